@@ -1,0 +1,212 @@
+"""Counters of the exact strategy, compared with other ways of counting on the same database.
+
+All but one case run in one process, in autocommit, through Django's connection as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import cycle
+from typing import Any
+
+from django.db import connection, transaction
+from django.db.models import F
+from django.test.utils import CaptureQueriesContext
+
+from benchmarks.harness import Case, Pair, Target, WrongSum, expect, loop
+from benchmarks.models import NaiveCounter, Post
+from benchmarks.writers import writers
+from django_counters.models import Counter
+
+WRITERS = 12
+WRITING = 0.5  # seconds of one slice
+SLICE = 100  # calls of one slice
+SHARED = "views:shared"
+STOCK = 10**9
+
+
+def _at_least(number: float) -> Target:
+    return Target("at least", number)
+
+
+def _at_most(number: float) -> Target:
+    return Target("at most", number)
+
+
+def _holds(key: str, counted: int) -> None:
+    expect(key, Counter.objects.value(key), counted)
+
+
+def _statement_of(action: Callable[[], object]) -> tuple[str, Any]:
+    """The one statement that ``action`` executes, with its parameters."""
+    seen: list[tuple[str, Any]] = []
+
+    def note(execute: Callable[..., Any], sql: str, params: Any, *rest: Any) -> Any:
+        seen.append((sql, params))
+        return execute(sql, params, *rest)
+
+    with connection.execute_wrapper(note):
+        action()
+    (only,) = seen
+    return only
+
+
+@contextmanager
+def _statement() -> Iterator[Pair]:
+    key = "views:statement"
+    sql, params = _statement_of(lambda: Counter.objects.increment(key))
+
+    def plain() -> list[tuple[Any, ...]]:
+        with connection.cursor() as cursor:
+            cursor.execute(sql, params)
+            rows: list[tuple[Any, ...]] = cursor.fetchall()
+            return rows
+
+    yield Pair(
+        loop(lambda: Counter.objects.increment(key), SLICE),
+        loop(plain, SLICE),
+        lambda mine, theirs: _holds(key, 1 + mine + theirs),
+    )
+
+
+@contextmanager
+def _update() -> Iterator[Pair]:
+    mine, theirs = "views:increment", "views:update"
+    Counter.objects.increment_many({mine: 1, theirs: 1})
+
+    def update() -> object:
+        return Counter.objects.filter(key=theirs).update(value=F("value") + 1)
+
+    def verify(subject: int, reference: int) -> None:
+        _holds(mine, 1 + subject)
+        _holds(theirs, 1 + reference)
+
+    yield Pair(loop(lambda: Counter.objects.increment(mine), SLICE), loop(update, SLICE), verify)
+
+
+def increment_shared() -> None:
+    """What each of the writers does."""
+    Counter.objects.increment(SHARED)
+
+
+def naive_shared() -> None:
+    """The same as one writes it without a library, step by step.
+
+    ``select_for_update().get_or_create()`` would do the first two steps in one query; the ratio
+    with that is smaller.
+    """
+    with transaction.atomic():
+        NaiveCounter.objects.get_or_create(key=SHARED)
+        row = NaiveCounter.objects.select_for_update().get(key=SHARED)
+        row.value += 1
+        row.save()
+
+
+@contextmanager
+def _writers() -> Iterator[Pair]:
+    def verify(subject: int, reference: int) -> None:
+        _holds(SHARED, subject)
+        expect("the naive counter", NaiveCounter.objects.get(key=SHARED).value, reference)
+
+    with writers(WRITERS, str(connection.settings_dict["NAME"])) as team:
+        yield Pair(team.side(increment_shared, WRITING), team.side(naive_shared, WRITING), verify)
+
+
+@contextmanager
+def _many() -> Iterator[Pair]:
+    deltas = {f"votes:{number}": 1 for number in range(1000)}
+    Counter.objects.increment_many(deltas)
+    keys = cycle(deltas)
+
+    def verify(subject: int, reference: int) -> None:
+        stored = sum(Counter.objects.values_of(deltas).values())
+        expect("the sum of all keys", stored, len(deltas) + subject + reference)
+
+    yield Pair(
+        loop(lambda: Counter.objects.increment_many(deltas), 2, len(deltas)),
+        loop(lambda: Counter.objects.increment(next(keys)), SLICE),
+        verify,
+    )
+
+
+@contextmanager
+def _values() -> Iterator[Pair]:
+    deltas = {f"read:{number}": number for number in range(1, 501)}
+    Counter.objects.increment_many(deltas)
+    keys = list(deltas)
+    with CaptureQueriesContext(connection) as queries:
+        found = Counter.objects.values_of(keys)
+    if found != deltas:
+        raise WrongSum("values_of does not return what was counted")
+    if len(queries) != 1:
+        raise WrongSum(f"values_of of {len(keys)} keys took {len(queries)} queries, not one")
+
+    def one_by_one() -> list[int]:
+        return [Counter.objects.value(key) for key in keys]
+
+    yield Pair(
+        loop(lambda: Counter.objects.values_of(keys), 5, len(keys)),
+        loop(one_by_one, 1, len(keys)),
+        lambda *_: expect("the sum of all keys", sum(one_by_one()), sum(deltas.values())),
+    )
+
+
+@contextmanager
+def _floor() -> Iterator[Pair]:
+    sold, seen = "stock:lamp", "views:lamp"
+    Counter.objects.increment_many({sold: STOCK, seen: 1})
+
+    def verify(subject: int, reference: int) -> None:
+        _holds(sold, STOCK - subject)
+        _holds(seen, 1 + reference)
+
+    yield Pair(
+        loop(lambda: Counter.objects.decrement(sold), SLICE),
+        loop(lambda: Counter.objects.increment(seen), SLICE),
+        verify,
+    )
+
+
+@contextmanager
+def _field() -> Iterator[Pair]:
+    mine, theirs = (Post.objects.create(title=title) for title in ("increment", "update"))
+    post: Any = mine
+
+    def update() -> object:
+        return Post.objects.filter(pk=theirs.pk).update(views=F("views") + 1)
+
+    def verify(subject: int, reference: int) -> None:
+        for post, counted in ((mine, subject), (theirs, reference)):
+            post.refresh_from_db()
+            expect(post.title, post.views, counted)
+
+    def increment() -> object:
+        return post.views.increment()
+
+    yield Pair(loop(increment, SLICE), loop(update, SLICE), verify)
+
+
+CASES: Sequence[Case] = (
+    Case("statement", "increment", "the same statement on a cursor", _at_least(0.8), _statement),
+    Case("update", "increment", "filter().update(F() + 1)", _at_least(2.2), _update),
+    Case(
+        "writers",
+        f"increment by {WRITERS} processes, one row",
+        "get_or_create, select_for_update, save",
+        _at_least(8),
+        _writers,
+        slices=2,
+    ),
+    Case("many", "increment_many of 1,000 keys, per key", "increment", _at_most(0.06), _many),
+    Case(
+        "values",
+        "values_of 500 keys, per key",
+        "value, 500 times",
+        _at_least(20),
+        _values,
+        slices=4,
+    ),
+    Case("floor", "decrement with a floor", "increment", _at_least(0.9), _floor),
+    Case("field", "post.views.increment()", "filter().update(F() + 1)", _at_least(2), _field),
+)

@@ -1,0 +1,47 @@
+"""A database of our own beside the one that ``DATABASE_URL`` names, gone at the end."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django.core.management import call_command
+from django.db import connection
+
+
+@contextmanager
+def scratch() -> Iterator[str]:
+    """Make a database with all tables, point the connection at it, give its name, and drop it."""
+    name = f"counters_benchmarks_{os.getpid()}_{secrets.token_hex(4)}"
+    own = str(connection.settings_dict["NAME"])
+    _statement(f"CREATE DATABASE {connection.ops.quote_name(name)}")
+    try:
+        use(name)
+        _make_tables()
+        yield name
+    finally:
+        use(own)
+        _statement(f"DROP DATABASE {connection.ops.quote_name(name)} WITH (FORCE)")
+        connection.close()
+
+
+def use(name: str) -> None:
+    """Let the next statement of this process go to another database of the same server."""
+    connection.close()
+    connection.settings_dict["NAME"] = name
+
+
+def _statement(sql: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
+
+
+def _make_tables() -> None:
+    from benchmarks.models import NaiveCounter, Post
+
+    call_command("migrate", verbosity=0)
+    with connection.schema_editor() as editor:
+        editor.create_model(NaiveCounter)
+        editor.create_model(Post)

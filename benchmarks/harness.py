@@ -1,0 +1,217 @@
+"""Compares two ways of doing the same, fairly on a machine whose speed changes.
+
+Both ways run in the same rounds. A round is a row of short slices, subject and reference in turn,
+and who goes first changes from one pair of slices to the next. Each round gives one ratio; what is
+reported is their median, with the least and the greatest. Needs the standard library alone.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Literal
+
+MIN_ROUNDS = 5
+WARM_UPS = 2
+
+
+class WrongSum(Exception):
+    """What was counted is not what is stored: the figures of such a run mean nothing."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """So many operations took so long."""
+
+    operations: int
+    seconds: float
+
+    @property
+    def cost(self) -> float:
+        """Seconds for one operation."""
+        return self.seconds / self.operations
+
+
+Side = Callable[[], Sample]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two ways of doing the same; each call runs one slice.
+
+    Attributes:
+        subject: the way that is judged.
+        reference: the way it is compared with.
+        verify: called at the end with the number of operations that each did, warm-up included;
+            raises `WrongSum` where the database tells another number.
+    """
+
+    subject: Side
+    reference: Side
+    verify: Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a ratio should reach.
+
+    "at least" is for a ratio of rates (twice as fast is 2), "at most" for a ratio of costs (twice
+    as fast is 0.5).
+    """
+
+    kind: Literal["at least", "at most"]
+    number: float
+
+    def ratio(self, subject: Sample, reference: Sample) -> float:
+        """How the subject stands to the reference, in the sense of this target."""
+        if self.kind == "at least":
+            return reference.cost / subject.cost
+        return subject.cost / reference.cost
+
+    def met(self, ratio: float) -> bool:
+        """Whether a ratio is good enough."""
+        return ratio >= self.number if self.kind == "at least" else ratio <= self.number
+
+    def __str__(self) -> str:
+        return f"{'≥' if self.kind == 'at least' else '≤'} {self.number:g}"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row of the table.
+
+    Attributes:
+        name: what ``--case`` calls it.
+        subject: what is judged, in words.
+        reference: what it is compared with, in words.
+        target: what the ratio should reach.
+        prepare: makes what both sides need, and removes it.
+        slices: how often each side runs in a round.
+    """
+
+    name: str
+    subject: str
+    reference: str
+    target: Target
+    prepare: Callable[[], AbstractContextManager[Pair]]
+    slices: int = 10
+
+
+@dataclass(frozen=True)
+class Round:
+    """What both sides did in one round."""
+
+    subject: Sample
+    reference: Sample
+
+
+@dataclass(frozen=True)
+class Result:
+    """The rounds of one case, and what follows from them."""
+
+    case: Case
+    rounds: tuple[Round, ...]
+
+    @property
+    def ratios(self) -> list[float]:
+        """One ratio per round."""
+        return [self.case.target.ratio(one.subject, one.reference) for one in self.rounds]
+
+    @property
+    def ratio(self) -> float:
+        """The median, which is what the target is about."""
+        return statistics.median(self.ratios)
+
+    @property
+    def least(self) -> float:
+        """The smallest ratio of a round."""
+        return min(self.ratios)
+
+    @property
+    def greatest(self) -> float:
+        """The greatest ratio of a round."""
+        return max(self.ratios)
+
+    @property
+    def met(self) -> bool:
+        """Whether the median reaches the target."""
+        return self.case.target.met(self.ratio)
+
+    @property
+    def subject_cost(self) -> float:
+        """Seconds for one operation of the subject, in the middle round."""
+        return statistics.median(one.subject.cost for one in self.rounds)
+
+    @property
+    def reference_cost(self) -> float:
+        """Seconds for one operation of the reference, in the middle round."""
+        return statistics.median(one.reference.cost for one in self.rounds)
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much to measure: ``share`` of the slices of each case, in so many rounds."""
+
+    rounds: int = 7
+    share: float = 1.0
+
+    def slices(self, case: Case) -> int:
+        """Slices of each side in a round: an even number, so that both go first equally often."""
+        return max(2, 2 * round(case.slices * self.share / 2))
+
+
+def measure(case: Case, effort: Effort, progress: Callable[[str], None]) -> Result:
+    """Run one case and verify its sums.
+
+    Raises:
+        WrongSum: the database does not hold what was counted.
+        ValueError: there are too few rounds to speak of a median.
+    """
+    if effort.rounds < MIN_ROUNDS:
+        raise ValueError(f"{effort.rounds} rounds are too few, {MIN_ROUNDS} are needed")
+    with case.prepare() as pair:
+        progress(f"{case.name}: warm-up")
+        rounds = [_round(pair, WARM_UPS)]
+        for number in range(effort.rounds):
+            progress(f"{case.name}: round {number + 1} of {effort.rounds}")
+            rounds.append(_round(pair, effort.slices(case)))
+        subject = total([one.subject for one in rounds])
+        reference = total([one.reference for one in rounds])
+        pair.verify(subject.operations, reference.operations)
+    return Result(case, tuple(rounds[1:]))
+
+
+def _round(pair: Pair, slices: int) -> Round:
+    subject: list[Sample] = []
+    reference: list[Sample] = []
+    for number in range(slices):
+        turns = [(subject, pair.subject), (reference, pair.reference)]
+        for samples, side in turns if number % 2 == 0 else reversed(turns):
+            samples.append(side())
+    return Round(total(subject), total(reference))
+
+
+def total(samples: Sequence[Sample]) -> Sample:
+    """Several samples as one."""
+    return Sample(sum(one.operations for one in samples), sum(one.seconds for one in samples))
+
+
+def loop(action: Callable[[], object], times: int, operations: int = 1) -> Side:
+    """A side that calls ``action`` so many times; each call counts as ``operations``."""
+
+    def side() -> Sample:
+        started = time.perf_counter()
+        for _ in range(times):
+            action()
+        return Sample(times * operations, time.perf_counter() - started)
+
+    return side
+
+
+def expect(what: str, stored: int, counted: int) -> None:
+    """Raise `WrongSum` unless both numbers are the same."""
+    if stored != counted:
+        raise WrongSum(f"{what}: the database has {stored}, counted were {counted}")

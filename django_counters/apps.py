@@ -1,0 +1,24 @@
+"""The Django app."""
+
+from __future__ import annotations
+
+from django.apps import AppConfig
+from django.db.models.signals import pre_save
+from django.utils.translation import gettext_lazy as _
+
+
+class CountersConfig(AppConfig):
+    """Binds the manager to its model, registers the checks, and listens for fixtures."""
+
+    name = "django_counters"
+    label = "django_counters"
+    verbose_name = _("Counters")
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from django_counters import checks, managers
+        from django_counters.models.total import give_fixtures
+
+        managers.bind()
+        checks.register()
+        pre_save.connect(give_fixtures)

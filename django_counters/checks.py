@@ -1,0 +1,61 @@
+"""System checks of the ``COUNTERS`` setting and of the databases. Fields check themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from django.apps.config import AppConfig
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Tags
+from django.core.checks import register as register_check
+from django.db import connections, router
+
+from django_counters.conf import problems
+from django_counters.fields import check_hint
+from django_counters.models import Counter
+from django_counters.stores.sql.dialects import DIALECTS
+
+OLDEST_SQLITE = (3, 35, 0)
+
+
+def register() -> None:
+    """Called once, when the app is ready."""
+    register_check(check_setting)
+    register_check(check_databases, Tags.database)
+
+
+def check_setting(
+    app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """E001 to E005: what stands in ``COUNTERS``."""
+    return [
+        Error(problem.message, hint=check_hint(problem.code), id=f"counters.{problem.code}")
+        for problem in problems(getattr(settings, "COUNTERS", None))
+    ]
+
+
+def check_databases(
+    app_configs: Sequence[AppConfig] | None = None,
+    databases: Sequence[str] | None = None,
+    **kwargs: Any,
+) -> list[CheckMessage]:
+    """E006 and E007: whether the databases that hold counters can keep them. Opens none."""
+    return [
+        Error(message, hint=check_hint(code), obj=alias, id=f"counters.{code}")
+        for alias in databases or ()
+        if router.allow_migrate_model(alias, Counter)
+        for code, message in _database_problems(alias)
+    ]
+
+
+def _database_problems(alias: str) -> Iterator[tuple[str, str]]:
+    connection: Any = connections[alias]
+    if connection.vendor not in DIALECTS:
+        known = ", ".join(DIALECTS)
+        yield "E006", f"Counters cannot be kept in {connection.vendor}; supported are: {known}."
+    if connection.vendor == "sqlite":
+        version = connection.Database.sqlite_version_info
+        if version < OLDEST_SQLITE:
+            present = ".".join(map(str, version))
+            yield "E007", f"Counters need SQLite 3.35 or newer; this is {present}."

@@ -1,0 +1,58 @@
+"""Named counters: one row each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from django.db import models
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.utils.translation import gettext_lazy as _
+
+from django_counters.models.total import TotalField
+from django_counters.types import KEY_LENGTH
+
+if TYPE_CHECKING:
+    from django_counters.managers import CounterManager
+
+    _CharField = models.CharField[str, str]
+else:
+    _CharField = models.CharField
+
+
+class KeyField(_CharField):
+    """A text primary key that PostgreSQL compares byte by byte.
+
+    Every writer then locks rows in the same order, whatever the locale of the database, and one
+    index serves both equality and prefixes.
+    """
+
+    def db_parameters(self, connection: BaseDatabaseWrapper) -> dict[str, str | None]:
+        parameters = dict(super().db_parameters(connection))
+        if connection.vendor == "postgresql":
+            parameters["collation"] = "C"
+        return parameters
+
+    def db_type(self, connection: BaseDatabaseWrapper) -> str | None:
+        if connection.vendor == "postgresql":
+            # Django adds a second, pattern-matching index to whatever starts with "varchar".
+            return f"character varying({self.max_length})"
+        return super().db_type(connection)
+
+
+class Counter(models.Model):
+    """One named number. Change it with the methods of ``Counter.objects``."""
+
+    key = KeyField(_("key"), max_length=KEY_LENGTH, primary_key=True)
+    # Never indexed: PostgreSQL then updates the row within its page, without touching any index.
+    value = TotalField(_("value"), default=0)
+    updated_at = models.DateTimeField(_("updated at"), auto_now=True)
+
+    # Bound by django_counters.managers, which stands above this room.
+    objects: ClassVar[CounterManager]
+
+    class Meta:
+        verbose_name = _("counter")
+        verbose_name_plural = _("counters")
+
+    def __str__(self) -> str:
+        return str(self.key)

@@ -1,0 +1,1 @@
+"""Numbers kept in the project's databases."""

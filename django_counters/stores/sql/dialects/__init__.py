@@ -1,0 +1,32 @@
+"""The only SQL text: one file per database, one function per statement."""
+
+from __future__ import annotations
+
+from django.db import connections
+from django.db.utils import NotSupportedError
+
+from django_counters.stores.sql.dialects import postgresql, sqlite
+from django_counters.stores.sql.dialects.base import Dialect, Statements, Table
+
+__all__ = ["Dialect", "Statements", "Table", "dialect_of"]
+
+DIALECTS: dict[str, Dialect] = {
+    "postgresql": postgresql.DIALECT,
+    "sqlite": sqlite.DIALECT,
+}
+
+
+def dialect_of(using: str) -> Dialect:
+    """The dialect of a database alias; opens no connection.
+
+    Raises:
+        NotSupportedError: counters cannot be kept in this kind of database.
+    """
+    vendor = connections[using].vendor
+    try:
+        return DIALECTS[vendor]
+    except KeyError:
+        raise NotSupportedError(
+            f"Counters cannot be kept in {vendor} (database {using!r}); "
+            f"supported are: {', '.join(DIALECTS)}."
+        ) from None

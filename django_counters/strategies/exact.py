@@ -1,0 +1,121 @@
+"""The exact strategy: one row per counter, the total is the value."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import ClassVar
+
+from django_counters import clock
+from django_counters.exceptions import (
+    CeilingExceeded,
+    Contention,
+    CounterError,
+    CounterOverflow,
+    InsufficientCount,
+    RecordMissing,
+    UnsupportedConsistency,
+)
+from django_counters.stores.base import TotalsStore
+from django_counters.types import Batch, Delta, Reading, Shortfall
+
+_ATTEMPTS = 20
+
+
+class Exact:
+    """Linearizable per counter, part of the caller's transaction, bounds hold at every commit.
+
+    Writers of one counter wait for each other until the transaction of the first one ends: count
+    last in a transaction, and choose another strategy for counters that all requests share.
+    """
+
+    consistencies: ClassVar[tuple[str, ...]] = ("exact",)
+
+    def __init__(self, totals: TotalsStore) -> None:
+        self._totals = totals
+
+    def apply(self, batch: Batch) -> Mapping[Hashable, int]:
+        """Apply a batch: one statement, and where bounds have to hold a savepoint around it."""
+        if len(batch.deltas) == 1:
+            (delta,) = batch.deltas
+            return {delta.key: self._apply_one(delta)}
+        if not any(_is_bounded(delta) for delta in batch.deltas):
+            return self._totals.add_many(batch.deltas)
+        with self._totals.all_or_nothing():
+            values = self._totals.add_many(batch.deltas)
+            # The rows are locked now: what was found here is what is refused, for all keys at once.
+            before = [(delta, values[delta.key] - delta.by) for delta in batch.deltas]
+            refused = [(d, value) for d, value in before if not d.bounds.admits(value, d.by)]
+            if refused:
+                raise self._refusal(refused)
+        return values
+
+    def values(self, keys: Iterable[Hashable]) -> Mapping[Hashable, int]:
+        """Return the values that exist among ``keys``, of one moment, in one statement."""
+        return self._totals.read(keys)
+
+    def read(self, key: Hashable, consistency: str) -> Reading:
+        """Return the value of one counter; the only consistency is ``"exact"``."""
+        if consistency not in self.consistencies:
+            raise UnsupportedConsistency(
+                strategy="exact", consistency=consistency, offered=", ".join(self.consistencies)
+            )
+        as_of = clock.now()
+        value = self._totals.read([key]).get(key, 0)
+        return Reading(value=value, total=value, pending=0, as_of=as_of, consistency=consistency)
+
+    def _apply_one(self, delta: Delta) -> int:
+        """Add in one statement; only a refusal costs a second one, to say why."""
+        for _ in range(_ATTEMPTS):
+            value = self._totals.add(delta)
+            if value is not None:
+                return value
+            found = self._totals.read([delta.key]).get(delta.key)
+            if found is None and not self._totals.inserts:
+                raise RecordMissing(key=self._totals.label(delta.key))
+            if not self._admits(found or 0, delta):
+                raise self._refused(delta, found or 0)
+            # Another writer made room since: nobody is refused while there is enough.
+        raise Contention(key=self._totals.label(delta.key), attempts=_ATTEMPTS)
+
+    def _admits(self, value: int, delta: Delta) -> bool:
+        return delta.bounds.within(self._totals.capacity).admits(value, delta.by)
+
+    def _refused(self, delta: Delta, value: int) -> CounterError:
+        if delta.bounds.admits(value, delta.by):
+            low, high = self._totals.capacity
+            return CounterOverflow(key=self._totals.label(delta.key), low=low, high=high)
+        return self._refusal([(delta, value)])
+
+    def _refusal(self, refused: Sequence[tuple[Delta, int]]) -> CounterError:
+        """The error for deltas that their bounds do not admit; a floor speaks before a ceiling."""
+        label = self._totals.label
+        short = tuple(
+            Shortfall(
+                label(delta.key), -delta.by, max(0, value - delta.bounds.floor), delta.bounds.floor
+            )
+            for delta, value in refused
+            if delta.by < 0 and delta.bounds.floor is not None
+        )
+        if short:
+            key, requested, available, bound = short[0]
+            return InsufficientCount(
+                key=key, requested=requested, available=available, floor=bound, shortfalls=short
+            )
+        full = tuple(
+            Shortfall(
+                label(delta.key),
+                delta.by,
+                max(0, delta.bounds.ceiling - value),
+                delta.bounds.ceiling,
+            )
+            for delta, value in refused
+            if delta.bounds.ceiling is not None
+        )
+        key, requested, available, bound = full[0]
+        return CeilingExceeded(
+            key=key, requested=requested, available=available, ceiling=bound, shortfalls=full
+        )
+
+
+def _is_bounded(delta: Delta) -> bool:
+    return (delta.bounds.floor if delta.by < 0 else delta.bounds.ceiling) is not None

@@ -1,0 +1,191 @@
+"""The frozen values that pass between the rooms, and the rules of what is a key and a delta."""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from django_counters.exceptions import InvalidDelta, InvalidKey
+
+INT8 = (-(2**63), 2**63 - 1)
+KEY_LENGTH = 200
+_DIGEST_LENGTH = 32
+
+
+class Bounds(NamedTuple):
+    """What a counter must not fall below and not rise above; None where it is free."""
+
+    floor: int | None = None
+    ceiling: int | None = None
+
+    def within(self, capacity: tuple[int, int]) -> Bounds:
+        """The same bounds, narrowed to what the column can hold."""
+        low, high = capacity
+        return self.stricter(Bounds(low, high))
+
+    def stricter(self, other: Bounds) -> Bounds:
+        """Both at once: a call can narrow what a namespace or field declares, never widen it."""
+        floors = [bound for bound in (self.floor, other.floor) if bound is not None]
+        ceilings = [bound for bound in (self.ceiling, other.ceiling) if bound is not None]
+        return Bounds(max(floors, default=None), min(ceilings, default=None))
+
+    def hold(self, value: int) -> bool:
+        """Whether ``value`` is between them."""
+        above = self.floor is None or value >= self.floor
+        return above and (self.ceiling is None or value <= self.ceiling)
+
+    def admits(self, value: int, by: int) -> bool:
+        """Whether ``value`` may change by ``by``: only the bound it moves towards is asked."""
+        if by < 0:
+            return self.floor is None or value + by >= self.floor
+        return self.ceiling is None or value + by <= self.ceiling
+
+
+UNBOUNDED = Bounds()
+
+
+class Delta(NamedTuple):
+    """One signed change of one counter, and the bounds that it has to keep.
+
+    The key is what finds the row: the key of a named counter, the primary key of a record.
+    """
+
+    key: Hashable
+    by: int
+    bounds: Bounds = UNBOUNDED
+
+
+class Shortfall(NamedTuple):
+    """One counter of a refused change: how much was requested, how much there was."""
+
+    key: str
+    requested: int
+    available: int
+    bound: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Deltas that are applied together or not at all; no key stands in it twice."""
+
+    deltas: tuple[Delta, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A value and what is known of it.
+
+    Attributes:
+        value: total + pending.
+        total: the rolled-up part.
+        pending: the part that still waits for its rollup.
+        as_of: every change committed before this moment is in the value.
+        consistency: how the value was read; ``"exact"`` misses nothing committed before ``as_of``.
+    """
+
+    value: int
+    total: int
+    pending: int
+    as_of: datetime
+    consistency: str
+
+
+def check_key(key: object) -> str:
+    """Return ``key`` if it is one: 1 to 200 printable characters, no white space, in NFC.
+
+    Raises:
+        InvalidKey: it is not, with the reason.
+    """
+    # The common case first: this runs once for each increment.
+    if (
+        type(key) is str
+        and 0 < len(key) <= KEY_LENGTH
+        and key.isascii()
+        and key.isprintable()
+        and " " not in key
+    ):
+        return key
+    reason = why_no_key(key)
+    if reason:
+        raise InvalidKey(key=key, reason=reason)
+    return str(key)
+
+
+def why_no_key(key: object) -> str | None:
+    """Say what is wrong with ``key``; None if it is one."""
+    if not isinstance(key, str):
+        return f"it is a {type(key).__name__}, not a string"
+    if not key:
+        return "it is empty"
+    if any(character.isspace() for character in key):
+        return "it contains white space"
+    if not key.isprintable():
+        return "it contains a character that cannot be printed"
+    if not unicodedata.is_normalized("NFC", key):
+        return "it is not in Unicode normalization form C"
+    if len(key) > KEY_LENGTH:
+        return f"it has {len(key)} characters, {KEY_LENGTH} are allowed (see short_key)"
+    return None
+
+
+def short_key(text: str) -> str:
+    """Return a key for any text: the text itself if it is a good key, else a stable short form.
+
+    The short form is a readable beginning (so that the namespace stays), ``~``, and 32 hexadecimal
+    digits of the text's SHA-256. It depends on the text alone and is the same on every machine.
+
+    Raises:
+        InvalidKey: ``text`` is not a string, or is empty.
+    """
+    reason = why_no_key(text)
+    if reason is None:
+        return text
+    given: object = text
+    if not isinstance(given, str) or not given:
+        raise InvalidKey(key=text, reason=reason)
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_LENGTH]
+    readable = "".join(c if c.isprintable() and not c.isspace() else "_" for c in text)
+    beginning = unicodedata.normalize("NFC", readable)[: KEY_LENGTH - _DIGEST_LENGTH - 1]
+    # Cutting can part a letter from its mark, and so leave the normal form.
+    return f"{unicodedata.normalize('NFC', beginning)}~{digest}"
+
+
+def namespace_of(key: str) -> str:
+    """What stands before the first colon; the empty string where there is none."""
+    head, colon, _ = key.partition(":")
+    return head if colon else ""
+
+
+def check_delta(delta: object) -> int:
+    """Return ``delta`` as a plain int.
+
+    Raises:
+        InvalidDelta: it is not an int (a bool is none), is zero, or does not fit into int8.
+    """
+    number = check_integer(delta)
+    if number == 0:
+        raise InvalidDelta(delta=delta, reason="a change by zero means nothing")
+    return number
+
+
+def check_integer(number: object) -> int:
+    """Return ``number`` as a plain int if it is an integer in the range of int8."""
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise InvalidDelta(
+            delta=number, reason=f"it is a {type(number).__name__}, only integers are"
+        )
+    low, high = INT8
+    if not low <= number <= high:
+        raise InvalidDelta(delta=number, reason="it does not fit into 64 bits")
+    return int(number)
+
+
+def check_mapping(deltas: object) -> Mapping[object, object]:
+    """Return ``deltas`` if it is a mapping of keys to deltas."""
+    if not isinstance(deltas, Mapping):
+        raise InvalidDelta(delta=deltas, reason="a mapping of keys to integers is needed")
+    return deltas

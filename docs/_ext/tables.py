@@ -1,0 +1,174 @@
+"""Tables of the reference, read from the code so that they cannot drift from it.
+
+Needs Django but not Sphinx: the tests ask the same functions.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import django_counters
+from django_counters import conf, exceptions
+
+PACKAGE = Path(django_counters.__file__).resolve().parent
+CHECK_CODE = re.compile(r"[EW]\d{3}")
+SUBJECTS = {
+    "conf.py": "the `COUNTERS` setting",
+    "checks.py": "databases",
+    "fields.py": "counter fields",
+}
+# What an option means is prose; which options there are, and their defaults, is read.
+MEANINGS = {
+    "STRATEGY": "Where increments wait for their rollup.",
+    "FLOOR": "Counting never takes a counter below it: `InsufficientCount` is raised instead.",
+    "CEILING": "Counting never takes a counter above it: `CeilingExceeded` is raised instead.",
+}
+TYPES = {
+    "STRATEGY": "one of the strategies below",
+    "FLOOR": "integer of 64 bits, or `None` for no floor",
+    "CEILING": "integer of 64 bits, or `None` for no ceiling",
+}
+
+
+class CheckRow(NamedTuple):
+    """One message of one system check."""
+
+    code: str
+    level: str
+    subject: str
+    message: str
+
+
+class ErrorRow(NamedTuple):
+    """One class of errors."""
+
+    name: str
+    bases: str
+    message: str
+    attributes: str
+
+
+def settings_table() -> str:
+    """The options of a namespace."""
+    if set(MEANINGS) != set(conf.OPTIONS) or set(TYPES) != set(conf.OPTIONS):
+        raise LookupError(f"docs/_ext/tables.py has to explain exactly {conf.OPTIONS}")
+    rows = [(f"`{o}`", TYPES[o], f"`{_default(o)!r}`", MEANINGS[o]) for o in conf.OPTIONS]
+    return _table(("Option", "Value", "Default", "Meaning"), rows)
+
+
+def _default(option: str) -> object:
+    policy = conf.Policy()
+    return policy.strategy if option == "STRATEGY" else getattr(policy.bounds, option.lower())
+
+
+def strategies_table() -> str:
+    """The strategies of this version."""
+    rows = []
+    for name in conf.STRATEGIES:
+        module = __import__(f"django_counters.strategies.{name}", fromlist=[name])
+        rows.append((f"`{name!r}`", first_line(getattr(module, name.capitalize()))))
+    return _table(("Strategy", "Promise"), rows)
+
+
+def checks_table() -> str:
+    """All messages of all system checks."""
+    rows = [(f"[counters.{code}](#counters-{code.lower()})", *rest) for code, *rest in check_rows()]
+    return _table(("Id", "Level", "Looks at", "Message"), rows)
+
+
+def check_rows() -> Sequence[CheckRow]:
+    """What the package reports, in the order of the ids."""
+    found = {
+        CheckRow(
+            code,
+            "error" if code[0] == "E" else "warning",
+            SUBJECTS.get(path.name, path.name),
+            # What is filled in behind the last sentence is a guess of what was meant.
+            message.removesuffix(".…") + "." * message.endswith(".…"),
+        )
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for code, message in _reports(ast.parse(path.read_text(encoding="utf-8")))
+    }
+    return sorted(found, key=lambda row: (row.code[1:], row))
+
+
+def _reports(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """Every place where a code stands directly before a text: a call or a tuple."""
+    for node in ast.walk(tree):
+        words = node.args if isinstance(node, ast.Call) else getattr(node, "elts", [])
+        for code, text in pairwise(words):
+            if isinstance(code, ast.Constant) and CHECK_CODE.fullmatch(str(code.value)):
+                yield str(code.value), _text(text)
+
+
+def _text(node: ast.expr) -> str:
+    """The text of a literal; an ellipsis where something is filled in."""
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    if isinstance(node, ast.JoinedStr):
+        return "".join(map(_text, node.values))
+    return "…"
+
+
+def errors_table() -> str:
+    """All errors and what they carry."""
+    rows = [(f"`{row.name}`", row.bases, row.message, row.attributes) for row in error_rows()]
+    return _table(("Error", "Is also a", "Message", "Attributes"), rows)
+
+
+def error_rows() -> Sequence[ErrorRow]:
+    """The classes of `django_counters.exceptions`, the base first."""
+    return [_error_row(cls) for cls in error_classes()]
+
+
+def error_classes() -> Sequence[type[exceptions.CounterError]]:
+    """The base and its subclasses, in the order in which the module defines them."""
+    return [
+        value
+        for value in vars(exceptions).values()
+        if inspect.isclass(value) and issubclass(value, exceptions.CounterError)
+    ]
+
+
+def _error_row(cls: type[exceptions.CounterError]) -> ErrorRow:
+    bases = [base for base in cls.__bases__ if base is not exceptions.CounterError]
+    return ErrorRow(
+        cls.__name__,
+        ", ".join(f"`{_importable(base)}`" for base in bases),
+        re.sub(r"\{(\w+)[^}]*\}", r"*\1*", first_line(cls)),
+        ", ".join(f"`{name}`" for name in inspect.get_annotations(cls)),
+    )
+
+
+def _importable(cls: type) -> str:
+    """The name under which people import a class."""
+    module = cls.__module__.removesuffix(".utils")
+    return cls.__name__ if module == "builtins" else f"{module}.{cls.__name__}"
+
+
+def first_line(cls: type) -> str:
+    """The first line of a docstring."""
+    return (cls.__doc__ or "").strip().partition("\n")[0]
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *([_cell(cell) for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "settings": settings_table,
+    "strategies": strategies_table,
+    "checks": checks_table,
+    "errors": errors_table,
+}

@@ -1,0 +1,50 @@
+"""How Sphinx builds these pages: ``python -m sphinx -W -b html docs docs/_build``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import django
+from django.conf import settings
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent), str(HERE / "_ext")]
+
+# Enough of Django for autodoc to import models; no database is opened.
+if not settings.configured:
+    settings.configure(
+        DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
+        INSTALLED_APPS=["django.contrib.contenttypes", "django_counters"],
+        USE_TZ=True,
+    )
+    django.setup()
+
+import django_counters  # noqa: E402
+
+project = "django_counters"
+author = "The django_counters authors"
+project_copyright = author
+version = release = django_counters.__version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "from_code",
+]
+# Pictures, and measurements of single runs, are linked to but are no pages.
+exclude_patterns = ["_build", "_ext", "images", "benchmarks"]
+
+myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 3
+
+default_role = "py:obj"
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_default_options = {"members": True, "show-inheritance": True}
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+
+html_theme = "furo"
+html_title = f"{project} {release}"

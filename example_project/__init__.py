@@ -1,0 +1,1 @@
+"""The example project: one command that shows counters on real servers."""

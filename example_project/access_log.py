@@ -1,0 +1,97 @@
+"""Reading an access log in the combined format: which lines there are, and what they say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+# What follows the status (size, referer, agent) may be missing or cut off.
+_LINE = re.compile(
+    r"""[^ ]+\ [^[]*                          # host, then identity and user
+    \[(?P<day>[0-9]{2})/(?P<month>[A-Z][a-z]{2})/(?P<year>[0-9]{4})
+    :(?P<hour>[0-9]{2}):(?P<minute>[0-9]{2}):(?P<second>[0-9]{2})
+    \ (?P<sign>[+-])(?P<east_hours>[0-9]{2})(?P<east_minutes>[0-9]{2})\]
+    \ "[A-Z][A-Z_-]*\ (?P<target>(?:[^"\\ ]|\\.)+)(?:\ (?:[^"\\]|\\.)*)?"
+    \ (?P<status>[1-5][0-9]{2})(?:\ |\Z)""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+class Entry(NamedTuple):
+    """What is counted of one line."""
+
+    page: str
+    status: str
+    hour: str
+
+    def counters(self) -> tuple[str, str, str]:
+        """The full texts of the counters of this line."""
+        return f"page:{self.page}", f"status:{self.status}", f"hour:{self.hour}"
+
+
+def parse(line: bytes) -> Entry | None:
+    """Read one line, without its end; None if it is malformed.
+
+    The hour is the one that is written, in the zone that is written.
+    """
+    found = _LINE.match(line.decode("utf-8", "surrogateescape"))
+    if found is None:
+        return None
+    hour = _hour(found)
+    if hour is None:
+        return None
+    return Entry(found["target"].partition("?")[0], found["status"], hour)
+
+
+def _hour(found: re.Match[str]) -> str | None:
+    try:
+        east = timedelta(hours=int(found["east_hours"]), minutes=int(found["east_minutes"]))
+        if int(found["east_minutes"]) > 59 or found["month"] not in _MONTHS:
+            return None
+        moment = datetime(
+            int(found["year"]),
+            _MONTHS.index(found["month"]) + 1,
+            int(found["day"]),
+            int(found["hour"]),
+            int(found["minute"]),
+            int(found["second"]),
+            tzinfo=timezone(-east if found["sign"] == "-" else east),
+        )
+    except ValueError:  # there is no such day, time or zone
+        return None
+    return f"{moment:%Y-%m-%dT%H}"
+
+
+class Part(NamedTuple):
+    """A range of bytes; the lines that begin in it belong to it."""
+
+    start: int
+    end: int
+
+
+def split(size: int, parts: int) -> list[Part]:
+    """Cut ``size`` bytes into at most ``parts`` ranges, without looking at the file."""
+    cuts = sorted({size * number // parts for number in range(parts + 1)})
+    return [Part(start, end) for start, end in pairwise(cuts)]
+
+
+def lines_of(path: Path, part: Part) -> Iterator[bytes]:
+    """Yield the lines that begin in a part, without their ends.
+
+    Parts that cover a file yield each of its lines exactly once, wherever they are cut.
+    """
+    with path.open("rb") as file:
+        place = part.start
+        if place:
+            # A line begins here only if the byte before ends another one.
+            file.seek(place - 1)
+            place += len(file.readline()) - 1
+        while place < part.end and (line := file.readline()):
+            place += len(line)
+            yield line.removesuffix(b"\n").removesuffix(b"\r")

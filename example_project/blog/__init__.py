@@ -1,0 +1,1 @@
+"""A blog: posts that count their views."""

@@ -1,0 +1,86 @@
+"""What the ``python3 -m ...`` commands do before and after their own work."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+
+def serve(package: str, group: str, argv: Sequence[str], state: str | None = None) -> int:
+    """Call ``<package>.run.main(argv)`` with the packages of ``group`` and running services.
+
+    ``--help`` needs no service and, where ``run`` can be imported, no package either.
+
+    Args:
+        package: What holds ``run``.
+        group: A dependency group of ``pyproject.toml``.
+        argv: The arguments after the name of the command.
+        state: The folder in the checkout where data are kept; None for temporary data.
+
+    Returns:
+        The exit code of ``main``; 130 after Ctrl-C; 1 when the bootstrap could not go on.
+    """
+    if {"-h", "--help"} & set(argv):
+        try:
+            return _main(package)(list(argv))
+        except ImportError:  # run.py needs the packages
+            return _guarded(lambda: _helped(package, group, argv))
+    return _guarded(lambda: _served(package, group, argv, state))
+
+
+def tests(argv: Sequence[str]) -> int:
+    """Run pytest with ``argv`` on running services, and return its exit code."""
+
+    def run() -> int:
+        _prepare("tests")
+        from example_project.bootstrap import children, folders
+        from example_project.bootstrap.services import services
+
+        with services():
+            return children.run([sys.executable, "-m", "pytest", *argv], cwd=folders.ROOT)
+
+    return _guarded(run)
+
+
+def _served(package: str, group: str, argv: Sequence[str], state: str | None) -> int:
+    _prepare(group)
+    from example_project.bootstrap.folders import ROOT
+    from example_project.bootstrap.services import services
+
+    folder = ROOT / state if state else None
+    with services(folder):
+        return _main(package)(list(argv))
+
+
+def _helped(package: str, group: str, argv: Sequence[str]) -> int:
+    _prepare(group)
+    return _main(package)(list(argv))
+
+
+def _prepare(group: str) -> None:
+    from example_project.bootstrap import environment
+
+    environment.prepare(group)
+
+
+def _main(package: str) -> Callable[[list[str]], int]:
+    main: Callable[[list[str]], int] = importlib.import_module(f"{package}.run").main
+    return main
+
+
+def _guarded(work: Callable[[], int]) -> int:
+    """Call ``work``; say in one place what cannot go on, without a traceback."""
+    if os.name != "posix":
+        print("this needs Linux, macOS or WSL", file=sys.stderr)
+        return 1
+    from example_project.bootstrap.folders import BootstrapError
+
+    try:
+        return work()
+    except BootstrapError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130

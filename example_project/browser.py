@@ -1,0 +1,71 @@
+"""A small HTTP client that keeps cookies, as a browser does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException, HTTPResponse
+from http.cookies import SimpleCookie
+from urllib.parse import urlencode
+
+from example_project.tally import LOAD_HEADER, Tally, counter_of
+
+NO_ANSWER = 0
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where to ask, and the name of this run of the load."""
+
+    host: str
+    port: int
+    run: str
+
+
+class Browser:
+    """One user. What is answered goes into the tally; what is not answered is a failure."""
+
+    def __init__(self, site: Site, tally: Tally) -> None:
+        self._tally = tally
+        self._run = site.run
+        self._connection = HTTPConnection(site.host, site.port, timeout=60)
+        self._cookies: dict[str, str] = {}
+
+    def get(self, path: str) -> int:
+        """GET a page and return the status. An answer of 200 counts for the page's counter."""
+        status = self._ask("GET", path, None, {})
+        counter = counter_of(path)
+        if status == 200 and counter:
+            self._tally.add(counter)
+        elif status not in (200, NO_ANSWER):
+            self._tally.fail(f"GET {path}: HTTP {status}")
+        return status
+
+    def post(self, path: str, form: Mapping[str, object]) -> int:
+        """POST a form, with the token of the page's cookie, and return the status."""
+        fields = {**form, "csrfmiddlewaretoken": self._cookies.get("csrftoken", "")}
+        kind = {"Content-Type": "application/x-www-form-urlencoded"}
+        return self._ask("POST", path, urlencode(fields), kind)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def _ask(self, method: str, path: str, body: str | None, headers: dict[str, str]) -> int:
+        cookies = "; ".join(f"{name}={value}" for name, value in self._cookies.items())
+        sent = {**headers, LOAD_HEADER: self._run, **({"Cookie": cookies} if cookies else {})}
+        self._tally.add("requests")
+        try:
+            self._connection.request(method, path, body, sent)
+            with self._connection.getresponse() as response:
+                response.read()
+                self._remember(response)
+                return response.status
+        except (OSError, HTTPException) as error:
+            self._connection.close()
+            self._tally.fail(f"{method} {path}: {error!r}")
+            return NO_ANSWER
+
+    def _remember(self, response: HTTPResponse) -> None:
+        for header in response.headers.get_all("Set-Cookie") or ():
+            self._cookies.update({m.key: m.value for m in SimpleCookie(header).values()})

@@ -1,0 +1,135 @@
+"""Counts an access log with many processes at once, into named counters."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from django.core.management import call_command
+
+from django_counters import short_key
+from example_project import seeds
+from example_project.counting import Counted, count_file
+from example_project.named import named_counters
+from example_project.recount import Recount, recount
+from example_project.screen import grouped, say, table
+
+NAMESPACES = ("page", "status", "hour")
+PAGES_SHOWN = 15
+
+
+class Unreadable(Exception):
+    """The file cannot be read."""
+
+
+def main(options: Namespace) -> int:
+    """Replay a file, print what is in the database, and return 0, or 1 if --verify differs."""
+    path: Path = options.file
+    _check(path)
+    prepare(fresh=options.fresh)
+    before = named_counters(*NAMESPACES)
+    counted = count_file(path, options.workers, _progress())
+    after = named_counters(*NAMESPACES)
+    totals = unshortened(after, counted.shortened)
+    _print(counted, totals, as_json=options.json)
+    if not options.verify:
+        return 0
+    problems = differences(counted, before, after, recount(path))
+    for problem in problems[:20]:
+        say(f"differs: {problem}")
+    say(f"verify: {f'{len(problems)} differences' if problems else 'the recount agrees'}")
+    return 1 if problems else 0
+
+
+def _check(path: Path) -> None:
+    if not path.is_file():
+        what = "is not a regular file" if path.exists() else "does not exist"
+        raise Unreadable(f"{path} {what}")
+    if not os.access(path, os.R_OK):
+        raise Unreadable(f"{path} may not be read")
+
+
+def prepare(*, fresh: bool) -> None:
+    """Bring the database up to date; ``fresh`` takes the counters of earlier replays away.
+
+    Raises:
+        NotOurs: ``fresh``, in a database that the example did not set up.
+    """
+    if fresh:
+        seeds.refuse_foreign_database()
+    call_command("migrate", verbosity=0, interactive=False)
+    if fresh:
+        say(f"--fresh: removed {seeds.clear_counters(*NAMESPACES)}")
+
+
+def unshortened(totals: Mapping[str, int], shortened: Mapping[str, str]) -> dict[str, int]:
+    """The totals under their full texts, where these were seen in this run."""
+    full_of = {key: full for full, key in shortened.items()}
+    return {full_of.get(key, key): value for key, value in totals.items()}
+
+
+def differences(
+    counted: Counted, before: Mapping[str, int], after: Mapping[str, int], again: Recount
+) -> list[str]:
+    """Where this run and a recount differ, in words; what was there before does not matter."""
+    expected = {short_key(full): number for full, number in again.totals.items()}
+    found = [
+        f"{key}: {number} added, {expected.get(key, 0)} in the recount"
+        for key in sorted({*before, *after, *expected})
+        if (number := after.get(key, 0) - before.get(key, 0)) != expected.get(key, 0)
+    ]
+    if counted.lines != again.lines:
+        found.append(f"lines: {counted.lines} read, {again.lines} in the recount")
+    if counted.malformed != again.malformed:
+        found.append(f"malformed lines: {counted.malformed}, {again.malformed} in the recount")
+    return found
+
+
+def _progress() -> Callable[[float], None]:
+    if not sys.stderr.isatty():
+        return lambda _: None
+    done: list[float] = []
+
+    def show(share: float) -> None:
+        done.append(share)
+        end = "\n" if sum(done) > 0.9999 else ""
+        print(f"\r{sum(done):4.0%} counted", end=end, file=sys.stderr, flush=True)
+
+    return show
+
+
+def _print(counted: Counted, totals: Mapping[str, int], *, as_json: bool) -> None:
+    if as_json:
+        result = {
+            "lines": counted.lines,
+            "counted": counted.counted,
+            "malformed": counted.malformed,
+            "totals": dict(sorted(totals.items())),
+            "shortened": dict(sorted(counted.shortened.items())),
+        }
+        print(json.dumps(result, indent=2), flush=True)
+        return
+    print(
+        f"{grouped(counted.lines)} lines: {grouped(counted.counted)} counted, "
+        f"{grouped(counted.malformed)} malformed. In the database now:"
+    )
+    for name in NAMESPACES:
+        print(f"\n{_top(name, totals)}", flush=True)
+
+
+def _top(name: str, totals: Mapping[str, int]) -> str:
+    rows = [(key, value) for key, value in totals.items() if key.startswith(f"{name}:")]
+    if name == "page":
+        rows = sorted(rows, key=lambda row: (-row[1], row[0]))[:PAGES_SHOWN]
+    return table((name, "count"), ((_printable(key), grouped(value)) for key, value in rows))
+
+
+def _printable(key: str) -> str:
+    shown = key.partition(":")[2]
+    return shown.encode(sys.stdout.encoding or "ascii", "backslashreplace").decode(
+        sys.stdout.encoding or "ascii"
+    )

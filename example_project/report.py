@@ -1,0 +1,55 @@
+"""The result of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from example_project.verify import Count, Sale
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that was sent, counted and sold, and whether it agrees."""
+
+    seconds: float
+    requests: int
+    refused: int
+    failed: int
+    failures: Sequence[str]
+    counts: Sequence[Count]
+    sales: Sequence[Sale]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing failed and every counter is what it should be."""
+        return not self.failed and not self.wrong
+
+    @property
+    def wrong(self) -> int:
+        """How many counters are not what they should be."""
+        counts = sum(not row.ok for row in self.counts)
+        return counts + sum(not row.ok for row in self.sales)
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as plain data."""
+        rate = self.requests / self.seconds if self.seconds else 0.0
+        return {
+            "ok": self.ok,
+            "seconds": round(self.seconds, 3),
+            "requests": self.requests,
+            "requests_per_second": round(rate, 1),
+            "refused": self.refused,
+            "failed": self.failed,
+            "failures": list(self.failures),
+            "views": {
+                "sent": sum(row.expected for row in self._views()),
+                "counted": sum(row.counted for row in self._views()),
+            },
+            "counters": [{**asdict(c), "counted": c.counted, "ok": c.ok} for c in self.counts],
+            "sales": [{**asdict(s), "sold": s.sold, "ok": s.ok} for s in self.sales],
+        }
+
+    def _views(self) -> list[Count]:
+        return [row for row in self.counts if row.counter.startswith("blog.")]

@@ -1,0 +1,109 @@
+"""The command line of the example: the site under load, or ``replay``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+EPILOG = """
+Uses the database of DATABASE_URL and the cache of REDIS_URL where they are exported; otherwise
+its own, kept in .demo. An exported database is only migrated and added to; --fresh removes the
+example's own rows from it, and refuses if the example did not make them.
+"""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Do what the arguments say.
+
+    Returns:
+        0 if every counter is what it should be; 1 if not, or if anything failed; 2 if the
+        arguments, the file or the database cannot be used.
+    """
+    options = parser().parse_args(argv)
+    _configure()
+    from django.db import OperationalError, connections
+
+    from example_project import demo, replay
+    from example_project.screen import say
+    from example_project.seeds import NotOurs
+
+    work = replay.main if options.command == "replay" else demo.main
+    try:
+        return work(options)
+    except (NotOurs, replay.Unreadable) as error:
+        say(f"error: {error}")
+        return 2
+    except OperationalError as error:
+        say(f"error: the database: {error}")
+        return 1
+    finally:
+        connections.close_all()
+
+
+def parser() -> argparse.ArgumentParser:
+    """The arguments; needs no Django."""
+    main = argparse.ArgumentParser(
+        prog="python3 -m example_project",
+        description="A shop and a blog under load, whose counters are checked at the end.",
+        epilog=EPILOG,
+    )
+    add = main.add_argument
+    add("--seconds", type=_seconds, metavar="N", help="stop after N seconds (else at Ctrl-C)")
+    add("--check", action="store_true", help="for scripts: no live line; 20 s unless told")
+    add("--json", action="store_true", help="print the result as JSON, and nothing else")
+    add("--port", type=_port, default=8000, metavar="N", help="first port to try (8000)")
+    add("--fresh", action="store_true", help="start from nothing")
+    add("--no-load", action="store_true", help="only serve the pages")
+    commands = main.add_subparsers(dest="command", metavar="replay")
+    _add_replay(commands.add_parser("replay", help="count an access log; see replay --help"))
+    return main
+
+
+def _add_replay(replay: argparse.ArgumentParser) -> None:
+    replay.description = "Count the pages, statuses and hours of an access log, by many processes."
+    # Not given here means: as given before the word replay.
+    unset = argparse.SUPPRESS
+    add = replay.add_argument
+    add("file", type=Path, metavar="FILE", help="an access log in the combined format")
+    add("--workers", type=_workers, default=4, metavar="N", help="processes (4)")
+    add("--json", action="store_true", default=unset, help="print the result as JSON")
+    add("--fresh", action="store_true", default=unset, help="start these counters at zero")
+    add("--verify", action="store_true", help="count again in plain Python and compare")
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError("must be more than 0")
+    return seconds
+
+
+def _port(text: str) -> int:
+    return _within(int(text), 0, 65535)
+
+
+def _workers(text: str) -> int:
+    return _within(int(text), 1, 64)
+
+
+def _within(number: int, low: int, high: int) -> int:
+    if not low <= number <= high:
+        raise argparse.ArgumentTypeError(f"must be between {low} and {high}")
+    return number
+
+
+def _configure() -> None:
+    import django
+    from django.conf import settings
+
+    if not settings.configured:
+        # Not setdefault: somebody's own project may be exported.
+        os.environ["DJANGO_SETTINGS_MODULE"] = "example_project.settings"
+        django.setup()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,106 @@
+"""What is shown: one live line, and the table at the end."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from typing import TextIO
+
+from example_project.report import Report
+
+EVERY_ON_TERMINAL = 0.5
+EVERY_IN_LOG = 5.0
+
+
+def grouped(number: float) -> str:
+    """12400 as ``12 400``."""
+    return f"{number:,.0f}".replace(",", "\N{NO-BREAK SPACE}")
+
+
+def say(text: str) -> None:
+    """A message; standard output belongs to results."""
+    print(text, file=sys.stderr, flush=True)
+
+
+class LiveLine:
+    """One line that is rewritten on a terminal, and repeated every 5 s elsewhere."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._rewrites = stream.isatty()
+        self._due = time.monotonic() + (0 if self._rewrites else EVERY_IN_LOG)
+        self._width = 0
+
+    def is_due(self) -> bool:
+        """Whether it is time for the next one."""
+        return time.monotonic() >= self._due
+
+    def show(self, text: str) -> None:
+        """Show the line."""
+        self._due = time.monotonic() + (EVERY_ON_TERMINAL if self._rewrites else EVERY_IN_LOG)
+        if self._rewrites:
+            self._stream.write("\r" + text.ljust(self._width))
+            self._width = len(text)
+        else:
+            self._stream.write(text + "\n")
+        self._stream.flush()
+
+    def end(self) -> None:
+        """Leave the line as it is and begin another one."""
+        if self._width:
+            self._stream.write("\n")
+            self._stream.flush()
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Columns under their names: the first one to the left, numbers to the right."""
+    lines = [tuple(head), *map(tuple, rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if column == 0 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )
+
+
+def written(report: Report) -> str:
+    """The report as text."""
+    counts = table(
+        ("counter", "counted", "", "expected", ""),
+        (
+            (c.counter, grouped(c.counted), "=" if c.ok else "≠", grouped(c.expected), _mark(c.ok))
+            for c in report.counts
+        ),
+    )
+    sales = table(
+        ("product", "stock before", "+ restocked", "- left", "= sold", "orders", "answered", ""),
+        ((s.product, *map(grouped, s.numbers), _mark(s.ok)) for s in report.sales),
+    )
+    return "\n\n".join(["", counts, sales, *_failures(report), _verdict(report)])
+
+
+def _mark(ok: bool) -> str:
+    return "ok" if ok else "WRONG"
+
+
+def _failures(report: Report) -> list[str]:
+    if not report.failed:
+        return []
+    shown = "\n".join(f"  {line}" for line in report.failures)
+    return [f"{grouped(report.failed)} failures:\n{shown}"]
+
+
+def _verdict(report: Report) -> str:
+    rate = grouped(report.requests / report.seconds) if report.seconds else "0"
+    result = (
+        "Every counter is exact."
+        if report.ok
+        else f"FAILED: {report.wrong} counters are wrong, {report.failed} requests failed."
+    )
+    return (
+        f"{grouped(report.requests)} requests in {report.seconds:.1f} s ({rate}/s), "
+        f"{grouped(report.refused)} purchases refused. {result}"
+    )

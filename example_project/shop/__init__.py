@@ -1,0 +1,1 @@
+"""A shop: products whose stock is a counter that never falls below zero."""

@@ -1,0 +1,122 @@
+"""Compares every counter with what was sent, and the stock with what was sold."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from django.db.models import Max, Sum
+
+from example_project.blog.models import Post
+from example_project.named import named_counters
+from example_project.shop.models import Order, Product
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The numbers of the database at one moment, at which nobody writes."""
+
+    counts: Mapping[str, int]
+    stock: Mapping[int, int]
+    last_order: int
+
+
+@dataclass(frozen=True)
+class Count:
+    """One counter: what it was, what it is, and by how much it should have changed."""
+
+    counter: str
+    before: int
+    after: int
+    expected: int
+
+    @property
+    def counted(self) -> int:
+        """By how much it changed."""
+        return self.after - self.before
+
+    @property
+    def ok(self) -> bool:
+        """Whether that is what was sent."""
+        return self.counted == self.expected
+
+
+@dataclass(frozen=True)
+class Sale:
+    """One product: its stock, and what buyers were told.
+
+    Attributes:
+        ordered: the sum of the quantities of all orders made meanwhile.
+        answered: what the load saw answered with 200, and what visitors ordered.
+    """
+
+    product: str
+    before: int
+    restocked: int
+    left: int
+    ordered: int
+    answered: int
+
+    @property
+    def sold(self) -> int:
+        """What is missing in the stock."""
+        return self.before + self.restocked - self.left
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """All of it, in the order in which it is calculated."""
+        return self.before, self.restocked, self.left, self.sold, self.ordered, self.answered
+
+    @property
+    def ok(self) -> bool:
+        """Whether all three agree, and the stock is not below zero."""
+        return self.sold == self.ordered == self.answered and self.left >= 0
+
+
+def snapshot() -> Snapshot:
+    """Read all counters of the example."""
+    views = dict(Post.objects.values_list("pk", "views"))
+    return Snapshot(
+        counts={
+            **{f"blog.Post.views:{pk}": value for pk, value in views.items()},
+            **named_counters("visits"),
+        },
+        stock=dict(Product.objects.values_list("pk", "stock")),
+        last_order=Order.objects.aggregate(last=Max("pk"))["last"] or 0,
+    )
+
+
+def counts(before: Snapshot, after: Snapshot, expected: Counter[str]) -> list[Count]:
+    """Every counter there is or should be, with what was sent to it."""
+    sent = {name for name in expected if name.startswith(("blog.Post.views:", "visits:"))}
+    return [
+        Count(name, before.counts.get(name, 0), after.counts.get(name, 0), expected[name])
+        for name in sorted({*before.counts, *after.counts, *sent})
+    ]
+
+
+def sales(before: Snapshot, after: Snapshot, sent: Counter[str], run: str) -> list[Sale]:
+    """Every product, with what was sold of it since ``before``."""
+    return list(_sales(before, after, sent, run))
+
+
+def _sales(before: Snapshot, after: Snapshot, sent: Counter[str], run: str) -> Iterator[Sale]:
+    orders = Order.objects.filter(pk__gt=before.last_order)
+    ordered = _quantities(orders)
+    by_visitors = _quantities(orders.exclude(buyer__startswith=f"{run}-"))
+    for product in Product.objects.order_by("pk"):
+        key = product.pk
+        yield Sale(
+            product=product.name,
+            before=before.stock.get(key, 0),
+            restocked=sent[f"restocked:{key}"],
+            left=after.stock[key],
+            ordered=ordered.get(key, 0),
+            answered=sent[f"sold:{key}"] + by_visitors.get(key, 0),
+        )
+
+
+def _quantities(orders: object) -> dict[int, int]:
+    rows = orders.values_list("product").annotate(Sum("quantity")).order_by()  # type: ignore[attr-defined]
+    return dict(rows)

@@ -1,0 +1,1 @@
+"""The tests of django_counters and of its example project."""

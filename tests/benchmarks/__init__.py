@@ -1,0 +1,1 @@
+"""Tests of the benchmarks' arithmetic; no test asserts a time."""

@@ -1,0 +1,47 @@
+"""Processes that count the same rows: nothing is lost, nothing is doubled, nobody deadlocks."""
+
+from __future__ import annotations
+
+from collections import Counter as Sums
+
+import pytest
+
+from django_counters.models import Counter
+from django_counters.testing import assert_counts
+from tests.concurrency import work
+from tests.concurrency.crowd import processes
+from tests.testapp.models import Post
+
+pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
+
+
+def test_one_key() -> None:
+    """16 processes make 2,000 increments each of the same key."""
+    processes(16, work.increment_one, 2000)
+    assert_counts({"hot": 16 * 2000})
+
+
+def test_shared_keys_in_random_order() -> None:
+    """16 processes make 2,000 increments each of 50 keys, five at a time in random order."""
+    sums: Sums[str] = Sums()
+    for added in processes(16, work.increment_shared, 400, 5):
+        sums.update(added)
+    assert_counts(sums)
+
+
+def test_new_keys_carts_and_querysets() -> None:
+    """All ways to lock several rows take them in the same order, rows that are new included."""
+    crowd, rounds = 8, 25
+    processes(crowd, work.create_and_change, rounds)
+    for turn in range(rounds):
+        keys = [f"stock:{turn}:{n}" for n in range(6)]
+        total = sum(Counter.objects.values_of(keys).values())
+        # Two into each of six, one out of four, and one into each of six.
+        assert total == crowd * (12 - 4 + 6)
+
+
+def test_saving_a_row_never_overwrites_its_counter() -> None:
+    post = Post.objects.create()
+    processes(8, work.view_and_save, post.pk, 100)
+    assert Post.objects.get().views == 800
+    assert Post.objects.get().likes == 8 * 20

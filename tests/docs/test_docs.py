@@ -1,0 +1,171 @@
+"""What the pages say is compared with the code."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import django_counters
+from django_counters import conf, exceptions
+from django_counters.fields import CounterValue, check_hint
+from django_counters.managers import CounterManager, CounterRows
+
+PACKAGE = Path(django_counters.__file__).resolve().parent
+ROOT = PACKAGE.parent
+DOCS = ROOT / "docs"
+CHECKS = DOCS / "reference" / "checks.md"
+ERRORS = DOCS / "reference" / "errors.md"
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *(p for p in DOCS.rglob("*.md") if "_build" not in p.parts)],
+)
+PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"^( *)```.*?^\1```$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+def load_tables() -> ModuleType:
+    """The generator of the tables; it is no package, only Sphinx imports it."""
+    spec = importlib.util.spec_from_file_location("docs_tables", DOCS / "_ext" / "tables.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def text_of(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def blocks(page: Path) -> Iterator[str]:
+    yield from PYTHON.findall(text_of(page))
+
+
+def codes_in_package() -> set[str]:
+    sources = (path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
+    return {code for source in sources for code in re.findall(r'"([EW]\d{3})"', source)}
+
+
+def subclasses(cls: type[object]) -> Iterator[type[object]]:
+    for sub in cls.__subclasses__():
+        yield sub
+        yield from subclasses(sub)
+
+
+def test_each_check_has_a_heading_with_its_anchor_and_no_other_has() -> None:
+    headings = re.findall(
+        r"^\((counters-[ew]\d{3})\)=\n## counters\.([EW]\d{3})$", text_of(CHECKS), re.MULTILINE
+    )
+    assert [anchor for anchor, code in headings if anchor != f"counters-{code.lower()}"] == []
+    found = [code for _, code in headings]
+    assert sorted(found) == sorted(codes_in_package())
+    assert len(re.findall(r"^## ", text_of(CHECKS), re.MULTILINE)) == len(found)
+
+
+def test_hints_lead_to_the_page_of_the_checks() -> None:
+    for code in codes_in_package():
+        address = f"{CHECKS.relative_to(DOCS).with_suffix('.html')}#counters-{code.lower()}"
+        assert address in check_hint(code)
+
+
+def test_the_table_of_checks_has_every_check_with_its_message() -> None:
+    rows = load_tables().check_rows()
+    assert {row.code for row in rows} == codes_in_package()
+    assert {row.level for row in rows} == {"error", "warning"}
+    assert {row.code for row in rows if not re.search("[a-z]", row.message)} == {"E005"}
+
+
+def test_each_error_is_listed() -> None:
+    names = {cls.__name__ for cls in subclasses(exceptions.CounterError)}
+    mine = {name for name in names if hasattr(exceptions, name)}
+    assert mine <= {row.name for row in load_tables().error_rows()}
+    for name in mine:
+        assert re.search(rf"^\| `{name}` \|", text_of(ERRORS), re.MULTILINE), name
+
+
+def test_no_error_is_made_up() -> None:
+    for name in re.findall(r"^\| `([A-Z]\w+)` \|", text_of(ERRORS), re.MULTILINE):
+        assert hasattr(exceptions, name), name
+
+
+def test_each_option_and_strategy_is_in_its_table() -> None:
+    tables = load_tables()
+    assert all(f"| `{option}` |" in tables.settings_table() for option in conf.OPTIONS)
+    assert all(f"| `{name!r}` |" in tables.strategies_table() for name in conf.STRATEGIES)
+
+
+@pytest.mark.parametrize(
+    ("page", "name"),
+    [
+        ("settings.md", "settings"),
+        ("settings.md", "strategies"),
+        ("checks.md", "checks"),
+        ("errors.md", "errors"),
+    ],
+)
+def test_the_generated_tables_stand_in_their_pages(page: str, name: str) -> None:
+    assert f"```{{from-code}} {name}\n```" in text_of(DOCS / "reference" / page)
+    assert name in load_tables().TABLES
+
+
+@every_page
+def test_python_blocks_compile(page: Path) -> None:
+    for number, block in enumerate(blocks(page), start=1):
+        compile(block, f"{page.name}, block {number}", "exec", ast.PyCF_ONLY_AST)
+
+
+@every_page
+def test_imports_of_the_package_exist(page: Path) -> None:
+    for block in blocks(page):
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGE.name):
+                module = import_module(node.module or "")
+                missing = [a.name for a in node.names if not hasattr(module, a.name)]
+                assert missing == [], f"{node.module} has no {missing}"
+
+
+@every_page
+def test_methods_that_are_called_exist(page: Path) -> None:
+    text = text_of(page)
+    for name in re.findall(r"Counter\.objects\.(\w+)", text):
+        assert hasattr(CounterManager, name), name
+    for name in re.findall(r"\.(?:views|stock|downloads)\.(\w+)\(", text):
+        assert hasattr(CounterValue, name), name
+
+
+@every_page
+def test_relative_links_lead_to_files(page: Path) -> None:
+    for target in LINK.findall(CODE.sub("", text_of(page))):
+        if re.match(r"[a-z]+:", target) or target.startswith("#"):
+            continue
+        path, _, _ = target.partition("#")
+        assert (page.parent / path).exists(), target
+
+
+def test_each_public_name_is_documented() -> None:
+    reference = text_of(DOCS / "reference" / "api.md")
+    for name in set(django_counters.__all__) - {"__version__"}:
+        assert f"`{name}`" in reference, name
+
+
+def test_each_counting_method_has_its_twin_on_the_page_of_async() -> None:
+    page = text_of(DOCS / "how-to" / "async.md")
+    for cls in (CounterManager, CounterRows, CounterValue):
+        for name in vars(cls):
+            if name.startswith("a") and hasattr(cls, name[1:]):
+                assert f"`{name}`" in page, name
+
+
+def test_the_marks_of_the_benchmark_table_stand_once_and_in_order() -> None:
+    page = text_of(DOCS / "explanation" / "performance.md")
+    marks = re.findall(r"<!-- benchmarks:(\w+) -->", page)
+    assert marks == ["begin", "end"]

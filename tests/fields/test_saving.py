@@ -1,0 +1,237 @@
+"""The promises of a counter in a model's row: nothing that saves the row overwrites it."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from io import StringIO
+
+import django
+import pytest
+from django.contrib.admin import ModelAdmin, site
+from django.contrib.auth.models import User
+from django.core import serializers
+from django.core.exceptions import FieldError
+from django.core.management import call_command
+from django.db import connection
+from django.db.models import F
+from django.forms import model_to_dict, modelform_factory
+from django.test import RequestFactory
+from django.test.utils import CaptureQueriesContext
+
+from tests.testapp.models import Derived, Device, NewsPage, Post, Product
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def stale() -> Post:
+    """An instance that was loaded before ten views were counted."""
+    stale = Post.objects.create(views=1)
+    Post.objects.get(pk=stale.pk).views.increment(10)
+    assert stale.views == 1
+    return stale
+
+
+def stored(post: Post) -> int:
+    return Post.objects.values_list("views", flat=True).get(pk=post.pk)
+
+
+def test_save(stale: Post) -> None:
+    stale.title = "changed"
+    stale.save()
+    assert stored(stale) == 11
+    assert Post.objects.get().title == "changed"
+
+
+def test_save_after_an_assignment(stale: Post) -> None:
+    stale.views = 500
+    stale.save()
+    assert stored(stale) == 11
+
+
+def test_save_with_update_fields(stale: Post) -> None:
+    stale.save(update_fields=["views"])
+    stale.save(update_fields=["title", "views"])
+    stale.save(force_update=True)
+    assert stored(stale) == 11
+
+
+def test_save_of_an_instance_made_by_hand(stale: Post) -> None:
+    Post(pk=stale.pk, title="by hand", views=0).save()
+    assert stored(stale) == 11
+
+
+def test_save_in_a_transaction_with_counting(stale: Post) -> None:
+    stale.views.increment()
+    stale.save()
+    assert stored(stale) == 12
+    assert stale.views == 12
+
+
+def test_bulk_update(stale: Post) -> None:
+    stale.title = "bulk"
+    Post.objects.bulk_update([stale], ["views", "title"])
+    stale.views = 500
+    Post.objects.bulk_update([stale], ["views"])
+    assert stored(stale) == 11
+    assert Post.objects.get().title == "bulk"
+
+
+def test_bulk_update_of_an_inherited_counter() -> None:
+    stale = NewsPage.objects.create()
+    NewsPage.objects.get().hits.increment(4)
+    NewsPage.objects.bulk_update([stale], ["hits", "shares", "title"])
+    assert NewsPage.objects.get().hits == 4
+
+
+def test_update_or_create(stale: Post) -> None:
+    Post.objects.update_or_create(pk=stale.pk, defaults={"views": 0, "title": "found"})
+    assert stored(stale) == 11
+    created, _ = Post.objects.update_or_create(title="new", defaults={"views": 3})
+    assert stored(created) == 3
+
+
+def test_bulk_create_refuses_to_overwrite(stale: Post) -> None:
+    with pytest.raises(FieldError, match="views"):
+        Post.objects.bulk_create(
+            [stale], update_conflicts=True, update_fields=["views"], unique_fields=["id"]
+        )
+    Post.objects.bulk_create(
+        [Post(pk=stale.pk, title="t")],
+        update_conflicts=True,
+        update_fields=["title"],
+        unique_fields=["id"],
+    )
+    assert stored(stale) == 11
+
+
+def test_insert_takes_the_initial_value() -> None:
+    assert stored(Post.objects.create(views=4)) == 4
+    made = Post(views=5)
+    made.save()
+    assert stored(made) == 5
+    (bulk,) = Post.objects.bulk_create([Post(views=6)])
+    assert stored(bulk) == 6
+    copied = Post.objects.get(pk=bulk.pk)
+    copied.pk = None
+    copied._state.adding = True
+    copied.save()
+    assert stored(copied) == 6
+
+
+def test_an_expression_is_evaluated_by_the_database(stale: Post) -> None:
+    stale.views = F("views") + 1
+    stale.save()
+    assert stored(stale) == 12
+    Post.objects.update(views=F("views") * 2)
+    assert stored(stale) == 24
+    Post.objects.update(views=0)
+    assert stored(stale) == 0
+
+
+def test_an_update_with_a_loaded_value_is_not_a_write(stale: Post) -> None:
+    Post.objects.update(views=stale.views)
+    assert stored(stale) == 11
+
+
+def test_refresh_and_deferred_loading(stale: Post) -> None:
+    stale.refresh_from_db()
+    assert stale.views == 11
+    deferred = Post.objects.defer("views").get()
+    assert "views" in deferred.get_deferred_fields()
+    deferred.title = "deferred"
+    deferred.save()
+    assert stored(deferred) == 11
+    with CaptureQueriesContext(connection) as captured:
+        assert deferred.views == 11
+    assert len(captured) == 1
+    assert Post.objects.only("title").get().views.increment() == 12
+    stale.refresh_from_db(fields=["views"])
+    assert stale.views == 12
+
+
+def test_save_refreshes_the_number_where_django_returns_it(stale: Post) -> None:
+    stale.save()
+    assert stale.views == (
+        11 if django.VERSION >= (6, 0) and connection.features.can_return_rows_from_update else 1
+    )
+
+
+def test_copies_and_pickles_stand_on_their_own(stale: Post) -> None:
+    for twin in (copy.copy(stale), copy.deepcopy(stale), pickle.loads(pickle.dumps(stale))):
+        assert twin.views == 1
+        twin.views.increment()
+        assert stale.views == 1
+    assert stored(stale) == 14
+    number = pickle.loads(pickle.dumps(stale.views))
+    assert (type(number), number) == (int, 1)
+    assert type(copy.deepcopy(stale.views)) is int
+
+
+def test_fixtures_carry_the_numbers(stale: Post) -> None:
+    dumped = StringIO()
+    call_command("dumpdata", "testapp.post", stdout=dumped)
+    (record,) = json.loads(dumped.getvalue())
+    assert record["fields"]["views"] == 11
+    Post.objects.update(views=99)
+    for loaded in serializers.deserialize("json", dumped.getvalue()):
+        loaded.save()
+        assert loaded.object.views.increment() == 12  # type: ignore[attr-defined]
+        assert loaded.object.views.decrement() == 11  # type: ignore[attr-defined]
+    assert stored(stale) == 11
+    Post.objects.all().delete()
+    for loaded in serializers.deserialize("json", dumped.getvalue()):
+        loaded.save()
+    assert stored(stale) == 11
+    for format_ in ("xml", "python", "jsonl"):
+        assert serializers.serialize(format_, Post.objects.all())
+
+
+def test_json_and_dict(stale: Post) -> None:
+    assert json.dumps({"views": stale.views}) == '{"views": 1}'
+    assert type(model_to_dict(stale, ["views"]).get("views", 0)) is int
+
+
+def test_a_form_shows_it_and_never_changes_it(stale: Post) -> None:
+    form_class = modelform_factory(Post, fields=["title", "views"])
+    form = form_class({"title": "form", "views": "500"}, instance=stale)
+    assert 'name="views" value="1" ' in form.as_p()
+    assert "disabled" in form.as_p()
+    assert form.is_valid(), form.errors
+    form.save()
+    assert stored(stale) == 11
+    assert Post.objects.get().title == "form"
+
+
+def test_the_admin_shows_it_and_never_changes_it(stale: Post) -> None:
+    request = RequestFactory().post("/", {"title": "admin", "views": "500"})
+    request.user = User(is_superuser=True, is_staff=True, is_active=True)
+    admin = ModelAdmin(Post, site)
+    form_class = admin.get_form(request, stale)
+    assert form_class.base_fields["views"].disabled
+    form = form_class(request.POST, instance=stale)
+    assert form.is_valid(), form.errors
+    admin.save_model(request, form.save(commit=False), form, change=True)
+    assert stored(stale) == 11
+
+
+def test_a_generated_column_may_use_it() -> None:
+    row = Derived.objects.create(hits=2)
+    row.hits.increment()
+    row.refresh_from_db()
+    assert row.doubled == 6
+    row.save()
+    row.refresh_from_db()
+    assert row.doubled == 6
+
+
+def test_other_fields_are_saved_as_ever() -> None:
+    product = Product.objects.create(name="a", stock=1)
+    product.name = "b"
+    product.save()
+    assert Product.objects.get().name == "b"
+    device = Device(events=3)
+    device.save()
+    assert Device.objects.get().events == 3

@@ -1,0 +1,165 @@
+"""Checks of the field, its migrations, and the adoption of a column that is there already."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import connection, models
+from django.db.migrations import AddField, AlterField, CreateModel
+from django.db.migrations.operations.base import Operation
+from django.db.migrations.state import ProjectState
+from django.db.migrations.writer import MigrationWriter
+from django.test.utils import isolate_apps
+
+from django_counters import CounterField, IntegerCounterField
+from django_counters.models import Counter
+
+
+def check_ids(**options: Any) -> list[str]:
+    with isolate_apps("tests.testapp"):
+
+        class Sample(models.Model):
+            hits = CounterField(**options)
+
+            class Meta:
+                app_label = "testapp"
+
+        return [message.id or "" for message in Sample.check() if "counters" in (message.id or "")]
+
+
+@pytest.mark.parametrize(
+    ("options", "ids"),
+    [
+        ({}, []),
+        ({"floor": 0, "ceiling": 10}, []),
+        ({"strategy": "exakt"}, ["counters.E010"]),
+        ({"strategy": "slotted"}, ["counters.E010"]),
+        ({"floor": "0"}, ["counters.E011"]),
+        ({"floor": 5, "ceiling": 1, "default": 0}, ["counters.E011"]),
+        ({"null": True}, ["counters.E012"]),
+        ({"primary_key": True}, ["counters.E013"]),
+        ({"db_index": True}, ["counters.W010"]),
+        ({"default": -1, "floor": 0}, ["counters.E015"]),
+    ],
+)
+def test_declarations_are_checked(options: dict[str, Any], ids: list[str]) -> None:
+    assert check_ids(**options) == ids
+
+
+def test_a_composite_primary_key_is_refused() -> None:
+    with isolate_apps("tests.testapp"):
+
+        class Cell(models.Model):
+            pk = models.CompositePrimaryKey("x", "y")
+            x = models.IntegerField()
+            y = models.IntegerField()
+            hits = CounterField()
+
+            class Meta:
+                app_label = "testapp"
+
+        assert "counters.E014" in [message.id for message in Cell.check()]
+
+
+def test_a_migration_names_the_public_path() -> None:
+    text, imports = MigrationWriter.serialize(CounterField(floor=0, ceiling=9))
+    assert text == "django_counters.fields.CounterField(ceiling=9, default=0, floor=0)"
+    assert imports == {"import django_counters.fields"}
+    copied = CounterField(floor=0).clone()
+    assert copied.bounds.floor == 0
+
+
+COLUMNS = [
+    (models.BigIntegerField(default=0), CounterField()),
+    (models.BigIntegerField(), CounterField()),
+    (models.IntegerField(default=0), IntegerCounterField()),
+    (models.PositiveIntegerField(default=0), IntegerCounterField()),
+]
+
+
+def storage_of(table: str) -> Any:
+    """PostgreSQL gives a table that it rewrites another file."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_relation_filenode(%s)", [table])
+        return cursor.fetchone()
+
+
+def apply(state: ProjectState, operation: Operation) -> ProjectState:
+    after = state.clone()
+    operation.state_forwards("testapp", after)
+    with connection.schema_editor() as editor:
+        operation.database_forwards("testapp", editor, state, after)
+    return after
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(("before", "after"), COLUMNS)
+def test_adopting_a_column_keeps_the_counts(
+    before: models.Field[Any, Any], after: CounterField
+) -> None:
+    fields = [("id", models.BigAutoField(primary_key=True)), ("hits", before.clone())]
+    state = apply(ProjectState(), CreateModel("Adopted", fields))
+    try:
+        old = state.apps.get_model("testapp", "Adopted").objects.create(hits=41)
+        if connection.vendor == "postgresql":
+            written = storage_of("testapp_adopted")
+        state = apply(state, AlterField("Adopted", "hits", after.clone()))
+        if connection.vendor == "postgresql":
+            assert storage_of("testapp_adopted") == written
+        new = state.apps.get_model("testapp", "Adopted").objects.get(pk=old.pk)
+        assert new.hits.increment() == 42
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("DROP TABLE testapp_adopted")
+
+
+@pytest.mark.postgres
+@pytest.mark.django_db(transaction=True)
+def test_adopting_a_bigint_needs_no_statement_at_all() -> None:
+    fields: list[tuple[str, models.Field[Any, Any]]] = [
+        ("id", models.BigAutoField(primary_key=True)),
+        ("hits", models.BigIntegerField()),
+    ]
+    state = ProjectState()
+    CreateModel("Adopted", fields).state_forwards("testapp", state)
+    after = state.clone()
+    operation = AlterField("Adopted", "hits", CounterField())
+    operation.state_forwards("testapp", after)
+    with connection.schema_editor(collect_sql=True) as editor:
+        operation.database_forwards("testapp", editor, state, after)
+    assert editor.collected_sql == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_counter_can_be_added_to_a_table_with_rows() -> None:
+    state = apply(
+        ProjectState(), CreateModel("Grown", [("id", models.BigAutoField(primary_key=True))])
+    )
+    try:
+        row = state.apps.get_model("testapp", "Grown").objects.create()
+        state = apply(state, AddField("Grown", "hits", CounterField()))
+        assert state.apps.get_model("testapp", "Grown").objects.get(pk=row.pk).hits.increment() == 1
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("DROP TABLE testapp_grown")
+
+
+@pytest.mark.postgres
+@pytest.mark.django_db
+def test_the_table_of_counters_has_one_index_and_room_for_updates() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_index WHERE indrelid = %s::regclass", [Counter._meta.db_table]
+        )
+        assert cursor.fetchone() == (1,)
+        cursor.execute(
+            "SELECT reloptions FROM pg_class WHERE oid = %s::regclass", [Counter._meta.db_table]
+        )
+        assert cursor.fetchone() == (["fillfactor=60"],)
+        cursor.execute(
+            "SELECT collation_name FROM information_schema.columns "
+            "WHERE table_name = %s AND column_name = 'key'",
+            [Counter._meta.db_table],
+        )
+        assert cursor.fetchone() == ("C",)

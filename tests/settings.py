@@ -1,0 +1,67 @@
+"""Settings of the test suite. The database is what DATABASE_URL says, or is started here."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from typing import Any
+
+import dj_database_url
+
+from example_project.bootstrap.services import ensure
+
+ensure()
+
+# A name that nobody else has: Django drops a test database that is already there.
+RUN = os.environ.setdefault("COUNTERS_TEST_RUN", secrets.token_hex(4))
+
+
+def _database(purpose: str) -> dict[str, Any]:
+    settings: dict[str, Any] = dict(dj_database_url.parse(os.environ["DATABASE_URL"]))
+    settings["TEST"] = {"NAME": f"test_counters_{RUN}_{purpose}"}
+    if settings["ENGINE"].endswith("sqlite3"):
+        settings["TEST"] = {"NAME": f"file:test_{RUN}_{purpose}?mode=memory&cache=shared"}
+    return settings
+
+
+SECRET_KEY = "tests only"
+DEBUG = False
+USE_TZ = True
+ALLOWED_HOSTS = ["testserver", "127.0.0.1", "localhost"]
+DATABASES = {"default": _database("default"), "other": _database("other")}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.messages",
+    "django.contrib.sessions",
+    "django.contrib.staticfiles",
+    "django_counters",
+    "example_project.blog",
+    "example_project.shop",
+    "example_project.live",
+    "tests.testapp",
+]
+MIDDLEWARE = [
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+]
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": ["example_project/templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+ROOT_URLCONF = "example_project.urls"
+STATIC_URL = "static/"

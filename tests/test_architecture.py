@@ -1,0 +1,95 @@
+"""The rules of the house that no linter knows."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "django_counters"
+SOURCES = sorted(
+    path
+    for folder in ("django_counters", "example_project", "benchmarks", "tests")
+    for path in (ROOT / folder).rglob("*.py")
+)
+NAMES_THAT_REFUSE_NOTHING = {"core", "utils", "helpers", "common", "misc"}
+SQL = re.compile(r"\b(INSERT INTO|SELECT .+ FROM|UPDATE .+ SET|DELETE FROM|ALTER TABLE)\b")
+ROOMS_OF_SQL = ("stores/sql/dialects/", "migrations/")
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_file_is_short_and_its_name_says_what_it_holds(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 400
+    assert path.stem not in NAMES_THAT_REFUSE_NOTHING
+
+
+def texts(path: Path) -> list[str]:
+    """All string constants of a file but its docstrings."""
+    tree = ast.parse(path.read_text())
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    docstrings = {
+        ast.get_docstring(node, clean=False)
+        for node in ast.walk(tree)
+        if isinstance(node, documented)
+    }
+    return [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if node.value not in docstrings
+    ]
+
+
+def test_sql_text_stands_only_in_dialects() -> None:
+    offenders = {
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        if any(SQL.search(text) for text in texts(path))
+    }
+    assert offenders
+    assert not [path for path in offenders if not path.startswith(ROOMS_OF_SQL)]
+
+
+def test_now_comes_only_from_the_clock() -> None:
+    clocks = re.compile(r"timezone\.now|datetime\.now|utcnow|time\.time\(|today\(")
+    users = [path.name for path in PACKAGE.rglob("*.py") if clocks.search(path.read_text())]
+    assert users == ["clock.py"]
+
+
+def test_importing_the_package_needs_no_settings_and_loads_no_django() -> None:
+    script = (
+        "import sys, django_counters, django_counters.pytest_plugin; "
+        "assert 'django.db' not in sys.modules; print(django_counters.__version__)"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+
+
+def test_every_public_name_resolves() -> None:
+    import django_counters
+
+    for name in django_counters.__all__:
+        assert getattr(django_counters, name)
+    assert set(django_counters.__all__) <= set(dir(django_counters))
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = django_counters.nothing
+
+
+@pytest.mark.skipif(find_spec("importlinter") is None, reason="import-linter is not installed")
+def test_imports_go_one_way() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", "from importlinter.cli import lint_imports_command as m; m()"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr

@@ -1,0 +1,1 @@
+"""Models that count, as a project would write them."""
