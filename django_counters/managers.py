@@ -84,8 +84,7 @@ class CounterManager(_RowsManager[Counter]):
             CounterUnavailable, ReadOnlyDatabase: the database cannot be reached or written.
             OutcomeUnknown: the connection was lost, outside a transaction, before the answer.
         """
-        bounds = number.bounds_of_call(floor, ceiling)
-        return number.change(key, check_delta(by), bounds, using or self._db)
+        return number.change(key, check_delta(by), floor, ceiling, using or self._db)
 
     def decrement(
         self,
@@ -100,8 +99,8 @@ class CounterManager(_RowsManager[Counter]):
 
         With a floor this is one conditional UPDATE: two buyers of the last unit cannot both get it.
         """
-        bounds = number.bounds_of_call(floor, ceiling)
-        return number.change(key, check_delta(-check_delta(by)), bounds, using or self._db)
+        delta = check_delta(-check_delta(by))
+        return number.change(key, delta, floor, ceiling, using or self._db)
 
     def increment_many(
         self, deltas: Mapping[str, int], *, using: str | None = None

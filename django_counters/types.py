@@ -14,6 +14,7 @@ from django_counters.exceptions import InvalidDelta, InvalidKey
 INT8 = (-(2**63), 2**63 - 1)
 KEY_LENGTH = 200
 _DIGEST_LENGTH = 32
+_SMALL = 2**62
 
 
 class Bounds(NamedTuple):
@@ -68,8 +69,7 @@ class Shortfall(NamedTuple):
     bound: int
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(NamedTuple):
     """Deltas that are applied together or not at all; no key stands in it twice."""
 
     deltas: tuple[Delta, ...]
@@ -166,6 +166,9 @@ def check_delta(delta: object) -> int:
     Raises:
         InvalidDelta: it is not an int (a bool is none), is zero, or does not fit into int8.
     """
+    # The common case first: this runs once for each increment.
+    if type(delta) is int and delta and -_SMALL < delta < _SMALL:
+        return delta
     number = check_integer(delta)
     if number == 0:
         raise InvalidDelta(delta=delta, reason="a change by zero means nothing")

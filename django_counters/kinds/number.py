@@ -43,12 +43,14 @@ def bounds_of_call(floor: object, ceiling: object) -> Bounds:
     )
 
 
-def change(key: object, by: int, called: Bounds, using: str | None) -> int:
+def change(key: object, by: int, floor: int | None, ceiling: int | None, using: str | None) -> int:
     """Change one number and return its new value; ``by`` is a checked delta."""
     name = check_key(key)
     policy = registry.policy(name)
-    bounds = policy.bounds if called is UNBOUNDED else policy.bounds.stricter(called)
-    strategy = registry.strategy(policy.strategy, _COUNTERS, using or _writer())
+    bounds = policy.bounds
+    if floor is not None or ceiling is not None:
+        bounds = bounds.stricter(bounds_of_call(floor, ceiling))
+    strategy = registry.strategy(policy.strategy, _COUNTERS, using or router.db_for_write(Counter))
     return strategy.apply(Batch((Delta(name, by, bounds),)))[name]
 
 

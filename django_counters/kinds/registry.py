@@ -16,12 +16,12 @@ from django_counters.types import namespace_of
 
 
 class Registry:
-    """One per process. Reads ``COUNTERS`` on every access, parses it when it is another object."""
+    """One per process. Parses ``COUNTERS`` on first use, and again when it is overridden."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._strategies: dict[tuple[str, Table, str], Strategy] = {}
-        self._parsed: tuple[object, Mapping[str, Policy]] = (None, policies(None))
+        self._policies: Mapping[str, Policy] | None = None
 
     def policy(self, key: str) -> Policy:
         """The policy of the namespace of ``key``.
@@ -29,12 +29,15 @@ class Registry:
         Raises:
             InvalidConfiguration: the setting is wrong.
         """
-        setting = getattr(settings, "COUNTERS", None)
-        parsed_from, declared = self._parsed
-        if setting is not parsed_from:
-            declared = policies(setting)
-            self._parsed = (setting, declared)
+        declared = self._policies
+        if declared is None:
+            declared = self._policies = policies(getattr(settings, "COUNTERS", None))
         return declared.get(namespace_of(key)) or declared[DEFAULT]
+
+    def forget_policies(self, *, setting: str, **_: object) -> None:
+        """Receives Django's ``setting_changed``."""
+        if setting == "COUNTERS":
+            self._policies = None
 
     def strategy(self, name: str, table: Table, using: str) -> Strategy:
         """The strategy called ``name`` over a table of a database."""

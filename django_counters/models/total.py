@@ -87,7 +87,8 @@ class TotalField(_BigIntegerField):
             and isinstance(compiler, SQLUpdateCompiler)
         ):
             # The column is never NULL, so this is the column; the parameter is there to be bound.
-            return f"COALESCE({connection.ops.quote_name(str(self.column))}, %s)"
+            column = connection.ops.quote_name(str(self.column))
+            return f"COALESCE({column}, %s)"
         return "%s"
 
     def get_placeholder_sql(

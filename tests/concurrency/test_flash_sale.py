@@ -35,8 +35,8 @@ class Purchase:
 def shop(buy: Callable[[int], int], number: int) -> list[Purchase]:
     """Buy one to three units, again and again, until even a single one is refused."""
     chance = random.Random(number)
-    history = []
-    while True:
+    history: list[Purchase] = []
+    while len(history) <= STOCK:
         wanted = chance.choice((1, 1, 2, 3))
         began = time.monotonic()
         try:
@@ -48,6 +48,7 @@ def shop(buy: Callable[[int], int], number: int) -> list[Purchase]:
         history.append(Purchase(wanted, began, time.monotonic(), left))
         if left is None and wanted == 1:
             return history
+    raise AssertionError("one buyer alone got more than there was")
 
 
 def check(history: list[Purchase], left: int) -> None:

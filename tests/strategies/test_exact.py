@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -356,6 +357,31 @@ def test_without_using_the_router_decides() -> None:
     Counter.objects.increment("a")
     assert Counter.objects.value("a") == 1
     assert Counter.objects.value("a", using="default") == 0
+
+
+@pytest.mark.postgres
+@pytest.mark.django_db(transaction=True)
+def test_nobody_is_refused_while_there_is_enough() -> None:
+    """A delivery that arrives between the refusal and its reason is sold, not refused."""
+    Counter.objects.increment("stock")
+
+    def deliver() -> None:
+        try:
+            Counter.objects.increment("stock", 10)
+        finally:
+            connection.close()
+
+    def after_the_first_update(execute: Any, sql: str, *rest: Any) -> Any:
+        result = execute(sql, *rest)
+        if sql.startswith("UPDATE") and not threads:
+            threads.append(Thread(target=deliver))
+            threads[0].start()
+            threads[0].join()
+        return result
+
+    threads: list[Thread] = []
+    with connection.execute_wrapper(after_the_first_update):
+        assert Counter.objects.decrement("stock", 5, floor=0) == 6
 
 
 class ReadsElsewhere:

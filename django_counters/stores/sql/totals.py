@@ -15,8 +15,9 @@ from django_counters.exceptions import (
     OutcomeUnknown,
     ReadOnlyDatabase,
 )
+from django_counters.stores.sql.cursors import KeptCursor
 from django_counters.stores.sql.dialects import Table, dialect_of
-from django_counters.types import Bounds, Delta
+from django_counters.types import UNBOUNDED, Bounds, Delta
 
 
 class SqlTotals:
@@ -27,7 +28,7 @@ class SqlTotals:
         self.capacity = table.capacity
         self.inserts = table.inserts
         self._label = table.label
-        self._touches = table.touched is not None
+        self._kept = KeptCursor()
         self._dialect = dialect_of(using)
         self._sql = self._dialect.statements(table.quoted(connections[using].ops.quote_name))
 
@@ -41,11 +42,12 @@ class SqlTotals:
         if limit is None:
             return None
         # A row is only ever inserted with a value that its bounds admit.
-        if self.inserts and bounds.admits(0, by):
-            sql = self._sql.falling_upsert if by < 0 else self._sql.rising_upsert
+        inserts = self.inserts and (bounds is UNBOUNDED or bounds.admits(0, by))
+        if inserts:
+            sql = self._sql.rising_upsert if by > 0 else self._sql.falling_upsert
             rows = self._run(sql, (key, by, limit))
         else:
-            sql = self._sql.falling_update if by < 0 else self._sql.rising_update
+            sql = self._sql.rising_update if by > 0 else self._sql.falling_update
             rows = self._run(sql, (by, key, limit))
         return rows[0][0] if rows else None
 
@@ -96,22 +98,22 @@ class SqlTotals:
     def _limit(self, by: int, bounds: Bounds) -> int | None:
         """The last value that may still change by ``by``; None if there is none in the column."""
         low, high = self.capacity
-        if by < 0:
-            limit = max(low, low if bounds.floor is None else bounds.floor) - by
+        if by > 0:
+            limit = (high if bounds.ceiling is None else min(high, bounds.ceiling)) - by
         else:
-            limit = min(high, high if bounds.ceiling is None else bounds.ceiling) - by
+            limit = (low if bounds.floor is None else max(low, bounds.floor)) - by
         return limit if low <= limit <= high else None
 
     def _run(self, sql: str, params: Sequence[Any]) -> Sequence[tuple[Any, ...]]:
         connection = connections[self.using]
         try:
-            cursor = connection.cursor()
+            cursor = self._kept.of(connection)
         except Error as error:
             raise self._unreachable(error) from error
         try:
-            with cursor:
-                cursor.execute(sql, params)
-                return list(cursor.fetchall())
+            cursor.execute(sql, params)
+            rows: list[tuple[Any, ...]] = list(cursor)
+            return rows
         except Error as error:
             if self._dialect.read_only(error):
                 raise ReadOnlyDatabase(using=self.using) from error

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from django_counters.types import INT8, Delta
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     """Where totals stand: the names of a table and of its columns, not yet quoted.
 
     Attributes:
@@ -33,8 +32,7 @@ class Table:
 
     def quoted(self, quote: Callable[[str], str]) -> Table:
         """The same table with its names quoted for use in SQL text."""
-        return replace(
-            self,
+        return self._replace(
             name=quote(self.name),
             key=quote(self.key),
             value=quote(self.value),

@@ -1,0 +1,1 @@
+"""``python3 -m tests.mutants``: break each mechanism once, and see its test fail."""
