@@ -63,7 +63,8 @@ def _run(command: str, folder: Path) -> str:
     finished = subprocess.run(
         [sys.executable, *program, *words[1:]],
         cwd=folder,
-        env={**inherited, "PYTHONPATH": str(ROOT)},
+        # Unbuffered, or what goes to stdout and to stderr changes places.
+        env={**inherited, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

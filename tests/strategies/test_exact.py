@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 from django.db import connection, transaction
-from django.test.utils import CaptureQueriesContext, override_settings
+from django.test.utils import CaptureQueriesContext
 
 from django_counters import clock
 from django_counters.exceptions import (
@@ -329,36 +329,6 @@ def test_a_saved_instance_does_not_overwrite_newer_counts() -> None:
     assert_counts({"a": 11})
 
 
-@pytest.mark.django_db(databases=["default", "other"])
-def test_using_chooses_the_database() -> None:
-    Counter.objects.increment("a")
-    assert Counter.objects.increment("a", 2, using="other") == 2
-    assert Counter.objects.db_manager("other").increment("a", 2) == 4
-    assert Counter.objects.using("other").filter(key="a").increment() == 1
-    Counter.objects.increment_many({"b": 1}, using="other")
-    Counter.objects.decrement_many({"b": 3}, using="other")
-    assert Counter.objects.value("a") == 1
-    assert Counter.objects.values_of(["a", "b"], using="other") == {"a": 5, "b": -2}
-    assert Counter.objects.read("a", using="other").value == 5
-
-
-class Elsewhere:
-    """A router that sends everything to the other database."""
-
-    def db_for_write(self, model: Any, **hints: Any) -> str:
-        return "other"
-
-    db_for_read = db_for_write
-
-
-@pytest.mark.django_db(databases=["default", "other"])
-@override_settings(DATABASE_ROUTERS=[Elsewhere()])
-def test_without_using_the_router_decides() -> None:
-    Counter.objects.increment("a")
-    assert Counter.objects.value("a") == 1
-    assert Counter.objects.value("a", using="default") == 0
-
-
 @pytest.mark.postgres
 @pytest.mark.django_db(transaction=True)
 def test_nobody_is_refused_while_there_is_enough() -> None:
@@ -382,27 +352,6 @@ def test_nobody_is_refused_while_there_is_enough() -> None:
     threads: list[Thread] = []
     with connection.execute_wrapper(after_the_first_update):
         assert Counter.objects.decrement("stock", 5, floor=0) == 6
-
-
-class ReadsElsewhere:
-    """A router with a replica."""
-
-    def db_for_write(self, model: Any, **hints: Any) -> str:
-        return "default"
-
-    def db_for_read(self, model: Any, **hints: Any) -> str:
-        return "other"
-
-
-@pytest.mark.django_db(databases=["default", "other"])
-@override_settings(DATABASE_ROUTERS=[ReadsElsewhere()])
-def test_every_change_goes_to_the_database_for_writing() -> None:
-    Counter.objects.increment("a")
-    assert Counter.objects.increment_many({"a": 1}) == {"a": 2}
-    assert Counter.objects.filter(key="a").increment(5) == 1
-    assert Counter.objects.filter(key="a").decrement(1) == 1
-    assert Counter.objects.value("a") == 0
-    assert Counter.objects.value("a", using="default") == 6
 
 
 @pytest.mark.django_db(transaction=True)

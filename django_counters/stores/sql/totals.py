@@ -38,12 +38,14 @@ class SqlTotals:
         The statement waits for other writers of the row, then looks at the value that they left.
         """
         key, by, bounds = delta
+        if by == 1 and bounds == UNBOUNDED:
+            rows = self._run(self._sql.unit, (key,))
+            return rows[0][0] if rows else None
         limit = self._limit(by, bounds)
         if limit is None:
             return None
         # A row is only ever inserted with a value that its bounds admit.
-        inserts = self.inserts and (bounds is UNBOUNDED or bounds.admits(0, by))
-        if inserts:
+        if self.inserts and bounds.admits(0, by):
             sql = self._sql.rising_upsert if by > 0 else self._sql.falling_upsert
             rows = self._run(sql, (key, by, limit))
         else:
@@ -112,8 +114,10 @@ class SqlTotals:
             raise self._unreachable(error) from error
         try:
             cursor.execute(sql, params)
-            rows: list[tuple[Any, ...]] = list(cursor)
-            return rows
+            # The driver's own method: Django's wrapper makes a new function for each fetch.
+            with connection.wrap_database_errors:
+                rows: list[tuple[Any, ...]] = cursor.cursor.fetchall()
+                return rows
         except Error as error:
             if self._dialect.read_only(error):
                 raise ReadOnlyDatabase(using=self.using) from error
