@@ -10,21 +10,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from django_counters.exceptions import (
-        CeilingExceeded as CeilingExceeded,
-    )
-    from django_counters.exceptions import (
-        CounterError as CounterError,
-    )
-    from django_counters.exceptions import (
-        CounterOverflow as CounterOverflow,
-    )
-    from django_counters.exceptions import (
-        InsufficientCount as InsufficientCount,
-    )
-    from django_counters.exceptions import (
-        OutcomeUnknown as OutcomeUnknown,
-    )
+    from django_counters.exceptions import CeilingExceeded as CeilingExceeded
+    from django_counters.exceptions import Contention as Contention
+    from django_counters.exceptions import CounterError as CounterError
+    from django_counters.exceptions import CounterOverflow as CounterOverflow
+    from django_counters.exceptions import CounterUnavailable as CounterUnavailable
+    from django_counters.exceptions import InitialOutOfBounds as InitialOutOfBounds
+    from django_counters.exceptions import InsufficientCount as InsufficientCount
+    from django_counters.exceptions import InvalidConfiguration as InvalidConfiguration
+    from django_counters.exceptions import InvalidDelta as InvalidDelta
+    from django_counters.exceptions import InvalidKey as InvalidKey
+    from django_counters.exceptions import OutcomeUnknown as OutcomeUnknown
+    from django_counters.exceptions import ReadOnlyDatabase as ReadOnlyDatabase
+    from django_counters.exceptions import RecordMissing as RecordMissing
+    from django_counters.exceptions import UnsavedInstance as UnsavedInstance
+    from django_counters.exceptions import UnsupportedConsistency as UnsupportedConsistency
     from django_counters.fields import CounterField as CounterField
     from django_counters.fields import CounterValue as CounterValue
     from django_counters.fields import IntegerCounterField as IntegerCounterField
@@ -36,15 +36,25 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "CeilingExceeded": "exceptions",
+    "Contention": "exceptions",
     "CounterError": "exceptions",
     "CounterField": "fields",
     "CounterOverflow": "exceptions",
     "CounterQuerySet": "managers",
+    "CounterUnavailable": "exceptions",
     "CounterValue": "fields",
+    "InitialOutOfBounds": "exceptions",
     "InsufficientCount": "exceptions",
     "IntegerCounterField": "fields",
+    "InvalidConfiguration": "exceptions",
+    "InvalidDelta": "exceptions",
+    "InvalidKey": "exceptions",
     "OutcomeUnknown": "exceptions",
+    "ReadOnlyDatabase": "exceptions",
     "Reading": "types",
+    "RecordMissing": "exceptions",
+    "UnsavedInstance": "exceptions",
+    "UnsupportedConsistency": "exceptions",
     "short_key": "types",
 }
 

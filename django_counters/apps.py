@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from django.apps import AppConfig
 from django.core.signals import setting_changed
-from django.db.models.signals import pre_save
 from django.utils.translation import gettext_lazy as _
 
 
 class CountersConfig(AppConfig):
-    """Binds the manager, registers the checks, listens for fixtures and settings."""
+    """Binds the manager, registers the checks, listens for settings."""
 
     name = "django_counters"
     label = "django_counters"
@@ -19,9 +18,7 @@ class CountersConfig(AppConfig):
     def ready(self) -> None:
         from django_counters import checks, managers
         from django_counters.kinds.registry import registry
-        from django_counters.models.total import give_fixtures
 
         managers.bind()
         checks.register()
-        pre_save.connect(give_fixtures)
         setting_changed.connect(registry.forget_policies)

@@ -5,6 +5,7 @@ An error other than `OutcomeUnknown` means: nothing was counted.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from django.core.exceptions import ImproperlyConfigured, ObjectDoesNotExist
@@ -24,7 +25,7 @@ class CounterError(Exception):
     def __str__(self) -> str:
         # Python started with -OO has no docstrings.
         message = (type(self).__doc__ or type(self).__name__).partition("\n")[0]
-        return message.format_map(vars(self))
+        return message.format_map(defaultdict(lambda: "?", vars(self)))
 
 
 class InvalidKey(CounterError, ValueError):

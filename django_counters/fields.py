@@ -94,6 +94,12 @@ class CounterValue(Loaded):
         """`decrement` for async code."""
         return await sync_to_async(self.decrement)(by, floor=floor, ceiling=ceiling, using=using)
 
+    # Templates do not call what changes data.
+    increment.alters_data = True  # type: ignore[attr-defined]
+    decrement.alters_data = True  # type: ignore[attr-defined]
+    aincrement.alters_data = True  # type: ignore[attr-defined]
+    adecrement.alters_data = True  # type: ignore[attr-defined]
+
 
 class CounterAttribute(TotalAttribute):
     """Keeps a plain int on the instance, and hands it out as one that can count."""
@@ -159,10 +165,17 @@ class CounterField(TotalField):
 
     def pre_save(self, model_instance: models.Model, add: bool) -> Any:
         value = super().pre_save(model_instance, add)
+        if add and not hasattr(value, "resolve_expression"):
+            value = self.get_prep_value(value)
         if add and isinstance(value, int) and not self.bounds.hold(value):
             floor, ceiling = self.bounds
             raise InitialOutOfBounds(field=self._label(), value=value, floor=floor, ceiling=ceiling)
         return value
+
+    def save_form_data(self, instance: models.Model, data: Any) -> None:
+        # Without a value of its own a new row takes the default of the database.
+        if data is not None:
+            super().save_form_data(instance, data)
 
     def formfield(self, *args: Any, **kwargs: Any) -> FormField | None:
         """Shown, but read-only: a form would send back the number that it showed."""
@@ -221,7 +234,7 @@ class CounterField(TotalField):
 
     def _is_indexed(self) -> bool:
         options = self.model._meta
-        declared = (name for index in options.indexes for name in index.fields)
+        declared = (name for index in options.indexes for name, _ in index.fields_orders)
         return self.db_index or self.unique or self.name in declared
 
     def _error(self, code: str, message: str) -> checks.CheckMessage:

@@ -7,7 +7,7 @@ from typing import Any, Self, TypeVar
 
 from asgiref.sync import sync_to_async
 from django.core.exceptions import FieldError
-from django.db import models, transaction
+from django.db import connections, models
 
 from django_counters.fields import CounterField, counter_fields
 from django_counters.kinds import number
@@ -33,7 +33,10 @@ class CounterRows(models.QuerySet[Counter]):
         delta = check_delta(by)
         # Locking makes the router name the database for writing.
         rows = self.select_for_update().order_by("key").values_list("key", flat=True)
-        with transaction.atomic(using=rows.db):
+        with number.all_or_nothing(rows.db):
+            if not connections[rows.db].features.has_select_for_update:
+                # SQLite gives up at once where a reader becomes a writer: be one from the start.
+                self.model._base_manager.using(rows.db).filter(key="").update(value=0)
             keys = list(rows)
             number.change_many(dict.fromkeys(keys, delta), 1, rows.db)
         return len(keys)
@@ -49,6 +52,12 @@ class CounterRows(models.QuerySet[Counter]):
     async def adecrement(self, by: int = 1) -> int:
         """`decrement` for async code."""
         return await sync_to_async(self.decrement)(by)
+
+    # Templates do not call what changes data.
+    increment.alters_data = True  # type: ignore[attr-defined]
+    decrement.alters_data = True  # type: ignore[attr-defined]
+    aincrement.alters_data = True  # type: ignore[attr-defined]
+    adecrement.alters_data = True  # type: ignore[attr-defined]
 
 
 _RowsManager = models.Manager.from_queryset(CounterRows)
@@ -125,7 +134,8 @@ class CounterManager(_RowsManager[Counter]):
 
     def value(self, key: str, *, using: str | None = None) -> int:
         """The exact value of a counter; zero if it was never counted."""
-        return number.values_of((key,), using or self._db)[key]
+        (value,) = number.values_of((key,), using or self._db).values()
+        return value
 
     def values_of(self, keys: Iterable[str], *, using: str | None = None) -> dict[str, int]:
         """The exact values of many counters, all of one moment, in one query."""
@@ -232,6 +242,7 @@ class CounterQuerySet(models.QuerySet[_Model]):
         unique_fields: Collection[str] | None = None,
     ) -> list[_Model]:
         """Django's, but it refuses to overwrite a counter of a row that exists already."""
+        update_fields = None if update_fields is None else list(update_fields)
         names = {field.name for field in counter_fields(self.model)} & set(update_fields or ())
         if update_conflicts and names:
             raise FieldError(

@@ -112,7 +112,7 @@ def check_key(key: object) -> str:
     reason = why_no_key(key)
     if reason:
         raise InvalidKey(key=key, reason=reason)
-    return str(key)
+    return str.__str__(key)
 
 
 def why_no_key(key: object) -> str | None:

@@ -6,6 +6,7 @@ import decimal
 import pickle
 import re
 import unicodedata
+from enum import Enum
 
 import pytest
 from hypothesis import assume, given
@@ -48,6 +49,14 @@ BAD = [
 def test_printable_text_is_a_key(key: str) -> None:
     assert check_key(key) == key
     assert short_key(key) == key
+
+
+def test_a_member_of_an_enumeration_is_the_text_that_it_holds() -> None:
+    class Key(str, Enum):  # noqa: UP042 - StrEnum would not show it
+        STOCK = "stock:x"
+
+    assert check_key(Key.STOCK) == "stock:x"
+    assert type(check_key(Key.STOCK)) is str
 
 
 @pytest.mark.parametrize(("key", "reason"), BAD)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from typing import cast
 
 from django.db import router
 
-from django_counters.exceptions import InvalidKey
+from django_counters.exceptions import InvalidDelta, InvalidKey
 from django_counters.kinds.registry import registry
 from django_counters.models import Counter
 from django_counters.stores.sql.dialects import Table
@@ -37,10 +38,12 @@ def bounds_of_call(floor: object, ceiling: object) -> Bounds:
     """The bounds that one call asks for."""
     if floor is None and ceiling is None:
         return UNBOUNDED
-    return Bounds(
-        None if floor is None else check_integer(floor),
-        None if ceiling is None else check_integer(ceiling),
-    )
+    for name, bound in (("floor", floor), ("ceiling", ceiling)):
+        try:
+            check_integer(0 if bound is None else bound)
+        except InvalidDelta as error:
+            raise InvalidDelta(delta=bound, reason=f"as a {name}, {error.reason}") from None
+    return Bounds(cast("int | None", floor), cast("int | None", ceiling))
 
 
 def change(key: object, by: int, floor: int | None, ceiling: int | None, using: str | None) -> int:
@@ -65,6 +68,11 @@ def change_many(deltas: object, sign: int, using: str | None) -> dict[str, int]:
     if not batch.deltas:
         return {}
     return cast("dict[str, int]", dict(_strategy(using or _writer()).apply(batch)))
+
+
+def all_or_nothing(using: str) -> AbstractContextManager[None]:
+    """A block whose changes are applied together or not at all."""
+    return _strategy(using).all_or_nothing()
 
 
 def values_of(keys: Iterable[object], using: str | None) -> dict[str, int]:

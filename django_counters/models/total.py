@@ -20,18 +20,12 @@ else:
 class Loaded(int):
     """What an instance holds of a total: an int that may be stale by the time it is written."""
 
-    may_be_stale = True
-
     def __reduce__(self) -> tuple[type[int], tuple[int]]:
         return int, (int(self),)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[type[int], tuple[int]]:
         # A copy or a pickle is a plain number.
         return self.__reduce__()
-
-
-class Given(int):
-    """An int that a fixture brings: it is written over whatever the row has."""
 
 
 class TotalAttribute(DeferredAttribute):
@@ -43,11 +37,7 @@ class TotalAttribute(DeferredAttribute):
         if instance is None:
             return self
         value = super().__get__(instance, cls)
-        if not isinstance(value, int):
-            return value
-        loaded = self.hand_out(value, instance)
-        loaded.may_be_stale = not isinstance(value, Given)
-        return loaded
+        return self.hand_out(value, instance) if isinstance(value, int) else value
 
     def __set__(self, instance: models.Model, value: Any) -> None:
         instance.__dict__[self.field.attname] = int(value) if isinstance(value, Loaded) else value
@@ -81,15 +71,22 @@ class TotalField(_BigIntegerField):
 
     def get_placeholder(self, value: Any, compiler: Any, connection: BaseDatabaseWrapper) -> str:
         """The placeholder of one value (Django 5.2 and 6.0)."""
-        if (
-            isinstance(value, Loaded)
-            and value.may_be_stale
-            and isinstance(compiler, SQLUpdateCompiler)
-        ):
+        if isinstance(value, Loaded) and self._is_inside_case(value, compiler):
             # The column is never NULL, so this is the column; the parameter is there to be bound.
             column = connection.ops.quote_name(str(self.column))
             return f"COALESCE({column}, %s)"
         return "%s"
+
+    def _is_inside_case(self, value: Any, compiler: Any) -> bool:
+        """Whether the value comes from bulk_update(), which hides the values in a CASE.
+
+        ``update(views=other.views)`` gives the value as it is, and so does a fixture.
+        """
+        if not isinstance(compiler, SQLUpdateCompiler):
+            return False
+        query: Any = compiler.query
+        mine = [given for field, _, given in query.values if field is self]
+        return bool(mine) and all(given is not value for given in mine)
 
     def get_placeholder_sql(
         self, value: Any, compiler: Any, connection: BaseDatabaseWrapper
@@ -103,12 +100,3 @@ class TotalField(_BigIntegerField):
     def value_from_object(self, obj: models.Model) -> Any:
         value = super().value_from_object(obj)
         return int(value) if isinstance(value, Loaded) else value
-
-
-def give_fixtures(sender: type[models.Model], instance: models.Model, raw: bool, **_: Any) -> None:
-    """Before a row is saved as a fixture has it: mark the totals as given, not as loaded."""
-    if raw:
-        for field in sender._meta.concrete_fields:
-            value = instance.__dict__.get(field.attname)
-            if isinstance(field, TotalField) and isinstance(value, int):
-                instance.__dict__[field.attname] = Given(value)

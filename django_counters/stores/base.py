@@ -24,6 +24,9 @@ class TotalsStore(Protocol):
     def read(self, keys: Iterable[Hashable]) -> Mapping[Hashable, int]:
         """Return the totals that exist among ``keys``, all of one moment."""
 
+    def read_one(self, key: Hashable) -> int | None:
+        """Return one total; None if it does not exist."""
+
     def label(self, key: Hashable) -> str:
         """What people call the counter of a key."""
 

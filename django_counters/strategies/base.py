@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from typing import ClassVar, Protocol
 
 from django_counters.types import Batch, Reading
@@ -18,6 +19,9 @@ class Strategy(Protocol):
 
     def values(self, keys: Iterable[Hashable]) -> Mapping[Hashable, int]:
         """Return the values that exist among ``keys``, all of one moment."""
+
+    def all_or_nothing(self) -> AbstractContextManager[None]:
+        """A block whose changes are applied together, with the errors of a single change."""
 
     def read(self, key: Hashable, consistency: str) -> Reading:
         """Return one value and what is known of it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import ClassVar
 
 from django_counters import clock
@@ -42,6 +43,9 @@ class Exact:
             return self._totals.add_many(batch.deltas)
         with self._totals.all_or_nothing():
             values = self._totals.add_many(batch.deltas)
+            if len(values) < len(batch.deltas):
+                swallowed = next(d.key for d in batch.deltas if d.key not in values)
+                raise Contention(key=self._totals.label(swallowed), attempts=1)
             # The rows are locked now: what was found here is what is refused, for all keys at once.
             before = [(delta, values[delta.key] - delta.by) for delta in batch.deltas]
             refused = [(d, value) for d, value in before if not d.bounds.admits(value, d.by)]
@@ -53,6 +57,10 @@ class Exact:
         """Return the values that exist among ``keys``, of one moment, in one statement."""
         return self._totals.read(keys)
 
+    def all_or_nothing(self) -> AbstractContextManager[None]:
+        """A transaction, or a savepoint in the caller's."""
+        return self._totals.all_or_nothing()
+
     def read(self, key: Hashable, consistency: str) -> Reading:
         """Return the value of one counter; the only consistency is ``"exact"``."""
         if consistency not in self.consistencies:
@@ -60,7 +68,7 @@ class Exact:
                 strategy="exact", consistency=consistency, offered=", ".join(self.consistencies)
             )
         as_of = clock.now()
-        value = self._totals.read([key]).get(key, 0)
+        value = self._totals.read_one(key) or 0
         return Reading(value=value, total=value, pending=0, as_of=as_of, consistency=consistency)
 
     def _apply_one(self, delta: Delta) -> int:
@@ -69,7 +77,7 @@ class Exact:
             value = self._totals.add(delta)
             if value is not None:
                 return value
-            found = self._totals.read([delta.key]).get(delta.key)
+            found = self._totals.read_one(delta.key)
             if found is None and not self._totals.inserts:
                 raise RecordMissing(key=self._totals.label(delta.key))
             if not self._admits(found or 0, delta):

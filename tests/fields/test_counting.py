@@ -90,9 +90,9 @@ def test_a_floor_and_a_ceiling_hold() -> None:
 
 
 def test_an_initial_value_obeys_the_bounds() -> None:
-    for stock in (-1, 1001):
+    for stock in (-1, 1001, "-5", -5.0):
         with pytest.raises(InitialOutOfBounds), transaction.atomic():
-            Product.objects.create(stock=stock)
+            Product.objects.create(stock=stock)  # type: ignore[misc]
     assert not Product.objects.exists()
 
 

@@ -17,10 +17,12 @@ from django.core.management import call_command
 from django.db import connection
 from django.db.models import F
 from django.forms import model_to_dict, modelform_factory
+from django.template import Context, Template
 from django.test import RequestFactory
 from django.test.utils import CaptureQueriesContext
 
-from tests.testapp.models import Derived, Device, NewsPage, Post, Product
+from django_counters.models import Counter
+from tests.testapp.models import DatabaseDefault, Derived, Device, NewsPage, Post, Product
 
 pytestmark = pytest.mark.django_db
 
@@ -131,9 +133,39 @@ def test_an_expression_is_evaluated_by_the_database(stale: Post) -> None:
     assert stored(stale) == 0
 
 
-def test_an_update_with_a_loaded_value_is_not_a_write(stale: Post) -> None:
-    Post.objects.update(views=stale.views)
+def test_an_update_with_a_loaded_value_says_what_it_does(stale: Post) -> None:
+    other = Post.objects.create(views=7, likes=3)
+    Post.objects.filter(pk=stale.pk).update(views=other.views, likes=other.likes)
+    stale.refresh_from_db()
+    assert (stale.views, stale.likes) == (7, 3)
+    Post.objects.filter(pk=stale.pk).update(likes=stale.views)
+    stale.refresh_from_db()
+    assert stale.likes == 7
+
+
+def test_a_fixture_writes_over_a_row_and_its_object_can_be_used(stale: Post) -> None:
+    (loaded,) = serializers.deserialize("python", serializers.serialize("python", [stale]))
+    loaded.save()
+    assert stored(stale) == 1
+    post = Post.objects.get(pk=stale.pk)
+    post.views.increment(4)
+    assert isinstance(loaded.object, Post)
+    Post.objects.bulk_update([loaded.object], ["views"])
+    assert stored(stale) == 5
+
+
+def test_templates_cannot_count(stale: Post) -> None:
+    template = Template("[{{ post.views }}{{ post.views.increment }}{{ rows.increment }}]")
+    context = Context({"post": stale, "rows": Counter.objects.all()})
+    assert template.render(context) == "[1]"
     assert stored(stale) == 11
+
+
+def test_an_admin_form_adds_a_row_with_a_default_of_the_database() -> None:
+    form = modelform_factory(DatabaseDefault, fields=["hits"])({})
+    assert form.is_valid(), form.errors
+    assert form.save().pk
+    assert DatabaseDefault.objects.get().hits == 7
 
 
 def test_refresh_and_deferred_loading(stale: Post) -> None:

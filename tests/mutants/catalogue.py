@@ -107,7 +107,7 @@ MUTANTS = (
     Mutant(
         "a kept cursor outlives its connection",
         "django_counters/stores/sql/cursors.py",
-        "self.raw is not connection.connection",
+        "kept.cursor.connection is not connection.connection",
         "False",
         "tests/stores/test_cursors.py",
     ),

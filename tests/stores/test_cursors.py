@@ -11,6 +11,7 @@ from django.core.exceptions import SynchronousOnlyOperation
 from django.db import Error, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
+from django_counters.exceptions import CounterUnavailable
 from django_counters.models import Counter
 from django_counters.stores.sql.cursors import KeptCursor
 from django_counters.testing import assert_counts
@@ -27,16 +28,69 @@ def wrapper() -> Any:
 
 def test_a_cursor_is_made_once() -> None:
     kept = KeptCursor()
-    assert kept.of(wrapper()) is kept.of(wrapper())
+    first = kept.take(wrapper())
+    kept.give_back(first)
+    assert kept.take(wrapper()) is first
+
+
+def test_a_cursor_in_use_is_nobody_elses() -> None:
+    """An execute wrapper that counts, too, does not take the rows of the call that it wraps."""
+    nested: list[int] = []
+
+    def count(execute: Any, *rest: Any) -> Any:
+        result = execute(*rest)
+        if not nested:
+            nested.append(0)
+            nested[0] = Counter.objects.increment("queries")
+        return result
+
+    Counter.objects.increment_many({"hits": 1, "queries": 1})
+    with connection.execute_wrapper(count):
+        assert Counter.objects.increment("hits") == 2
+    assert_counts({"hits": 2, "queries": 2})
+
+
+@pytest.mark.postgres
+def test_an_idle_connection_is_checked_as_django_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With CONN_HEALTH_CHECKS a connection that died between requests is replaced."""
+    Counter.objects.increment("a")
+    monkeypatch.setattr(wrapper(), "health_check_enabled", True)
+    monkeypatch.setattr(wrapper(), "health_check_done", False)
+    pid = wrapper().connection.info.backend_pid
+
+    def cut() -> None:
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_terminate_backend(%s)", [pid])
+        finally:
+            connection.close()
+
+    thread = Thread(target=cut)
+    thread.start()
+    thread.join()
+    assert Counter.objects.increment("a") == 2
+
+
+@pytest.mark.postgres
+def test_a_connection_that_is_known_to_be_lost_counts_nothing() -> None:
+    Counter.objects.increment("a")
+    wrapper().connection.close()
+    for _ in range(2):
+        with pytest.raises(CounterUnavailable):
+            Counter.objects.increment("a")
+    connection.close()
+    assert Counter.objects.increment("a") == 2
 
 
 @pytest.mark.postgres
 def test_a_new_connection_gets_a_new_cursor() -> None:
     kept = KeptCursor()
-    first = kept.of(wrapper())
+    first = kept.take(wrapper())
+    kept.give_back(first)
     wrapper().close()
-    assert kept.of(wrapper()) is not first
-    assert kept.of(wrapper()).cursor.connection is wrapper().connection
+    second = kept.take(wrapper())
+    assert second is not first
+    assert second.cursor.connection is wrapper().connection
 
 
 @pytest.mark.postgres
@@ -53,7 +107,7 @@ def test_counting_goes_on_after_the_connection_was_closed() -> None:
 
 def test_each_thread_has_its_own() -> None:
     kept = KeptCursor()
-    mine = kept.of(wrapper())
+    kept.give_back(kept.take(wrapper()))
     theirs: list[Any] = []
 
     def other() -> None:
@@ -62,7 +116,7 @@ def test_each_thread_has_its_own() -> None:
     thread = Thread(target=other)
     thread.start()
     thread.join()
-    assert mine is not None
+    assert kept.cursor is not None
     assert theirs == [None]
 
 

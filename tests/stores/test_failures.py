@@ -43,6 +43,7 @@ def test_a_closed_database() -> None:
     calls: list[Callable[[str], Any]] = [
         lambda using: Counter.objects.increment("a", using=using),
         lambda using: Counter.objects.increment_many({"a": 1, "b": 1}, using=using),
+        lambda using: Counter.objects.using(using).all().increment(),
         lambda using: Counter.objects.value("a", using=using),
         lambda using: Counter.objects.read("a", using=using),
     ]
@@ -71,6 +72,7 @@ def test_a_read_only_transaction() -> None:
         lambda: Counter.objects.increment("a"),
         lambda: Counter.objects.decrement("a", floor=0),
         lambda: Counter.objects.increment_many({"a": 1, "b": 1}),
+        lambda: Counter.objects.all().increment(),
     ]
     for call in calls:
         with pytest.raises(ReadOnlyDatabase) as caught, transaction.atomic():
@@ -183,6 +185,25 @@ def test_a_connection_lost_within_commit() -> None:
         Counter.objects.increment_many({"a:1": 1, "a:2": 1})
     connection.close()
     assert_counts({"a:1": 0, "a:2": 0})
+
+
+@pytest.mark.postgres
+def test_a_read_never_says_that_nobody_knows() -> None:
+    table = Counter._meta.db_table
+
+    def locked_out() -> None:
+        try:
+            Counter.objects.value("a")
+        finally:
+            connection.close()
+
+    with transaction.atomic(), ThreadPoolExecutor(1) as pool:
+        with connection.cursor() as cursor:
+            cursor.execute(f"LOCK TABLE {table}")
+            future = pool.submit(locked_out)
+            cursor.execute("SELECT pg_terminate_backend(%s)", [wait_for_lock()])
+        error = future.exception(30)
+    assert type(error) is CounterUnavailable
 
 
 @pytest.mark.postgres

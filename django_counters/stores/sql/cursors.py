@@ -18,17 +18,28 @@ class KeptCursor(threading.local):
     """
 
     cursor: CursorWrapper | None = None
-    raw: object = None
 
-    def of(self, connection: BaseDatabaseWrapper) -> CursorWrapper:
-        """A cursor on the present connection of this thread, which is opened if need be."""
-        # As connection.cursor() does, this refuses to work in an event loop.
+    def take(self, connection: BaseDatabaseWrapper) -> CursorWrapper:
+        """A cursor on the present connection of this thread, which is opened if need be.
+
+        It is the caller's alone until `give_back`: an execute wrapper may count, too.
+        """
+        # As connection.cursor() does: checks a connection that was idle, refuses an event loop.
+        connection.close_if_health_check_failed()
         connection.ensure_connection()
         if connection.queries_logged or "cursor" in vars(connection):
             return connection.cursor()
-        kept = self.cursor
+        kept, self.cursor = self.cursor, None
         # The driver's connection may have been closed and opened again since.
-        if kept is None or kept.db is not connection or self.raw is not connection.connection:
-            kept = self.cursor = connection.cursor()
-            self.raw = connection.connection
+        if (
+            kept is None
+            or kept.db is not connection
+            or kept.cursor.connection is not connection.connection
+        ):
+            return connection.cursor()
         return kept
+
+    def give_back(self, cursor: CursorWrapper) -> None:
+        """Keep a cursor whose rows have been read, unless it is of somebody's own kind."""
+        if type(cursor) is CursorWrapper and "cursor" not in vars(cursor.db):
+            self.cursor = cursor

@@ -71,8 +71,13 @@ class SqlTotals:
 
     def read(self, keys: Iterable[Hashable]) -> Mapping[Hashable, int]:
         """Return the totals that exist among ``keys`` in one statement."""
-        rows = self._run(self._sql.read, (self._dialect.keys(list(keys)),))
+        rows = self._run(self._sql.read, (self._dialect.keys(list(keys)),), writes=False)
         return dict(rows)
+
+    def read_one(self, key: Hashable) -> int | None:
+        """Return one total in one statement; None if there is no row."""
+        rows = self._run(self._sql.read_one, (key,), writes=False)
+        return rows[0][0] if rows else None
 
     def label(self, key: Hashable) -> str:
         """The key itself, or the name of a record's column and the key."""
@@ -87,14 +92,16 @@ class SqlTotals:
         except Error as error:
             raise self._unreachable(error) from error
         commits = not connection.in_atomic_block and connection.get_autocommit()
+        done = False
         try:
             with transaction.atomic(using=self.using):
                 yield
+                done = True
         except CounterError:
             raise
         except Error as error:
-            if commits and self._dialect.lost(error):
-                raise OutcomeUnknown(using=self.using) from error
+            # Before COMMIT it is known that nothing was counted; in COMMIT it is not.
+            self._raise_translated(error, unknown=commits and done)
             raise
 
     def _limit(self, by: int, bounds: Bounds) -> int | None:
@@ -106,27 +113,37 @@ class SqlTotals:
             limit = (low if bounds.floor is None else max(low, bounds.floor)) - by
         return limit if low <= limit <= high else None
 
-    def _run(self, sql: str, params: Sequence[Any]) -> Sequence[tuple[Any, ...]]:
+    def _run(
+        self, sql: str, params: Sequence[Any], *, writes: bool = True
+    ) -> Sequence[tuple[Any, ...]]:
         connection = connections[self.using]
         try:
-            cursor = self._kept.of(connection)
+            cursor = self._kept.take(connection)
         except Error as error:
             raise self._unreachable(error) from error
+        # A driver that knows already that its connection is lost sends nothing.
+        sends = not getattr(connection.connection, "closed", False)
         try:
             cursor.execute(sql, params)
             # The driver's own method: Django's wrapper makes a new function for each fetch.
             with connection.wrap_database_errors:
                 rows: list[tuple[Any, ...]] = cursor.cursor.fetchall()
-                return rows
         except Error as error:
-            if self._dialect.read_only(error):
-                raise ReadOnlyDatabase(using=self.using) from error
-            if not self._dialect.lost(error):
-                raise
-            if connection.in_atomic_block or not connection.autocommit:
-                # What was not committed is rolled back by the database: this is known.
-                raise self._unreachable(error) from error
-            raise OutcomeUnknown(using=self.using) from error
+            # What was not committed is rolled back by the database: this is known.
+            commits = connection.autocommit and not connection.in_atomic_block
+            self._raise_translated(error, unknown=writes and sends and commits)
+            raise
+        self._kept.give_back(cursor)
+        return rows
+
+    def _raise_translated(self, error: Error, *, unknown: bool) -> None:
+        """Raise our own error for one that has a name; ``unknown``: it may have been counted."""
+        if self._dialect.read_only(error):
+            raise ReadOnlyDatabase(using=self.using) from error
+        if self._dialect.lost(error):
+            raise (
+                OutcomeUnknown(using=self.using) if unknown else self._unreachable(error)
+            ) from error
 
     def _unreachable(self, error: Error) -> CounterUnavailable:
         reason = str(error).strip().partition("\n")[0] or type(error).__name__

@@ -56,6 +56,7 @@ class Statements:
     falling_update: str
     add_many: str
     read: str
+    read_one: str
 
 
 @dataclass(frozen=True)
@@ -104,4 +105,5 @@ def statements(table: Table, now: str, *, add_many: str, read: str) -> Statement
         falling_update=update(table, now, ">="),
         add_many=add_many if table.inserts else "",
         read=read,
+        read_one=f"SELECT {table.value} FROM {table.name} WHERE {table.key} = %s",
     )
