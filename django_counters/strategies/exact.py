@@ -38,7 +38,8 @@ class Exact:
         """Apply a batch: one statement, and where bounds have to hold a savepoint around it."""
         if len(batch.deltas) == 1:
             (delta,) = batch.deltas
-            return {delta.key: self._apply_one(delta)}
+            value = self._totals.add(delta)
+            return {delta.key: self._refuse_or_repeat(delta) if value is None else value}
         if not any(_is_bounded(delta) for delta in batch.deltas):
             return self._totals.add_many(batch.deltas)
         with self._totals.all_or_nothing():
@@ -71,18 +72,18 @@ class Exact:
         value = self._totals.read_one(key) or 0
         return Reading(value=value, total=value, pending=0, as_of=as_of, consistency=consistency)
 
-    def _apply_one(self, delta: Delta) -> int:
-        """Add in one statement; only a refusal costs a second one, to say why."""
+    def _refuse_or_repeat(self, delta: Delta) -> int:
+        """Say why a change was refused, or repeat it where the reason is gone by now."""
         for _ in range(_ATTEMPTS):
-            value = self._totals.add(delta)
-            if value is not None:
-                return value
             found = self._totals.read_one(delta.key)
             if found is None and not self._totals.inserts:
                 raise RecordMissing(key=self._totals.label(delta.key))
             if not self._admits(found or 0, delta):
                 raise self._refused(delta, found or 0)
             # Another writer made room since: nobody is refused while there is enough.
+            value = self._totals.add(delta)
+            if value is not None:
+                return value
         raise Contention(key=self._totals.label(delta.key), attempts=_ATTEMPTS)
 
     def _admits(self, value: int, delta: Delta) -> bool:

@@ -41,5 +41,5 @@ class KeptCursor(threading.local):
 
     def give_back(self, cursor: CursorWrapper) -> None:
         """Keep a cursor whose rows have been read, unless it is of somebody's own kind."""
-        if type(cursor) is CursorWrapper and "cursor" not in vars(cursor.db):
+        if type(cursor) is CursorWrapper:
             self.cursor = cursor
