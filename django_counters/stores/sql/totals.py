@@ -133,7 +133,9 @@ class SqlTotals:
             commits = connection.autocommit and not connection.in_atomic_block
             self._raise_translated(error, unknown=writes and sends and commits)
             raise
-        self._kept.give_back(cursor)
+        if len(rows) < 2:
+            # A cursor holds on to its last result: not to that of a batch.
+            self._kept.give_back(cursor)
         return rows
 
     def _raise_translated(self, error: Error, *, unknown: bool) -> None:
