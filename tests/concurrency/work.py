@@ -48,7 +48,8 @@ def create_and_change(number: int, rounds: int) -> None:
                 Counter.objects.decrement_many(dict.fromkeys(chance.sample(keys, 4), 1))
             except InsufficientCount as error:
                 raise AssertionError("each process put in two and takes one") from error
-            Counter.objects.filter(key__startswith=f"stock:{turn}:").increment(1)
+            for _ in range(3):
+                Counter.objects.filter(key__startswith=f"stock:{turn}:").increment(1)
 
 
 def view_and_save(number: int, pk: int, times: int) -> None:

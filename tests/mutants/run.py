@@ -45,7 +45,10 @@ def _is_noticed(mutant: Mutant, folder: Path) -> bool:
     if mutant.old not in text:
         print(f"{mutant.name}: {mutant.file} does not have what it changes")
         return False
-    changed.write_text(text.replace(mutant.old, mutant.new))
+    mutated = text.replace(mutant.old, mutant.new)
+    # One that does not even compile would be noticed for the wrong reason.
+    compile(mutated, mutant.file, "exec")
+    changed.write_text(mutated)
     return _fails(mutant, copy)
 
 
