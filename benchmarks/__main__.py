@@ -1,4 +1,4 @@
-"""``python3 -m benchmarks``: everything they need, on temporary data, then ``run.main``."""
+"""``python3 -m benchmarks``: the packages that they need, then ``run.main``."""
 
 # No annotations and no f-strings here: an old Python must get as far as the message.
 import sys
@@ -9,4 +9,5 @@ if sys.version_info < (3, 11):  # noqa: UP036
 from example_project.bootstrap import commands
 
 if __name__ == "__main__":
-    sys.exit(commands.serve("benchmarks", "demo", sys.argv[1:]))
+    # The runner starts the servers itself: one that is fast, then one whose commits wait.
+    sys.exit(commands.serve("benchmarks", "demo", sys.argv[1:], want=()))

@@ -1,15 +1,17 @@
 """Compares two ways of doing the same, fairly on a machine whose speed changes.
 
 Both ways run in the same rounds. A round is a row of short slices, subject and reference in turn,
-and who goes first changes from one pair of slices to the next. Each round gives one ratio; what is
-reported is their median, with the least and the greatest. Needs the standard library alone.
+and who goes first changes from one pair of slices to the next, also over the end of a round. Each
+round gives one ratio; what is reported is their median, with the least and the greatest. Needs the
+standard library alone.
 """
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal
@@ -79,6 +81,19 @@ class Target:
         return f"{'≥' if self.kind == 'at least' else '≤'} {self.number:g}"
 
 
+def at_least(number: float) -> Target:
+    """A target for a ratio of rates."""
+    return Target("at least", number)
+
+
+def at_most(number: float) -> Target:
+    """A target for a ratio of costs."""
+    return Target("at most", number)
+
+
+RATES = at_least(0)
+
+
 @dataclass(frozen=True)
 class Case:
     """One row of the table.
@@ -87,17 +102,19 @@ class Case:
         name: what ``--case`` calls it.
         subject: what is judged, in words.
         reference: what it is compared with, in words.
-        target: what the ratio should reach.
+        target: what the ratio should reach; None for one that is only shown, a ratio of rates.
         prepare: makes what both sides need, and removes it.
         slices: how often each side runs in a round.
+        less: the same as ``prepare`` with less to do in a slice, for where time is short.
     """
 
     name: str
     subject: str
     reference: str
-    target: Target
+    target: Target | None
     prepare: Callable[[], AbstractContextManager[Pair]]
     slices: int = 10
+    less: Callable[[], AbstractContextManager[Pair]] | None = None
 
 
 @dataclass(frozen=True)
@@ -118,7 +135,8 @@ class Result:
     @property
     def ratios(self) -> list[float]:
         """One ratio per round."""
-        return [self.case.target.ratio(one.subject, one.reference) for one in self.rounds]
+        compare = self.case.target or RATES
+        return [compare.ratio(one.subject, one.reference) for one in self.rounds]
 
     @property
     def ratio(self) -> float:
@@ -136,9 +154,9 @@ class Result:
         return max(self.ratios)
 
     @property
-    def met(self) -> bool:
-        """Whether the median reaches the target."""
-        return self.case.target.met(self.ratio)
+    def met(self) -> bool | None:
+        """Whether the median reaches the target; None where there is none."""
+        return None if self.case.target is None else self.case.target.met(self.ratio)
 
     @property
     def subject_cost(self) -> float:
@@ -159,8 +177,12 @@ class Effort:
     share: float = 1.0
 
     def slices(self, case: Case) -> int:
-        """Slices of each side in a round: an even number, so that both go first equally often."""
-        return max(2, 2 * round(case.slices * self.share / 2))
+        """Slices of each side in a round."""
+        return max(1, round(case.slices * self.share))
+
+    def pair(self, case: Case) -> AbstractContextManager[Pair]:
+        """Both sides of a case, with as much to do in a slice as there is time for."""
+        return case.less() if case.less and self.share < 1 else case.prepare()
 
 
 def measure(case: Case, effort: Effort, progress: Callable[[str], None]) -> Result:
@@ -172,24 +194,25 @@ def measure(case: Case, effort: Effort, progress: Callable[[str], None]) -> Resu
     """
     if effort.rounds < MIN_ROUNDS:
         raise ValueError(f"{effort.rounds} rounds are too few, {MIN_ROUNDS} are needed")
-    with case.prepare() as pair:
+    turns = itertools.count()
+    with effort.pair(case) as pair:
         progress(f"{case.name}: warm-up")
-        rounds = [_round(pair, WARM_UPS)]
+        rounds = [_round(pair, WARM_UPS, turns)]
         for number in range(effort.rounds):
             progress(f"{case.name}: round {number + 1} of {effort.rounds}")
-            rounds.append(_round(pair, effort.slices(case)))
+            rounds.append(_round(pair, effort.slices(case), turns))
         subject = total([one.subject for one in rounds])
         reference = total([one.reference for one in rounds])
         pair.verify(subject.operations, reference.operations)
     return Result(case, tuple(rounds[1:]))
 
 
-def _round(pair: Pair, slices: int) -> Round:
+def _round(pair: Pair, slices: int, turns: Iterator[int]) -> Round:
     subject: list[Sample] = []
     reference: list[Sample] = []
-    for number in range(slices):
-        turns = [(subject, pair.subject), (reference, pair.reference)]
-        for samples, side in turns if number % 2 == 0 else reversed(turns):
+    sides = [(subject, pair.subject), (reference, pair.reference)]
+    for number in itertools.islice(turns, slices):
+        for samples, side in sides if number % 2 == 0 else reversed(sides):
             samples.append(side())
     return Round(total(subject), total(reference))
 

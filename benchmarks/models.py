@@ -25,10 +25,11 @@ class NaiveCounter(models.Model):
 
 
 class Post(models.Model):
-    """A record that counts its views."""
+    """A record that counts its views in a column, and its likes in slots."""
 
     title = models.CharField(max_length=200)
     views = CounterField()
+    likes = CounterField(strategy="slotted")
 
     objects: ClassVar[models.Manager[Post]] = models.Manager()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from benchmarks.harness import Result, Target
 
@@ -21,12 +22,16 @@ HEAD = (
 )
 
 
+# What a commit costs: the settings of a server by which blocks differ.
+DURABILITY = ("fsync", "synchronous_commit")
+
+
 @dataclass(frozen=True)
-class Report:
-    """What was measured, and on what.
+class Block:
+    """What was measured on one server.
 
     Attributes:
-        machine: what ``--json`` says of the machine.
+        machine: what ``--json`` says of the machine and the server.
         lines: the same for people.
         results: one per case.
     """
@@ -35,33 +40,64 @@ class Report:
     lines: Sequence[str]
     results: Sequence[Result]
 
-    def json(self) -> str:
-        """One object; times are in microseconds for one operation."""
-        rows = [_fields(result) for result in self.results]
-        return json.dumps({"machine": self.machine, "rows": rows}, indent=2, ensure_ascii=False)
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows for programs; each says what its commits waited for."""
+        server = {name: self.machine[name] for name in DURABILITY if name in self.machine}
+        return [_fields(result) | server for result in self.results]
 
-    def text(self) -> str:
-        """A table for a terminal."""
+    def text(self) -> list[str]:
+        """The lines of a table for a terminal."""
         rows = [HEAD, *map(_cells, self.results)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         table = [_aligned(row, widths, "  ").rstrip() for row in rows]
-        return "\n".join([*self.lines, "", *table, "", NOTE])
+        return [*self.lines, "", *table, ""]
+
+    def markdown(self) -> list[str]:
+        """The lines of a table for the documentation, and below them on what it was measured."""
+        rows = [HEAD, tuple("---" for _ in HEAD), *map(_cells, self.results)]
+        table = [f"| {' | '.join(row)} |" for row in rows]
+        return [*table, "", *(f"- {line}" for line in self.lines), ""]
+
+
+@dataclass(frozen=True)
+class Report:
+    """All blocks of one run, in the order in which they were measured."""
+
+    blocks: Sequence[Block]
+
+    def json(self) -> str:
+        """One object; times are in microseconds for one operation."""
+        rows = [row for block in self.blocks for row in block.rows()]
+        document = {"machine": self._machine(), "rows": rows}
+        return json.dumps(document, indent=2, ensure_ascii=False)
+
+    def text(self) -> str:
+        """A table for a terminal."""
+        return "\n".join([*(line for block in self.blocks for line in block.text()), NOTE])
 
     def markdown(self) -> str:
         """A table for the documentation."""
-        rows = [HEAD, tuple("---" for _ in HEAD), *map(_cells, self.results)]
-        table = [f"| {' | '.join(row)} |" for row in rows]
-        machine = [f"- {line}" for line in self.lines]
-        return "\n".join([*table, "", NOTE, "", *machine])
+        return "\n".join([*(line for block in self.blocks for line in block.markdown()), NOTE])
+
+    def _machine(self) -> dict[str, str | int]:
+        """As the first block says; where the servers differ in what a commit costs, all of it."""
+        merged = dict(self.blocks[0].machine)
+        for name in (*DURABILITY, "durability"):
+            told = dict.fromkeys(str(b.machine[name]) for b in self.blocks if name in b.machine)
+            if len(told) > 1:
+                merged[name] = "; ".join(told)
+        return merged
 
 
+NONE = "–"  # noqa: RUF001
 NOTE = (
-    "A ratio is the median of the rounds. With ≥ it compares rates (2 is twice as fast), "
-    "with ≤ costs."
+    "A ratio is the median of the rounds. With ≥ or no target it compares rates (2 is twice as "
+    "fast), with ≤ costs."
 )
 
 
-def _fields(result: Result) -> dict[str, str | float | bool]:
+def _fields(result: Result) -> dict[str, Any]:
+    target = result.case.target
     return {
         "case": result.case.name,
         "subject": result.case.subject,
@@ -69,8 +105,8 @@ def _fields(result: Result) -> dict[str, str | float | bool]:
         "ratio": round(result.ratio, 4),
         "min": round(result.least, 4),
         "max": round(result.greatest, 4),
-        "target": result.case.target.number,
-        "target_type": result.case.target.kind,
+        "target": target and target.number,
+        "target_type": target and target.kind,
         "met": result.met,
         "rounds": len(result.rounds),
         "subject_us": round(result.subject_cost * 1e6, 2),
@@ -87,16 +123,16 @@ def _cells(result: Result) -> tuple[str, ...]:
         case.reference,
         _figure(result.ratio, target),
         span,
-        str(target),
-        "met" if result.met else "missed",
+        NONE if target is None else str(target),
+        {True: "met", False: "missed", None: NONE}[result.met],
         f"{result.subject_cost * 1e6:,.1f}",
         f"{result.reference_cost * 1e6:,.1f}",
     )
 
 
-def _figure(ratio: float, target: Target) -> str:
+def _figure(ratio: float, target: Target | None) -> str:
     """A ratio, with a digit more than its target needs, so that rounding does not hide a miss."""
-    return f"{ratio:.2f}" if target.number >= 2 else f"{ratio:.3f}"
+    return f"{ratio:.2f}" if (target.number if target else ratio) >= 2 else f"{ratio:.3f}"
 
 
 def _aligned(row: Sequence[str], widths: Sequence[int], gap: str) -> str:

@@ -1,22 +1,33 @@
-"""Reads the arguments, measures the cases, prints the table."""
+"""Reads the arguments, measures the cases, prints the tables.
+
+The cases come in two groups, each on a server of its own: first those that are about the time of a
+call, where no commit waits for the disk; then those that are about waiting, where each does.
+Where ``DATABASE_URL`` names a server, that one is used for both, as it is.
+"""
 
 from __future__ import annotations
 
 import argparse
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
-from benchmarks.harness import MIN_ROUNDS, Case, Effort, WrongSum, measure
-from benchmarks.report import Report
+from benchmarks.harness import MIN_ROUNDS, Case, Effort, Result, WrongSum, measure
+from benchmarks.report import Block, Report
 from benchmarks.writers import WriterFailed
-
-if TYPE_CHECKING:
-    from benchmarks.machine import Machine
+from example_project.bootstrap.services import services
 
 QUICK = Effort(rounds=MIN_ROUNDS, share=0.3)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Cases that run on the same server; ``durable``: its commits wait for the disk."""
+
+    durable: bool
+    cases: Sequence[Case]
 
 
 def main(argv: Sequence[str]) -> int:
@@ -24,7 +35,11 @@ def main(argv: Sequence[str]) -> int:
 
     Returns:
         0 when all was measured, also where a target was missed; 1 when a sum was wrong, a
-        writer failed or the database is none that can be measured; 2 when there is no such case.
+        writer or pgbench failed or the database is none that can be measured; 2 when there is no
+        such case.
+
+    Raises:
+        BootstrapError: there is no server, and none could be started.
     """
     options = _options(argv)
     problem = _set_up()
@@ -32,20 +47,39 @@ def main(argv: Sequence[str]) -> int:
         return _complain(problem)
     from django.db import Error
 
-    from benchmarks.cases.exact import CASES
+    from benchmarks.pgbench import PgbenchFailed
 
-    known = {case.name: case for case in CASES}
+    groups = all_groups()
+    known = [case.name for group in groups for case in group.cases]
     unknown = [name for name in options.case if name not in known]
     if unknown:
         _complain(f"no case is called {unknown[0]!r}; there are: {', '.join(known)}")
         return 2
-    wanted = [known[name] for name in options.case or known]
     try:
-        report = _measured(wanted, _effort(options))
-    except (WrongSum, WriterFailed, Error) as error:
+        report = _measured(_chosen(groups, options.case), _effort(options))
+    except (WrongSum, WriterFailed, PgbenchFailed, Error) as error:
         return _complain(str(error).strip())
     print(_rendered(report, options))
     return 0
+
+
+def all_groups() -> list[Group]:
+    """All cases; Django is set up."""
+    from benchmarks.cases import exact, rollup, spread, statements
+
+    return [
+        Group(False, exact.CASES),
+        Group(True, (*statements.CASES, *spread.CASES, *rollup.CASES)),
+    ]
+
+
+def _chosen(groups: Sequence[Group], names: Sequence[str]) -> list[Group]:
+    """The cases with these names, all where there are none; no group is empty."""
+    chosen = [
+        Group(group.durable, [case for case in group.cases if not names or case.name in names])
+        for group in groups
+    ]
+    return [group for group in chosen if group.cases]
 
 
 def _options(argv: Sequence[str]) -> argparse.Namespace:
@@ -73,8 +107,6 @@ def _effort(options: argparse.Namespace) -> Effort:
 
 def _set_up() -> str | None:
     """Start Django with our settings; return what is in the way, if anything is."""
-    if not os.environ.get("DATABASE_URL"):
-        return "DATABASE_URL is not set; python3 -m benchmarks sets it"
     os.environ["DJANGO_SETTINGS_MODULE"] = "benchmarks.settings"
     import django
 
@@ -86,14 +118,33 @@ def _set_up() -> str | None:
     return None
 
 
-def _measured(cases: Sequence[Case], effort: Effort) -> Report:
+def _measured(groups: Sequence[Group], effort: Effort) -> Report:
+    from benchmarks import pgbench
+    from benchmarks.cases import statements
+
+    if any(case in statements.CASES for group in groups for case in group.cases):
+        pgbench.find()  # better now than after some minutes
+    return Report([_block(group, effort) for group in groups])
+
+
+def _block(group: Group, effort: Effort) -> Block:
     from benchmarks import database, machine
 
-    with database.scratch():
-        present: Machine = machine.present()
+    with (
+        services(want=("postgres",), durable=group.durable) as urls,
+        database.scratch(urls.database),
+    ):
+        present = machine.present()
         with _progress() as progress:
-            results = [measure(case, effort, progress) for case in cases]
-    return Report(present.fields(), present.lines(), results)
+            results = [_result(case, effort, progress) for case in group.cases]
+    return Block(present.fields(), present.lines(), results)
+
+
+def _result(case: Case, effort: Effort, progress: Callable[[str], None]) -> Result:
+    from benchmarks import database
+
+    database.settle()
+    return measure(case, effort, progress)
 
 
 class _Line:

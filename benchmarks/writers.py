@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -36,6 +36,12 @@ class Done:
     ended: float
 
 
+def together(done: Sequence[Done]) -> Sample:
+    """What all did, from the first call of the first one to the last answer of the last one."""
+    wall = max(one.ended for one in done) - min(one.started for one in done)
+    return Sample(sum(one.calls for one in done), wall)
+
+
 class WriterFailed(Exception):
     """A writer ended with an error, or does not answer."""
 
@@ -47,17 +53,12 @@ class Writers:
         self._pipes = pipes
 
     def side(self, action: Callable[[], object], seconds: float) -> Side:
-        """A side in which all writers call ``action``; its time is what the clock on the wall says.
-
-        The time runs from the first call of the first writer to the last answer of the last one.
-        """
+        """A side in which all writers call ``action``, timed by the clock on the wall."""
 
         def run() -> Sample:
             for pipe in self._pipes:
                 pipe.send(Order(action, seconds))
-            done = self._answers(seconds + ANSWERS_WITHIN)
-            wall = max(one.ended for one in done) - min(one.started for one in done)
-            return Sample(sum(one.calls for one in done), wall)
+            return together(self._answers(seconds + ANSWERS_WITHIN))
 
         return run
 
@@ -120,7 +121,7 @@ def _work(database: str, pipe: Connection, start: Barrier) -> None:
         while True:
             order: Order = pipe.recv()
             start.wait(ANSWERS_WITHIN)
-            pipe.send(_follow(order))
+            pipe.send(follow(order))
     except (EOFError, BrokenPipeError):
         return
     except BrokenBarrierError:
@@ -147,7 +148,8 @@ def _connect(database: str) -> None:
     connection.ensure_connection()
 
 
-def _follow(order: Order) -> Done:
+def follow(order: Order) -> Done:
+    """Do what was ordered, in this thread."""
     action = order.action
     calls = 0
     started = now = time.monotonic()

@@ -24,11 +24,13 @@ if TYPE_CHECKING:
     from django_counters.exceptions import ReadOnlyDatabase as ReadOnlyDatabase
     from django_counters.exceptions import RecordMissing as RecordMissing
     from django_counters.exceptions import UnsavedInstance as UnsavedInstance
+    from django_counters.exceptions import UnsupportedBounds as UnsupportedBounds
     from django_counters.exceptions import UnsupportedConsistency as UnsupportedConsistency
+    from django_counters.exceptions import ValueNotKnown as ValueNotKnown
     from django_counters.fields import CounterField as CounterField
     from django_counters.fields import CounterValue as CounterValue
     from django_counters.fields import IntegerCounterField as IntegerCounterField
-    from django_counters.managers import CounterQuerySet as CounterQuerySet
+    from django_counters.querysets import CounterQuerySet as CounterQuerySet
     from django_counters.types import Reading as Reading
     from django_counters.types import short_key as short_key
 
@@ -40,7 +42,7 @@ _HOMES = {
     "CounterError": "exceptions",
     "CounterField": "fields",
     "CounterOverflow": "exceptions",
-    "CounterQuerySet": "managers",
+    "CounterQuerySet": "querysets",
     "CounterUnavailable": "exceptions",
     "CounterValue": "fields",
     "InitialOutOfBounds": "exceptions",
@@ -54,7 +56,9 @@ _HOMES = {
     "Reading": "types",
     "RecordMissing": "exceptions",
     "UnsavedInstance": "exceptions",
+    "UnsupportedBounds": "exceptions",
     "UnsupportedConsistency": "exceptions",
+    "ValueNotKnown": "exceptions",
     "short_key": "types",
 }
 

@@ -6,20 +6,39 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from django_counters.exceptions import InvalidConfiguration, InvalidDelta
 from django_counters.types import UNBOUNDED, Bounds, check_integer, why_no_key
 
 DEFAULT = "default"
-STRATEGIES = ("exact",)
-OPTIONS = ("STRATEGY", "FLOOR", "CEILING")
+OPTIONS = ("STRATEGY", "FLOOR", "CEILING", "OPTIONS")
+NAMED_STRATEGIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"exact": ("combine",), "sharded": ("shards",)}
+)
+FIELD_STRATEGIES = ("exact", "slotted")
+BOUNDED_STRATEGIES = ("exact",)
+AUTO = "auto"
+MOST_SHARDS = 64
+LARGEST_NUMBER = 1024
+
+
+class Recipe(NamedTuple):
+    """What a strategy is made of: counters with the same recipe are changed in one statement."""
+
+    strategy: str = "exact"
+    shards: int = MOST_SHARDS
+    combine: bool = False
+
+
+EXACT = Recipe()
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a namespace declares for its counters."""
+    """What a namespace or a field declares for its counters."""
 
-    strategy: str = "exact"
+    recipe: Recipe = EXACT
     bounds: Bounds = UNBOUNDED
 
 
@@ -39,13 +58,25 @@ def policies(setting: object) -> Mapping[str, Policy]:
     """
     for problem in problems(setting):
         raise InvalidConfiguration(problem=problem.message)
-    declared = {name: _policy(options) for name, options in dict(setting or {}).items()}  # type: ignore[call-overload]
+    given: Any = setting or {}
+    declared = {name: _policy(options) for name, options in given.items()}
     return MappingProxyType({DEFAULT: Policy(), **declared})
 
 
-def _policy(options: Mapping[str, object]) -> Policy:
-    bounds = Bounds(options.get("FLOOR"), options.get("CEILING"))  # type: ignore[arg-type]
-    return Policy(str(options.get("STRATEGY", "exact")), bounds)
+def _policy(declared: Mapping[str, Any]) -> Policy:
+    bounds = Bounds(declared.get("FLOOR"), declared.get("CEILING"))
+    options = declared.get("OPTIONS", {})
+    recipe = Recipe(
+        strategy=declared.get("STRATEGY", "exact"),
+        shards=most_shards(options.get("shards", AUTO)),
+        combine=options.get("combine", False),
+    )
+    return Policy(recipe, bounds)
+
+
+def most_shards(declared: int | str) -> int:
+    """How many rows a counter may have."""
+    return MOST_SHARDS if isinstance(declared, str) else declared
 
 
 def problems(setting: object) -> Iterator[Problem]:
@@ -78,11 +109,46 @@ def _option_problems(where: str, options: Mapping[object, object]) -> Iterator[P
                 "E003", f"{where} has an unknown option {option!r}.{did_you_mean(option, OPTIONS)}"
             )
     strategy = options.get("STRATEGY", "exact")
-    if strategy not in STRATEGIES:
-        guess = did_you_mean(strategy, STRATEGIES)
+    if strategy not in NAMED_STRATEGIES:
+        guess = did_you_mean(strategy, tuple(NAMED_STRATEGIES))
+        if strategy == "slotted":
+            guess = " Slots belong to records; a named counter is 'sharded'."
         yield Problem("E004", f"{where} has an unknown strategy {strategy!r}.{guess}")
+    else:
+        yield from _strategy_problems(where, str(strategy), options)
     for message in bounds_problems(options.get("FLOOR"), options.get("CEILING")):
         yield Problem("E005", f"{where}: {message}")
+
+
+def _strategy_problems(
+    where: str, strategy: str, declared: Mapping[object, object]
+) -> Iterator[Problem]:
+    """What is wrong with the options of a strategy, and with bounds that it cannot hold."""
+    options = declared.get("OPTIONS", {})
+    if not isinstance(options, Mapping):
+        yield Problem("E008", f"{where}['OPTIONS'] must be a dictionary.")
+        return
+    known = NAMED_STRATEGIES[strategy]
+    for option in options:
+        if option not in known:
+            guess = did_you_mean(option, known)
+            yield Problem("E008", f"{where}: {strategy} has no option {option!r}.{guess}")
+    for message in shards_problems(options.get("shards", AUTO)):
+        yield Problem("E008", f"{where}: {message}")
+    if not isinstance(options.get("combine", False), bool):
+        yield Problem("E008", f"{where}: 'combine' is True or False.")
+    if strategy not in BOUNDED_STRATEGIES and not {"FLOOR", "CEILING"}.isdisjoint(declared):
+        yield Problem("E009", f"{where}: {strategy} cannot hold a floor or a ceiling, exact can.")
+
+
+def shards_problems(declared: object) -> Iterator[str]:
+    """Yield what is wrong with a declared number of shards or slots."""
+    if declared == AUTO:
+        return
+    if isinstance(declared, bool) or not isinstance(declared, int):
+        yield f"the number of rows is {AUTO!r} or an integer, not {declared!r}."
+    elif not 1 <= declared <= LARGEST_NUMBER:
+        yield f"the number of rows is from 1 to {LARGEST_NUMBER}, not {declared}."
 
 
 def bounds_problems(floor: object, ceiling: object) -> Iterator[str]:

@@ -56,6 +56,19 @@ class UnsupportedConsistency(CounterError, ValueError):
     offered: str
 
 
+class UnsupportedBounds(CounterError, ValueError):
+    """{key} cannot have a floor or a ceiling: the {strategy} strategy does not promise one."""
+
+    key: str
+    strategy: str
+
+
+class ValueNotKnown(CounterError, TypeError):
+    """The new value of {key} is known when the collector ends, not before."""
+
+    key: str
+
+
 class InsufficientCount(CounterError):
     """{key} has {available} to give above its floor {floor}, {requested} were requested.
 

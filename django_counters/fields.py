@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import cached_property, partial
+from collections.abc import Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from asgiref.sync import sync_to_async
+from django.contrib.contenttypes.models import ContentType
 from django.core import checks
 from django.db import connections, models, router
+from django.db.models.signals import class_prepared, post_delete
 
-from django_counters.conf import STRATEGIES, bounds_problems, did_you_mean
+from django_counters.conf import (
+    AUTO,
+    BOUNDED_STRATEGIES,
+    FIELD_STRATEGIES,
+    Recipe,
+    bounds_problems,
+    did_you_mean,
+    most_shards,
+    shards_problems,
+)
 from django_counters.exceptions import InitialOutOfBounds, UnsavedInstance
 from django_counters.kinds.number import bounds_of_call
+from django_counters.kinds.record import Place, can_be_slotted, check_record_id
 from django_counters.kinds.registry import registry
+from django_counters.kinds.tables import slots
+from django_counters.models import SlottedCounter
 from django_counters.models.total import Loaded, TotalAttribute, TotalField
 from django_counters.stores.sql.dialects import Table
-from django_counters.types import INT8, UNBOUNDED, Batch, Bounds, Delta, check_delta
+from django_counters.types import INT8, UNBOUNDED, Batch, Bounds, Delta, Reading, check_delta
 
 if TYPE_CHECKING:
     from django.forms import Field as FormField
@@ -29,13 +43,13 @@ class CounterValue(Loaded):
     database, joins the caller's transaction, and leaves the new value on the instance.
     """
 
-    _change: Callable[[int, Bounds, str | None], CounterValue]
+    _field: Any  # a CounterField; said so, its descriptor would hide it from type checkers
+    _instance: models.Model
 
-    def __new__(
-        cls, value: int, change: Callable[[int, Bounds, str | None], CounterValue]
-    ) -> CounterValue:
+    def __new__(cls, value: int, field: CounterField, instance: models.Model) -> CounterValue:
         number = super().__new__(cls, value)
-        number._change = change
+        number._field = field
+        number._instance = instance
         return number
 
     def increment(
@@ -58,7 +72,8 @@ class CounterValue(Loaded):
             ReadOnlyDatabase, OutcomeUnknown: as for named counters.
         """
         bounds = bounds_of_call(floor, ceiling)
-        return self._change(check_delta(by), bounds, using)
+        value: CounterValue = self._field.change(self._instance, check_delta(by), bounds, using)
+        return value
 
     def decrement(
         self,
@@ -69,8 +84,23 @@ class CounterValue(Loaded):
         using: str | None = None,
     ) -> CounterValue:
         """Subtract ``by`` from the row and return the new value; see `increment`."""
-        bounds = bounds_of_call(floor, ceiling)
-        return self._change(check_delta(-check_delta(by)), bounds, using)
+        return self.increment(
+            check_delta(-check_delta(by)), floor=floor, ceiling=ceiling, using=using
+        )
+
+    def read(self, *, consistency: str = "exact", using: str | None = None) -> Reading:
+        """The value in the database, and what is known of it: total, pending, as of when.
+
+        Raises:
+            UnsavedInstance, RecordMissing: there is no row.
+            UnsupportedConsistency: the field's strategy does not offer ``consistency``.
+        """
+        reading: Reading = self._field.read(self._instance, consistency, using)
+        return reading
+
+    async def aread(self, *, consistency: str = "exact", using: str | None = None) -> Reading:
+        """`read` for async code."""
+        return await sync_to_async(self.read)(consistency=consistency, using=using)
 
     async def aincrement(
         self,
@@ -107,7 +137,7 @@ class CounterAttribute(TotalAttribute):
     field: CounterField
 
     def hand_out(self, value: int, instance: models.Model) -> CounterValue:
-        return CounterValue(value, partial(self.field.change, instance))
+        return CounterValue(value, self.field, instance)
 
 
 class CounterField(TotalField):
@@ -117,7 +147,10 @@ class CounterField(TotalField):
     what was counted, and ``filter``, ``order_by``, ``F`` and ``values`` work as with any integer.
 
     Args:
-        strategy: where increments wait for their rollup; ``"exact"`` is in place at once.
+        strategy: where increments wait for their rollup. ``"exact"``: nowhere, the column is the
+            value. ``"slotted"``: in rows that writers share without waiting for each other; the
+            column alone is the rolled-up value, ``with_counts`` and ``read`` give the exact one.
+        slots: how many such rows a record may have; ``"auto"`` means as many as its writers need.
         floor: the value never falls below it by counting; `InsufficientCount` is raised instead.
         ceiling: the value never rises above it by counting; `CeilingExceeded` is raised instead.
     """
@@ -142,22 +175,26 @@ class CounterField(TotalField):
         strategy: str = "exact",
         floor: int | None = None,
         ceiling: int | None = None,
+        slots: int | str = AUTO,
         **kwargs: Any,
     ) -> None:
         self.strategy = strategy
         self.bounds = Bounds(floor, ceiling)
+        self.slots = slots
         if "db_default" not in kwargs:
             kwargs.setdefault("default", 0)
         super().__init__(*args, **kwargs)
 
     @property
     def non_db_attrs(self) -> tuple[str, ...]:  # type: ignore[override]
-        return (*super().non_db_attrs, "strategy", "floor", "ceiling")
+        return (*super().non_db_attrs, "strategy", "floor", "ceiling", "slots")
 
     def deconstruct(self) -> tuple[str, str, Any, dict[str, Any]]:
         name, path, args, kwargs = super().deconstruct()
         if self.strategy != "exact":
             kwargs["strategy"] = self.strategy
+        if self.slots != AUTO:
+            kwargs["slots"] = self.slots
         for bound, number in self.bounds._asdict().items():
             if number is not None:
                 kwargs[bound] = number
@@ -185,25 +222,56 @@ class CounterField(TotalField):
         self, instance: models.Model, by: int, called: Bounds, using: str | None
     ) -> CounterValue:
         """Change the row of one instance and return the new value; `CounterValue` is its face."""
+        alias = using or router.db_for_write(type(instance), instance=instance)
+        key = self._key(instance, alias)
+        bounds = self.bounds if called is UNBOUNDED else self.bounds.stricter(called)
+        strategy = registry.strategy(self._recipe, self.table, alias)
+        value = strategy.apply(Batch((Delta(key, by, bounds),)))[key]
+        instance.__dict__[self.attname] = value
+        return CounterValue(value, self, instance)
+
+    def read(self, instance: models.Model, consistency: str, using: str | None) -> Reading:
+        """Read the value of one instance; `CounterValue` is its face."""
+        alias = using or router.db_for_read(type(instance), instance=instance)
+        strategy = registry.strategy(self._recipe, self.table, alias)
+        return strategy.read(self._key(instance, alias), consistency)
+
+    def _key(self, instance: models.Model, alias: str) -> Any:
+        """What finds the row of an instance."""
         key_field = self.model._meta.pk
         key = getattr(instance, key_field.attname)
         if instance._state.adding or key is None:
             raise UnsavedInstance(key=f"{self._label()}:{key}")
-        alias = using or router.db_for_write(type(instance), instance=instance)
         stored = key_field.get_db_prep_value(key, connections[alias])
-        bounds = self.bounds if called is UNBOUNDED else self.bounds.stricter(called)
-        strategy = registry.strategy(self.strategy, self._table, alias)
-        value = strategy.apply(Batch((Delta(stored, by, bounds),)))[stored]
-        instance.__dict__[self.attname] = value
-        return CounterValue(value, partial(self.change, instance))
+        if self.strategy == "slotted":
+            check_record_id(stored)
+        return stored
+
+    def forget_slots(self, instance: models.Model, using: str, **_: Any) -> None:
+        """Receives ``post_delete``: a new record with the same key starts at zero."""
+        key = self.model._meta.pk.get_db_prep_value(instance.pk, connections[using])
+        kind = ContentType.objects.db_manager(using).get_for_model(self.model)
+        SlottedCounter._base_manager.using(using).filter(
+            record_type=kind, record_id=str(key), name=self.name
+        ).delete()
+
+    def place(self) -> Place:
+        """Where the totals stand, for those who count in slots."""
+        return Place(self.table, Recipe("slotted", most_shards(self.slots)), self.bounds)
 
     @cached_property
-    def _table(self) -> Table:
+    def _recipe(self) -> Recipe:
+        return Recipe(self.strategy, most_shards(self.slots))
+
+    @cached_property
+    def table(self) -> Table:
+        """Where the totals of this field stand, and where increments of it wait."""
         options = self.model._meta
         return Table(
             name=options.db_table,
             key=str(options.pk.column),
             value=str(self.column),
+            pending=slots(self.model, self.name),
             capacity=self.capacity,
             label=self._label(),
         )
@@ -215,14 +283,8 @@ class CounterField(TotalField):
         return [*super().check(**kwargs), *self._check_counter()]
 
     def _check_counter(self) -> Iterator[checks.CheckMessage]:
-        if self.strategy not in STRATEGIES:
-            guess = did_you_mean(self.strategy, STRATEGIES)
-            yield self._error("E010", f"The strategy {self.strategy!r} is unknown.{guess}")
-        wrong = list(bounds_problems(*self.bounds))
-        for problem in wrong:
-            yield self._error("E011", f"Its bounds are wrong: {problem}")
-        if not wrong and isinstance(self.default, int) and not self.bounds.hold(self.default):
-            yield self._error("E015", f"The default {self.default} is out of its bounds.")
+        yield from self._check_strategy()
+        yield from self._check_bounds()
         if self.null:
             yield self._error("E012", "A counter cannot be null: it starts at zero.")
         if self.primary_key:
@@ -231,6 +293,28 @@ class CounterField(TotalField):
             yield self._warning("W010", "An index on a counter slows down every increment.")
         if len(self.model._meta.pk_fields) > 1:
             yield self._error("E014", "Models with a composite primary key cannot count yet.")
+
+    def _check_strategy(self) -> Iterator[checks.CheckMessage]:
+        if self.strategy not in FIELD_STRATEGIES:
+            guess = did_you_mean(self.strategy, FIELD_STRATEGIES)
+            if self.strategy == "sharded":
+                guess = " Shards belong to named counters; a field is 'slotted'."
+            yield self._error("E010", f"The strategy {self.strategy!r} is unknown.{guess}")
+        elif self.strategy not in BOUNDED_STRATEGIES and self.bounds != UNBOUNDED:
+            yield self._error(
+                "E016", f"{self.strategy} cannot hold a floor or a ceiling, exact can."
+            )
+        elif self.strategy == "slotted" and not can_be_slotted(self.model):
+            yield self._error("E018", "Slots need an integer, UUID or text as primary key.")
+        for problem in shards_problems(self.slots):
+            yield self._error("E017", f"Its slots are wrong: {problem}")
+
+    def _check_bounds(self) -> Iterator[checks.CheckMessage]:
+        wrong = list(bounds_problems(*self.bounds))
+        for problem in wrong:
+            yield self._error("E011", f"Its bounds are wrong: {problem}")
+        if not wrong and isinstance(self.default, int) and not self.bounds.hold(self.default):
+            yield self._error("E015", f"The default {self.default} is out of its bounds.")
 
     def _is_indexed(self) -> bool:
         options = self.model._meta
@@ -255,6 +339,19 @@ class IntegerCounterField(CounterField):
 
     def get_internal_type(self) -> str:
         return "IntegerField"
+
+
+def follow_deletes(sender: type[models.Model], **_: Any) -> None:
+    """Receives ``class_prepared``: what is deleted through a proxy is told of the proxy alone."""
+    # The models of old migrations have nothing to forget.
+    if sender._meta.abstract or sender.__module__ == "__fake__":
+        return
+    for field in counter_fields(sender):
+        if field.strategy == "slotted" and (sender._meta.proxy or field.model is sender):
+            post_delete.connect(field.forget_slots, sender=sender)
+
+
+class_prepared.connect(follow_deletes)
 
 
 def counter_fields(model: type[models.Model]) -> list[CounterField]:

@@ -1,20 +1,18 @@
-"""The public API of named counters, and the queryset for models with counter fields."""
+"""The public API: counters by key, in shards, and of records."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Self, TypeVar
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import Any
 
 from asgiref.sync import sync_to_async
-from django.core.exceptions import FieldError
 from django.db import connections, models
 
-from django_counters.fields import CounterField, counter_fields
 from django_counters.kinds import number
-from django_counters.models import Counter
+from django_counters.kinds import record as slotted
+from django_counters.models import Counter, CounterShard, SlottedCounter
 from django_counters.types import Reading, check_delta
-
-_Model = TypeVar("_Model", bound=models.Model)
 
 
 class CounterRows(models.QuerySet[Counter]):
@@ -77,23 +75,28 @@ class CounterManager(_RowsManager[Counter]):
         *,
         floor: int | None = None,
         ceiling: int | None = None,
+        shard_key: object = None,
         using: str | None = None,
     ) -> int:
         """Add ``by`` to a counter and return its new value, in one statement.
 
         A counter that was never counted starts at zero. ``floor`` and ``ceiling`` narrow what the
-        namespace declares; only the bound that the value moves towards is asked. Linearizable:
-        a concurrent change waits for this transaction and then starts from its result.
+        namespace declares; only the bound that the value moves towards is asked. Linearizable
+        where the namespace is exact: a concurrent change waits for this transaction and then
+        starts from its result. Where it is sharded nobody waits, the value is that of this
+        statement's snapshot and ``by``, and ``shard_key`` (a user, a request) always leads to the
+        same shard.
 
         Raises:
             InvalidKey, InvalidDelta: the arguments are not a key and a non-zero integer.
             InsufficientCount: the value would fall below its floor.
+            UnsupportedBounds: the namespace is sharded, which cannot hold a floor or ceiling.
             CeilingExceeded: the value would rise above its ceiling.
             CounterOverflow: the value would leave the range of 64 bits.
             CounterUnavailable, ReadOnlyDatabase: the database cannot be reached or written.
             OutcomeUnknown: the connection was lost, outside a transaction, before the answer.
         """
-        return number.change(key, check_delta(by), floor, ceiling, using or self._db)
+        return number.change(key, check_delta(by), floor, ceiling, using or self._db, shard_key)
 
     def decrement(
         self,
@@ -102,6 +105,7 @@ class CounterManager(_RowsManager[Counter]):
         *,
         floor: int | None = None,
         ceiling: int | None = None,
+        shard_key: object = None,
         using: str | None = None,
     ) -> int:
         """Subtract ``by`` from a counter and return its new value; see `increment`.
@@ -109,7 +113,7 @@ class CounterManager(_RowsManager[Counter]):
         With a floor this is one conditional UPDATE: two buyers of the last unit cannot both get it.
         """
         delta = check_delta(-check_delta(by))
-        return number.change(key, delta, floor, ceiling, using or self._db)
+        return number.change(key, delta, floor, ceiling, using or self._db, shard_key)
 
     def increment_many(
         self, deltas: Mapping[str, int], *, using: str | None = None
@@ -134,12 +138,31 @@ class CounterManager(_RowsManager[Counter]):
 
     def value(self, key: str, *, using: str | None = None) -> int:
         """The exact value of a counter; zero if it was never counted."""
-        (value,) = number.values_of((key,), using or self._db).values()
-        return value
+        return number.value_of(key, using or self._db)
 
     def values_of(self, keys: Iterable[str], *, using: str | None = None) -> dict[str, int]:
         """The exact values of many counters, all of one moment, in one query."""
         return number.values_of(keys, using or self._db)
+
+    def collect(self, *, using: str | None = None) -> AbstractContextManager[None]:
+        """A block whose increments are merged by key and applied in one statement at its end.
+
+        The block is a transaction, or joins the caller's; what it counts is applied as the last
+        thing of it, in the order of the keys, so that rows are held for as short as can be and two
+        such blocks cannot deadlock. Changes that a floor or ceiling concerns are made at once. An
+        increment that is collected returns a value that is not known: to use it raises
+        `ValueNotKnown`. Reads within the block see what it has collected. A savepoint that is
+        rolled back takes its increments with it, and so does a block that ends with an error.
+        Blocks within join the outer one. Counter fields are not collected.
+
+        Raises:
+            CounterOverflow: a sum does not fit, at the end of the block.
+        """
+        return number.collect(using or self._db)
+
+    def acollect(self, *, using: str | None = None) -> AbstractAsyncContextManager[None]:
+        """`collect` for async code, where no transaction is open: applied after the block."""
+        return number.acollect(using or self._db)
 
     def read(self, key: str, *, consistency: str = "exact", using: str | None = None) -> Reading:
         """The value of a counter, and what is known of it.
@@ -156,11 +179,12 @@ class CounterManager(_RowsManager[Counter]):
         *,
         floor: int | None = None,
         ceiling: int | None = None,
+        shard_key: object = None,
         using: str | None = None,
     ) -> int:
         """`increment` for async code; as atomic as its twin."""
         return await sync_to_async(self.increment)(
-            key, by, floor=floor, ceiling=ceiling, using=using
+            key, by, floor=floor, ceiling=ceiling, shard_key=shard_key, using=using
         )
 
     async def adecrement(
@@ -170,11 +194,12 @@ class CounterManager(_RowsManager[Counter]):
         *,
         floor: int | None = None,
         ceiling: int | None = None,
+        shard_key: object = None,
         using: str | None = None,
     ) -> int:
         """`decrement` for async code; as atomic as its twin."""
         return await sync_to_async(self.decrement)(
-            key, by, floor=floor, ceiling=ceiling, using=using
+            key, by, floor=floor, ceiling=ceiling, shard_key=shard_key, using=using
         )
 
     async def aincrement_many(
@@ -204,61 +229,143 @@ class CounterManager(_RowsManager[Counter]):
         return await sync_to_async(self.read)(key, consistency=consistency, using=using)
 
 
-class CounterQuerySet(models.QuerySet[_Model]):
-    """For models with counter fields: ``objects = CounterQuerySet.as_manager()``."""
+class ShardManager(models.Manager[CounterShard]):
+    """Counts in shards, whatever the namespace declares; `Counter.objects` reads the same values.
 
-    def with_counts(self, *names: str) -> Self:
-        """Rows that carry the exact values of the named counter fields (of all, without names).
+    A writer takes a shard that nobody holds, so that no transaction waits for another one.
+    """
 
-        The values come with the rows, in the same query, and can be filtered and ordered by.
+    def increment(
+        self, key: str, by: int = 1, *, shard_key: object = None, using: str | None = None
+    ) -> int:
+        """Add ``by`` to a counter and return its value: this statement's snapshot and ``by``.
+
+        ``shard_key`` (a user, a request) always leads to the same shard, and waits for it; without
+        it a shard is taken that nobody holds.
 
         Raises:
-            FieldError: a name is not a counter field of the model.
+            InvalidKey, InvalidDelta, CounterOverflow, CounterUnavailable, ReadOnlyDatabase,
+            OutcomeUnknown: as `CounterManager.increment`.
         """
-        fields = {field.name for field in counter_fields(self.model)}
-        for name in names:
-            if name not in fields:
-                known = ", ".join(sorted(fields)) or "none"
-                raise FieldError(
-                    f"{name!r} is not a counter field of {self.model._meta.label}; known: {known}."
-                )
-        return self._loading(names or tuple(fields))
+        return number.change_shard(key, check_delta(by), shard_key, using or self._db)
 
-    def _loading(self, names: Iterable[str]) -> Self:
-        """The same rows with these columns loaded, even where ``only()`` left them out."""
-        clone = self.all()
-        deferred, is_defer = clone.query.deferred_loading
-        wanted = set(deferred) - set(names) if is_defer else set(deferred) | set(names)
-        clone.query.deferred_loading = (frozenset(wanted), is_defer)
-        return clone
+    def decrement(
+        self, key: str, by: int = 1, *, shard_key: object = None, using: str | None = None
+    ) -> int:
+        """Subtract ``by`` from a counter; see `increment`."""
+        delta = check_delta(-check_delta(by))
+        return number.change_shard(key, delta, shard_key, using or self._db)
 
-    def bulk_create(
+    def value(self, key: str, *, using: str | None = None) -> int:
+        """The exact value of a counter: its total and its shards, in one statement."""
+        return number.value_of(key, using or self._db)
+
+    async def aincrement(
+        self, key: str, by: int = 1, *, shard_key: object = None, using: str | None = None
+    ) -> int:
+        """`increment` for async code."""
+        return await sync_to_async(self.increment)(key, by, shard_key=shard_key, using=using)
+
+    async def adecrement(
+        self, key: str, by: int = 1, *, shard_key: object = None, using: str | None = None
+    ) -> int:
+        """`decrement` for async code."""
+        return await sync_to_async(self.decrement)(key, by, shard_key=shard_key, using=using)
+
+    async def avalue(self, key: str, *, using: str | None = None) -> int:
+        """`value` for async code."""
+        return await sync_to_async(self.value)(key, using=using)
+
+
+class SlotManager(models.Manager[SlottedCounter]):
+    """Counts for records, in slots: any record of any model, under any name, without a column.
+
+    A name that is a `CounterField` of the model means that field: both count the same.
+    """
+
+    def increment(
+        self, record: models.Model, name: str, by: int = 1, *, using: str | None = None
+    ) -> int:
+        """Add ``by`` to a counter of a record and return its value: this statement's and ``by``.
+
+        Raises:
+            UnsavedInstance: the record has no row yet.
+            RecordMissing: the name is a field, and the row of the record is gone.
+            InvalidKey: the record is none, or the name cannot be one.
+            InvalidDelta, CounterOverflow, CounterUnavailable, ReadOnlyDatabase, OutcomeUnknown: as
+            `CounterManager.increment`.
+        """
+        return slotted.change(record, name, check_delta(by), using or self._db)
+
+    def decrement(
+        self, record: models.Model, name: str, by: int = 1, *, using: str | None = None
+    ) -> int:
+        """Subtract ``by`` from a counter of a record; see `increment`."""
+        return slotted.change(record, name, check_delta(-check_delta(by)), using or self._db)
+
+    def value(self, record: models.Model, name: str, *, using: str | None = None) -> int:
+        """The exact value of a counter of a record; zero if it was never counted."""
+        return self.read(record, name, using=using).value
+
+    def values_of(
+        self, records: Iterable[models.Model], name: str, *, using: str | None = None
+    ) -> dict[Any, int]:
+        """The exact values of one counter of many records by primary key, in one query a model."""
+        return slotted.values_of(records, name, using or self._db)
+
+    def read(
         self,
-        objs: Iterable[_Model],
-        batch_size: int | None = None,
-        ignore_conflicts: bool = False,
-        update_conflicts: bool = False,
-        update_fields: Collection[str] | None = None,
-        unique_fields: Collection[str] | None = None,
-    ) -> list[_Model]:
-        """Django's, but it refuses to overwrite a counter of a row that exists already."""
-        update_fields = None if update_fields is None else list(update_fields)
-        names = {field.name for field in counter_fields(self.model)} & set(update_fields or ())
-        if update_conflicts and names:
-            raise FieldError(
-                f"bulk_create() would overwrite {', '.join(sorted(names))} with a stale number; "
-                "leave it out of update_fields."
-            )
-        return super().bulk_create(
-            objs, batch_size, ignore_conflicts, update_conflicts, update_fields, unique_fields
-        )
+        record: models.Model,
+        name: str,
+        *,
+        consistency: str = "exact",
+        using: str | None = None,
+    ) -> Reading:
+        """The value of a counter of a record, and what is known of it."""
+        return slotted.read(record, name, consistency, using or self._db)
+
+    async def aincrement(
+        self, record: models.Model, name: str, by: int = 1, *, using: str | None = None
+    ) -> int:
+        """`increment` for async code."""
+        return await sync_to_async(self.increment)(record, name, by, using=using)
+
+    async def adecrement(
+        self, record: models.Model, name: str, by: int = 1, *, using: str | None = None
+    ) -> int:
+        """`decrement` for async code."""
+        return await sync_to_async(self.decrement)(record, name, by, using=using)
+
+    async def avalue(self, record: models.Model, name: str, *, using: str | None = None) -> int:
+        """`value` for async code."""
+        return await sync_to_async(self.value)(record, name, using=using)
+
+    async def avalues_of(
+        self, records: Iterable[models.Model], name: str, *, using: str | None = None
+    ) -> dict[Any, int]:
+        """`values_of` for async code."""
+        return await sync_to_async(self.values_of)(records, name, using=using)
+
+    async def aread(
+        self,
+        record: models.Model,
+        name: str,
+        *,
+        consistency: str = "exact",
+        using: str | None = None,
+    ) -> Reading:
+        """`read` for async code."""
+        return await sync_to_async(self.read)(record, name, consistency=consistency, using=using)
 
 
 def bind() -> None:
-    """Give `Counter` its manager. Models stand below managers, so the app does it when ready."""
-    options: Any = Counter._meta
-    options.local_managers.clear()
-    Counter.add_to_class("objects", CounterManager())
-
-
-__all__ = ["CounterField", "CounterManager", "CounterQuerySet", "CounterRows", "bind"]
+    """Give the models their managers, which stand above them: the app does it when ready."""
+    managers: dict[type[models.Model], models.Manager[Any]] = {
+        Counter: CounterManager(),
+        CounterShard: ShardManager(),
+        SlottedCounter: SlotManager(),
+    }
+    for model, manager in managers.items():
+        options: Any = model._meta
+        options.local_managers.clear()
+        model.add_to_class("objects", manager)

@@ -52,12 +52,31 @@ UNBOUNDED = Bounds()
 class Delta(NamedTuple):
     """One signed change of one counter, and the bounds that it has to keep.
 
-    The key is what finds the row: the key of a named counter, the primary key of a record.
+    The key is what finds the row: the key of a named counter, the primary key of a record. A route
+    (a user, a request) always leads to the same shard.
     """
 
     key: Hashable
     by: int
     bounds: Bounds = UNBOUNDED
+    route: object = None
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether a bound stands in the direction of the change."""
+        return (self.bounds.floor if self.by < 0 else self.bounds.ceiling) is not None
+
+
+class Amounts(NamedTuple):
+    """The two parts of a value. The total is None where no row holds one."""
+
+    total: int | None
+    pending: int
+
+    @property
+    def value(self) -> int:
+        """total + pending"""
+        return (self.total or 0) + self.pending
 
 
 class Shortfall(NamedTuple):

@@ -32,12 +32,9 @@ class Browser:
         self._cookies: dict[str, str] = {}
 
     def get(self, path: str) -> int:
-        """GET a page and return the status. An answer of 200 counts for the page's counter."""
+        """GET a page and return the status, which should be 200."""
         status = self._ask("GET", path, None, {})
-        counter = counter_of(path)
-        if status == 200 and counter:
-            self._tally.add(counter)
-        elif status not in (200, NO_ANSWER):
+        if status not in (200, NO_ANSWER):
             self._tally.fail(f"GET {path}: HTTP {status}")
         return status
 
@@ -60,11 +57,13 @@ class Browser:
             with self._connection.getresponse() as response:
                 response.read()
                 self._remember(response)
-                return response.status
         except (OSError, HTTPException) as error:
             self._connection.close()
             self._tally.fail(f"{method} {path}: {error!r}")
             return NO_ANSWER
+        if counter := counter_of(method, path, response.status):
+            self._tally.add(counter)
+        return response.status
 
     def _remember(self, response: HTTPResponse) -> None:
         for header in response.headers.get_all("Set-Cookie") or ():

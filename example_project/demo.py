@@ -14,11 +14,11 @@ from types import FrameType
 
 from django.core.management import call_command
 from django.db import DatabaseError, connections
-from django.db.models import Sum
 
 from example_project import seeds, verify
 from example_project.blog.models import Post
 from example_project.browser import Site
+from example_project.folding import rolling_up
 from example_project.report import Report
 from example_project.restock import restocking
 from example_project.screen import LiveLine, grouped, say, written
@@ -30,6 +30,7 @@ from example_project.verify import Snapshot
 from example_project.wsgi import application
 
 CHECK_SECONDS = 20.0
+SHOWN = ("views", "likes", "downloads")
 ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -92,6 +93,7 @@ def run(options: Namespace, stop: Stop) -> Report:
     began = time.monotonic()
     with ExitStack() as stack:
         port = stack.enter_context(serving(Watched(application, visitors), options.port))
+        stack.enter_context(rolling_up(visitors))
         _welcome(options, port)
         if not options.no_load:
             plan = _plan(Site(HOST, port, name))
@@ -118,7 +120,7 @@ def _welcome(options: Namespace, port: int) -> None:
     base = f"http://{HOST}:{port}"
     login = ", as demo with the password demo" if seeds.runs_on_our_own_server() else ""
     say(f"{base}/live/ shows the counts moving; the admin is at {base}/admin/{login}")
-    say("Ctrl-C stops the load and checks every counter.")
+    say("Below: counted/sent. Ctrl-C stops the load and checks every counter.")
 
 
 def _watch(options: Namespace, stop: Stop, before: Snapshot, tallies: tuple[Tally, Tally]) -> None:
@@ -147,16 +149,15 @@ def _shown(before: Snapshot, tallies: tuple[Tally, Tally], rate: float) -> str:
 
 def _line(before: Snapshot, tallies: tuple[Tally, Tally], rate: float) -> str:
     sent = tallies[0].sums() + tallies[1].sums()
-    views = sum(number for name, number in sent.items() if name.startswith("blog."))
-    counted = Post.objects.aggregate(sum=Sum("views", default=0))["sum"] - sum(
-        number for name, number in before.counts.items() if name.startswith("blog.")
+    sums = verify.summed(verify.counts(before, verify.snapshot(), sent))
+    counted = " · ".join(
+        f"{kind} {grouped(sums[kind]['counted'])}/{grouped(sums[kind]['sent'])}" for kind in SHOWN
     )
     sale = Product.objects.get(slug=seeds.SALE).pk
     offered = before.stock[sale] + sent[f"restocked:{sale}"]
     failed = f" · FAILED {grouped(sent['failures'])}" if sent["failures"] else ""
     return (
-        f"views sent {grouped(views)} · counted {grouped(counted)} · "
-        f"sold {grouped(sent[f'sold:{sale}'])} of {grouped(offered)} · "
+        f"{counted} · sold {grouped(sent[f'sold:{sale}'])}/{grouped(offered)} · "
         f"refused {grouped(sent['refused'])} · {grouped(rate)} requests/s{failed}"
     )
 
@@ -173,4 +174,5 @@ def _report(
         failures=[*tallies[0].failures(), *tallies[1].failures()],
         counts=verify.counts(before, after, sent + visitors),
         sales=verify.sales(before, after, sent + visitors, name),
+        folded=visitors["folded"],
     )

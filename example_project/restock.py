@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 import threading
-import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
-from django.db import connections
-
+from example_project.background import meanwhile
 from example_project.seeds import SALE_UNITS
 from example_project.shop.models import Product
 from example_project.tally import Tally
@@ -18,32 +14,14 @@ from example_project.tally import Tally
 REOPENS_AFTER = 1.0
 
 
-@contextmanager
-def restocking(sale: int, tally: Tally) -> Iterator[None]:
+def restocking(sale: int, tally: Tally) -> AbstractContextManager[None]:
     """Restock a product, by an increment, whenever it has been sold out for a while."""
-    stop = threading.Event()
-    thread = threading.Thread(target=_guarded, args=(sale, tally, stop), name="keeper")
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
 
+    def keep(stop: threading.Event) -> None:
+        while not stop.wait(0.2):
+            product = Product.objects.get(pk=sale)
+            if product.stock == 0 and not stop.wait(REOPENS_AFTER):
+                product.stock.increment(SALE_UNITS)
+                tally.add(f"restocked:{sale}", SALE_UNITS)
 
-def _guarded(sale: int, tally: Tally, stop: threading.Event) -> None:
-    try:
-        _keep(sale, tally, stop)
-    except Exception as error:
-        traceback.print_exc(file=sys.stderr)
-        tally.fail(f"the keeper of the shop broke off: {error!r}")
-    finally:
-        connections.close_all()
-
-
-def _keep(sale: int, tally: Tally, stop: threading.Event) -> None:
-    while not stop.wait(0.2):
-        product = Product.objects.get(pk=sale)
-        if product.stock == 0 and not stop.wait(REOPENS_AFTER):
-            product.stock.increment(SALE_UNITS)
-            tally.add(f"restocked:{sale}", SALE_UNITS)
+    return meanwhile(keep, "the keeper of the shop", tally)

@@ -102,5 +102,6 @@ def _verdict(report: Report) -> str:
     )
     return (
         f"{grouped(report.requests)} requests in {report.seconds:.1f} s ({rate}/s), "
-        f"{grouped(report.refused)} purchases refused. {result}"
+        f"{grouped(report.refused)} purchases refused, "
+        f"{grouped(report.folded)} rows rolled up meanwhile. {result}"
     )

@@ -9,7 +9,7 @@ from django.db import connection, transaction
 from django.db.migrations.recorder import MigrationRecorder
 
 from example_project.blog.models import Post
-from example_project.named import namespace
+from example_project.named import remove
 from example_project.shop.models import Order, Product
 
 SALE_UNITS = 500
@@ -28,7 +28,7 @@ POSTS = (
     ("a-floor-of-zero", "A floor of zero", "A stock cannot fall below it, whoever asks."),
     ("rolled-back", "Rolled back", "A view in a transaction that failed was no view."),
 )
-NAMESPACES = ("visits",)
+NAMESPACES = ("downloads", "visits")
 
 
 class NotOurs(Exception):
@@ -80,14 +80,14 @@ def clear_site() -> str:
     """Remove the rows and counters of shop and blog; say what was removed."""
     orders, _ = Order.objects.all().delete()
     products, _ = Product.objects.all().delete()
-    posts, _ = Post.objects.all().delete()
+    _, posts = Post.objects.all().delete()
     return (
-        f"removed {orders} orders, {products} products, {posts} posts "
+        f"removed {orders} orders, {products} products, {posts.get('blog.Post', 0)} posts "
         f"and {clear_counters(*NAMESPACES)}"
     )
 
 
 def clear_counters(*names: str) -> str:
     """Remove the named counters of these namespaces; say how many there were."""
-    removed = sum(namespace(name).delete()[0] for name in names)
+    removed = sum(remove(name) for name in names)
     return f"{removed} counters of {', '.join(f'{name}:' for name in names)}"

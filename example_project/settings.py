@@ -91,8 +91,9 @@ CACHES = {
     }
 }
 
-COUNTERS = {
+COUNTERS: dict[str, dict[str, object]] = {
     "default": {"STRATEGY": "exact"},
+    "downloads": {"STRATEGY": "sharded"},
     "visits": {"STRATEGY": "exact", "FLOOR": 0},
     "page": {"STRATEGY": "exact", "FLOOR": 0},
     "status": {"STRATEGY": "exact", "FLOOR": 0},

@@ -10,9 +10,15 @@ from typing import Any
 
 LOAD_HEADER = "X-Load"
 SHOWN_FAILURES = 20
-_POST = re.compile(r"/blog/(\d+)/\Z")
-_PRODUCT = re.compile(r"/shop/(\d+)/\Z")
-_PAGES = {"/shop/": "visits:shop", "/blog/": "visits:blog", "/live/": "visits:live"}
+LIKED = 302
+# Method, path, and the status that says that it was counted; the counter.
+_COUNTED = (
+    ("GET", re.compile(r"/blog/(\d+)/"), 200, "blog.Post.views:{}"),
+    ("POST", re.compile(r"/blog/(\d+)/like"), LIKED, "blog.Post.likes:{}"),
+    ("GET", re.compile(r"/blog/(\d+)/download"), 200, "downloads:post-{}"),
+    ("GET", re.compile(r"/shop/(\d+)/"), 200, "visits:product-{}"),
+    ("GET", re.compile(r"/(shop|blog|live)/"), 200, "visits:{}"),
+)
 
 
 class Tally:
@@ -52,13 +58,13 @@ class Tally:
             return list(self._failures)
 
 
-def counter_of(path: str) -> str | None:
-    """The counter that a GET of ``path`` has to change by one; None if there is none."""
-    if found := _POST.match(path):
-        return f"blog.Post.views:{found[1]}"
-    if found := _PRODUCT.match(path):
-        return f"visits:product-{found[1]}"
-    return _PAGES.get(path)
+def counter_of(method: str, path: str, status: int) -> str | None:
+    """The counter that a request so answered has to change by one; None if there is none."""
+    for counted, pattern, answer, counter in _COUNTED:
+        found = pattern.fullmatch(path)
+        if found and (method, status) == (counted, answer):
+            return counter.format(found[1])
+    return None
 
 
 class Watched:
@@ -87,8 +93,7 @@ class Watched:
         if "HTTP_" + LOAD_HEADER.upper().replace("-", "_") in environ:
             return
         method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]
-        counter = counter_of(path)
-        if method == "GET" and status == 200 and counter:
+        if counter := counter_of(method, path, status):
             self._visitors.add(counter)
         if status >= 500:
             self._visitors.fail(f"{method} {path}: HTTP {status}")

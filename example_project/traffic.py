@@ -1,4 +1,4 @@
-"""The load: people who read posts, and sixty who want the same lamp.
+"""The load: people who read posts, fans of two of them, and sixty who want the same lamp.
 
 It is a process of its own, which knows the site by HTTP alone.
 """
@@ -18,9 +18,11 @@ from functools import partial
 from multiprocessing.connection import Connection
 
 from example_project.browser import NO_ANSWER, Browser, Site
-from example_project.tally import Tally
+from example_project.tally import LIKED, Tally
 
 READERS = 8
+FANS = 8
+FAVOURITES = 2
 BUYERS = 60
 # How long a buyer who was refused waits (seconds).
 LOOKS_AGAIN = (0.2, 0.6)
@@ -102,6 +104,8 @@ def _jobs(
 ) -> Iterator[Callable[[], None]]:
     for _ in range(READERS):
         yield partial(read, plan, tally, stop)
+    for number in range(FANS):
+        yield partial(cheer, plan, tally, stop, number)
     for number in range(BUYERS):
         yield partial(buy, plan, tally, stop, start, number)
 
@@ -129,6 +133,23 @@ def read(plan: Plan, tally: Tally, stop: threading.Event) -> None:
             (path,) = dice.choices(paths, weights)
             if browser.get(path) == NO_ANSWER:
                 stop.wait(0.5)  # noted; a server that is gone is not asked all the time
+    finally:
+        browser.close()
+
+
+def cheer(plan: Plan, tally: Tally, stop: threading.Event, number: int) -> None:
+    """Open one of the favourite posts, then like and download it, again and again."""
+    page = plan.posts[number % FAVOURITES]
+    browser = Browser(plan.site, tally)
+    try:
+        browser.get(page)
+        while not stop.is_set():
+            liked = browser.post(f"{page}like", {})
+            if liked not in (LIKED, NO_ANSWER):
+                tally.fail(f"POST {page}like: HTTP {liked}")
+            downloaded = browser.get(f"{page}download")
+            if NO_ANSWER in (liked, downloaded):
+                stop.wait(0.5)
     finally:
         browser.close()
 

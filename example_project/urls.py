@@ -19,6 +19,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("shop/<int:pk>/buy", shop.buy, name="buy"),
     path("blog/", blog.posts, name="blog"),
     path("blog/<int:pk>/", blog.post, name="post"),
+    path("blog/<int:pk>/like", blog.like, name="like"),
+    path("blog/<int:pk>/download", blog.download, name="download"),
     path("live/", live.page, name="live"),
     path("live/counts.json", live.counts, name="live-counts"),
     # A real site lets its web server do this.

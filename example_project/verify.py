@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from django.db.models import Max, Sum
@@ -11,6 +11,13 @@ from django.db.models import Max, Sum
 from example_project.blog.models import Post
 from example_project.named import named_counters
 from example_project.shop.models import Order, Product
+
+KINDS = {
+    "views": "blog.Post.views:",
+    "likes": "blog.Post.likes:",
+    "downloads": "downloads:",
+    "visits": "visits:",
+}
 
 
 @dataclass(frozen=True)
@@ -75,12 +82,13 @@ class Sale:
 
 
 def snapshot() -> Snapshot:
-    """Read all counters of the example."""
-    views = dict(Post.objects.values_list("pk", "views"))
+    """Read all counters of the example, with what still waits for its rollup."""
+    posts = Post.objects.with_counts("views", "likes")
     return Snapshot(
         counts={
-            **{f"blog.Post.views:{pk}": value for pk, value in views.items()},
-            **named_counters("visits"),
+            **{f"blog.Post.views:{post.pk}": int(post.views) for post in posts},
+            **{f"blog.Post.likes:{post.pk}": int(post.likes) for post in posts},
+            **named_counters("downloads", "visits"),
         },
         stock=dict(Product.objects.values_list("pk", "stock")),
         last_order=Order.objects.aggregate(last=Max("pk"))["last"] or 0,
@@ -89,11 +97,23 @@ def snapshot() -> Snapshot:
 
 def counts(before: Snapshot, after: Snapshot, expected: Counter[str]) -> list[Count]:
     """Every counter there is or should be, with what was sent to it."""
-    sent = {name for name in expected if name.startswith(("blog.Post.views:", "visits:"))}
+    sent = {name for name in expected if name.startswith(tuple(KINDS.values()))}
     return [
         Count(name, before.counts.get(name, 0), after.counts.get(name, 0), expected[name])
         for name in sorted({*before.counts, *after.counts, *sent})
     ]
+
+
+def summed(counts: Iterable[Count]) -> dict[str, dict[str, int]]:
+    """What was sent and what was counted, of each kind of counter."""
+    rows = list(counts)
+    return {
+        kind: {
+            "sent": sum(row.expected for row in rows if row.counter.startswith(prefix)),
+            "counted": sum(row.counted for row in rows if row.counter.startswith(prefix)),
+        }
+        for kind, prefix in KINDS.items()
+    }
 
 
 def sales(before: Snapshot, after: Snapshot, sent: Counter[str], run: str) -> list[Sale]:

@@ -25,7 +25,16 @@ WRONG: list[tuple[Any, str, str]] = [
     ({"stock": {"floor": 0}}, "E003", "Did you mean 'FLOOR'?"),
     ({"stock": {"BANANA": 0}}, "E003", "Known are: STRATEGY, FLOOR, CEILING"),
     ({"stock": {"STRATEGY": "exakt"}}, "E004", "Did you mean 'exact'?"),
-    ({"stock": {"STRATEGY": "sharded"}}, "E004", "Known are: exact"),
+    ({"stock": {"STRATEGY": "banana"}}, "E004", "Known are: exact, sharded"),
+    ({"stock": {"STRATEGY": "slotted"}}, "E004", "a named counter is 'sharded'"),
+    ({"stock": {"OPTIONS": 1}}, "E008", "must be a dictionary"),
+    ({"stock": {"OPTIONS": {"shards": 4}}}, "E008", "exact has no option 'shards'"),
+    ({"stock": {"OPTIONS": {"combin": True}}}, "E008", "Did you mean 'combine'?"),
+    ({"stock": {"OPTIONS": {"combine": 1}}}, "E008", "'combine' is True or False"),
+    ({"stock": {"STRATEGY": "sharded", "OPTIONS": {"shards": 0}}}, "E008", "from 1 to 1024"),
+    ({"stock": {"STRATEGY": "sharded", "OPTIONS": {"shards": "many"}}}, "E008", "'many'"),
+    ({"stock": {"STRATEGY": "sharded", "OPTIONS": {"shards": True}}}, "E008", "not True"),
+    ({"stock": {"STRATEGY": "sharded", "FLOOR": 0}}, "E009", "cannot hold a floor"),
     ({"stock": {"STRATEGY": None}}, "E004", "unknown strategy None"),
     ({"stock": {"FLOOR": "0"}}, "E005", "'0' cannot be a floor"),
     ({"stock": {"FLOOR": True}}, "E005", "True cannot be a floor"),
@@ -59,7 +68,7 @@ def test_the_project_of_the_tests_is_clean() -> None:
 
 def test_nothing_is_required() -> None:
     with override_settings():
-        assert registry.policy("anything") == conf.Policy("exact", Bounds())
+        assert registry.policy("anything") == conf.Policy(conf.Recipe("exact"), Bounds())
 
 
 def test_a_namespace_owns_its_keys_and_the_default_has_the_rest() -> None:

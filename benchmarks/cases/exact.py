@@ -5,7 +5,7 @@ All but one case run in one process, in autocommit, through Django's connection 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import cycle
 from typing import Any
@@ -14,7 +14,8 @@ from django.db import connection, transaction
 from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 
-from benchmarks.harness import Case, Pair, Target, WrongSum, expect, loop
+from benchmarks.harness import Case, Pair, WrongSum, at_least, at_most, expect, loop
+from benchmarks.library import holds, statement_of
 from benchmarks.models import NaiveCounter, Post
 from benchmarks.writers import writers
 from django_counters.models import Counter
@@ -26,36 +27,10 @@ SHARED = "views:shared"
 STOCK = 10**9
 
 
-def _at_least(number: float) -> Target:
-    return Target("at least", number)
-
-
-def _at_most(number: float) -> Target:
-    return Target("at most", number)
-
-
-def _holds(key: str, counted: int) -> None:
-    expect(key, Counter.objects.value(key), counted)
-
-
-def _statement_of(action: Callable[[], object]) -> tuple[str, Any]:
-    """The one statement that ``action`` executes, with its parameters."""
-    seen: list[tuple[str, Any]] = []
-
-    def note(execute: Callable[..., Any], sql: str, params: Any, *rest: Any) -> Any:
-        seen.append((sql, params))
-        return execute(sql, params, *rest)
-
-    with connection.execute_wrapper(note):
-        action()
-    (only,) = seen
-    return only
-
-
 @contextmanager
 def _statement() -> Iterator[Pair]:
     key = "views:statement"
-    sql, params = _statement_of(lambda: Counter.objects.increment(key))
+    sql, params = statement_of(lambda: Counter.objects.increment(key))
 
     def plain() -> list[tuple[Any, ...]]:
         with connection.cursor() as cursor:
@@ -66,7 +41,7 @@ def _statement() -> Iterator[Pair]:
     yield Pair(
         loop(lambda: Counter.objects.increment(key), SLICE),
         loop(plain, SLICE),
-        lambda mine, theirs: _holds(key, 1 + mine + theirs),
+        lambda mine, theirs: holds(key, 1 + mine + theirs),
     )
 
 
@@ -79,8 +54,8 @@ def _update() -> Iterator[Pair]:
         return Counter.objects.filter(key=theirs).update(value=F("value") + 1)
 
     def verify(subject: int, reference: int) -> None:
-        _holds(mine, 1 + subject)
-        _holds(theirs, 1 + reference)
+        holds(mine, 1 + subject)
+        holds(theirs, 1 + reference)
 
     yield Pair(loop(lambda: Counter.objects.increment(mine), SLICE), loop(update, SLICE), verify)
 
@@ -106,7 +81,7 @@ def naive_shared() -> None:
 @contextmanager
 def _writers() -> Iterator[Pair]:
     def verify(subject: int, reference: int) -> None:
-        _holds(SHARED, subject)
+        holds(SHARED, subject)
         expect("the naive counter", NaiveCounter.objects.get(key=SHARED).value, reference)
 
     with writers(WRITERS, str(connection.settings_dict["NAME"])) as team:
@@ -158,8 +133,8 @@ def _floor() -> Iterator[Pair]:
     Counter.objects.increment_many({sold: STOCK, seen: 1})
 
     def verify(subject: int, reference: int) -> None:
-        _holds(sold, STOCK - subject)
-        _holds(seen, 1 + reference)
+        holds(sold, STOCK - subject)
+        holds(seen, 1 + reference)
 
     yield Pair(
         loop(lambda: Counter.objects.decrement(sold), SLICE),
@@ -188,25 +163,25 @@ def _field() -> Iterator[Pair]:
 
 
 CASES: Sequence[Case] = (
-    Case("statement", "increment", "the same statement on a cursor", _at_least(0.8), _statement),
-    Case("update", "increment", "filter().update(F() + 1)", _at_least(2.2), _update),
+    Case("statement", "increment", "the same statement on a cursor", at_least(0.8), _statement),
+    Case("update", "increment", "filter().update(F() + 1)", at_least(2.2), _update),
     Case(
         "writers",
         f"increment by {WRITERS} processes, one row",
         "get_or_create, select_for_update, save",
-        _at_least(8),
+        at_least(8),
         _writers,
         slices=2,
     ),
-    Case("many", "increment_many of 1,000 keys, per key", "increment", _at_most(0.06), _many),
+    Case("many", "increment_many of 1,000 keys, per key", "increment", at_most(0.06), _many),
     Case(
         "values",
         "values_of 500 keys, per key",
         "value, 500 times",
-        _at_least(20),
+        at_least(20),
         _values,
         slices=4,
     ),
-    Case("floor", "decrement with a floor", "increment", _at_least(0.9), _floor),
-    Case("field", "post.views.increment()", "filter().update(F() + 1)", _at_least(2), _field),
+    Case("floor", "decrement with a floor", "increment", at_least(0.9), _floor),
+    Case("field", "post.views.increment()", "filter().update(F() + 1)", at_least(2), _field),
 )

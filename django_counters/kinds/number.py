@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from dataclasses import replace
+from functools import partial
 from typing import cast
 
+from asgiref.sync import sync_to_async
 from django.db import router
 
-from django_counters.exceptions import InvalidDelta, InvalidKey
+from django_counters.conf import EXACT, Recipe
+from django_counters.exceptions import CounterOverflow, InvalidDelta, InvalidKey
+from django_counters.kinds.buffer import Buffer
+from django_counters.kinds.collected import Collected
+from django_counters.kinds.collector import Collector, acollecting, collecting, collector_of
 from django_counters.kinds.registry import registry
+from django_counters.kinds.tables import NAMED
 from django_counters.models import Counter
-from django_counters.stores.sql.dialects import Table
 from django_counters.strategies.base import Strategy
 from django_counters.types import (
+    INT8,
     UNBOUNDED,
     Batch,
     Bounds,
@@ -23,14 +31,6 @@ from django_counters.types import (
     check_integer,
     check_key,
     check_mapping,
-)
-
-_COUNTERS = Table(
-    name=Counter._meta.db_table,
-    key=str(Counter._meta.get_field("key").column),
-    value=str(Counter._meta.get_field("value").column),
-    touched=Counter._meta.get_field("updated_at").column,
-    inserts=True,
 )
 
 
@@ -46,33 +46,121 @@ def bounds_of_call(floor: object, ceiling: object) -> Bounds:
     return Bounds(cast("int | None", floor), cast("int | None", ceiling))
 
 
-def change(key: object, by: int, floor: int | None, ceiling: int | None, using: str | None) -> int:
+def change(
+    key: object,
+    by: int,
+    floor: int | None,
+    ceiling: int | None,
+    using: str | None,
+    route: object = None,
+) -> int:
     """Change one number and return its new value; ``by`` is a checked delta."""
     name = check_key(key)
     policy = registry.policy(name)
     bounds = policy.bounds
     if floor is not None or ceiling is not None:
         bounds = bounds.stricter(bounds_of_call(floor, ceiling))
-    strategy = registry.strategy(policy.strategy, _COUNTERS, using or router.db_for_write(Counter))
-    return strategy.apply(Batch((Delta(name, by, bounds),)))[name]
+    alias = using or _writer()
+    delta = Delta(name, by, bounds, route)
+    collector = collector_of(alias)
+    if collector is not None:
+        return _collect(collector, (delta,), alias)[name]
+    return registry.strategy(policy.recipe, NAMED, alias).apply(Batch((delta,)))[name]
+
+
+def change_shard(key: object, by: int, route: object, using: str | None) -> int:
+    """Change one number in its shards, whatever its namespace declares."""
+    name = check_key(key)
+    strategy = registry.strategy(_shards_of(name), NAMED, using or _writer())
+    # Shards are no way around a floor: what the namespace declares is asked, and refused.
+    return strategy.apply(Batch((Delta(name, by, _bounds(name), route),)))[name]
 
 
 def change_many(deltas: object, sign: int, using: str | None) -> dict[str, int]:
     """Change many numbers, all or none, and return their new values."""
-    batch = Batch(
-        tuple(
-            Delta(name := check_key(key), check_delta(sign * check_delta(by)), _bounds(name))
-            for key, by in check_mapping(deltas).items()
-        )
+    batch = tuple(
+        Delta(name := check_key(key), check_delta(sign * check_delta(by)), _bounds(name))
+        for key, by in check_mapping(deltas).items()
     )
-    if not batch.deltas:
+    if not batch:
         return {}
-    return cast("dict[str, int]", dict(_strategy(using or _writer()).apply(batch)))
+    alias = using or _writer()
+    collector = collector_of(alias)
+    return _apply(batch, alias) if collector is None else _collect(collector, batch, alias)
+
+
+def collect(using: str | None) -> AbstractContextManager[None]:
+    """A block whose unbounded changes are merged and applied when it ends."""
+    alias = using or _writer()
+    begin = partial(_default(alias).all_or_nothing, own=False)
+    return collecting(alias, begin, partial(apply_sums, alias))
+
+
+def acollect(using: str | None) -> AbstractAsyncContextManager[None]:
+    """`collect` for async code."""
+    alias = using or _writer()
+    return acollecting(alias, sync_to_async(partial(apply_sums, alias)))
+
+
+def apply_sums(alias: str, sums: Mapping[str, int]) -> None:
+    """Apply what was collected. Asks no bounds: those were asked at once."""
+    low, high = INT8
+    for key, by in sums.items():
+        if not low <= by <= high:
+            raise CounterOverflow(key=key, low=low, high=high)
+    if sums:
+        _apply(tuple(Delta(key, by) for key, by in sums.items()), alias)
+
+
+def _collect(
+    collector: Collector | Buffer, deltas: tuple[Delta, ...], alias: str
+) -> dict[str, int]:
+    """Keep what has no bound for later, and make the rest now, after what is owed to it."""
+    asked = tuple(delta for delta in deltas if delta.is_bounded)
+    values: dict[str, int] = {}
+    if asked:
+        collector.settle([str(delta.key) for delta in asked], partial(apply_sums, alias))
+        values = _apply(asked, alias)
+    for delta in deltas:
+        if not delta.is_bounded:
+            key = str(delta.key)
+            collector.add(key, delta.by)
+            values[key] = cast("int", Collected(key))
+    return values
+
+
+def _apply(deltas: tuple[Delta, ...], alias: str) -> dict[str, int]:
+    """Apply deltas of any namespaces, all or none; those that others wait for come last."""
+    parts: dict[Recipe, list[Delta]] = {}
+    for delta in deltas:
+        # What combines threads leaves batches alone.
+        recipe = registry.policy(str(delta.key)).recipe._replace(combine=False)
+        parts.setdefault(recipe, []).append(delta)
+    strategies = {recipe: registry.strategy(recipe, NAMED, alias) for recipe in parts}
+    if len(parts) == 1:
+        ((_, strategy),) = strategies.items()
+        return cast("dict[str, int]", dict(strategy.apply(Batch(deltas))))
+    values: dict[str, int] = {}
+    with all_or_nothing(alias):
+        # In one order for all writers, so that no two of them wait for each other.
+        for recipe in sorted(parts, key=lambda recipe: (strategies[recipe].holds, recipe)):
+            part = Batch(tuple(parts[recipe]))
+            values.update(cast("Mapping[str, int]", strategies[recipe].apply(part)))
+    return values
 
 
 def all_or_nothing(using: str) -> AbstractContextManager[None]:
     """A block whose changes are applied together or not at all."""
-    return _strategy(using).all_or_nothing()
+    return _default(using).all_or_nothing()
+
+
+def value_of(key: object, using: str | None) -> int:
+    """The value of one number; zero if it was never counted."""
+    name = check_key(key)
+    alias = using or _reader()
+    value = _default(alias).value(name)
+    collector = collector_of(alias)
+    return value + collector.owed(name) if collector else value
 
 
 def values_of(keys: Iterable[object], using: str | None) -> dict[str, int]:
@@ -82,17 +170,27 @@ def values_of(keys: Iterable[object], using: str | None) -> dict[str, int]:
     names = list(dict.fromkeys(check_key(key) for key in keys))
     if not names:
         return {}
-    found = cast("Mapping[str, int]", _strategy(using or _reader()).values(names))
-    return {name: found.get(name, 0) for name in names}
+    alias = using or _reader()
+    found = cast("Mapping[str, int]", _default(alias).values(names))
+    collector = collector_of(alias)
+    return {name: found.get(name, 0) + (collector.owed(name) if collector else 0) for name in names}
 
 
 def read(key: object, consistency: str, using: str | None) -> Reading:
     """One value, and what is known of it."""
-    return _strategy(using or _reader()).read(check_key(key), consistency)
+    name = check_key(key)
+    alias = using or _reader()
+    reading = registry.strategy(registry.policy(name).recipe, NAMED, alias).read(name, consistency)
+    collector = collector_of(alias)
+    owed = collector.owed(name) if collector else 0
+    if not owed:
+        return reading
+    return replace(reading, value=reading.value + owed, pending=reading.pending + owed)
 
 
-def _strategy(using: str) -> Strategy:
-    return registry.strategy("exact", _COUNTERS, using)
+def _default(using: str) -> Strategy:
+    """All strategies of named counters read the same tables in the same way."""
+    return registry.strategy(EXACT, NAMED, using)
 
 
 def _bounds(key: str) -> Bounds:
@@ -105,3 +203,12 @@ def _writer() -> str:
 
 def _reader() -> str:
     return router.db_for_read(Counter)
+
+
+def _shards_of(key: str) -> Recipe:
+    """What a namespace declares for its shards; the default where it declares another strategy."""
+    recipe = registry.policy(key).recipe
+    return recipe if recipe.strategy == "sharded" else _SHARDED
+
+
+_SHARDED = Recipe("sharded")

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Mapping
 
 from django.conf import settings
+from django.db import models
 
-from django_counters.conf import DEFAULT, Policy, policies
+from django_counters.conf import DEFAULT, Policy, Recipe, policies
+from django_counters.kinds.tables import records
 from django_counters.stores.sql.dialects import Table
+from django_counters.stores.sql.pending import SqlPending
 from django_counters.stores.sql.totals import SqlTotals
 from django_counters.strategies.base import Strategy
+from django_counters.strategies.combining import Combining
 from django_counters.strategies.exact import Exact
+from django_counters.strategies.sharded import Sharded
+from django_counters.strategies.slotted import Slotted
 from django_counters.types import namespace_of
 
 
@@ -20,11 +27,12 @@ class Registry:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._strategies: dict[tuple[str, Table, str], Strategy] = {}
+        self._strategies: dict[tuple[Recipe, Table, str], Strategy] = {}
         self._policies: Mapping[str, Policy] | None = None
+        self._records: dict[tuple[type[models.Model], str], Table] = {}
 
-    def policy(self, key: str) -> Policy:
-        """The policy of the namespace of ``key``.
+    def policies(self) -> Mapping[str, Policy]:
+        """The policy of each declared namespace, and of ``default``.
 
         Raises:
             InvalidConfiguration: the setting is wrong.
@@ -32,6 +40,13 @@ class Registry:
         declared = self._policies
         if declared is None:
             declared = self._policies = policies(getattr(settings, "COUNTERS", None))
+        return declared
+
+    def policy(self, key: str) -> Policy:
+        """The policy of the namespace of ``key``."""
+        declared = self._policies
+        if declared is None:
+            declared = self.policies()
         return declared.get(namespace_of(key)) or declared[DEFAULT]
 
     def forget_policies(self, *, setting: str, **_: object) -> None:
@@ -39,19 +54,35 @@ class Registry:
         if setting == "COUNTERS":
             self._policies = None
 
-    def strategy(self, name: str, table: Table, using: str) -> Strategy:
-        """The strategy called ``name`` over a table of a database."""
-        wanted = (name, table, using)
+    def strategy(self, recipe: Recipe, table: Table, using: str) -> Strategy:
+        """The strategy of a recipe, over a table of a database."""
+        wanted = (recipe, table, using)
         try:
             return self._strategies[wanted]
         except KeyError:
             with self._lock:
                 return self._strategies.setdefault(wanted, _compose(*wanted))
 
+    def records(self, model: type[models.Model], name: str) -> Table:
+        """The table of a counter of a model's records that has no column."""
+        return self._records.setdefault((model, name), records(model, name))
 
-def _compose(name: str, table: Table, using: str) -> Strategy:
-    composers = {"exact": Exact}
-    return composers[name](SqlTotals(table, using))
+    def forget_strategies(self) -> None:
+        """Compose all anew. In a child process, the threads that held a lock are not there."""
+        self._lock = threading.Lock()
+        self._strategies = {}
+
+
+def _compose(recipe: Recipe, table: Table, using: str) -> Strategy:
+    if recipe.strategy == "sharded":
+        return Sharded(SqlPending(table, using, recipe.shards), recipe.shards)
+    if recipe.strategy == "slotted":
+        return Slotted(SqlPending(table, using, recipe.shards), recipe.shards)
+    totals = SqlTotals(table, using)
+    exact = Exact(totals)
+    return Combining(exact, using, totals.commits_at_once) if recipe.combine else exact
 
 
 registry = Registry()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=registry.forget_strategies)

@@ -56,6 +56,11 @@ class TotalField(_BigIntegerField):
     """
 
     descriptor_class = TotalAttribute
+    strategy = "exact"
+
+    def place(self) -> Any:
+        """Where the totals of a counter of records stand, and how its slots are made."""
+        raise NotImplementedError
 
     def pre_save(self, model_instance: models.Model, add: bool) -> Any:
         value = getattr(model_instance, self.attname)

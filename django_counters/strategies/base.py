@@ -1,4 +1,4 @@
-"""What a strategy can do."""
+"""What a strategy can do, and the way in which those that keep all in one database read."""
 
 from __future__ import annotations
 
@@ -6,22 +6,79 @@ from collections.abc import Hashable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import ClassVar, Protocol
 
+from django_counters import clock
+from django_counters.exceptions import RecordMissing, UnsupportedConsistency
+from django_counters.stores.base import ReadsStore
 from django_counters.types import Batch, Reading
 
 
 class Strategy(Protocol):
-    """Decides where pending increments wait, and so how a value is put together."""
+    """Decides where pending increments wait, and so how a value is put together.
 
+    ``holds``: whether others wait for a change until the transaction ends. Of several strategies
+    in one batch, those that hold are applied last.
+    """
+
+    name: ClassVar[str]
+    holds: ClassVar[bool]
     consistencies: ClassVar[tuple[str, ...]]
 
     def apply(self, batch: Batch) -> Mapping[Hashable, int]:
         """Apply all deltas of a batch or none, and return the new values."""
 
+    def value(self, key: Hashable) -> int:
+        """Return one value; zero if there is none."""
+
     def values(self, keys: Iterable[Hashable]) -> Mapping[Hashable, int]:
         """Return the values that exist among ``keys``, all of one moment."""
 
-    def all_or_nothing(self) -> AbstractContextManager[None]:
+    def all_or_nothing(self, *, own: bool = True) -> AbstractContextManager[None]:
         """A block whose changes are applied together, with the errors of a single change."""
 
     def read(self, key: Hashable, consistency: str) -> Reading:
         """Return one value and what is known of it."""
+
+
+class Summed:
+    """Reads total + pending in one statement, wherever increments wait by now.
+
+    A counter whose strategy was changed is therefore read as exactly as any other.
+    """
+
+    name: ClassVar[str]
+    consistencies: ClassVar[tuple[str, ...]] = ("exact",)
+
+    def __init__(self, store: ReadsStore) -> None:
+        self._store = store
+
+    def value(self, key: Hashable) -> int:
+        """Return one value, in one statement; zero if there is none."""
+        amounts = self._store.read_one(key)
+        return amounts.value if amounts else 0
+
+    def values(self, keys: Iterable[Hashable]) -> Mapping[Hashable, int]:
+        """Return the values that exist among ``keys``, of one moment, in one statement."""
+        return {key: amounts.value for key, amounts in self._store.read(keys).items()}
+
+    def all_or_nothing(self, *, own: bool = True) -> AbstractContextManager[None]:
+        """A transaction, or a savepoint in the caller's."""
+        return self._store.all_or_nothing(own=own)
+
+    def read(self, key: Hashable, consistency: str) -> Reading:
+        """Return the value of one counter; the only consistency is ``"exact"``."""
+        if consistency not in self.consistencies:
+            raise UnsupportedConsistency(
+                strategy=self.name, consistency=consistency, offered=", ".join(self.consistencies)
+            )
+        as_of = clock.now()
+        amounts = self._store.read_one(key)
+        if (amounts is None or amounts.total is None) and not self._store.inserts:
+            raise RecordMissing(key=self._store.label(key))
+        total, pending = amounts or (0, 0)
+        return Reading(
+            value=(total or 0) + pending,
+            total=total or 0,
+            pending=pending,
+            as_of=as_of,
+            consistency=consistency,
+        )

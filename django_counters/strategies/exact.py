@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Hashable, Mapping, Sequence
 from typing import ClassVar
 
-from django_counters import clock
 from django_counters.exceptions import (
     CeilingExceeded,
     Contention,
@@ -14,24 +12,24 @@ from django_counters.exceptions import (
     CounterOverflow,
     InsufficientCount,
     RecordMissing,
-    UnsupportedConsistency,
 )
 from django_counters.stores.base import TotalsStore
-from django_counters.types import Batch, Delta, Reading, Shortfall
+from django_counters.strategies.base import Summed
+from django_counters.types import Batch, Delta, Shortfall
 
-_ATTEMPTS = 20
 
-
-class Exact:
+class Exact(Summed):
     """Linearizable per counter, part of the caller's transaction, bounds hold at every commit.
 
     Writers of one counter wait for each other until the transaction of the first one ends: count
     last in a transaction, and choose another strategy for counters that all requests share.
     """
 
-    consistencies: ClassVar[tuple[str, ...]] = ("exact",)
+    name: ClassVar[str] = "exact"
+    holds: ClassVar[bool] = True
 
     def __init__(self, totals: TotalsStore) -> None:
+        super().__init__(totals)
         self._totals = totals
 
     def apply(self, batch: Batch) -> Mapping[Hashable, int]:
@@ -39,8 +37,8 @@ class Exact:
         if len(batch.deltas) == 1:
             (delta,) = batch.deltas
             value = self._totals.add(delta)
-            return {delta.key: self._refuse_or_repeat(delta) if value is None else value}
-        if not any(_is_bounded(delta) for delta in batch.deltas):
+            return {delta.key: self._refuse_or_settle(delta) if value is None else value}
+        if not any(delta.is_bounded for delta in batch.deltas):
             return self._totals.add_many(batch.deltas)
         with self._totals.all_or_nothing():
             values = self._totals.add_many(batch.deltas)
@@ -54,46 +52,46 @@ class Exact:
                 raise self._refusal(refused)
         return values
 
-    def values(self, keys: Iterable[Hashable]) -> Mapping[Hashable, int]:
-        """Return the values that exist among ``keys``, of one moment, in one statement."""
-        return self._totals.read(keys)
+    def _refuse_or_settle(self, delta: Delta) -> int:
+        """Say why a change was refused, or make it while nobody else can change the counter.
 
-    def all_or_nothing(self) -> AbstractContextManager[None]:
-        """A transaction, or a savepoint in the caller's."""
-        return self._totals.all_or_nothing()
+        It is made where increments of the counter wait elsewhere, as they do after a change of
+        strategy, and where another writer made room since: nobody is refused while there is enough.
+        """
+        self._check(delta)
+        with self._totals.all_or_nothing():
+            # Held from here on: what is read next is the value that the change will meet.
+            held = self._totals.settle(delta.key)
+            if held is None:
+                raise Contention(key=self._totals.label(delta.key), attempts=1)
+            pending = self._check(delta)
+            low, high = self._totals.capacity
+            if not low <= held + delta.by <= high:
+                # The value would fit, the total alone does not: a rollup makes room.
+                raise self._overflow(delta)
+            total = self._totals.settle(delta.key, delta.by)
+            if total is None:
+                raise Contention(key=self._totals.label(delta.key), attempts=2)
+        return total + pending
 
-    def read(self, key: Hashable, consistency: str) -> Reading:
-        """Return the value of one counter; the only consistency is ``"exact"``."""
-        if consistency not in self.consistencies:
-            raise UnsupportedConsistency(
-                strategy="exact", consistency=consistency, offered=", ".join(self.consistencies)
-            )
-        as_of = clock.now()
-        value = self._totals.read_one(key) or 0
-        return Reading(value=value, total=value, pending=0, as_of=as_of, consistency=consistency)
-
-    def _refuse_or_repeat(self, delta: Delta) -> int:
-        """Say why a change was refused, or repeat it where the reason is gone by now."""
-        for _ in range(_ATTEMPTS):
-            found = self._totals.read_one(delta.key)
-            if found is None and not self._totals.inserts:
-                raise RecordMissing(key=self._totals.label(delta.key))
-            if not self._admits(found or 0, delta):
-                raise self._refused(delta, found or 0)
-            # Another writer made room since: nobody is refused while there is enough.
-            value = self._totals.add(delta)
-            if value is not None:
-                return value
-        raise Contention(key=self._totals.label(delta.key), attempts=_ATTEMPTS)
-
-    def _admits(self, value: int, delta: Delta) -> bool:
-        return delta.bounds.within(self._totals.capacity).admits(value, delta.by)
+    def _check(self, delta: Delta) -> int:
+        """Refuse a change that the present value does not admit; return what is pending."""
+        amounts = self._totals.read_one(delta.key)
+        if (amounts is None or amounts.total is None) and not self._totals.inserts:
+            raise RecordMissing(key=self._totals.label(delta.key))
+        value = amounts.value if amounts else 0
+        if not delta.bounds.within(self._totals.capacity).admits(value, delta.by):
+            raise self._refused(delta, value)
+        return amounts.pending if amounts else 0
 
     def _refused(self, delta: Delta, value: int) -> CounterError:
         if delta.bounds.admits(value, delta.by):
-            low, high = self._totals.capacity
-            return CounterOverflow(key=self._totals.label(delta.key), low=low, high=high)
+            return self._overflow(delta)
         return self._refusal([(delta, value)])
+
+    def _overflow(self, delta: Delta) -> CounterOverflow:
+        low, high = self._totals.capacity
+        return CounterOverflow(key=self._totals.label(delta.key), low=low, high=high)
 
     def _refusal(self, refused: Sequence[tuple[Delta, int]]) -> CounterError:
         """The error for deltas that their bounds do not admit; a floor speaks before a ceiling."""
@@ -124,7 +122,3 @@ class Exact:
         return CeilingExceeded(
             key=key, requested=requested, available=available, ceiling=bound, shortfalls=full
         )
-
-
-def _is_bounded(delta: Delta) -> bool:
-    return (delta.bounds.floor if delta.by < 0 else delta.bounds.ceiling) is not None

@@ -28,11 +28,25 @@ MEANINGS = {
     "STRATEGY": "Where increments wait for their rollup.",
     "FLOOR": "Counting never takes a counter below it: `InsufficientCount` is raised instead.",
     "CEILING": "Counting never takes a counter above it: `CeilingExceeded` is raised instead.",
+    "OPTIONS": "What the strategy lets you choose.",
 }
 TYPES = {
     "STRATEGY": "one of the strategies below",
     "FLOOR": "integer of 64 bits, or `None` for no floor",
     "CEILING": "integer of 64 bits, or `None` for no ceiling",
+    "OPTIONS": "dictionary of the options below",
+}
+# The same for the options of the strategies.
+CHOICES = {
+    ("exact", "combine"): (
+        "`True` or `False`",
+        "Threads of one process that count at the same moment share one statement.",
+    ),
+    ("sharded", "shards"): (
+        f"`{conf.AUTO!r}`, or an integer from 1 to {conf.LARGEST_NUMBER:,}",
+        "How many rows a counter may have. "
+        f"`{conf.AUTO!r}`: as many as its writers need, up to {conf.MOST_SHARDS}.",
+    ),
 }
 
 
@@ -64,16 +78,42 @@ def settings_table() -> str:
 
 def _default(option: str) -> object:
     policy = conf.Policy()
-    return policy.strategy if option == "STRATEGY" else getattr(policy.bounds, option.lower())
+    if option == "OPTIONS":
+        return {}
+    if option == "STRATEGY":
+        return policy.recipe.strategy
+    return getattr(policy.bounds, option.lower())
+
+
+def options_table() -> str:
+    """The options of the strategies of named counters."""
+    known = {
+        (name, option) for name, options in conf.NAMED_STRATEGIES.items() for option in options
+    }
+    if set(CHOICES) != known:
+        raise LookupError(f"docs/_ext/tables.py has to explain exactly {sorted(known)}")
+    defaults = {"combine": conf.EXACT.combine, "shards": conf.AUTO}
+    rows = [
+        (f"`{option!r}`", f"`{name!r}`", type_, f"`{defaults[option]!r}`", meaning)
+        for (name, option), (type_, meaning) in CHOICES.items()
+    ]
+    return _table(("Option", "Of", "Value", "Default", "Meaning"), rows)
 
 
 def strategies_table() -> str:
     """The strategies of this version."""
     rows = []
-    for name in conf.STRATEGIES:
+    for name in dict.fromkeys((*conf.NAMED_STRATEGIES, *conf.FIELD_STRATEGIES)):
         module = __import__(f"django_counters.strategies.{name}", fromlist=[name])
-        rows.append((f"`{name!r}`", first_line(getattr(module, name.capitalize()))))
-    return _table(("Strategy", "Promise"), rows)
+        promise = first_line(getattr(module, name.capitalize()))
+        bounds = "yes" if name in conf.BOUNDED_STRATEGIES else "no"
+        rows.append((f"`{name!r}`", _users(name), bounds, promise))
+    return _table(("Strategy", "Of", "Floor and ceiling", "In short"), rows)
+
+
+def _users(strategy: str) -> str:
+    named = ["named counters"] * (strategy in conf.NAMED_STRATEGIES)
+    return ", ".join(named + ["fields"] * (strategy in conf.FIELD_STRATEGIES))
 
 
 def checks_table() -> str:
@@ -95,7 +135,14 @@ def check_rows() -> Sequence[CheckRow]:
         for path in sorted(PACKAGE.rglob("*.py"))
         for code, message in _reports(ast.parse(path.read_text(encoding="utf-8")))
     }
-    return sorted(found, key=lambda row: (row.code[1:], row))
+    # A message that is filled in altogether says nothing beside another one of the same check.
+    told = {row.code for row in found if _says_something(row)}
+    kept = (row for row in found if _says_something(row) or row.code not in told)
+    return sorted(kept, key=lambda row: (row.code[1:], row))
+
+
+def _says_something(row: CheckRow) -> bool:
+    return bool(re.search("[a-z]", row.message))
 
 
 def _reports(tree: ast.AST) -> Iterator[tuple[str, str]]:
@@ -168,6 +215,7 @@ def _cell(text: str) -> str:
 
 TABLES: dict[str, Callable[[], str]] = {
     "settings": settings_table,
+    "options": options_table,
     "strategies": strategies_table,
     "checks": checks_table,
     "errors": errors_table,

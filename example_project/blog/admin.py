@@ -1,10 +1,11 @@
-"""The blog in the admin: the views are shown, and cannot be typed over."""
+"""The blog in the admin: views and likes are shown, and cannot be typed over."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from django.contrib import admin
+from django.db.models import QuerySet
 
 from example_project.blog.models import Post
 
@@ -18,5 +19,9 @@ else:
 class PostAdmin(PostAdminBase):
     """Posts."""
 
-    list_display = ("title", "views", "published_at")
+    list_display = ("title", "views", "likes", "published_at")
     prepopulated_fields = {"slug": ("title",)}
+
+    def get_queryset(self, *_: object) -> QuerySet[Post]:
+        """With exact likes: the column alone has those that were rolled up."""
+        return Post.objects.with_counts()

@@ -1,4 +1,4 @@
-"""Posts and how often they were read."""
+"""Posts, how often they were read and liked, and who downloaded them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ class Post(models.Model):
     body = models.TextField()
     published_at = models.DateTimeField(auto_now_add=True)
     views = CounterField()
+    likes = CounterField(strategy="slotted")
 
     objects = CounterQuerySet.as_manager()
 
@@ -28,3 +29,13 @@ class Post(models.Model):
     def get_absolute_url(self) -> str:
         """The page of the post."""
         return reverse("post", args=[self.pk])
+
+
+class Download(models.Model):
+    """One line of the register of downloads. It exists if and only if it was counted."""
+
+    post = models.ForeignKey(Post, on_delete=models.CASCADE, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return f"post {self.post_id}, {self.created_at:%Y-%m-%d %H:%M}"

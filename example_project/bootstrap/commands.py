@@ -8,7 +8,13 @@ import sys
 from collections.abc import Callable, Sequence
 
 
-def serve(package: str, group: str, argv: Sequence[str], state: str | None = None) -> int:
+def serve(
+    package: str,
+    group: str,
+    argv: Sequence[str],
+    state: str | None = None,
+    want: Sequence[str] | None = None,
+) -> int:
     """Call ``<package>.run.main(argv)`` with the packages of ``group`` and running services.
 
     ``--help`` needs no service and, where ``run`` can be imported, no package either.
@@ -18,6 +24,7 @@ def serve(package: str, group: str, argv: Sequence[str], state: str | None = Non
         group: A dependency group of ``pyproject.toml``.
         argv: The arguments after the name of the command.
         state: The folder in the checkout where data are kept; None for temporary data.
+        want: The services; None for all.
 
     Returns:
         The exit code of ``main``; 130 after Ctrl-C; 1 when the bootstrap could not go on.
@@ -27,7 +34,7 @@ def serve(package: str, group: str, argv: Sequence[str], state: str | None = Non
             return _main(package)(list(argv))
         except ImportError:  # run.py needs the packages
             return _guarded(lambda: _helped(package, group, argv))
-    return _guarded(lambda: _served(package, group, argv, state))
+    return _guarded(lambda: _served(package, group, argv, state, want))
 
 
 def tests(argv: Sequence[str]) -> int:
@@ -44,13 +51,19 @@ def tests(argv: Sequence[str]) -> int:
     return _guarded(run)
 
 
-def _served(package: str, group: str, argv: Sequence[str], state: str | None) -> int:
+def _served(
+    package: str,
+    group: str,
+    argv: Sequence[str],
+    state: str | None,
+    want: Sequence[str] | None,
+) -> int:
     _prepare(group)
     from example_project.bootstrap.folders import ROOT
-    from example_project.bootstrap.services import services
+    from example_project.bootstrap.services import ALL, services
 
     folder = ROOT / state if state else None
-    with services(folder):
+    with services(folder, ALL if want is None else want):
         return _main(package)(list(argv))
 
 

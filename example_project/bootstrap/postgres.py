@@ -42,7 +42,12 @@ def account() -> Account | None:
 
 @contextmanager
 def running(
-    program: Program, run: RunFolder, keep: Path | None, who: Account | None
+    program: Program,
+    run: RunFolder,
+    keep: Path | None,
+    who: Account | None,
+    *,
+    durable: bool = False,
 ) -> Iterator[str]:
     """Run a server, with a database ``counters``, and give its URL.
 
@@ -51,6 +56,7 @@ def running(
         run: Where its socket is, and its data if they need not last.
         keep: Where its data last, in a folder per major version; None for temporary data.
         who: The user it runs as.
+        durable: Let commits wait for the disk also where the data are temporary.
 
     Raises:
         BootstrapError: It did not start; the text ends with its log.
@@ -66,7 +72,7 @@ def running(
     elif who and data.stat().st_uid != who.uid:  # root's account was another one last time
         binaries.hand_over(data, who)
     url, options = _address(program, data, run, who)
-    child = _start(program, data, options + _settings(keep is not None), who)
+    child = _start(program, data, options + _settings(durable or keep is not None), who)
     try:
         _wait(child, data)
         yield url
@@ -149,8 +155,8 @@ def free_port() -> int:
         return port
 
 
-def _settings(keeps: bool) -> list[str]:
-    return ["max_connections=200", *([] if keeps else CARELESS)]
+def _settings(durable: bool) -> list[str]:
+    return ["max_connections=200", *([] if durable else CARELESS)]
 
 
 def _start(program: Program, data: Path, options: list[str], who: Account | None) -> Child:

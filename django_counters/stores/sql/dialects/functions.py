@@ -1,0 +1,261 @@
+"""The functions that run inside PostgreSQL.
+
+A function keeps the plans of its statements for as long as a connection lives, where a statement
+that arrives as text is parsed and planned each time: an increment through a function takes less
+time than the bare statement. `install` puts them beside the tables; they touch nothing else,
+and run with the rights of their caller.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from django.db import connections, transaction
+from django.db.backends.utils import CursorWrapper
+
+_COUNTER = "django_counters_counter"
+_SHARDS = "django_counters_countershard"
+_SLOTS = "django_counters_slottedcounter"
+
+# Every statement finds its rows by an index. A plan that was made while a table was small would
+# read all of it, and a connection keeps its plans while the table grows.
+_INDEXED = "LANGUAGE plpgsql SET enable_seqscan = off"
+
+# Counters differ in how many rows they have. A plan for each call would fit them better, but to
+# make it takes longer than to use one that fits all.
+_PLANNED_ONCE = f"{_INDEXED} SET plan_cache_mode = force_generic_plan"
+
+# Exact: NULL where the limit refuses, or where increments of the counter wait in shards. Looked
+# at before the row is locked: a shard that comes later belongs to a concurrent change. Nearly
+# always the row is there, and an UPDATE takes less time than an INSERT that meets a conflict.
+_ADD = f"""
+CREATE OR REPLACE FUNCTION django_counters_add(d bigint, bound bigint, k text)
+RETURNS bigint {_INDEXED} AS $body$
+DECLARE result bigint;
+BEGIN
+  UPDATE {_COUNTER} AS t SET value = t.value + d, updated_at = STATEMENT_TIMESTAMP()
+  WHERE t.key = k AND CASE WHEN d > 0 THEN t.value <= bound ELSE t.value >= bound END
+    AND NOT EXISTS (SELECT FROM {_SHARDS} s WHERE s.key = k)
+  RETURNING t.value INTO result;
+  IF result IS NULL AND ((d > 0 AND bound >= 0) OR (d < 0 AND bound <= 0))
+    AND NOT EXISTS (SELECT FROM {_SHARDS} s WHERE s.key = k) THEN
+    INSERT INTO {_COUNTER} AS t (key, value, updated_at) VALUES (k, d, STATEMENT_TIMESTAMP())
+    ON CONFLICT (key) DO UPDATE SET value = t.value + d, updated_at = STATEMENT_TIMESTAMP()
+    WHERE CASE WHEN d > 0 THEN t.value <= bound ELSE t.value >= bound END
+    RETURNING t.value INTO result;
+  END IF;
+  RETURN result;
+END $body$
+"""
+
+# Rows are locked in the order in which they are inserted; the sort makes that order the same for
+# all writers, so that no two of them wait for each other. What waits in shards is read after.
+_ADD_MANY = f"""
+CREATE OR REPLACE FUNCTION django_counters_add_many(ks text[], ds bigint[])
+RETURNS TABLE (k text, v bigint) {_INDEXED} AS $body$
+BEGIN
+  WITH done AS (
+    INSERT INTO {_COUNTER} AS t (key, value, updated_at)
+    SELECT u.k, u.d, STATEMENT_TIMESTAMP() FROM unnest(ks, ds) AS u (k, d) ORDER BY u.k COLLATE "C"
+    ON CONFLICT (key) DO UPDATE
+    SET value = t.value + EXCLUDED.value, updated_at = EXCLUDED.updated_at
+    RETURNING t.key, t.value)
+  SELECT array_agg(done.key), array_agg(done.value) INTO ks, ds FROM done;
+  IF EXISTS (SELECT FROM {_SHARDS} WHERE key = ANY (ks)) THEN
+    -- A value that does not fit is an error: the cast to bigint raises it.
+    RETURN QUERY SELECT u.k, (u.d + COALESCE(
+      (SELECT SUM(s.value) FROM {_SHARDS} s WHERE s.key = u.k), 0))::bigint
+    FROM unnest(ks, ds) AS u (k, d);
+  ELSE
+    RETURN QUERY SELECT u.k, u.d FROM unnest(ks, ds) AS u (k, d);
+  END IF;
+END $body$
+"""
+
+# Total and shards of one counter, in one statement and so in one snapshot.
+_READ = f"""
+CREATE OR REPLACE FUNCTION django_counters_read(k text, OUT total bigint, OUT waits numeric)
+STABLE {_INDEXED} AS $body$
+BEGIN
+  SELECT (SELECT t.value FROM {_COUNTER} t WHERE t.key = k),
+    (SELECT SUM(s.value) FROM {_SHARDS} s WHERE s.key = k) INTO total, waits;
+END $body$
+"""
+
+# A row that nobody holds is taken; where there is none, a new one is made, until there are `cap`.
+# The search begins at a place of the connection's own, so that writers seldom meet. New numbers
+# are drawn from all that are free, so that writers who all need one at once seldom wait for the
+# same: rows of open transactions are not to be seen. At the cap, and for a row that the caller
+# names, the writer waits.
+_PICK = """
+  IF wanted IS NULL THEN
+    IF rows > 1 THEN
+      SELECT s.ctid INTO free FROM {table} s
+      WHERE {owned} AND s.{number} >= pg_backend_pid() % rows AND s.{value} BETWEEN low AND high
+      ORDER BY s.{number} LIMIT 1 FOR UPDATE SKIP LOCKED;
+    END IF;
+    IF free IS NULL AND rows > 0 THEN
+      SELECT s.ctid INTO free FROM {table} s
+      WHERE {owned} AND s.{number} >= 0 AND s.{value} BETWEEN low AND high
+      ORDER BY s.{number} LIMIT 1 FOR UPDATE SKIP LOCKED;
+    END IF;
+    IF free IS NOT NULL THEN
+      UPDATE {table} s SET {value} = s.{value} + d WHERE s.ctid = free;
+      RETURN result;
+    END IF;
+    SELECT n INTO wanted FROM generate_series(0, cap - 1) n
+    WHERE NOT EXISTS (SELECT FROM {table} s WHERE {owned} AND s.{number} = n)
+    ORDER BY random() LIMIT 1;
+    wanted := COALESCE(wanted, floor(random() * cap)::int);
+  END IF;
+  INSERT INTO {table} AS s ({columns}, {number}, {value}) VALUES ({arguments}, wanted, d)
+  ON CONFLICT ({columns}, {number}) DO UPDATE SET {value} = s.{value} + d;
+  RETURN result;
+"""
+
+# What a row may hold before it changes by d.
+_LIMITS = """
+  free tid;
+  low bigint := -9223372036854775808 - LEAST(d, 0);
+  high bigint := 9223372036854775807 - GREATEST(d, 0);
+"""
+
+# Total and shards are read in one statement, which is one snapshot; then the row is written.
+# NULL where the sum would not fit.
+_SHARD = (
+    f"""
+CREATE OR REPLACE FUNCTION django_counters_shard(d bigint, cap int, wanted int, k text)
+RETURNS bigint {_PLANNED_ONCE} AS $body$
+DECLARE result numeric; rows int; {_LIMITS}
+BEGIN
+  SELECT d + COALESCE(SUM(s.value), 0)
+    + COALESCE((SELECT t.value FROM {_COUNTER} t WHERE t.key = k), 0),
+    COALESCE(MAX(s.shard) + 1, 0)
+  INTO result, rows FROM {_SHARDS} s WHERE s.key = k;
+  IF result NOT BETWEEN -9223372036854775808 AND 9223372036854775807 THEN
+    RETURN NULL;
+  END IF;
+"""
+    + _PICK.format(
+        table=_SHARDS,
+        owned="s.key = k",
+        columns="key",
+        arguments="k",
+        number="shard",
+        value="value",
+    )
+    + """
+END $body$
+"""
+)
+
+_SHARD_MANY = """
+CREATE OR REPLACE FUNCTION django_counters_shard_many(ks text[], ds bigint[], cap int)
+RETURNS TABLE (k text, v bigint) LANGUAGE plpgsql AS $body$
+DECLARE one record;
+BEGIN
+  FOR one IN SELECT u.k, u.d FROM unnest(ks, ds) AS u (k, d) ORDER BY u.k COLLATE "C" LOOP
+    k := one.k;
+    v := django_counters_shard(one.d, cap, NULL, one.k);
+    IF v IS NULL THEN
+      RAISE numeric_value_out_of_range USING MESSAGE = 'counter out of range: ' || k;
+    END IF;
+    RETURN NEXT;
+  END LOOP;
+END $body$
+"""
+
+# STABLE: it reads in the snapshot of the statement that calls it, as that reads the total.
+_SLOTS_OF = f"""
+CREATE OR REPLACE FUNCTION django_counters_slots(kind int, record text, counter text)
+RETURNS numeric STABLE {_INDEXED} AS $body$
+BEGIN
+  RETURN (SELECT COALESCE(SUM(s.count), 0) FROM {_SLOTS} s
+    WHERE s.record_type_id = kind AND s.record_id = record AND s.name = counter);
+END $body$
+"""
+
+_WAITS = f"""
+CREATE OR REPLACE FUNCTION django_counters_waits(kind int, record text, counter text)
+RETURNS boolean STABLE {_INDEXED} AS $body$
+BEGIN
+  RETURN EXISTS (SELECT FROM {_SLOTS} s
+    WHERE s.record_type_id = kind AND s.record_id = record AND s.name = counter);
+END $body$
+"""
+
+# Whether it was counted: not where the value would leave the range of the column. The value is
+# not returned: total and slots have to be read in the snapshot of the statement that calls this.
+_SLOT = (
+    f"""
+CREATE OR REPLACE FUNCTION django_counters_slot(
+  d bigint, cap int, kind int, record text, counter text,
+  total bigint, least_value bigint, greatest_value bigint)
+RETURNS boolean {_PLANNED_ONCE} AS $body$
+DECLARE result boolean; rows int; wanted int; {_LIMITS}
+BEGIN
+  SELECT COALESCE(SUM(s.count), 0) + total + d BETWEEN least_value AND greatest_value,
+    COALESCE(MAX(s.slot) + 1, 0)
+  INTO result, rows FROM {_SLOTS} s
+  WHERE s.record_type_id = kind AND s.record_id = record AND s.name = counter;
+  IF NOT result THEN
+    RETURN result;
+  END IF;
+"""
+    + _PICK.format(
+        table=_SLOTS,
+        owned="s.record_type_id = kind AND s.record_id = record AND s.name = counter",
+        columns="record_type_id, record_id, name",
+        arguments="kind, record, counter",
+        number="slot",
+        value="count",
+    )
+    + """
+END $body$
+"""
+)
+
+FUNCTIONS = (_ADD, _ADD_MANY, _READ, _SHARD, _SHARD_MANY, _SLOTS_OF, _WAITS, _SLOT)
+_VERSION = hashlib.sha256("".join(FUNCTIONS).encode()).hexdigest()
+_LAST = "django_counters_slot(bigint, int, int, text, text, bigint, bigint, bigint)"
+_NAMES = "^django_counters_(add|read|shard|slot|waits)"
+
+
+def install(using: str) -> None:
+    """Make the functions of this version, or remove them where the tables are gone."""
+    with transaction.atomic(using=using), connections[using].cursor() as cursor:
+        tables, version = _present(cursor)
+        if version == _VERSION or not (tables or version):
+            return
+        # Two of us at once: the second one finds what the first has made.
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtext('django_counters_functions'))")
+        tables, version = _present(cursor)
+        if version == _VERSION and tables:
+            return
+        _remove(cursor)
+        if tables:
+            for function in FUNCTIONS:
+                cursor.execute(function)
+            cursor.execute(f"COMMENT ON FUNCTION {_LAST} IS '{_VERSION}'")
+
+
+def _present(cursor: CursorWrapper) -> tuple[bool, str | None]:
+    """Whether the tables are there, and which version of the functions is."""
+    cursor.execute(
+        "SELECT to_regclass(%s) IS NOT NULL, obj_description(to_regprocedure(%s)::oid, 'pg_proc')",
+        [_SLOTS, _LAST],
+    )
+    tables, version = cursor.fetchone()
+    # Without tables no version is the right one.
+    return tables, version if tables or version is None else f"{version} without tables"
+
+
+def _remove(cursor: CursorWrapper) -> None:
+    """A function whose result has another type cannot be replaced."""
+    cursor.execute(
+        "SELECT format('DROP FUNCTION %%s', oid::regprocedure) FROM pg_proc "
+        "WHERE pronamespace = current_schema()::regnamespace AND proname ~ %s",
+        [_NAMES],
+    )
+    for (drop,) in cursor.fetchall():
+        cursor.execute(drop)

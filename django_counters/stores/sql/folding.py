@@ -1,0 +1,170 @@
+"""The rollup of one table: what is pending becomes part of the totals, once."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from django.core.exceptions import ValidationError
+from django.db import Error, connections
+
+from django_counters.exceptions import CounterOverflow
+from django_counters.stores.sql.dialects import Table
+from django_counters.stores.sql.session import Owner, Session
+from django_counters.types import INT8
+
+# Milliseconds to wait for somebody who is just making the same total.
+_HURRY = "10"
+# How often to wait in one page.
+_PATIENCE = 5
+
+
+class Folded(NamedTuple):
+    """What one step of a rollup did: how many rows are gone, of how many counters."""
+
+    rows: int
+    counters: int
+
+
+class SqlFolding:
+    """Folds the shards or slots of one table of totals. Waits for nobody, and nobody for it."""
+
+    def __init__(self, table: Table, using: str, key_field: Any) -> None:
+        self._session = Session(using)
+        self._table = table
+        self._key_field = key_field
+        self._connection: Any = connections[using]
+        dialect = self._session.dialect
+        quoted = table.quoted(self._session.quote)
+        self._owner = Owner(table.pending, self._session)
+        key_type = key_field.rel_db_type(self._connection) if key_field else "text"
+        self._sql = dialect.fold(quoted, key_type)
+        self._left = dialect.left(quoted)
+        self._namespaces = dialect.namespaces(quoted)
+
+    def left(self) -> Folded:
+        """How many rows wait, for how many counters."""
+        ((rows, counters),) = self._session.run(self._left, self._owner.scope(), writes=False)
+        return Folded(rows, counters)
+
+    def namespaces(self) -> dict[str, Folded]:
+        """How many rows of named counters wait, for how many counters, in each namespace."""
+        found: dict[str, Folded] = {}
+        for namespace, rows, counters in self._session.run(self._namespaces, (), writes=False):
+            found[namespace] = Folded(rows, counters)
+        return found
+
+    def pages(self, size: int) -> Iterator[list[str]]:
+        """The counters that have something pending, page by page."""
+        last = ""
+        while True:
+            params = (*self._owner.scope(), last, size)
+            page = [key for (key,) in self._session.run(self._sql.waiting, params, writes=False)]
+            if not page:
+                return
+            yield page
+            last = page[-1]
+
+    def fold(self, keys: Sequence[str], remainder: int) -> Folded:
+        """Fold every second row of some counters in one transaction.
+
+        The other half stays where it is, so that writers find a row that nobody holds.
+
+        Raises:
+            CounterOverflow: a total would not fit; nothing was changed.
+        """
+        dialect = self._session.dialect
+        begins = self._session.commits_at_once()
+        with self._session.all_or_nothing():
+            if begins and self._sql.begin:
+                self._session.execute(self._sql.begin)
+            totals = self._locked(keys)
+            missing = [key for key in keys if key not in totals]
+            if missing and self._sql.ensure:
+                self._ensure(missing)
+                totals.update(self._locked(missing))
+            sums: dict[str, int] = defaultdict(int)
+            rows = 0
+            among = dialect.keys(list(totals))
+            for key, value, count in self._session.run(
+                self._sql.take, (*self._owner.scope(), among, remainder)
+            ):
+                sums[key] += int(value)
+                rows += count
+            self._credit(totals, sums)
+        return Folded(rows, len(sums))
+
+    def orphans(self, keys: Sequence[str]) -> int:
+        """Drop what waits for records that are no more; how many rows that were."""
+        if not self._sql.orphans:
+            return 0
+        among = self._session.dialect.keys
+        native = among([self._native(key) for key in keys])
+        params = (*self._owner.scope(), among(keys), native)
+        return len(self._session.run(self._sql.orphans, params))
+
+    def strange(self, keys: Sequence[str]) -> list[str]:
+        """Keys that no record of the model can have."""
+        return [key for key in keys if not self._is_key(key)]
+
+    def _is_key(self, key: str) -> bool:
+        try:
+            return str(self._native(key)) == key
+        except (ValidationError, ValueError, TypeError):
+            return False
+
+    def _ensure(self, keys: Sequence[str]) -> None:
+        """Make totals that are missing, but not those that somebody else is just making."""
+        held = 0 if self._made(keys) else 1
+        for key in keys if held and len(keys) > 1 else ():
+            # Each wait is short, but locks are held meanwhile.
+            held += not self._made([key])
+            if held > _PATIENCE:
+                return
+
+    def _made(self, keys: Sequence[str]) -> bool:
+        dialect, sql = self._session.dialect, self._sql
+        try:
+            with self._session.all_or_nothing():
+                if sql.hurry:
+                    ((patience,),) = self._session.run(sql.patience, (), writes=False)
+                    self._session.run(sql.hurry, (_HURRY,))
+                self._session.run(sql.ensure, (*self._bare(), dialect.keys(keys)))
+                if sql.hurry:
+                    self._session.run(sql.hurry, (patience,))
+        except Error as error:
+            if not dialect.timed_out(error):
+                raise
+            return False
+        return True
+
+    def _locked(self, keys: Sequence[str]) -> dict[str, int]:
+        """The totals that nobody else holds, by the text of their keys."""
+        among = self._session.dialect.keys([self._native(key) for key in keys])
+        rows = self._session.run(self._sql.lock, (*self._bare(), among))
+        return {str(key): total for key, total in rows}
+
+    def _credit(self, totals: dict[str, int], sums: dict[str, int]) -> None:
+        low, high = self._table.capacity
+        for key, by in sums.items():
+            if not (low <= totals[key] + by <= high and INT8[0] <= by <= INT8[1]):
+                raise CounterOverflow(key=key, low=low, high=high)
+        if not sums:
+            return
+        native = [self._native(key) for key in sums]
+        params = self._session.dialect.sums(native, list(sums.values()))
+        credited = self._session.run(self._sql.credit, (*self._bare(), *params))
+        if len(credited) != len(sums):
+            raise RuntimeError(f"{len(sums)} totals are locked, {len(credited)} were changed")
+
+    def _bare(self) -> tuple[Any, ...]:
+        """The scope, for statements on totals that stand among the slots."""
+        return () if self._table.value else self._owner.scope()
+
+    def _native(self, key: str) -> Any:
+        """A key as its column holds it."""
+        if not self._table.value or self._key_field is None:
+            return key
+        field = self._key_field.target_field if self._key_field.is_relation else self._key_field
+        return field.get_db_prep_value(field.to_python(key), self._connection)

@@ -1,0 +1,54 @@
+"""Increments that wait in rows of their own: shards of named counters, slots of records."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+
+from django_counters.exceptions import CounterOverflow
+from django_counters.stores.sql.dialects import Table
+from django_counters.stores.sql.totals import SqlReads
+from django_counters.types import Delta
+
+
+class SqlPending(SqlReads):
+    """Adds to rows that nobody holds, at most ``cap`` of them for each counter."""
+
+    def __init__(self, table: Table, using: str, cap: int) -> None:
+        super().__init__(table, using)
+        self._sql = self._session.dialect.spread(self._quoted, cap)
+
+    def add(self, delta: Delta, number: int | None) -> int | None:
+        """Add to one counter in one statement and return its value: total, pending, and this.
+
+        Takes the row ``number``, waiting for it, or one that nobody holds. None, and nothing
+        changed, where the value would not fit, or the record is missing.
+        """
+        key, by, _, _ = delta
+        address = self._owner.address(key)
+        with self._overflow(self.label(key)):
+            rows = self._session.run(self._sql.add, self._sql.arrange(by, number, key, address))
+        if not rows or None in rows[0] or False in rows[0][1:]:
+            return None
+        return int(rows[0][0])
+
+    def add_many(self, deltas: Sequence[Delta]) -> Mapping[Hashable, int]:
+        """Add to many counters, all or none, in the order of their keys; their new values.
+
+        Raises:
+            CounterOverflow: a value does not fit; nothing was changed.
+        """
+        if self._sql.add_many:
+            with self._overflow(f"one of {len(deltas)} counters"):
+                rows = self._session.run(self._sql.add_many, self._session.dialect.batch(deltas))
+            return {key: int(value) for key, value in rows}
+        with self.all_or_nothing():
+            return {
+                delta.key: self._fitting(delta) for delta in sorted(deltas, key=lambda d: str(d[0]))
+            }
+
+    def _fitting(self, delta: Delta) -> int:
+        value = self.add(delta, None)
+        if value is None:
+            low, high = self.capacity
+            raise CounterOverflow(key=self.label(delta.key), low=low, high=high)
+        return value

@@ -1,0 +1,138 @@
+"""One database, as the stores see it: runs their statements, and says what an error means."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from django.contrib.contenttypes.models import ContentType
+from django.db import Error, connections, transaction
+
+from django_counters.exceptions import (
+    CounterError,
+    CounterUnavailable,
+    OutcomeUnknown,
+    ReadOnlyDatabase,
+)
+from django_counters.stores.sql.cursors import KeptCursor
+from django_counters.stores.sql.dialects import Pending, dialect_of
+
+
+class Session:
+    """Holds no connection: each thread's own is asked for at each statement."""
+
+    def __init__(self, using: str) -> None:
+        self.using = using
+        self.dialect = dialect_of(using)
+        self.quote = connections[using].ops.quote_name
+        self._kept = KeptCursor()
+
+    def commits_at_once(self) -> bool:
+        """Whether a statement of this thread is a transaction of its own. Opens no connection."""
+        connection = connections[self.using]
+        if connection.connection is None:
+            return bool(connection.settings_dict["AUTOCOMMIT"])
+        return connection.autocommit and not connection.in_atomic_block
+
+    @contextmanager
+    def all_or_nothing(self, *, own: bool = True) -> Iterator[None]:
+        """A transaction, or a savepoint in the caller's.
+
+        ``own``: what happens within is ours. The errors of other people's code pass unchanged.
+        """
+        connection = connections[self.using]
+        try:
+            connection.ensure_connection()
+        except Error as error:
+            raise self._unreachable(error) from error
+        commits = self.commits_at_once()
+        within = done = False
+        try:
+            with transaction.atomic(using=self.using):
+                within = True
+                yield
+                within, done = False, True
+        except Error as error:
+            if isinstance(error, CounterError) or (within and not own):
+                raise
+            # Before COMMIT it is known that nothing was counted; in COMMIT it is not.
+            self._raise_translated(error, unknown=commits and done)
+            raise
+
+    def translate(self, error: Error) -> None:
+        """Raise our own error for one of a read, if it has a name."""
+        self._raise_translated(error, unknown=False)
+
+    def execute(self, sql: str) -> None:
+        """Execute one statement that has no rows."""
+        with connections[self.using].cursor() as cursor:
+            cursor.execute(sql)
+
+    def run(
+        self, sql: str, params: Sequence[Any], *, writes: bool = True
+    ) -> Sequence[tuple[Any, ...]]:
+        """Execute one statement and return its rows."""
+        connection = connections[self.using]
+        try:
+            cursor = self._kept.take(connection)
+        except Error as error:
+            raise self._unreachable(error) from error
+        # A driver that knows already that its connection is lost sends nothing.
+        sends = not getattr(connection.connection, "closed", False)
+        try:
+            cursor.execute(sql, params)
+            # The driver's own method: Django's wrapper makes a new function for each fetch.
+            with connection.wrap_database_errors:
+                rows: list[tuple[Any, ...]] = cursor.cursor.fetchall()
+        except Error as error:
+            # What was not committed is rolled back by the database: this is known.
+            commits = connection.autocommit and not connection.in_atomic_block
+            self._raise_translated(error, unknown=writes and sends and commits)
+            raise
+        if len(rows) < 2:
+            # A cursor holds on to its last result: not to that of a batch.
+            self._kept.give_back(cursor)
+        return rows
+
+    def _raise_translated(self, error: Error, *, unknown: bool) -> None:
+        """Raise our own error for one that has a name; ``unknown``: it may have been counted."""
+        if self.dialect.read_only(error):
+            raise ReadOnlyDatabase(using=self.using) from error
+        if self.dialect.lost(error):
+            raise (
+                OutcomeUnknown(using=self.using) if unknown else self._unreachable(error)
+            ) from error
+
+    def _unreachable(self, error: Error) -> CounterUnavailable:
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        return CounterUnavailable(using=self.using, reason=reason.rstrip("."))
+
+
+class Owner:
+    """Tells the rows of one counter, and those of one kind of counters, from all others."""
+
+    def __init__(self, pending: Pending, session: Session) -> None:
+        self._record = pending.record
+        self._kinds = ContentType.objects.db_manager(session.using)
+        self._session = session
+
+    def kind(self) -> tuple[int, ...]:
+        """The content type of the records. Django remembers it, and when to forget it."""
+        if self._record is None:
+            return ()
+        try:
+            return (int(self._kinds.get_for_model(self._record[0]).pk),)
+        except Error as error:
+            self._session.translate(error)
+            raise
+
+    def address(self, key: Hashable) -> tuple[Any, ...]:
+        """What the columns of ``owner`` hold for one counter."""
+        if self._record is None:
+            return (key,)
+        return (*self.kind(), str(key), self._record[1])
+
+    def scope(self) -> tuple[Any, ...]:
+        """What narrows the table down to these counters."""
+        return () if self._record is None else (*self.kind(), self._record[1])

@@ -1,0 +1,82 @@
+"""All places of one database where increments may wait for their rollup."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from django.apps import apps
+from django.contrib.contenttypes.models import ContentType
+from django.db import models, router
+
+from django_counters.kinds.record import place_of
+from django_counters.kinds.tables import NAMED
+from django_counters.models import Counter, SlottedCounter
+from django_counters.models.total import TotalField
+from django_counters.stores.sql.folding import SqlFolding
+
+
+@dataclass(frozen=True)
+class Place:
+    """The shards of all named counters, or the slots of one counter of a model's records.
+
+    ``strategy`` is what the counter of the records declares; namespaces declare their own.
+    """
+
+    label: str
+    folding: SqlFolding
+    strategy: str = ""
+
+
+def places(using: str) -> Iterator[Place]:
+    """The places that may hold something; what belongs to removed models is left alone."""
+    if not router.allow_migrate_model(using, Counter):
+        return
+    yield Place("shards", SqlFolding(NAMED, using, None))
+    columns = set(_columns(using))
+    for model, name in sorted(columns, key=lambda column: (column[0]._meta.label, column[1])):
+        place = _place(model, name, using)
+        if place.folding.left().rows:
+            yield place
+    for kind, name in _kinds(using):
+        model_class = kind.model_class()
+        if model_class is not None and (model_class, name) not in columns:
+            yield _place(model_class, name, using)
+
+
+def _place(model: type[models.Model], name: str, using: str) -> Place:
+    table = place_of(model, name).table
+    key = model._meta.pk if table.value else None
+    label = f"slots of {model._meta.label}.{name}"
+    return Place(label, SqlFolding(table, using, key), _strategy(model, name))
+
+
+def _columns(using: str) -> Iterator[tuple[type[models.Model], str]]:
+    """All counters of records that have a column, in the model that has it."""
+    for model in apps.get_models():
+        if router.allow_migrate_model(using, model):
+            for field in model._meta.local_concrete_fields:
+                if isinstance(field, TotalField) and model is not Counter:
+                    yield model, field.name
+
+
+def _strategy(model: type[models.Model], name: str) -> str:
+    """What a column declares; what has no column is counted in slots."""
+    columns = (field for field in model._meta.concrete_fields if isinstance(field, TotalField))
+    return next((field.strategy for field in columns if field.name == name), "slotted")
+
+
+def _kinds(using: str) -> list[tuple[ContentType, str]]:
+    waiting = SlottedCounter._base_manager.using(using).filter(slot__gte=0)
+    found = waiting.values_list("record_type", "name")
+    kinds = ContentType.objects.db_manager(using)
+    return [(kinds.get_for_id(kind), name) for kind, name in found.distinct().order_by()]
+
+
+def strangers(using: str) -> list[str]:
+    """What waits for records of models that the project has no more."""
+    return [
+        f"{kind.app_label}.{kind.model}.{name}"
+        for kind, name in _kinds(using)
+        if kind.model_class() is None
+    ]

@@ -1,0 +1,93 @@
+"""The rollup: folds what waits in shards and slots into the totals, once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from django.db import DEFAULT_DB_ALIAS
+
+from django_counters.exceptions import CounterOverflow
+from django_counters.stores.sql.folding import Folded
+from django_counters.upkeep.places import Place, places
+
+PAGE = 500
+
+
+@dataclass
+class Report:
+    """What a rollup did, or would do.
+
+    Attributes:
+        rows: how many rows of shards and slots were folded and are gone.
+        counters: how often a total was changed: at most twice for each counter.
+        orphans: how many rows waited for records that are no more, and were dropped.
+        left: how many rows are there now: held by somebody, or new.
+        stuck: counters whose total would not fit, and slots whose record id cannot be one of their
+            model; what they have pending stays where it is.
+    """
+
+    rows: int = 0
+    counters: int = 0
+    orphans: int = 0
+    left: int = 0
+    stuck: list[str] = field(default_factory=list)
+
+
+Progress = Callable[[str, Report], None]
+
+
+def rollup(
+    using: str = DEFAULT_DB_ALIAS,
+    *,
+    dry_run: bool = False,
+    page: int = PAGE,
+    progress: Progress = lambda label, report: None,  # noqa: ARG005
+) -> Report:
+    """Fold all shards and slots that nobody holds into the totals of one database.
+
+    Each page of counters is one transaction for one half of their rows, so that writers always
+    find a row that is free. Any number of rollups can run at once; a row is folded by one of them,
+    exactly once, also when a process dies. Counters that nobody increments end with no row but
+    their total. Within a caller's transaction all of it is held until that ends.
+
+    Args:
+        using: the database.
+        dry_run: count what waits, change nothing.
+        page: how many counters a transaction folds.
+        progress: called with the name of a place and the report so far, after each page.
+    """
+    report = Report()
+    for place in places(using):
+        if not dry_run:
+            _fold(place, page, report, progress)
+        report.left += place.folding.left().rows
+        progress(place.label, report)
+    return report
+
+
+def _fold(place: Place, page: int, report: Report, progress: Progress) -> None:
+    for found in place.folding.pages(page):
+        strange = place.folding.strange(found)
+        report.stuck.extend(f"{place.label}:{key}" for key in strange)
+        keys = [key for key in found if key not in strange]
+        for remainder in (0, 1):
+            rows, counters = _page(place, keys, remainder, report.stuck)
+            report.rows += rows
+            report.counters += counters
+        report.orphans += place.folding.orphans(keys)
+        progress(place.label, report)
+
+
+def _page(place: Place, keys: list[str], remainder: int, stuck: list[str]) -> Folded:
+    """Fold a page; where one counter of it does not fit, each of them alone."""
+    try:
+        return place.folding.fold(keys, remainder)
+    except CounterOverflow as error:
+        if len(keys) == 1:
+            label = error.key if place.strategy == "" else f"{place.label}:{error.key}"
+            if label not in stuck:
+                stuck.append(label)
+            return Folded(0, 0)
+    parts = [_page(place, [key], remainder, stuck) for key in keys]
+    return Folded(sum(part.rows for part in parts), sum(part.counters for part in parts))

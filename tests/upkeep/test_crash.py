@@ -1,0 +1,49 @@
+"""A rollup that is killed in the middle: nothing is lost, nothing is counted twice."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from django.db import connection
+
+from django_counters.models import Counter, CounterShard, SlottedCounter
+from django_counters.upkeep.rollup import rollup
+from tests.testapp.models import Song
+from tests.upkeep.victim import killed_after
+
+pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
+STATEMENTS = 120
+
+
+def fold_all() -> None:
+    """The server gives the locks of a killed process back as soon as it notices."""
+    deadline = time.monotonic() + 30
+    while rollup().left:
+        assert time.monotonic() < deadline, "what the killed process held is held still"
+
+
+def test_killed_after_each_of_its_statements() -> None:
+    song = Song.objects.create(plays=1000)
+    database = str(connection.settings_dict["NAME"])
+    expected = 0
+    killed: list[str] = []
+    for statement in range(1, STATEMENTS):
+        for number in range(4):
+            CounterShard.objects.increment("a", shard_key=number)
+            SlottedCounter.objects.increment(song, "downloads")
+            song.plays.increment()
+        expected += 4
+        sql = killed_after(statement, database)
+        assert Counter.objects.value("a") == expected
+        assert song.plays.read().value == 1000 + expected
+        assert SlottedCounter.objects.value(song, "downloads") == expected
+        if sql is None:
+            break
+        killed.append(sql)
+        fold_all()
+        assert Counter.objects.get().value == expected
+        assert Song.objects.get().plays == 1000 + expected
+    assert sql is None, "the rollup has more statements than were tried"
+    assert sum("DELETE" in sql for sql in killed) >= 6
+    assert sum("DELETE" not in sql and "UPDATE" in sql for sql in killed) >= 6

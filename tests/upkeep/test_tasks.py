@@ -1,0 +1,117 @@
+"""The Celery tasks and their schedule, on a real worker."""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection, connections
+
+from django_counters.models import Counter, CounterShard
+from django_counters.testing import assert_counts
+from tests.testapp.models import Song
+
+celery = pytest.importorskip("celery", reason="the extra celery is not installed")
+
+from django_counters import tasks  # noqa: E402
+
+
+def broker() -> str:
+    """The Redis of this run, where Celery can speak to it; else the memory of this process."""
+    try:
+        import redis  # noqa: F401
+    except ImportError:
+        return "memory://"
+    url = os.environ.get("REDIS_URL") or "memory://"
+    # Celery has a name of its own for a socket.
+    return url.replace("unix://", "redis+socket://", 1)
+
+
+@pytest.fixture
+def app() -> Iterator[Any]:
+    """A Celery app that talks to nobody else."""
+    name = f"counters-{os.getpid()}"
+    app = celery.Celery(name, broker=broker(), backend="cache+memory://", set_as_current=False)
+    app.conf.task_default_queue = name
+    app.conf.broker_connection_retry_on_startup = True
+    app.finalize()
+    yield app
+    app.close()
+
+
+@pytest.mark.django_db
+def test_the_task_rolls_up() -> None:
+    CounterShard.objects.increment("a", 5)
+    song = Song.objects.create()
+    song.plays.increment(2)
+    result = tasks.rollup.apply().get()
+    assert result == {"rows": 2, "counters": 2, "orphans": 0, "left": 0, "stuck": []}
+    assert Counter.objects.get().value == 5
+    assert Song.objects.get().plays == 2
+
+
+@pytest.mark.django_db(databases=["default", "other"])
+def test_the_task_takes_a_database() -> None:
+    CounterShard.objects.increment("a", 5, using="other")
+    assert tasks.rollup.apply().get()["rows"] == 0
+    assert tasks.rollup.apply(kwargs={"using": "other"}).get()["rows"] == 1
+
+
+def test_the_task_is_registered_under_a_name_that_stays(app: Any) -> None:
+    assert tasks.rollup.name == "django_counters.rollup"
+    assert "django_counters.rollup" in app.tasks
+    assert app.tasks["django_counters.rollup"].ignore_result
+
+
+def test_beat_takes_the_schedule(app: Any) -> None:
+    app.conf.beat_schedule = {
+        **tasks.beat_schedule(rollup_every=30),
+        **tasks.beat_schedule(using="other"),
+    }
+    from celery.beat import Scheduler
+
+    entries: Any = Scheduler(app=app).schedule
+    here, there = entries["django_counters.rollup:default"], entries["django_counters.rollup:other"]
+    assert here.task == there.task == "django_counters.rollup"
+    assert here.schedule.run_every == timedelta(seconds=30)
+    assert there.schedule.run_every == timedelta(seconds=60)
+    assert (here.kwargs, there.kwargs) == ({"using": "default"}, {"using": "other"})
+    assert (here.options["expires"], there.options["expires"]) == (30, 60.0)
+
+
+@pytest.mark.postgres
+@pytest.mark.django_db(transaction=True)
+def test_beat_sends_it_and_a_worker_does_it(app: Any) -> None:
+    from celery.beat import Scheduler
+    from celery.contrib.testing.worker import start_worker
+    from celery.signals import task_postrun
+
+    done = threading.Event()
+
+    def finished(task: Any = None, **_: Any) -> None:
+        # The worker's thread has a connection of its own, which would keep the test database.
+        connections.close_all()
+        done.set()
+
+    app.conf.beat_schedule = tasks.beat_schedule(rollup_every=0.1)
+    CounterShard.objects.increment("a", 5)
+    assert connection.vendor == "postgresql"
+    task_postrun.connect(finished, weak=False)
+    try:
+        with warnings.catch_warnings():
+            # Of Celery's own making, when a worker in a thread is stopped.
+            warnings.filterwarnings("ignore", category=ResourceWarning)
+            with start_worker(app, perform_ping_check=False, shutdown_timeout=30):
+                entry: Any = Scheduler(app=app).schedule["django_counters.rollup:default"]
+                entry.options["expires"] = 60
+                Scheduler(app=app).apply_entry(entry)
+                assert done.wait(30), "the worker did not do it"
+    finally:
+        task_postrun.disconnect(finished)
+    assert_counts({"a": 5})
+    assert not CounterShard.objects.exists()
