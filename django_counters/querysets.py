@@ -88,7 +88,7 @@ def exact_value(field: CounterField) -> Any:
     kinds = ContentType._base_manager.filter(app_label=options.app_label, model=options.model_name)
     waiting = (
         SlottedCounter._base_manager.filter(
-            record_type_id=models.Subquery(kinds.values("pk")),
+            record_type_id=models.Subquery(kinds.values("pk")[:1]),
             record_id=Cast(models.OuterRef(options.pk.attname), models.TextField()),
             name=field.name,
         )

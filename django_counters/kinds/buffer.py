@@ -29,8 +29,8 @@ class Buffer:
 
     def owed(self, key: str) -> int:
         """How much of one counter is collected and not yet applied."""
-        outer = self._outer.owed(key) if self._outer else 0
-        return self._sums.get(key, 0) + outer
+        outer = self._around()
+        return self._sums.get(key, 0) + (outer.owed(key) if outer else 0)
 
     def settle(self, keys: Iterable[str], apply: Callable[[Mapping[str, int]], object]) -> None:
         """Apply what is owed to some counters now; it is committed at once."""
@@ -54,8 +54,10 @@ class Buffer:
     def _taken(self, key: str) -> list[tuple[Buffer, int]]:
         with self._lock:
             own = self._sums.pop(key, 0)
-        return (
-            [(self, own), *(self._outer._taken(key) if self._outer else ())]
-            if own or self._outer
-            else []
-        )
+        outer = self._around()
+        parts = outer._taken(key) if outer else []
+        return [(self, own), *parts] if own else parts
+
+    def _around(self) -> Buffer | None:
+        """The block around this one; a task may outlive the block in which it began."""
+        return None if self._outer is None or self._outer.closed else self._outer

@@ -46,7 +46,9 @@ def tests(argv: Sequence[str]) -> int:
         from example_project.bootstrap.services import services
 
         with services():
-            return children.run([sys.executable, "-m", "pytest", *argv], cwd=folders.ROOT)
+            # As many at once as there are cores; "-n 0" runs them one after the other.
+            command = [sys.executable, "-m", "pytest", "-n", "auto", *argv]
+            return children.run(command, cwd=folders.ROOT)
 
     return _guarded(run)
 

@@ -8,6 +8,7 @@ import sys
 from collections import Counter as Sums
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -156,6 +157,29 @@ def run(work: Callable[[], Awaitable[Any]]) -> Any:
     return async_to_sync(limited)()
 
 
+async def outlived(fails: bool, ends: Callable[[], Awaitable[None]]) -> None:
+    """A task whose own block, which counts two, goes on when the one around it is over."""
+    entered, over = asyncio.Event(), asyncio.Event()
+
+    async def late() -> None:
+        async with Counter.objects.acollect():
+            await Counter.objects.aincrement("a", 2)
+            entered.set()
+            await over.wait()
+            await ends()
+
+    with caught() if fails else nullcontext():
+        async with Counter.objects.acollect():
+            await Counter.objects.aincrement("a")
+            task = asyncio.create_task(late())
+            await entered.wait()
+            if fails:
+                raise Oops
+    assert await Counter.objects.avalue("a") == int(not fails)
+    over.set()
+    await task
+
+
 class TestTasks:
     def test_merged_and_applied_after_the_block(self) -> None:
         async def work() -> None:
@@ -245,6 +269,28 @@ class TestTasks:
 
         run(work)
         assert_counts({"a": 2})
+
+    @pytest.mark.parametrize("fails", [False, True])
+    def test_a_block_that_ends_after_the_one_around_it_counts(self, fails: bool) -> None:
+        """Nobody is left to take over what it has collected."""
+
+        async def ends() -> None:
+            await Counter.objects.aincrement("a", 4)
+
+        run(lambda: outlived(fails, ends))
+        assert_counts({"a": 6 + int(not fails)})
+
+    @pytest.mark.parametrize("fails", [False, True])
+    def test_what_a_block_that_is_over_has_collected_is_owed_no_more(self, fails: bool) -> None:
+        """It is counted already, or it never will be."""
+        before = int(not fails)
+
+        async def ends() -> None:
+            assert await Counter.objects.avalue("a") == 2 + before
+            assert await Counter.objects.aincrement("a", 10, ceiling=100) == 12 + before
+
+        run(lambda: outlived(fails, ends))
+        assert_counts({"a": 12 + before})
 
     def test_a_cancelled_block_counts_nothing(self) -> None:
         async def work() -> None:

@@ -67,6 +67,41 @@ def test_a_composite_primary_key_is_refused() -> None:
         assert "counters.E014" in [message.id for message in Cell.check()]
 
 
+@pytest.mark.parametrize(
+    ("key", "ids"),
+    [
+        (models.DateTimeField(primary_key=True), ["counters.E018"]),
+        (models.DecimalField(primary_key=True, max_digits=9, decimal_places=2), ["counters.E018"]),
+        (models.OneToOneField("Other", models.CASCADE, primary_key=True), ["counters.E018"]),
+        (models.PositiveSmallIntegerField(primary_key=True), []),
+        (models.UUIDField(primary_key=True), []),
+        (models.SlugField(primary_key=True), []),
+    ],
+)
+@pytest.mark.parametrize("strategy", ["slotted", "exact"])
+def test_slots_need_a_key_that_is_an_integer_a_uuid_or_a_text(
+    key: models.Field[Any, Any], ids: list[str], strategy: str
+) -> None:
+    with isolate_apps("tests.testapp"):
+
+        class Other(models.Model):
+            at = models.DateTimeField(primary_key=True)
+
+            class Meta:
+                app_label = "testapp"
+
+        class Sample(models.Model):
+            chosen = key.clone()
+            hits = CounterField(strategy=strategy)
+
+            class Meta:
+                app_label = "testapp"
+
+        found = [message.id or "" for message in Sample.check()]
+    expected = ids if strategy == "slotted" else []
+    assert [one for one in found if "counters" in one] == expected
+
+
 def test_a_migration_names_the_public_path() -> None:
     text, imports = MigrationWriter.serialize(CounterField(floor=0, ceiling=9))
     assert text == "django_counters.fields.CounterField(ceiling=9, default=0, floor=0)"

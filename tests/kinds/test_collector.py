@@ -238,20 +238,20 @@ class TestUndoing:
     def test_a_savepoint_by_hand_takes_its_own(self, later: bool) -> None:
         with Counter.objects.collect():
             count("a")
-            mark = transaction.savepoint()
+            mark = str(connection.savepoint())
             count("a", "b")
             transaction.savepoint_rollback(mark)
             assert_counts({"a": 1, "b": 0})
             if later:
-                transaction.savepoint_commit(transaction.savepoint())
+                transaction.savepoint_commit(str(connection.savepoint()))
             count("c")
         assert_counts({"a": 1, "b": 0, "c": 1})
 
     def test_a_savepoint_by_hand_that_is_released_keeps_its_own(self) -> None:
         with Counter.objects.collect():
-            mark = transaction.savepoint()
+            mark = str(connection.savepoint())
             count("a")
-            inner = transaction.savepoint()
+            inner = str(connection.savepoint())
             count("a")
             transaction.savepoint_rollback(inner)
             transaction.savepoint_commit(mark)
@@ -260,7 +260,7 @@ class TestUndoing:
     def test_a_savepoint_by_hand_gives_back_what_a_bounded_change_took(self) -> None:
         with Counter.objects.collect():
             Counter.objects.increment("a", 5)
-            mark = transaction.savepoint()
+            mark = str(connection.savepoint())
             assert Counter.objects.decrement("a", 2, floor=0) == 3
             transaction.savepoint_rollback(mark)
             assert_counts({"a": 5})

@@ -20,7 +20,7 @@ from django_counters.testing import assert_counts, override_counters
 from django_counters.types import INT8, Shortfall
 from django_counters.upkeep.doctor import examine
 from django_counters.upkeep.rollup import rollup
-from tests.testapp.models import Post, Product, Small
+from tests.testapp.models import Post, Product, Small, Song
 
 pytestmark = pytest.mark.django_db
 LOWEST, HIGHEST = INT8
@@ -279,7 +279,25 @@ def test_a_named_counter_of_records_gets_a_column() -> None:
     make_slot(post, "likes", 7)
     SlottedCounter.objects.update(slot=-1)
     assert post.likes.read().value == 12
+    assert SlottedCounter.objects.values_of([post], "likes") == {post.pk: 12}
     assert post.likes.increment() == 13
     assert Post.objects.with_counts("likes").get().likes == 13
-    rollup()
-    assert post.likes.read().value == 13
+    assert rollup().rows == 1
+    reading = post.likes.read()
+    assert (reading.total, reading.pending) == (13, 0)
+    assert not SlottedCounter.objects.exists()
+
+
+def test_a_named_counter_of_records_gets_a_slotted_column() -> None:
+    """Its total of before and the slots of now are folded together."""
+    song = Song.objects.create(plays=5)
+    make_slot(song, "plays", 7)
+    SlottedCounter.objects.update(slot=-1)
+    assert song.plays.increment(2) == 14
+    reading = SlottedCounter.objects.read(song, "plays")
+    assert (reading.total, reading.pending) == (5, 9)
+    assert Song.objects.with_counts("plays").get().plays == 14
+    assert rollup().rows == 2
+    reading = song.plays.read()
+    assert (reading.total, reading.pending) == (14, 0)
+    assert not SlottedCounter.objects.exists()

@@ -14,6 +14,7 @@ from tests.testapp.models import (
     BonusTrack,
     Country,
     Gadget,
+    LiveTrack,
     Lyrics,
     Post,
     ProxyTrack,
@@ -111,6 +112,15 @@ class TestOneQuery:
         assert Song.objects.with_counts("plays").filter(plays=11).delete()[0] == 1
         assert not SlottedCounter.objects.filter(count=10).exists()
 
+    def test_an_update_by_an_expression_is_about_the_column(self) -> None:
+        """What waits in slots would else be counted twice: there, and in the column."""
+        hits = Song.objects.with_counts("plays").filter(plays__gte=7)
+        assert hits.update(plays=F("plays") + 1) == 2
+        values = Song.objects.with_counts("plays").values_list("title", "plays")
+        assert sorted(values) == [("a", 3), ("b", 8), ("c", 12)]
+        reading = Song.objects.get(title="c").plays.read()
+        assert (reading.total, reading.pending) == (2, 10)
+
     def test_what_it_loads_can_count(self) -> None:
         song = Song.objects.with_counts("plays").get(title="c")
         assert song.plays.increment() == 12
@@ -169,6 +179,19 @@ def test_parents_children_and_proxies() -> None:
     release = Release.objects.create(code="R1")
     release.plays.increment(9)
     assert Release.objects.with_counts("plays").get(plays=9) == release
+
+
+def test_grandchildren() -> None:
+    """One of the columns stands two tables away, one in the table between."""
+    Track.objects.create()
+    live = LiveTrack.objects.create(plays=10, shares=20, cheers=30)
+    live.plays.increment(2)
+    live.shares.increment(3)
+    live.cheers.increment(4)
+    found = LiveTrack.objects.with_counts().get(plays=12, shares=23, cheers=34)
+    assert (found.plays, found.shares, found.cheers) == (12, 23, 34)
+    assert BonusTrack.objects.with_counts("plays", "shares").get(plays=12, shares=23).pk == live.pk
+    assert Track.objects.with_counts("plays").get(plays=12).pk == live.pk
 
 
 def test_it_follows_relations() -> None:

@@ -110,6 +110,14 @@ class BonusTrack(Track):
     objects: ClassVar[Any] = CounterQuerySet["BonusTrack"].as_manager()
 
 
+class LiveTrack(BonusTrack):
+    """A grandchild: three tables have a column each."""
+
+    cheers = CounterField(strategy="slotted")
+
+    objects: ClassVar[Any] = CounterQuerySet["LiveTrack"].as_manager()
+
+
 class ProxyTrack(Track):
     objects: ClassVar[Any] = CounterQuerySet["ProxyTrack"].as_manager()
 
@@ -133,3 +141,11 @@ class Lyrics(models.Model):
     reads = CounterField(strategy="slotted")
 
     objects = CounterQuerySet["Lyrics"].as_manager()
+
+
+class Moment(models.Model):
+    """Its key has no one text that Python and the database agree on: it cannot have slots."""
+
+    at = models.DateTimeField(primary_key=True)
+
+    objects: ClassVar[models.Manager[Moment]] = models.Manager()

@@ -207,6 +207,23 @@ class TestWhatDoesNotFit:
         other.refresh_from_db()
         assert other.hits == 3
 
+    @pytest.mark.parametrize("record_id", ["abc", "01", "1.5", str(2**63), "9" * 40])
+    def test_slots_whose_record_id_no_record_can_have_stop_nobody(self, record_id: str) -> None:
+        song = Song.objects.create()
+        make_slots(song, "plays", 1, 2)
+        kind = ContentType.objects.get_for_model(Song)
+        strange = SlottedCounter.objects.create(
+            record_type=kind, record_id=record_id, name="plays", slot=0, count=5
+        )
+        make_shards("likes:a", 1)
+        report = rollup()
+        assert report.stuck == [f"slots of testapp.Song.plays:{record_id}"]
+        assert (report.rows, report.left, report.orphans) == (3, 1, 0)
+        assert Song.objects.get().plays == 3
+        assert SlottedCounter.objects.get() == strange
+        strange.delete()
+        assert rollup() == Report()
+
     def test_halves_that_only_fit_together_are_folded_in_the_end(self) -> None:
         Counter.objects.create(key="likes:a", value=HIGHEST - 5)
         make_shards("likes:a", 10, -20)

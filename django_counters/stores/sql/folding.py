@@ -110,9 +110,15 @@ class SqlFolding:
 
     def _is_key(self, key: str) -> bool:
         try:
-            return str(self._native(key)) == key
+            native = self._native(key)
         except (ValidationError, ValueError, TypeError):
             return False
+        return str(native) == key and (not isinstance(native, int) or self._fits(native))
+
+    def _fits(self, native: int) -> bool:
+        ranges = self._connection.ops.integer_field_range
+        low, high = ranges(self._field.get_internal_type())
+        return max(low or INT8[0], INT8[0]) <= native <= min(high or INT8[1], INT8[1])
 
     def _ensure(self, keys: Sequence[str]) -> None:
         """Make totals that are missing, but not those that somebody else is just making."""
@@ -166,5 +172,12 @@ class SqlFolding:
         """A key as its column holds it."""
         if not self._table.value or self._key_field is None:
             return key
-        field = self._key_field.target_field if self._key_field.is_relation else self._key_field
-        return field.get_db_prep_value(field.to_python(key), self._connection)
+        return self._field.get_db_prep_value(self._field.to_python(key), self._connection)
+
+    @property
+    def _field(self) -> Any:
+        """The field that says what a key is: at the end of a chain of parents."""
+        field = self._key_field
+        while field.is_relation:
+            field = field.target_field
+        return field
