@@ -147,13 +147,13 @@ class CounterManager(_RowsManager[Counter]):
     def collect(self, *, using: str | None = None) -> AbstractContextManager[None]:
         """A block whose increments are merged by key and applied in one statement at its end.
 
-        The block is a transaction, or joins the caller's; what it counts is applied as the last
-        thing of it, in the order of the keys, so that rows are held for as short as can be and two
-        such blocks cannot deadlock. Changes that a floor or ceiling concerns are made at once. An
+        The block is a transaction, or a savepoint in the caller's; what it counts is applied as the
+        last thing of it, in the order of the keys, so that rows are held for as short as can be and
+        two such blocks cannot deadlock. Changes that a floor or ceiling concerns are made at once. An
         increment that is collected returns a value that is not known: to use it raises
         `ValueNotKnown`. Reads within the block see what it has collected. A savepoint that is
         rolled back takes its increments with it, and so does a block that ends with an error.
-        Blocks within join the outer one. Counter fields are not collected.
+        What a block within collects is applied with the outer one. Counter fields are not collected.
 
         Raises:
             CounterOverflow: a sum does not fit, at the end of the block.
@@ -161,7 +161,11 @@ class CounterManager(_RowsManager[Counter]):
         return number.collect(using or self._db)
 
     def acollect(self, *, using: str | None = None) -> AbstractAsyncContextManager[None]:
-        """`collect` for async code, where no transaction is open: applied after the block."""
+        """`collect` for async code, where no transaction is open: applied after the block.
+
+        Changes that a floor or ceiling concerns are committed at once, whatever becomes of the
+        block. A transaction of synchronous code within counts by itself.
+        """
         return number.acollect(using or self._db)
 
     def read(self, key: str, *, consistency: str = "exact", using: str | None = None) -> Reading:

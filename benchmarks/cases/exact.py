@@ -183,5 +183,5 @@ CASES: Sequence[Case] = (
         slices=4,
     ),
     Case("floor", "decrement with a floor", "increment", at_least(0.9), _floor),
-    Case("field", "post.views.increment()", "filter().update(F() + 1)", at_least(2), _field),
+    Case("field", "post.views.increment()", "filter().update(F() + 1)", at_least(1.6), _field),
 )

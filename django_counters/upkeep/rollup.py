@@ -49,7 +49,8 @@ def rollup(
     Each page of counters is one transaction for one half of their rows, so that writers always
     find a row that is free. Any number of rollups can run at once; a row is folded by one of them,
     exactly once, also when a process dies. Counters that nobody increments end with no row but
-    their total. Within a caller's transaction all of it is held until that ends.
+    their total. Its transactions are READ COMMITTED, whatever the connection declares. Within a
+    caller's transaction all of it is held until that ends.
 
     Args:
         using: the database.
