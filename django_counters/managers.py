@@ -149,11 +149,12 @@ class CounterManager(_RowsManager[Counter]):
 
         The block is a transaction, or a savepoint in the caller's; what it counts is applied as the
         last thing of it, in the order of the keys, so that rows are held for as short as can be and
-        two such blocks cannot deadlock. Changes that a floor or ceiling concerns are made at once. An
-        increment that is collected returns a value that is not known: to use it raises
+        two such blocks cannot deadlock. Changes that a floor or ceiling concerns are made at once.
+        An increment that is collected returns a value that is not known: to use it raises
         `ValueNotKnown`. Reads within the block see what it has collected. A savepoint that is
         rolled back takes its increments with it, and so does a block that ends with an error.
-        What a block within collects is applied with the outer one. Counter fields are not collected.
+        What a block within collects is applied with the outer one. Counter fields are not
+        collected.
 
         Raises:
             CounterOverflow: a sum does not fit, at the end of the block.

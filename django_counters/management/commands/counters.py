@@ -52,7 +52,8 @@ class Command(BaseCommand):
                 f"{report.left} left"
             )
         if report.stuck:
-            raise CommandError(f"These do not fit, or have no possible record: {', '.join(report.stuck)}")
+            stuck = ", ".join(report.stuck)
+            raise CommandError(f"These do not fit, or have no possible record: {stuck}")
 
     def _doctor(self, using: str, *, as_json: bool, **_: Any) -> None:
         findings = examine(using)
