@@ -15,7 +15,7 @@ from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 
 from benchmarks.harness import Case, Pair, WrongSum, at_least, at_most, expect, loop
-from benchmarks.library import holds, statement_of
+from benchmarks.inspection import holds, statement_of
 from benchmarks.models import NaiveCounter, Post
 from benchmarks.writers import writers
 from django_counters.models import Counter

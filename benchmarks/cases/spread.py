@@ -14,7 +14,7 @@ from typing import Any
 from django.db import connection, transaction
 
 from benchmarks.harness import Case, Pair, at_least, at_most, expect, loop
-from benchmarks.library import holds
+from benchmarks.inspection import holds
 from benchmarks.models import Post
 from benchmarks.threads import threads
 from benchmarks.writers import writers

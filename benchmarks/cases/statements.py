@@ -16,7 +16,7 @@ from django.db import connection
 
 from benchmarks import pgbench
 from benchmarks.harness import Case, Pair, at_least, expect
-from benchmarks.library import statement_of
+from benchmarks.inspection import statement_of
 from benchmarks.models import NaiveCounter, Post
 from django_counters.models import Counter, SlottedCounter
 

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from benchmarks import pgbench
-from benchmarks.library import statement_of
+from benchmarks.inspection import statement_of
 from django_counters.models import Counter
 from example_project.bootstrap.services import services
 

@@ -57,7 +57,7 @@ class TestRollup:
         CounterShard.objects.create(key="full", shard=0, value=1)
         CounterShard.objects.increment("a")
         out = StringIO()
-        with pytest.raises(CommandError, match="do not fit, .*: full"):
+        with pytest.raises(CommandError, match=r"do not fit, .*: full"):
             call_command("counters", "rollup", "--json", stdout=out)
         assert json.loads(out.getvalue())["stuck"] == ["full"]
         assert Counter.objects.value("full", using=None) == INT8[1] + 1
