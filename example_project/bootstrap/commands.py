@@ -46,8 +46,9 @@ def tests(argv: Sequence[str]) -> int:
         from example_project.bootstrap.services import services
 
         with services():
-            # As many at once as there are cores; "-n 0" runs them one after the other.
-            command = [sys.executable, "-m", "pytest", "-n", "auto", *argv]
+            # As many at once as there are cores, but SQLite in memory belongs to one process.
+            at_once = "0" if os.environ["DATABASE_URL"].startswith("sqlite") else "auto"
+            command = [sys.executable, "-m", "pytest", "-n", at_once, *argv]
             return children.run(command, cwd=folders.ROOT)
 
     return _guarded(run)
