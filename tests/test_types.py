@@ -7,9 +7,10 @@ import pickle
 import re
 import unicodedata
 from enum import Enum
+from functools import partial
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from django_counters import exceptions
@@ -72,10 +73,12 @@ def test_any_text_has_a_short_key(text: str) -> None:
     assert check_key(short_key(text)) == short_key(text)
 
 
-@given(st.text(st.characters(codec="utf-8"), min_size=1, max_size=10), st.text(min_size=1))
+visible = st.characters(categories=("L", "N", "P", "S"), exclude_characters=":")
+namespaces = st.text(visible, min_size=1, max_size=10).map(partial(unicodedata.normalize, "NFC"))
+
+
+@given(namespaces, st.text(min_size=1))
 def test_a_short_key_keeps_the_namespace(namespace: str, text: str) -> None:
-    assume(":" not in namespace and unicodedata.is_normalized("NFC", namespace + ":"))
-    assume(namespace.isprintable() and not any(c.isspace() for c in namespace))
     assert namespace_of(short_key(f"{namespace}:{text}")) == namespace
 
 
