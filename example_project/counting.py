@@ -74,8 +74,9 @@ def _counts(path: Path, parts: Sequence[Part], workers: int) -> Iterator[tuple[P
         try:
             for job in as_completed(jobs):
                 yield jobs[job], job.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
+        except BaseException as error:
+            # After an error nobody goes on counting; who interrupts does not want to wait.
+            pool.shutdown(wait=isinstance(error, Exception), cancel_futures=True)
             raise
 
 
