@@ -44,6 +44,8 @@ WRONG: list[tuple[Any, str, str]] = [
 ]
 
 
+# Some versions of Django ask the databases for their features.
+@pytest.mark.django_db(databases=["default", "other"])
 @pytest.mark.parametrize(("setting", "code", "message"), WRONG)
 def test_a_wrong_setting_is_a_check_error(setting: Any, code: str, message: str) -> None:
     with override_settings(COUNTERS=setting):
@@ -62,6 +64,7 @@ def test_a_wrong_setting_counts_nothing(setting: Any, code: str, message: str) -
     assert not Counter.objects.exists()
 
 
+@pytest.mark.django_db(databases=["default", "other"])
 def test_the_project_of_the_tests_is_clean() -> None:
     assert run_checks(databases=["default", "other"], include_deployment_checks=False) == []
 

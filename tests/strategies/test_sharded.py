@@ -200,6 +200,7 @@ class TestConfiguration:
             ({"STRATEGY": "sharded", "CEILING": 9}, "E009", "cannot hold a floor or a ceiling"),
         ],
     )
+    @pytest.mark.django_db(databases=["default", "other"])
     def test_a_mistake_is_found_and_counts_nothing(
         self, declared: Any, code: str, message: str
     ) -> None:
