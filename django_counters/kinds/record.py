@@ -62,11 +62,14 @@ def read(record: object, name: object, consistency: str, using: str | None) -> R
 
 def place_of(model: type[models.Model], name: str) -> Place:
     """Where a counter of a model's records stands, and what is declared for its slots."""
-    for field in model._meta.concrete_fields:
-        if field.name == name and isinstance(field, TotalField):
-            place: Place = field.place()
-            return place
-    return Place(registry.records(model, name), _SLOTTED)
+    column = column_of(model, name)
+    return Place(registry.records(model, name), _SLOTTED) if column is None else column.place()
+
+
+def column_of(model: type[models.Model], name: str) -> TotalField | None:
+    """The field that holds the totals of a counter of a model's records, if there is one."""
+    columns = (field for field in model._meta.concrete_fields if isinstance(field, TotalField))
+    return next((field for field in columns if field.name == name), None)
 
 
 def _checked(record: object, name: object) -> tuple[type[models.Model], str]:

@@ -9,7 +9,7 @@ from django.apps import apps
 from django.contrib.contenttypes.models import ContentType
 from django.db import models, router
 
-from django_counters.kinds.record import place_of
+from django_counters.kinds.record import column_of, place_of
 from django_counters.kinds.tables import NAMED
 from django_counters.models import Counter, SlottedCounter
 from django_counters.models.total import TotalField
@@ -48,7 +48,10 @@ def _place(model: type[models.Model], name: str, using: str) -> Place:
     table = place_of(model, name).table
     key = model._meta.pk if table.value else None
     label = f"slots of {model._meta.label}.{name}"
-    return Place(label, SqlFolding(table, using, key), _strategy(model, name))
+    column = column_of(model, name)
+    # What has no column is counted in slots.
+    strategy = "slotted" if column is None else column.strategy
+    return Place(label, SqlFolding(table, using, key), strategy)
 
 
 def _columns(using: str) -> Iterator[tuple[type[models.Model], str]]:
@@ -58,12 +61,6 @@ def _columns(using: str) -> Iterator[tuple[type[models.Model], str]]:
             for field in model._meta.local_concrete_fields:
                 if isinstance(field, TotalField) and model is not Counter:
                     yield model, field.name
-
-
-def _strategy(model: type[models.Model], name: str) -> str:
-    """What a column declares; what has no column is counted in slots."""
-    columns = (field for field in model._meta.concrete_fields if isinstance(field, TotalField))
-    return next((field.strategy for field in columns if field.name == name), "slotted")
 
 
 def _kinds(using: str) -> list[tuple[ContentType, str]]:
