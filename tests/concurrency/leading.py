@@ -103,7 +103,7 @@ def rescue() -> None:
         left, found._waiting = found._waiting, []
     for call in left:
         call.error = CounterUnavailable(using="default", reason="nobody answered")
-        call.turn.set()
+        call.wake()
 
 
 def outcome(future: Future[Any]) -> Any:
