@@ -15,51 +15,83 @@ if TYPE_CHECKING:
     from django_counters.exceptions import CounterError as CounterError
     from django_counters.exceptions import CounterOverflow as CounterOverflow
     from django_counters.exceptions import CounterUnavailable as CounterUnavailable
+    from django_counters.exceptions import HistoryNotKept as HistoryNotKept
     from django_counters.exceptions import InitialOutOfBounds as InitialOutOfBounds
     from django_counters.exceptions import InsufficientCount as InsufficientCount
     from django_counters.exceptions import InvalidConfiguration as InvalidConfiguration
     from django_counters.exceptions import InvalidDelta as InvalidDelta
     from django_counters.exceptions import InvalidKey as InvalidKey
+    from django_counters.exceptions import InvalidPeriod as InvalidPeriod
+    from django_counters.exceptions import InvalidToken as InvalidToken
+    from django_counters.exceptions import LedgerFenced as LedgerFenced
     from django_counters.exceptions import OutcomeUnknown as OutcomeUnknown
+    from django_counters.exceptions import PartitionMissing as PartitionMissing
     from django_counters.exceptions import ReadOnlyDatabase as ReadOnlyDatabase
     from django_counters.exceptions import RecordMissing as RecordMissing
+    from django_counters.exceptions import RetryTransaction as RetryTransaction
+    from django_counters.exceptions import TokenConflict as TokenConflict
+    from django_counters.exceptions import TokenExpired as TokenExpired
     from django_counters.exceptions import UnsavedInstance as UnsavedInstance
     from django_counters.exceptions import UnsupportedBounds as UnsupportedBounds
     from django_counters.exceptions import UnsupportedConsistency as UnsupportedConsistency
+    from django_counters.exceptions import UnsupportedToken as UnsupportedToken
     from django_counters.exceptions import ValueNotKnown as ValueNotKnown
     from django_counters.fields import CounterField as CounterField
     from django_counters.fields import CounterValue as CounterValue
     from django_counters.fields import IntegerCounterField as IntegerCounterField
+    from django_counters.kinds.history import Bucket as Bucket
+    from django_counters.kinds.history import Explanation as Explanation
     from django_counters.querysets import CounterQuerySet as CounterQuerySet
+    from django_counters.tokens import Token as Token
+    from django_counters.tokens import token_of as token_of
     from django_counters.types import Reading as Reading
     from django_counters.types import short_key as short_key
+    from django_counters.values import Appended as Appended
+    from django_counters.values import Counted as Counted
+    from django_counters.values import CountedMany as CountedMany
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Appended": "values",
+    "Bucket": "kinds.history",
     "CeilingExceeded": "exceptions",
     "Contention": "exceptions",
+    "Counted": "values",
+    "CountedMany": "values",
     "CounterError": "exceptions",
     "CounterField": "fields",
     "CounterOverflow": "exceptions",
     "CounterQuerySet": "querysets",
     "CounterUnavailable": "exceptions",
     "CounterValue": "fields",
+    "Explanation": "kinds.history",
+    "HistoryNotKept": "exceptions",
     "InitialOutOfBounds": "exceptions",
     "InsufficientCount": "exceptions",
     "IntegerCounterField": "fields",
     "InvalidConfiguration": "exceptions",
     "InvalidDelta": "exceptions",
     "InvalidKey": "exceptions",
+    "InvalidPeriod": "exceptions",
+    "InvalidToken": "exceptions",
+    "LedgerFenced": "exceptions",
     "OutcomeUnknown": "exceptions",
+    "PartitionMissing": "exceptions",
     "ReadOnlyDatabase": "exceptions",
     "Reading": "types",
     "RecordMissing": "exceptions",
+    "RetryTransaction": "exceptions",
+    "Token": "tokens",
+    "TokenConflict": "exceptions",
+    "TokenExpired": "exceptions",
     "UnsavedInstance": "exceptions",
     "UnsupportedBounds": "exceptions",
     "UnsupportedConsistency": "exceptions",
+    "UnsupportedToken": "exceptions",
     "ValueNotKnown": "exceptions",
     "short_key": "types",
+    "token_of": "tokens",
 }
 
 __all__ = [*sorted(_HOMES), "__version__"]  # noqa: PLE0604

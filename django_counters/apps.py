@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from django.apps import AppConfig
 from django.core.signals import setting_changed
 from django.db import connections, router
@@ -24,17 +26,27 @@ class CountersConfig(AppConfig):
         managers.bind()
         checks.register()
         setting_changed.connect(registry.forget_policies)
-        post_migrate.connect(install_functions, sender=self)
+        post_migrate.connect(prepare_database, sender=self)
 
 
-def install_functions(using: str, **_: object) -> None:
-    """Receives ``post_migrate``: puts the functions of a database beside the tables."""
+def prepare_database(using: str, **_: object) -> None:
+    """Receives ``post_migrate``: makes what belongs to the tables and Django does not know of."""
+    from django_counters.exceptions import LedgerFenced
     from django_counters.kinds.registry import registry
-    from django_counters.models import Counter
+    from django_counters.models import Counter, CounterDelta
     from django_counters.stores.sql.dialects import DIALECTS
+    from django_counters.stores.sql.horizon import SqlHorizon
+    from django_counters.stores.sql.making import remake_plain_table
+    from django_counters.upkeep.partitions import make_ahead
 
     vendor = connections[using].vendor
     if vendor in DIALECTS and router.allow_migrate_model(using, Counter):
         DIALECTS[vendor].install(using)
+        if CounterDelta._meta.db_table in connections[using].introspection.table_names():
+            remake_plain_table(using)
+            with suppress(LedgerFenced):
+                # A rollup says so, too, and more than a migration can.
+                SqlHorizon(using).found()
+            make_ahead(using)
     # Content types may have new numbers now.
     registry.forget_strategies()

@@ -7,14 +7,15 @@ from typing import Any
 
 from django.apps.config import AppConfig
 from django.conf import settings
-from django.core.checks import CheckMessage, Error, Tags
+from django.core.checks import CheckMessage, Error, Tags, Warning
 from django.core.checks import register as register_check
 from django.db import connections, router
 
-from django_counters.conf import problems
+from django_counters.conf import policies, problems
 from django_counters.fields import check_hint
-from django_counters.models import Counter
+from django_counters.models import Counter, CounterDelta
 from django_counters.stores.sql.dialects import DIALECTS
+from django_counters.upkeep.partitions import FEWEST_AHEAD, partitions_ahead
 
 OLDEST_SQLITE = (3, 35, 0)
 
@@ -40,13 +41,39 @@ def check_databases(
     databases: Sequence[str] | None = None,
     **kwargs: Any,
 ) -> list[CheckMessage]:
-    """E006 and E007: whether the databases that hold counters can keep them. Opens none."""
+    """E006, E007 and W011: whether the databases that hold counters can keep them."""
+    used = [alias for alias in databases or () if router.allow_migrate_model(alias, Counter)]
     return [
-        Error(message, hint=check_hint(code), obj=alias, id=f"counters.{code}")
-        for alias in databases or ()
-        if router.allow_migrate_model(alias, Counter)
-        for code, message in _database_problems(alias)
+        *(
+            Error(message, hint=check_hint(code), obj=alias, id=f"counters.{code}")
+            for alias in used
+            for code, message in _database_problems(alias)
+        ),
+        *(
+            Warning(message, hint=check_hint("W011"), obj=alias, id="counters.W011")
+            for alias in used
+            for message in _partition_problems(alias)
+        ),
     ]
+
+
+def _partition_problems(alias: str) -> Iterator[str]:
+    """Whether the ledger has partitions for the next days, where there is one."""
+    setting = getattr(settings, "COUNTERS", None)
+    connection: Any = connections[alias]
+    if connection.vendor not in DIALECTS or any(problems(setting)):
+        return
+    if not any(p.recipe.strategy == "ledger" for p in policies(setting).values()):
+        return
+    if CounterDelta._meta.db_table not in connection.introspection.table_names():
+        # Before the first migrate, which makes them.
+        return
+    ahead = partitions_ahead(alias)
+    if ahead is not None and ahead < FEWEST_AHEAD:
+        yield (
+            f"The ledger has {ahead} partitions ahead, {FEWEST_AHEAD} are needed: "
+            "run manage.py counters partitions."
+        )
 
 
 def _database_problems(alias: str) -> Iterator[tuple[str, str]]:

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 
+from django.conf import settings
 from django.utils import timezone
 
 
 def now() -> datetime:
     """The present moment of this machine; aware if ``USE_TZ`` is on, as everywhere in Django."""
     return timezone.now()
+
+
+def utc() -> datetime:
+    """The present moment of this machine, in UTC."""
+    return datetime.now(UTC)
+
+
+def shown(moment: datetime) -> datetime:
+    """An aware moment as Django hands out moments: naive where ``USE_TZ`` is off."""
+    return moment if settings.USE_TZ else timezone.make_naive(moment)
+
+
+def meant(moment: datetime) -> datetime:
+    """The aware moment that somebody means who gave this one."""
+    return timezone.make_aware(moment) if timezone.is_naive(moment) else moment

@@ -14,13 +14,15 @@ from django_counters.types import UNBOUNDED, Bounds, check_integer, why_no_key
 DEFAULT = "default"
 OPTIONS = ("STRATEGY", "FLOOR", "CEILING", "OPTIONS")
 NAMED_STRATEGIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"exact": ("combine",), "sharded": ("shards",)}
+    {"exact": ("combine",), "sharded": ("shards",), "ledger": ("retention_days",)}
 )
 FIELD_STRATEGIES = ("exact", "slotted")
 BOUNDED_STRATEGIES = ("exact",)
 AUTO = "auto"
 MOST_SHARDS = 64
 LARGEST_NUMBER = 1024
+# Tokens are accepted for two days, and a partition holds one.
+LEAST_RETENTION = 4
 
 
 class Recipe(NamedTuple):
@@ -36,10 +38,14 @@ EXACT = Recipe()
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a namespace or a field declares for its counters."""
+    """What a namespace or a field declares for its counters.
+
+    ``retention_days``: for how long the ledger keeps its entries; None for ever.
+    """
 
     recipe: Recipe = EXACT
     bounds: Bounds = UNBOUNDED
+    retention_days: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +77,7 @@ def _policy(declared: Mapping[str, Any]) -> Policy:
         shards=most_shards(options.get("shards", AUTO)),
         combine=options.get("combine", False),
     )
-    return Policy(recipe, bounds)
+    return Policy(recipe, bounds, options.get("retention_days"))
 
 
 def most_shards(declared: int | str) -> int:
@@ -137,6 +143,9 @@ def _strategy_problems(
         yield Problem("E008", f"{where}: {message}")
     if not isinstance(options.get("combine", False), bool):
         yield Problem("E008", f"{where}: 'combine' is True or False.")
+    days = options.get("retention_days")
+    if days is not None and (type(days) is not int or days < LEAST_RETENTION):
+        yield Problem("E008", f"{where}: 'retention_days' is None or {LEAST_RETENTION} or more.")
     if strategy not in BOUNDED_STRATEGIES and not {"FLOOR", "CEILING"}.isdisjoint(declared):
         yield Problem("E009", f"{where}: {strategy} cannot hold a floor or a ceiling, exact can.")
 

@@ -12,6 +12,8 @@ from django.core.exceptions import ImproperlyConfigured, ObjectDoesNotExist
 from django.db import DatabaseError, OperationalError
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from django_counters.types import Shortfall
 
 
@@ -64,9 +66,91 @@ class UnsupportedBounds(CounterError, ValueError):
 
 
 class ValueNotKnown(CounterError, TypeError):
-    """The new value of {key} is known when the collector ends, not before."""
+    """The new value of {key} is not known: {reason}."""
 
     key: str
+    reason: str
+
+
+class InvalidToken(CounterError, ValueError):
+    """{token!r:.80} is not a token: {reason}."""
+
+    token: object
+    reason: str
+
+
+class UnsupportedToken(CounterError, ValueError):
+    """{what} cannot honour a token: {reason}."""
+
+    what: str
+    reason: str
+
+
+class TokenConflict(CounterError, ValueError):
+    """The token {token!r:.80} was used before, for another change.
+
+    The same token with another counter or another delta is a bug of the caller, or two callers
+    who made the same token. Nothing was counted.
+    """
+
+    token: object
+
+
+class TokenExpired(CounterError, ValueError):
+    """The token {token!r:.80} is of {created_at:%Y-%m-%d %H:%M:%S}, outside the window.
+
+    Whether it was counted before can no longer be told, so it is not counted now. Nothing was
+    changed.
+
+    Attributes:
+        token: what was given.
+        created_at: the time that the token carries.
+    """
+
+    token: object
+    created_at: datetime
+
+
+class RetryTransaction(CounterError, OperationalError):
+    """The database cannot tell here whether {what} is done: roll back and try again.
+
+    Raised under REPEATABLE READ and SERIALIZABLE, where a transaction does not see what another
+    one has committed meanwhile. Nothing was counted.
+    """
+
+    what: str
+
+
+class PartitionMissing(CounterError, DatabaseError):
+    """The ledger has no partition for {created_at:%Y-%m-%d}: run manage.py counters partitions.
+
+    Nothing was counted.
+    """
+
+    created_at: datetime
+
+
+class LedgerFenced(CounterError, DatabaseError):
+    """The ledger of {using!r} {reason}: run manage.py counters rebase.
+
+    Raised after a dump was restored into another server: what was rolled up there cannot be told
+    from what was not. Nothing was changed.
+    """
+
+    using: str
+    reason: str
+
+
+class HistoryNotKept(CounterError, LookupError):
+    """The ledger can answer for {key} from {since} on; what was before is not kept.
+
+    Attributes:
+        key: the counter.
+        since: the first moment from which on all entries are there.
+    """
+
+    key: str
+    since: datetime
 
 
 class InsufficientCount(CounterError):
@@ -172,3 +256,10 @@ class OutcomeUnknown(CounterError, OperationalError):
     """
 
     using: str
+
+
+class InvalidPeriod(CounterError, ValueError):
+    """{period!r} cannot be asked for: {known}."""
+
+    period: object
+    known: str

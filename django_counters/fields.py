@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, overload
+from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from django.contrib.contenttypes.models import ContentType
@@ -24,13 +25,14 @@ from django_counters.conf import (
 )
 from django_counters.exceptions import InitialOutOfBounds, UnsavedInstance
 from django_counters.kinds.number import bounds_of_call
-from django_counters.kinds.record import Place, can_be_slotted, check_record_id
+from django_counters.kinds.record import Place, apply, can_be_slotted, check_record_id
 from django_counters.kinds.registry import registry
 from django_counters.kinds.tables import slots
 from django_counters.models import SlottedCounter
 from django_counters.models.total import Loaded, TotalAttribute, TotalField
 from django_counters.stores.sql.dialects import Table
-from django_counters.types import INT8, UNBOUNDED, Batch, Bounds, Delta, Reading, check_delta
+from django_counters.tokens import Token
+from django_counters.types import INT8, UNBOUNDED, Bounds, Delta, Reading, check_delta
 
 if TYPE_CHECKING:
     from django.forms import Field as FormField
@@ -45,11 +47,14 @@ class CounterValue(Loaded):
 
     _field: Any  # a CounterField; said so, its descriptor would hide it from type checkers
     _instance: models.Model
+    #: Whether the change was made before, by a call with the same token.
+    replayed: bool
 
     def __new__(cls, value: int, field: CounterField, instance: models.Model) -> CounterValue:
         number = super().__new__(cls, value)
         number._field = field
         number._instance = instance
+        number.replayed = False
         return number
 
     def increment(
@@ -58,21 +63,27 @@ class CounterValue(Loaded):
         *,
         floor: int | None = None,
         ceiling: int | None = None,
+        token: str | UUID | Token | None = None,
         using: str | None = None,
     ) -> CounterValue:
         """Add ``by`` to the row, in one statement, and return the new value.
 
         Exact under concurrency, whatever the instance holds. ``floor`` and ``ceiling`` narrow what
-        the field declares; only the bound that the value moves towards is asked.
+        the field declares; only the bound that the value moves towards is asked. With a token the
+        change counts once: a repeated call returns what the first one returned, and says so in
+        ``replayed``.
 
         Raises:
             UnsavedInstance: the instance has no row yet.
             RecordMissing: its row is gone.
+            InvalidToken, TokenConflict, TokenExpired, RetryTransaction: as for named counters.
             InvalidDelta, InsufficientCount, CeilingExceeded, CounterOverflow, CounterUnavailable,
             ReadOnlyDatabase, OutcomeUnknown: as for named counters.
         """
         bounds = bounds_of_call(floor, ceiling)
-        value: CounterValue = self._field.change(self._instance, check_delta(by), bounds, using)
+        value: CounterValue = self._field.change(
+            self._instance, check_delta(by), bounds, using, token
+        )
         return value
 
     def decrement(
@@ -81,11 +92,12 @@ class CounterValue(Loaded):
         *,
         floor: int | None = None,
         ceiling: int | None = None,
+        token: str | UUID | Token | None = None,
         using: str | None = None,
     ) -> CounterValue:
         """Subtract ``by`` from the row and return the new value; see `increment`."""
         return self.increment(
-            check_delta(-check_delta(by)), floor=floor, ceiling=ceiling, using=using
+            check_delta(-check_delta(by)), floor=floor, ceiling=ceiling, token=token, using=using
         )
 
     def read(self, *, consistency: str = "exact", using: str | None = None) -> Reading:
@@ -108,10 +120,13 @@ class CounterValue(Loaded):
         *,
         floor: int | None = None,
         ceiling: int | None = None,
+        token: str | UUID | Token | None = None,
         using: str | None = None,
     ) -> CounterValue:
         """`increment` for async code."""
-        return await sync_to_async(self.increment)(by, floor=floor, ceiling=ceiling, using=using)
+        return await sync_to_async(self.increment)(
+            by, floor=floor, ceiling=ceiling, token=token, using=using
+        )
 
     async def adecrement(
         self,
@@ -119,10 +134,13 @@ class CounterValue(Loaded):
         *,
         floor: int | None = None,
         ceiling: int | None = None,
+        token: str | UUID | Token | None = None,
         using: str | None = None,
     ) -> CounterValue:
         """`decrement` for async code."""
-        return await sync_to_async(self.decrement)(by, floor=floor, ceiling=ceiling, using=using)
+        return await sync_to_async(self.decrement)(
+            by, floor=floor, ceiling=ceiling, token=token, using=using
+        )
 
     # Templates do not call what changes data.
     increment.alters_data = True  # type: ignore[attr-defined]
@@ -219,16 +237,24 @@ class CounterField(TotalField):
         return super().formfield(*args, **{"disabled": True, "required": False, **kwargs})
 
     def change(
-        self, instance: models.Model, by: int, called: Bounds, using: str | None
+        self,
+        instance: models.Model,
+        by: int,
+        called: Bounds,
+        using: str | None,
+        token: object = None,
     ) -> CounterValue:
         """Change the row of one instance and return the new value; `CounterValue` is its face."""
         alias = using or router.db_for_write(type(instance), instance=instance)
         key = self._key(instance, alias)
         bounds = self.bounds if called is UNBOUNDED else self.bounds.stricter(called)
         strategy = registry.strategy(self._recipe, self.table, alias)
-        value = strategy.apply(Batch((Delta(key, by, bounds),)))[key]
-        instance.__dict__[self.attname] = value
-        return CounterValue(value, self, instance)
+        value = apply(Delta(key, by, bounds), strategy, self.table, alias, token)
+        if not getattr(value, "replayed", False):
+            instance.__dict__[self.attname] = int(value)
+        number = CounterValue(value, self, instance)
+        number.replayed = getattr(value, "replayed", False)
+        return number
 
     def read(self, instance: models.Model, consistency: str, using: str | None) -> Reading:
         """Read the value of one instance; `CounterValue` is its face."""

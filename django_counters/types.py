@@ -8,6 +8,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
+from uuid import UUID
 
 from django_counters.exceptions import InvalidDelta, InvalidKey
 
@@ -89,9 +90,13 @@ class Shortfall(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Deltas that are applied together or not at all; no key stands in it twice."""
+    """Deltas that are applied together or not at all; no key stands in it twice.
+
+    A token makes the batch count once, for strategies that keep tokens themselves.
+    """
 
     deltas: tuple[Delta, ...]
+    token: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)

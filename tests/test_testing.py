@@ -66,6 +66,13 @@ def test_the_fixtures_of_the_plugin(
 
 
 @pytest.mark.django_db
+def test_what_waits_in_the_ledger_counts() -> None:
+    with override_counters(orders={"STRATEGY": "ledger"}), assert_counted("orders:a", by=2):
+        Counter.objects.increment("orders:a", 2)
+    assert_counts({"orders:a": 2})
+
+
+@pytest.mark.django_db
 def test_an_error_in_the_block_is_not_hidden() -> None:
     with pytest.raises(ZeroDivisionError), assert_counted("a"):
         raise ZeroDivisionError

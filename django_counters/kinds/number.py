@@ -14,12 +14,14 @@ from django.db import router
 from django_counters.conf import EXACT, Recipe
 from django_counters.exceptions import CounterOverflow, InvalidDelta, InvalidKey
 from django_counters.kinds.buffer import Buffer
-from django_counters.kinds.collected import Collected
 from django_counters.kinds.collector import Collector, acollecting, collecting, collector_of
+from django_counters.kinds.once import Call, Work, once
 from django_counters.kinds.registry import registry
 from django_counters.kinds.tables import NAMED
 from django_counters.models import Counter
 from django_counters.strategies.base import Strategy
+from django_counters.strategies.ledger import Claimed
+from django_counters.tokens import Token, check_token
 from django_counters.types import (
     INT8,
     UNBOUNDED,
@@ -32,6 +34,7 @@ from django_counters.types import (
     check_key,
     check_mapping,
 )
+from django_counters.values import Collected, CountedMany
 
 
 def bounds_of_call(floor: object, ceiling: object) -> Bounds:
@@ -53,6 +56,7 @@ def change(
     ceiling: int | None,
     using: str | None,
     route: object = None,
+    token: object = None,
 ) -> int:
     """Change one number and return its new value; ``by`` is a checked delta."""
     name = check_key(key)
@@ -62,21 +66,57 @@ def change(
         bounds = bounds.stricter(bounds_of_call(floor, ceiling))
     alias = using or _writer()
     delta = Delta(name, by, bounds, route)
+    if token is not None:
+        return _change_once(delta, policy.recipe, check_token(token), alias)
     collector = collector_of(alias)
     if collector is not None:
         return _collect(collector, (delta,), alias)[name]
     return registry.strategy(policy.recipe, NAMED, alias).apply(Batch((delta,)))[name]
 
 
-def change_shard(key: object, by: int, route: object, using: str | None) -> int:
+def apply_once(key: str, by: int, recipe: Recipe, token: Token | None, alias: str) -> int:
+    """Change one number in the way of a recipe, whatever its namespace declares."""
+    delta = Delta(key, by)
+    if token is not None:
+        return _change_once(delta, recipe, token, alias)
+    return registry.strategy(recipe, NAMED, alias).apply(Batch((delta,)))[key]
+
+
+def _change_once(delta: Delta, recipe: Recipe, token: Token, alias: str) -> int:
+    """Change one number, unless the token was used; the value that its first use returned."""
+    name = str(delta.key)
+    strategy = registry.strategy(recipe, NAMED, alias)
+    collector = collector_of(alias)
+    if collector is not None:
+        # What is owed to the counter comes first; the token is used now, and so is the change made.
+        collector.settle([name], partial(apply_sums, alias))
+    if strategy.keeps_tokens and token.uuid:
+        try:
+            return strategy.apply(Batch((delta,), token.uuid))[name]
+        except Claimed:
+            pass
+    call = Call("", {name: delta.by})
+    work = partial(strategy.apply, Batch((delta,)))
+    return once(token, call, alias, cast("Work", work)).values[name]
+
+
+def change_shard(
+    key: object, by: int, route: object, using: str | None, token: object = None
+) -> int:
     """Change one number in its shards, whatever its namespace declares."""
     name = check_key(key)
-    strategy = registry.strategy(_shards_of(name), NAMED, using or _writer())
+    recipe = _shards_of(name)
+    alias = using or _writer()
     # Shards are no way around a floor: what the namespace declares is asked, and refused.
-    return strategy.apply(Batch((Delta(name, by, _bounds(name), route),)))[name]
+    delta = Delta(name, by, _bounds(name), route)
+    if token is not None:
+        return _change_once(delta, recipe, check_token(token), alias)
+    return registry.strategy(recipe, NAMED, alias).apply(Batch((delta,)))[name]
 
 
-def change_many(deltas: object, sign: int, using: str | None) -> dict[str, int]:
+def change_many(
+    deltas: object, sign: int, using: str | None, token: object = None
+) -> dict[str, int]:
     """Change many numbers, all or none, and return their new values."""
     batch = tuple(
         Delta(name := check_key(key), check_delta(sign * check_delta(by)), _bounds(name))
@@ -85,8 +125,21 @@ def change_many(deltas: object, sign: int, using: str | None) -> dict[str, int]:
     if not batch:
         return {}
     alias = using or _writer()
+    if token is not None:
+        return _change_many_once(batch, check_token(token), alias)
     collector = collector_of(alias)
     return _apply(batch, alias) if collector is None else _collect(collector, batch, alias)
+
+
+def _change_many_once(batch: tuple[Delta, ...], token: Token, alias: str) -> dict[str, int]:
+    collector = collector_of(alias)
+    if collector is not None:
+        collector.settle([str(delta.key) for delta in batch], partial(apply_sums, alias))
+    call = Call("", {str(delta.key): delta.by for delta in batch})
+    answer = once(token, call, alias, lambda: _apply(batch, alias))
+    values = CountedMany(answer.values)
+    values.replayed = answer.replayed
+    return values
 
 
 def collect(using: str | None) -> AbstractContextManager[None]:

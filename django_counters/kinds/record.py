@@ -9,11 +9,14 @@ from django.db import connections, models, router
 
 from django_counters.conf import Recipe
 from django_counters.exceptions import InvalidKey, UnsavedInstance
+from django_counters.kinds.once import Call, once
 from django_counters.kinds.registry import registry
 from django_counters.models import SlottedCounter
 from django_counters.models.slot import NAME_LENGTH, RECORD_ID_LENGTH
 from django_counters.models.total import TotalField
 from django_counters.stores.sql.dialects import Table
+from django_counters.strategies.base import Strategy
+from django_counters.tokens import check_token
 from django_counters.types import UNBOUNDED, Batch, Bounds, Delta, Reading, why_no_key
 
 _SLOTTED = Recipe("slotted")
@@ -27,13 +30,24 @@ class Place(NamedTuple):
     bounds: Bounds = UNBOUNDED
 
 
-def change(record: object, name: object, by: int, using: str | None) -> int:
+def change(record: object, name: object, by: int, using: str | None, token: object = None) -> int:
     """Change one number of a record and return its new value; ``by`` is a checked delta."""
     model, counter = _checked(record, name)
     alias = using or router.db_for_write(SlottedCounter, instance=record)
     table, recipe, bounds = place_of(model, counter)
-    key = _key(record, table, alias)
-    return registry.strategy(recipe, table, alias).apply(Batch((Delta(key, by, bounds),)))[key]
+    delta = Delta(_key(record, table, alias), by, bounds)
+    return apply(delta, registry.strategy(recipe, table, alias), table, alias, token)
+
+
+def apply(delta: Delta, strategy: Strategy, table: Table, using: str, token: object) -> int:
+    """Apply a change of a record's counter, once where it has a token; the value."""
+    batch = Batch((delta,))
+    if token is None:
+        return strategy.apply(batch)[delta.key]
+    text = str(delta.key)
+    call = Call(table.label, {text: delta.by})
+    answer = once(check_token(token), call, using, lambda: {text: strategy.apply(batch)[delta.key]})
+    return answer.values[text]
 
 
 def values_of(records: Iterable[object], name: object, using: str | None) -> dict[Any, int]:

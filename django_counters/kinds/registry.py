@@ -10,13 +10,17 @@ from django.conf import settings
 from django.db import models
 
 from django_counters.conf import DEFAULT, Policy, Recipe, policies
-from django_counters.kinds.tables import records
-from django_counters.stores.sql.dialects import Table
+from django_counters.kinds.tables import NAMED, records
+from django_counters.stores.base import DeltasStore, TokensStore
+from django_counters.stores.sql.deltas import PlainDeltas, SqlDeltas
+from django_counters.stores.sql.dialects import Table, dialect_of
 from django_counters.stores.sql.pending import SqlPending
+from django_counters.stores.sql.tokens import SqlTokens
 from django_counters.stores.sql.totals import SqlTotals
 from django_counters.strategies.base import Strategy
 from django_counters.strategies.combining import Combining
 from django_counters.strategies.exact import Exact
+from django_counters.strategies.ledger import Ledger
 from django_counters.strategies.sharded import Sharded
 from django_counters.strategies.slotted import Slotted
 from django_counters.types import namespace_of
@@ -30,6 +34,8 @@ class Registry:
         self._strategies: dict[tuple[Recipe, Table, str], Strategy] = {}
         self._policies: Mapping[str, Policy] | None = None
         self._records: dict[tuple[type[models.Model], str], Table] = {}
+        self._tokens: dict[str, TokensStore] = {}
+        self._deltas: dict[str, DeltasStore] = {}
 
     def policies(self) -> Mapping[str, Policy]:
         """The policy of each declared namespace, and of ``default``.
@@ -67,20 +73,37 @@ class Registry:
         """The table of a counter of a model's records that has no column."""
         return self._records.setdefault((model, name), records(model, name))
 
+    def tokens(self, using: str) -> TokensStore:
+        """Where a database keeps the tokens of counters that have no ledger."""
+        return self._tokens.get(using) or self._tokens.setdefault(using, SqlTokens(using))
+
+    def deltas(self, using: str) -> DeltasStore:
+        """The entries of a database."""
+        return self._deltas.get(using) or self._deltas.setdefault(using, _deltas(using))
+
     def forget_strategies(self) -> None:
         """Compose all anew. In a child process, the threads that held a lock are not there."""
         self._lock = threading.Lock()
         self._strategies = {}
+        self._tokens = {}
+        self._deltas = {}
 
 
 def _compose(recipe: Recipe, table: Table, using: str) -> Strategy:
     if recipe.strategy == "sharded":
         return Sharded(SqlPending(table, using, recipe.shards), recipe.shards)
+    if recipe.strategy == "ledger":
+        return Ledger(registry.deltas(using))
     if recipe.strategy == "slotted":
         return Slotted(SqlPending(table, using, recipe.shards), recipe.shards)
     totals = SqlTotals(table, using)
     exact = Exact(totals)
     return Combining(exact, using, totals.commits_at_once) if recipe.combine else exact
+
+
+def _deltas(using: str) -> DeltasStore:
+    plain = not dialect_of(using).ledger.partitioned
+    return PlainDeltas(NAMED, using) if plain else SqlDeltas(NAMED, using)
 
 
 registry = Registry()

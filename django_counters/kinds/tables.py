@@ -21,6 +21,7 @@ NAMED = Table(
     value=_column(Counter, "value"),
     touched=_column(Counter, "updated_at"),
     inserts=True,
+    outside=_column(Counter, "outside"),
     pending=Pending(
         name=CounterShard._meta.db_table,
         owner=(_column(CounterShard, "key"),),

@@ -3,8 +3,24 @@
 from __future__ import annotations
 
 from django_counters.models.counter import Counter
+from django_counters.models.delta import CounterDelta
+from django_counters.models.horizon import CounterHorizon
+from django_counters.models.incident import CounterIncident
+from django_counters.models.partition import CounterArchive, CounterPartition
 from django_counters.models.shard import CounterShard
 from django_counters.models.slot import SlottedCounter
+from django_counters.models.token import CounterToken
 from django_counters.models.total import TotalField
 
-__all__ = ["Counter", "CounterShard", "SlottedCounter", "TotalField"]
+__all__ = [
+    "Counter",
+    "CounterArchive",
+    "CounterDelta",
+    "CounterHorizon",
+    "CounterIncident",
+    "CounterPartition",
+    "CounterShard",
+    "CounterToken",
+    "SlottedCounter",
+    "TotalField",
+]

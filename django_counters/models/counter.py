@@ -8,7 +8,7 @@ from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils.translation import gettext_lazy as _
 
-from django_counters.models.total import TotalField
+from django_counters.models.total import TotalField, WideTotalField
 from django_counters.types import KEY_LENGTH
 
 if TYPE_CHECKING:
@@ -46,6 +46,10 @@ class Counter(models.Model):
     # Never indexed: PostgreSQL then updates the row within its page, without touching any index.
     value = TotalField(_("value"), default=0)
     updated_at = models.DateTimeField(_("updated at"), auto_now=True)
+    # The part of the value that did not come through the ledger; NULL where nothing ever did.
+    outside: WideTotalField = WideTotalField(  # type: ignore[misc]
+        _("outside the ledger"), null=True, blank=True, default=None, editable=False
+    )
 
     # Bound by django_counters.managers, which stands above this room.
     objects: ClassVar[CounterManager]

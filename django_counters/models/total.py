@@ -105,3 +105,18 @@ class TotalField(_BigIntegerField):
     def value_from_object(self, obj: models.Model) -> Any:
         value = super().value_from_object(obj)
         return int(value) if isinstance(value, Loaded) else value
+
+
+class WideTotalField(TotalField):
+    """A total that may be larger than any value: what others make smaller again is not part of it.
+
+    SQLite has no wider integers.
+    """
+
+    def db_type(self, connection: BaseDatabaseWrapper) -> str | None:
+        if connection.vendor == "postgresql":
+            return "numeric(40, 0)"
+        return super().db_type(connection)
+
+    def from_db_value(self, value: Any, *_: Any) -> int | None:
+        return None if value is None else int(value)

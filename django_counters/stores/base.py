@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from datetime import datetime
+from enum import IntEnum
 from typing import Protocol
+from uuid import UUID
 
+from django_counters.tokens import Token
 from django_counters.types import Amounts, Delta
+
+
+class Outcome(IntEnum):
+    """What became of an entry that was to be appended."""
+
+    APPENDED = 0
+    REPLAYED = 1
+    CONFLICT = 2
+    EXPIRED = 3
+    FENCED = 4
+    CLAIMED = 5
+    OVERFLOW = 6
 
 
 class ReadsStore(Protocol):
@@ -55,3 +71,49 @@ class PendingStore(ReadsStore, Protocol):
 
     def add_many(self, deltas: Sequence[Delta]) -> Mapping[Hashable, int]:
         """Add to many counters, all or none; their values."""
+
+
+class DeltasStore(ReadsStore, Protocol):
+    """Keeps an entry for each change; a token stands in it once."""
+
+    def append(self, key: str, by: int) -> UUID:
+        """Append an entry with a token of its own; the token."""
+
+    def append_once(self, key: str, by: int, token: UUID) -> Outcome:
+        """Append an entry, unless its token was used: appended, replayed, or claimed elsewhere."""
+
+    def append_many(self, entries: Sequence[tuple[str, int]]) -> None:
+        """Append entries with tokens of their own, all or none."""
+
+    def append_many_once(self, entries: Mapping[UUID, tuple[str, int]]) -> int | None:
+        """Append those whose tokens were not used; how many were. None: one is known elsewhere."""
+
+    def copy(self, entries: Sequence[tuple[str, int]]) -> None:
+        """Append entries with tokens of their own by the fastest way of the database."""
+
+    def open(self, keys: Sequence[str]) -> None:
+        """Make the totals that entries need, in the order of their keys."""
+
+    def rolled_up(self, key: str) -> tuple[int, datetime]:
+        """The total alone, and the moment before which nothing is missing in it."""
+
+
+class TokensStore(Protocol):
+    """Keeps what tokens were used for."""
+
+    def all_or_nothing(self) -> AbstractContextManager[None]:
+        """A block that leaves nothing behind when it ends with an error."""
+
+    def claim(
+        self, token: Token, fingerprint: bytes, of_entry: Callable[[str, int], bytes]
+    ) -> Mapping[str, int | str] | None:
+        """Use a token; what was kept of its first use, if it was used before.
+
+        ``of_entry``: the fingerprint of an entry of the ledger that has the token.
+        """
+
+    def keep(self, token: Token, result: Mapping[str, int | str]) -> None:
+        """Keep what the call returned."""
+
+    def prune(self) -> int:
+        """Forget tokens that nobody may use any more; how many those were."""

@@ -16,11 +16,13 @@ class Strategy(Protocol):
     """Decides where pending increments wait, and so how a value is put together.
 
     ``holds``: whether others wait for a change until the transaction ends. Of several strategies
-    in one batch, those that hold are applied last.
+    in one batch, those that hold are applied last. ``keeps_tokens``: whether it honours the token
+    of a batch by itself; where it does not, tokens are claimed beside it.
     """
 
     name: ClassVar[str]
     holds: ClassVar[bool]
+    keeps_tokens: ClassVar[bool]
     consistencies: ClassVar[tuple[str, ...]]
 
     def apply(self, batch: Batch) -> Mapping[Hashable, int]:
@@ -46,6 +48,7 @@ class Summed:
     """
 
     name: ClassVar[str]
+    keeps_tokens: ClassVar[bool] = False
     consistencies: ClassVar[tuple[str, ...]] = ("exact",)
 
     def __init__(self, store: ReadsStore) -> None:

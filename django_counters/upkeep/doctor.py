@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from django.conf import settings
-from django.db import DEFAULT_DB_ALIAS
+from django.db import DEFAULT_DB_ALIAS, router
 
 from django_counters.conf import problems
 from django_counters.kinds.registry import registry
+from django_counters.models import Counter
+from django_counters.upkeep.ledger import State, state
+from django_counters.upkeep.partitions import FEWEST_AHEAD
 from django_counters.upkeep.places import Place, places, strangers
 
 
@@ -31,6 +34,7 @@ def examine(using: str = DEFAULT_DB_ALIAS) -> list[Finding]:
         return found
     for place in places(using):
         found.extend(_slots(place) if place.strategy else _shards(place))
+    found.extend(_ledger(using))
     found.extend(
         Finding(label, "", 0, 0, "the model is gone: remove_stale_contenttypes drops these slots")
         for label in strangers(using)
@@ -52,6 +56,30 @@ def _slots(place: Place) -> Iterator[Finding]:
     rows, counters = place.folding.left()
     if rows:
         yield _finding(place.label, place.strategy, "slotted", rows, counters)
+
+
+def _ledger(using: str) -> Iterator[Finding]:
+    if not router.allow_migrate_model(using, Counter):
+        return
+    found = state(using)
+    if found.fenced:
+        yield Finding("ledger", "ledger", found.entries, found.counters, found.fenced)
+    elif found.entries:
+        yield Finding("ledger", "ledger", found.entries, found.counters, _held_by(found))
+    declared = any(p.recipe.strategy == "ledger" for p in registry.policies().values())
+    if declared and found.partitions_ahead is not None and found.partitions_ahead < FEWEST_AHEAD:
+        ahead = f"{found.partitions_ahead} partitions ahead: run manage.py counters partitions"
+        yield Finding("ledger", "ledger", 0, 0, ahead)
+
+
+def _held_by(found: State) -> str:
+    """Who keeps entries from being rolled up, where somebody does."""
+    if found.holder is None:
+        return ""
+    what, name, since, does = found.holder
+    parts = (f"the oldest {what} is {name}", since and f"since {since:%H:%M:%S}", does)
+    lag = f"the totals are {found.lag.total_seconds():.0f} s old; " if found.lag else ""
+    return lag + ", ".join(part for part in parts if part)
 
 
 def _finding(subject: str, strategy: str, waits: str, rows: int, counters: int) -> Finding:

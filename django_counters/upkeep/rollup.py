@@ -1,14 +1,20 @@
-"""The rollup: folds what waits in shards and slots into the totals, once."""
+"""The rollup: folds what waits in shards, slots and the ledger into the totals, once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from django.db import DEFAULT_DB_ALIAS
+from django.db import DEFAULT_DB_ALIAS, router
 
-from django_counters.exceptions import CounterOverflow
+from django_counters.exceptions import CounterOverflow, LedgerFenced
+from django_counters.kinds.tables import NAMED
+from django_counters.models import Counter, CounterIncident
 from django_counters.stores.sql.folding import Folded
+from django_counters.stores.sql.horizon import SqlHorizon
+from django_counters.stores.sql.inquiry import SqlInquiry
+from django_counters.upkeep.incidents import record
+from django_counters.upkeep.partitions import FEWEST_AHEAD, maintain, partitions_ahead
 from django_counters.upkeep.places import Place, places
 
 PAGE = 500
@@ -25,6 +31,8 @@ class Report:
         left: how many rows are there now: held by somebody, or new.
         stuck: counters whose total would not fit, and slots whose record id cannot be one of their
             model; what they have pending stays where it is.
+        entries: how many entries of the ledger were folded.
+        waiting: how many entries wait now: of transactions that have not ended, or new.
     """
 
     rows: int = 0
@@ -32,6 +40,8 @@ class Report:
     orphans: int = 0
     left: int = 0
     stuck: list[str] = field(default_factory=list)
+    entries: int = 0
+    waiting: int = 0
 
 
 Progress = Callable[[str, Report], None]
@@ -44,12 +54,13 @@ def rollup(
     page: int = PAGE,
     progress: Progress = lambda label, report: None,  # noqa: ARG005
 ) -> Report:
-    """Fold all shards and slots that nobody holds into the totals of one database.
+    """Fold all shards and slots that nobody holds, and all finished entries, into the totals.
 
     Each page of counters is one transaction for one half of their rows, so that writers always
     find a row that is free. Any number of rollups can run at once; a row is folded by one of them,
     exactly once, also when a process dies. Counters that nobody increments end with no row but
-    their total. Its transactions are READ COMMITTED, whatever the connection declares. Within a
+    their total. The entries of the ledger are folded in one transaction, by one rollup at a time.
+    Transactions are READ COMMITTED, whatever the connection declares. Within a
     caller's transaction all of it is held until that ends.
 
     Args:
@@ -57,6 +68,9 @@ def rollup(
         dry_run: count what waits, change nothing.
         page: how many counters a transaction folds.
         progress: called with the name of a place and the report so far, after each page.
+
+    Raises:
+        LedgerFenced: the ledger came from another server; shards and slots are folded.
     """
     report = Report()
     for place in places(using):
@@ -64,7 +78,28 @@ def rollup(
             _fold(place, page, report, progress)
         report.left += place.folding.left().rows
         progress(place.label, report)
+    if router.allow_migrate_model(using, Counter):
+        if not dry_run:
+            _fold_entries(using, report)
+        report.waiting = SqlInquiry(NAMED, using).waiting()[0]
+        progress("ledger", report)
     return report
+
+
+def _fold_entries(using: str, report: Report) -> None:
+    try:
+        folded = SqlHorizon(using).fold()
+    except LedgerFenced as error:
+        record(CounterIncident.Kind.FENCED, using, {"reason": error.reason}, using)
+        raise
+    if folded is not None:
+        report.entries += folded.entries
+        report.counters += folded.counters
+        report.stuck.extend(folded.stuck)
+        for key in folded.stuck:
+            record(CounterIncident.Kind.OVERFLOW, key, {}, using)
+    if _lacks_partitions(using):
+        maintain(using)
 
 
 def _fold(place: Place, page: int, report: Report, progress: Progress) -> None:
@@ -92,3 +127,8 @@ def _page(place: Place, keys: list[str], remainder: int, stuck: list[str]) -> Fo
             return Folded(0, 0)
     parts = [_page(place, [key], remainder, stuck) for key in keys]
     return Folded(sum(part.rows for part in parts), sum(part.counters for part in parts))
+
+
+def _lacks_partitions(using: str) -> bool:
+    ahead = partitions_ahead(using)
+    return ahead is not None and ahead < FEWEST_AHEAD

@@ -47,6 +47,11 @@ CHOICES = {
         "How many rows a counter may have. "
         f"`{conf.AUTO!r}`: as many as its writers need, up to {conf.MOST_SHARDS}.",
     ),
+    ("ledger", "retention_days"): (
+        f"`None`, or an integer of {conf.LEAST_RETENTION} or more",
+        "For how many days entries are kept. `None`: for ever. "
+        "The longest of all ledger namespaces counts for all.",
+    ),
 }
 
 
@@ -92,7 +97,11 @@ def options_table() -> str:
     }
     if set(CHOICES) != known:
         raise LookupError(f"docs/_ext/tables.py has to explain exactly {sorted(known)}")
-    defaults = {"combine": conf.EXACT.combine, "shards": conf.AUTO}
+    defaults = {
+        "combine": conf.EXACT.combine,
+        "shards": conf.AUTO,
+        "retention_days": conf.Policy().retention_days,
+    }
     rows = [
         (f"`{option!r}`", f"`{name!r}`", type_, f"`{defaults[option]!r}`", meaning)
         for (name, option), (type_, meaning) in CHOICES.items()
@@ -146,12 +155,26 @@ def _says_something(row: CheckRow) -> bool:
 
 
 def _reports(tree: ast.AST) -> Iterator[tuple[str, str]]:
-    """Every place where a code stands directly before a text: a call or a tuple."""
+    """Every place where a code stands directly before a text, or beside a function that has it."""
     for node in ast.walk(tree):
         words = node.args if isinstance(node, ast.Call) else getattr(node, "elts", [])
         for code, text in pairwise(words):
             if isinstance(code, ast.Constant) and CHECK_CODE.fullmatch(str(code.value)):
                 yield str(code.value), _text(text)
+        if isinstance(node, ast.GeneratorExp):
+            yield from _yielded(node, tree)
+
+
+def _yielded(loop: ast.GeneratorExp, tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """The texts of a loop over a function of the module, where its body has one fixed code."""
+    inside = [str(node.value) for node in ast.walk(loop.elt) if isinstance(node, ast.Constant)]
+    called = getattr(getattr(loop.generators[-1].iter, "func", None), "id", None)
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef) and function.name == called:
+            for code in filter(CHECK_CODE.fullmatch, inside):
+                for node in ast.walk(function):
+                    if isinstance(node, ast.Yield) and node.value is not None:
+                        yield code, _text(node.value)
 
 
 def _text(node: ast.expr) -> str:

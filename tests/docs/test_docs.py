@@ -19,7 +19,13 @@ import django_counters
 from django_counters import conf, exceptions
 from django_counters.fields import CounterValue, check_hint
 from django_counters.management.commands.counters import Command
-from django_counters.managers import CounterManager, CounterRows, ShardManager, SlotManager
+from django_counters.managers import (
+    CounterManager,
+    CounterRows,
+    DeltaManager,
+    ShardManager,
+    SlotManager,
+)
 from django_counters.upkeep.doctor import Finding
 from django_counters.upkeep.rollup import PAGE, Report
 
@@ -29,7 +35,12 @@ DOCS = ROOT / "docs"
 CHECKS = DOCS / "reference" / "checks.md"
 ERRORS = DOCS / "reference" / "errors.md"
 COMMAND = DOCS / "reference" / "command.md"
-MANAGERS = {"Counter": CounterManager, "CounterShard": ShardManager, "SlottedCounter": SlotManager}
+MANAGERS = {
+    "Counter": CounterManager,
+    "CounterDelta": DeltaManager,
+    "CounterShard": ShardManager,
+    "SlottedCounter": SlotManager,
+}
 PAGES = sorted(
     [*ROOT.glob("*.md"), *(p for p in DOCS.rglob("*.md") if "_build" not in p.parts)],
 )

@@ -2,19 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """One mechanism taken away: ``old`` becomes ``new`` in ``file``, and ``test`` must notice."""
-
-    name: str
-    file: str
-    old: str
-    new: str
-    test: str
-
+from tests.mutants.ledger import LEDGER
+from tests.mutants.mutant import Mutant as Mutant
 
 MUTANTS = (
     Mutant(
@@ -50,7 +39,7 @@ MUTANTS = (
     ),
     Mutant(
         "rows of a queryset locked as they come",
-        "django_counters/managers.py",
+        "django_counters/managers/rows.py",
         '.order_by("key")',
         '.order_by("?")',
         "tests/concurrency/test_processes.py::test_new_keys_carts_and_querysets",
@@ -182,8 +171,8 @@ MUTANTS = (
     Mutant(
         "combining gives everybody the same value",
         "django_counters/strategies/combining.py",
-        "        call.value = value\n",
-        "        call.value = end\n",
+        "            value = call.value = value + call.delta.by\n",
+        "            call.value = end\n",
         "tests/concurrency/test_combining.py::test_one_key",
     ),
     Mutant(
@@ -211,8 +200,8 @@ MUTANTS = (
     Mutant(
         "combining forgets the others when a leader is interrupted before it leads",
         "django_counters/strategies/combining.py",
-        "        if queued and call.turn.is_set():\n",
-        "        if queued and not call.turn.is_set():\n",
+        "        if queued and call.called:\n",
+        "        if queued and not call.called:\n",
         "tests/strategies/test_combining.py::TestInterruptions::test_of_one_that_waits",
     ),
     Mutant(
@@ -339,4 +328,5 @@ MUTANTS = (
         "hash((zlib, str(route)))",
         "tests/strategies/test_sharded.py::TestShardKey",
     ),
+    *LEDGER,
 )

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from io import StringIO
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import connection
 
-from django_counters.models import Counter, CounterShard
+from django_counters import clock
+from django_counters.models import (
+    Counter,
+    CounterDelta,
+    CounterHorizon,
+    CounterShard,
+    CounterToken,
+)
+from django_counters.stores.sql.partitions import SqlPartitions
 from django_counters.types import INT8
+from tests.settling import let_others_end
 from tests.testapp.models import Song
 
 pytestmark = pytest.mark.django_db
@@ -34,19 +45,28 @@ class TestRollup:
         CounterShard.objects.increment("a", 5)
         song = Song.objects.create()
         song.plays.increment(2)
-        assert output("rollup") == "2 rows folded, 0 without a record dropped, 0 left"
+        assert (
+            output("rollup")
+            == "2 rows folded, 0 without a record dropped, 0 left; 0 entries folded, 0 left"
+        )
         assert Counter.objects.get().value == 5
         assert Song.objects.get().plays == 2
-        assert output("rollup") == "0 rows folded, 0 without a record dropped, 0 left"
+        assert (
+            output("rollup")
+            == "0 rows folded, 0 without a record dropped, 0 left; 0 entries folded, 0 left"
+        )
 
     def test_a_dry_run_only_counts(self) -> None:
         CounterShard.objects.increment("a", 5)
-        assert output("rollup", "--dry-run") == "1 rows wait for their rollup"
+        assert output("rollup", "--dry-run") == "1 rows and 0 entries wait for their rollup"
         assert CounterShard.objects.get().value == 5
 
     def test_json(self) -> None:
         CounterShard.objects.increment("a", 5)
-        expected: dict[str, Any] = {"database": "default", "counters": 0, "orphans": 0, "stuck": []}
+        expected: dict[str, Any] = {
+            **{"database": "default", "counters": 0, "orphans": 0, "stuck": []},
+            **{"entries": 0, "waiting": 0},
+        }
         waits = {**expected, "dry_run": True, "rows": 0, "left": 1}
         assert json.loads(output("rollup", "--dry-run", "--json")) == waits
         done = {**expected, "dry_run": False, "rows": 1, "counters": 1, "left": 0}
@@ -88,6 +108,90 @@ class TestDoctor:
         assert (finding["rows"], finding["counters"]) == (1, 1)
 
 
+class TestLedger:
+    @pytest.mark.django_db(transaction=True)
+    def test_a_rollup_folds_entries(self) -> None:
+        CounterDelta.objects.append_many([("a", 1), ("a", 2), ("b", 3)])
+        assert output("rollup", "--dry-run") == "0 rows and 3 entries wait for their rollup"
+        let_others_end()
+        assert output("rollup").endswith("0 left; 3 entries folded, 0 left")
+        assert Counter.objects.get(key="a").value == 3
+
+    def test_the_doctor_says_what_waits(self) -> None:
+        CounterDelta.objects.append_many([("a", 1), ("b", 3)])
+        (line, *_) = output("doctor").splitlines()
+        assert line.startswith("ledger · ledger · 2 rows of 2 counters wait")
+
+    def test_verify_says_what_it_looked_at(self) -> None:
+        CounterDelta.objects.append_many([("a:1", 1), ("a:2", 1), ("b:1", 1)])
+        assert output("verify") == "3 counters and 0 sealed partitions checked"
+        assert output("verify", "--namespace", "a").startswith("2 counters")
+        assert output("verify", "--sample", "1").startswith("1 counters")
+        expected = {"database": "default", "checked": 3, "partitions": 0, "drifts": []}
+        assert json.loads(output("verify", "--json")) == expected
+
+    def test_verify_fails_where_something_differs(self) -> None:
+        CounterDelta.objects.append_many([("a:1", 1), ("b:1", 1)])
+        Counter.objects.filter(key="a:1").update(value=7)
+        out = StringIO()
+        with pytest.raises(CommandError, match="1 differ from their entries: a:1: 7, not 0"):
+            call_command("counters", "verify", "--json", stdout=out)
+        assert json.loads(out.getvalue())["drifts"] == [{"key": "a:1", "expected": 0, "found": 7}]
+        assert output("verify", "--namespace", "b").startswith("1 counters")
+        assert Counter.objects.get(key="a:1").value == 7
+
+    def test_rebase_says_how_much_it_changed(self) -> None:
+        CounterDelta.objects.append_many([("a", 1), ("b", 2)])
+        assert output("rebase") == "2 totals changed"
+        assert json.loads(output("rebase", "--json")) == {"changed": 0}
+        assert Counter.objects.get(key="b").value == 2
+
+    def test_prune_says_how_many_it_forgot(self) -> None:
+        Counter.objects.increment("a", token="old")
+        CounterToken.objects.update(created_at=clock.now() - timedelta(days=3))
+        Counter.objects.increment("a", token="new")
+        assert output("prune") == "1 tokens forgotten"
+        assert json.loads(output("prune", "--json")) == {"tokens": 0}
+
+    @pytest.mark.django_db(transaction=True)
+    def test_one_that_is_fenced_fails_and_says_what_to_do(self) -> None:
+        CounterDelta.objects.append("a", 1)
+        output("rebase")
+        CounterHorizon.objects.all().delete()
+        with pytest.raises(CommandError, match=r"run manage\.py counters rebase"):
+            output("rollup")
+        output("rebase")
+        assert output("rollup").endswith("0 entries folded, 0 left")
+
+
+class TestPartitions:
+    @pytest.fixture(autouse=True)
+    def _today(self) -> None:
+        """Midnight may have come since the migration."""
+        output("partitions")
+
+    def test_nothing_has_to_be_done_where_all_are_there(self) -> None:
+        assert output("partitions", "--plan") == "Nothing has to be done."
+        assert json.loads(output("partitions", "--plan", "--json")) == []
+
+    @pytest.mark.postgres
+    def test_it_says_what_it_would_do_and_what_it_did(self) -> None:
+        (*_, extent) = SqlPartitions("default").present()
+        with connection.cursor() as cursor:
+            cursor.execute(f'DROP TABLE "{extent.name}"')
+        plan = f"create a partition from {extent.since} to {extent.until}"
+        assert output("partitions", "--plan") == plan
+        ((verb, _, since, until),) = json.loads(output("partitions", "--plan", "--json"))
+        assert (verb, since, until) == ("create", str(extent.since), str(extent.until))
+        assert output("partitions") == "1 made, 0 sealed, 0 dropped"
+        report = json.loads(output("partitions", "--json"))
+        nothing: dict[str, Any] = {
+            key: [] for key in ("created", "sealed", "dropped", "busy", "failed")
+        }
+        assert report == {"database": "default", "forgotten": 0, **nothing}
+        assert extent in SqlPartitions("default").present()
+
+
 @pytest.mark.django_db(databases=["default", "other"])
 def test_the_database_can_be_chosen() -> None:
     CounterShard.objects.increment("a", using="other")
@@ -96,7 +200,7 @@ def test_the_database_can_be_chosen() -> None:
     assert output("rollup", "--database", "other").startswith("1 rows")
 
 
-@pytest.mark.parametrize("work", ["rollup", "doctor"])
+@pytest.mark.parametrize("work", ["rollup", "partitions", "verify", "rebase", "prune", "doctor"])
 def test_a_database_that_is_not_there(work: str) -> None:
     with pytest.raises(CommandError, match="There is no database 'nowhere'"):
         output(work, "--database", "nowhere")

@@ -34,16 +34,17 @@ def test_killed_after_each_of_its_statements() -> None:
             SlottedCounter.objects.increment(song, "downloads")
             song.plays.increment()
         expected += 4
-        sql = killed_after(statement, database)
+        sql = killed_after(statement, database) or ""
         assert Counter.objects.value("a") == expected
         assert song.plays.read().value == 1000 + expected
         assert SlottedCounter.objects.value(song, "downloads") == expected
-        if sql is None:
+        if "counterhorizon" in sql:
+            # The ledger comes last, and has a test of its own.
             break
         killed.append(sql)
         fold_all()
         assert Counter.objects.get().value == expected
         assert Song.objects.get().plays == 1000 + expected
-    assert sql is None, "the rollup has more statements than were tried"
+    assert "counterhorizon" in sql, "the rollup has more statements than were tried"
     assert sum("DELETE" in sql for sql in killed) >= 6
     assert sum("DELETE" not in sql and "UPDATE" in sql for sql in killed) >= 6

@@ -84,7 +84,7 @@ class TestNamed:
         report = rollup(page=5, progress=lambda label, _: labels.append(label))
         assert totals() == expected
         assert report.rows == sum(n % 4 + 1 for n in range(23))
-        assert labels == ["shards"] * 6
+        assert labels == ["shards"] * 6 + ["ledger"]
 
     def test_a_dry_run_changes_nothing(self) -> None:
         make_shards("likes:a", 1, 2, 3)

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 from django.db import connection, connections
 
-from django_counters.models import Counter, CounterShard
+from django_counters import clock
+from django_counters.models import Counter, CounterShard, CounterToken
+from django_counters.stores.sql.partitions import SqlPartitions
 from django_counters.testing import assert_counts
 from tests.testapp.models import Song
 
@@ -50,9 +52,41 @@ def test_the_task_rolls_up() -> None:
     song = Song.objects.create()
     song.plays.increment(2)
     result = tasks.rollup.apply().get()
-    assert result == {"rows": 2, "counters": 2, "orphans": 0, "left": 0, "stuck": []}
+    expected = {"rows": 2, "counters": 2, "orphans": 0, "left": 0, "stuck": []}
+    assert result == {**expected, "entries": 0, "waiting": 0}
     assert Counter.objects.get().value == 5
     assert Song.objects.get().plays == 2
+
+
+@pytest.mark.django_db
+def test_the_task_looks_after_partitions() -> None:
+    nothing: dict[str, Any] = {
+        key: [] for key in ("created", "sealed", "dropped", "busy", "failed")
+    }
+    # Midnight may have come since the migration.
+    tasks.partitions.apply()
+    assert tasks.partitions.apply().get() == {"forgotten": 0, **nothing}
+
+
+@pytest.mark.postgres
+@pytest.mark.django_db
+def test_the_task_makes_a_partition_that_is_missing() -> None:
+    tasks.partitions.apply()
+    (*_, extent) = SqlPartitions("default").present()
+    with connection.cursor() as cursor:
+        cursor.execute(f'DROP TABLE "{extent.name}"')
+    assert tasks.partitions.apply().get()["created"] == [extent.name]
+    assert extent in SqlPartitions("default").present()
+
+
+@pytest.mark.django_db(databases=["default", "other"])
+def test_the_task_forgets_tokens() -> None:
+    for using in ("default", "other"):
+        Counter.objects.increment("a", token="old", using=using)
+        CounterToken.objects.using(using).update(created_at=clock.now() - timedelta(days=3))
+    assert tasks.prune.apply().get() == 1
+    assert tasks.prune.apply(kwargs={"using": "default"}).get() == 0
+    assert tasks.prune.apply(kwargs={"using": "other"}).get() == 1
 
 
 @pytest.mark.django_db(databases=["default", "other"])
@@ -62,10 +96,22 @@ def test_the_task_takes_a_database() -> None:
     assert tasks.rollup.apply(kwargs={"using": "other"}).get()["rows"] == 1
 
 
-def test_the_task_is_registered_under_a_name_that_stays(app: Any) -> None:
-    assert tasks.rollup.name == "django_counters.rollup"
-    assert "django_counters.rollup" in app.tasks
-    assert app.tasks["django_counters.rollup"].ignore_result
+@pytest.mark.parametrize("name", ["rollup", "partitions", "prune"])
+def test_the_task_is_registered_under_a_name_that_stays(app: Any, name: str) -> None:
+    registered = f"django_counters.{name}"
+    assert getattr(tasks, name).name == registered
+    assert registered in app.tasks
+    assert app.tasks[registered].ignore_result
+
+
+def test_the_schedule_has_all_of_them() -> None:
+    schedule = tasks.beat_schedule(partitions_every=600, prune_every=1200)
+    every = {name: entry["schedule"] for name, entry in schedule.items()}
+    assert every == {
+        "django_counters.rollup:default": 60,
+        "django_counters.partitions:default": 600,
+        "django_counters.prune:default": 1200,
+    }
 
 
 def test_beat_takes_the_schedule(app: Any) -> None:

@@ -10,9 +10,25 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
+from django_counters.exceptions import LedgerFenced
 from django_counters.upkeep.doctor import examine
+from django_counters.upkeep.ledger import rebase
+from django_counters.upkeep.partitions import maintain
+from django_counters.upkeep.partitions import plan as planned
+from django_counters.upkeep.prune import prune
 from django_counters.upkeep.rollup import Report, rollup
+from django_counters.upkeep.verify import verify
+
+_WORK = {
+    "rollup": gettext_noop("fold shards, slots and entries into the totals"),
+    "partitions": gettext_noop("make, seal and drop partitions of the ledger"),
+    "verify": gettext_noop("compare the totals of the ledger with its entries"),
+    "rebase": gettext_noop("compute the totals of the ledger anew, after a restore"),
+    "prune": gettext_noop("forget tokens that are out of their window"),
+    "doctor": gettext_noop("say what waits where, and what has to be done"),
+}
 
 
 class Command(BaseCommand):
@@ -23,21 +39,29 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        subs = parser.add_subparsers(dest="work", required=True, metavar="rollup|doctor")
-        fold = subs.add_parser(
-            "rollup", help=_("fold shards and slots into the totals"), parents=[_common()]
-        )
+        subs = parser.add_subparsers(dest="work", required=True, metavar="|".join(_WORK))
+        fold = subs.add_parser("rollup", help=_(_WORK["rollup"]), parents=[_common()])
         fold.add_argument("--dry-run", action="store_true", help=_("count what waits, no more"))
-        subs.add_parser(
-            "doctor", help=_("say what waits where, and what has to be done"), parents=[_common()]
+        parts = subs.add_parser("partitions", help=_(_WORK["partitions"]), parents=[_common()])
+        parts.add_argument(
+            "--plan", action="store_true", help=_("say what has to be done, no more")
         )
+        check = subs.add_parser("verify", help=_(_WORK["verify"]), parents=[_common()])
+        check.add_argument("--namespace", help=_("only its counters"))
+        check.add_argument("--sample", type=int, help=_("only so many counters"))
+        for name in ("rebase", "prune"):
+            subs.add_parser(name, help=_(_WORK[name]), parents=[_common()])
+        subs.add_parser("doctor", help=_(_WORK["doctor"]), parents=[_common()])
 
     def handle(self, *_args: Any, **options: Any) -> None:
         using = options["database"]
         if using not in connections:
             raise CommandError(f"There is no database {using!r}.")
-        work = {"rollup": self._rollup, "doctor": self._doctor}[options["work"]]
-        work(using, **options)
+        work: Any = getattr(self, f"_{options['work']}")
+        try:
+            work(using, **options)
+        except LedgerFenced as error:
+            raise CommandError(str(error)) from error
 
     def _rollup(self, using: str, *, dry_run: bool, as_json: bool, **_: Any) -> None:
         report = rollup(using, dry_run=dry_run, progress=self._progress)
@@ -45,15 +69,76 @@ class Command(BaseCommand):
         if as_json:
             self.stdout.write(json.dumps({"database": using, "dry_run": dry_run, **asdict(report)}))
         elif dry_run:
-            self.stdout.write(f"{report.left} rows wait for their rollup")
+            self.stdout.write(
+                f"{report.left} rows and {report.waiting} entries wait for their rollup"
+            )
         else:
             self.stdout.write(
                 f"{report.rows} rows folded, {report.orphans} without a record dropped, "
-                f"{report.left} left"
+                f"{report.left} left; {report.entries} entries folded, {report.waiting} left"
             )
         if report.stuck:
             stuck = ", ".join(report.stuck)
             raise CommandError(f"These do not fit, or have no possible record: {stuck}")
+
+    def _partitions(self, using: str, *, plan: bool, as_json: bool, **_: Any) -> None:
+        if plan:
+            steps = [(step.verb, *step.extent) for step in planned(using)]
+            if as_json:
+                self.stdout.write(json.dumps(steps, default=str))
+            for verb, name, since, until in () if as_json else steps:
+                self.stdout.write(f"{verb} {name or 'a partition'} from {since} to {until}")
+            if not (steps or as_json):
+                self.stdout.write("Nothing has to be done.")
+            return
+        report = maintain(using)
+        if as_json:
+            self.stdout.write(json.dumps({"database": using, **asdict(report)}))
+            self._complain(report.failed)
+            return
+        parts = (
+            f"{len(report.created)} made",
+            f"{len(report.sealed)} sealed",
+            f"{len(report.dropped)} dropped",
+            f"{len(report.busy)} busy" if report.busy else "",
+            f"{report.forgotten} entries deleted" if report.forgotten else "",
+        )
+        self.stdout.write(", ".join(part for part in parts if part))
+        self._complain(report.failed)
+
+    def _complain(self, failed: list[str]) -> None:
+        if failed:
+            raise CommandError(f"{len(failed)} steps failed: {'; '.join(failed)}")
+
+    def _verify(
+        self,
+        using: str,
+        *,
+        namespace: str | None,
+        sample: int | None,
+        as_json: bool,
+        **_: Any,
+    ) -> None:
+        report = verify(using, namespace=namespace, sample=sample)
+        if as_json:
+            drifts = [drift._asdict() for drift in report.drifts]
+            self.stdout.write(json.dumps({"database": using, **asdict(report), "drifts": drifts}))
+        else:
+            self.stdout.write(
+                f"{report.checked} counters and {report.partitions} sealed partitions checked"
+            )
+        if report.drifts:
+            shown = ", ".join(f"{d.key}: {d.found}, not {d.expected}" for d in report.drifts[:20])
+            raise CommandError(f"{len(report.drifts)} differ from their entries: {shown}")
+
+    def _rebase(self, using: str, *, as_json: bool, **_: Any) -> None:
+        changed = rebase(using)
+        as_text = f"{changed} totals changed"
+        self.stdout.write(json.dumps({"changed": changed}) if as_json else as_text)
+
+    def _prune(self, using: str, *, as_json: bool, **_: Any) -> None:
+        gone = prune(using)
+        self.stdout.write(json.dumps({"tokens": gone}) if as_json else f"{gone} tokens forgotten")
 
     def _doctor(self, using: str, *, as_json: bool, **_: Any) -> None:
         findings = examine(using)
@@ -69,7 +154,9 @@ class Command(BaseCommand):
 
     def _progress(self, label: str, report: Report) -> None:
         if self.stderr.isatty():
-            self.stderr.write(f"\r\x1b[K{label}: {report.rows} rows folded", ending="")
+            self.stderr.write(
+                f"\r\x1b[K{label}: {report.rows + report.entries} rows folded", ending=""
+            )
 
     def _clear(self) -> None:
         if self.stderr.isatty():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -69,8 +69,18 @@ class Session:
         with connections[self.using].cursor() as cursor:
             cursor.execute(sql)
 
+    def copy(self, sql: str, lines: Iterable[bytes]) -> None:
+        """Send lines to a COPY, within a transaction."""
+        connection = connections[self.using]
+        with (
+            connection.cursor() as cursor,
+            connection.wrap_database_errors,
+            cursor.copy(sql) as copy,
+        ):
+            copy.write(b"".join(lines))
+
     def run(
-        self, sql: str, params: Sequence[Any], *, writes: bool = True
+        self, sql: str, params: Sequence[Any] | Mapping[str, Any], *, writes: bool = True
     ) -> Sequence[tuple[Any, ...]]:
         """Execute one statement and return its rows."""
         connection = connections[self.using]

@@ -27,9 +27,7 @@ class SqlReads:
 
     def read_one(self, key: Hashable) -> Amounts | None:
         """Return the total and what is pending, of one moment; None if there is neither."""
-        params = self._owner.address(key)
-        if self._reads.keyed:
-            params = (*params, key)
+        params = (*self._owner.address(key), *(key,) * self._reads.keyed)
         rows = self._session.run(self._reads.one, params, writes=False)
         (total, pending) = rows[0]
         if total is None and pending is None:
@@ -41,7 +39,7 @@ class SqlReads:
         among = self._session.dialect.keys(list(keys))
         scope = self._owner.scope()
         rows = self._session.run(
-            self._reads.many, (*scope, among) if scope else (among, among), writes=False
+            self._reads.many, (*scope, among) if scope else (among,) * 3, writes=False
         )
         return {
             key: Amounts(None if total is None else int(total), int(pending or 0))

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.db import models
 
+from django_counters.stores.sql.dialects.ledger import Ledger
 from django_counters.types import INT8, Delta
 
 TOTAL = -1
@@ -46,6 +47,8 @@ class Table:
         capacity: the least and the greatest number that the column can hold.
         inserts: whether a key that has no row yet gets one.
         label: what people call the column, where the key alone does not say it.
+        outside: the column that holds what did not come through the ledger, where there may be
+            entries of these totals.
 
     A table without a column for totals (``value`` is empty) is that of `Pending`: there the total
     of a counter is its row with the number `TOTAL`.
@@ -59,6 +62,7 @@ class Table:
     capacity: tuple[int, int] = INT8
     inserts: bool = False
     label: str = ""
+    outside: str = ""
 
     def quoted(self, quote: Callable[[str], str]) -> Table:
         """The same table with its names quoted for use in SQL text."""
@@ -68,6 +72,7 @@ class Table:
             key=self.key and quote(self.key),
             value=self.value and quote(self.value),
             touched=None if self.touched is None else quote(self.touched),
+            outside=self.outside and quote(self.outside),
             pending=replace(
                 self.pending,
                 name=quote(self.pending.name),
@@ -103,13 +108,13 @@ class Totals:
 class Reads:
     """The statements that read. Rows are: key (of ``many``), total or NULL, pending or NULL.
 
-    Parameters of ``one``: the address of what is pending, and the key where it is ``keyed``. Of
-    ``many``: the scope, keys; for named counters keys, keys.
+    Parameters of ``one``: the address of what is pending, and where it is ``keyed`` the key, as
+    often as it says. Of ``many``: the scope, keys; for named counters keys, three times.
     """
 
     one: str
     many: str
-    keyed: bool
+    keyed: int
 
 
 @dataclass(frozen=True)
@@ -175,7 +180,10 @@ class Dialect:
     timed_out: Callable[[Exception], bool]
     read_only: Callable[[Exception], bool]
     lost: Callable[[Exception], bool]
+    unserializable: Callable[[Exception], bool]
+    refused_by: Callable[[Exception], str | None]
     install: Callable[[str], None]
+    ledger: Ledger
 
 
 def owned(table: Table) -> str:
@@ -206,8 +214,11 @@ def updates(table: Table, now: str, unless: str) -> Totals:
     )
 
 
-def reads(table: Table, among: str) -> Reads:
-    """Total and pending of one moment: one statement reads both."""
+def reads(table: Table, among: str, tails: str = "", tail: str = "") -> Reads:
+    """Total and pending of one moment: one statement reads both.
+
+    ``tails`` and ``tail``: rows of what waits in the ledger, for keys and for one key.
+    """
     pending = table.pending
     if not table.value:
         both = (
@@ -221,16 +232,18 @@ def reads(table: Table, among: str) -> Reads:
                 f"SELECT {record}, {both} FROM {pending.name} "
                 f"WHERE {kind} = %s AND {name} = %s AND {record} {among} GROUP BY {record}"
             ),
-            keyed=False,
+            keyed=0,
         )
     waits = f"SELECT SUM({pending.value}) AS waits FROM {pending.name} WHERE {owned(table)}"
+    if tail:
+        waits = f"SELECT SUM(waits) AS waits FROM ({waits} UNION ALL {tail})"
     return Reads(
         one=(
             f"SELECT t.{table.value}, p.waits FROM ({waits}) p "
             f"LEFT JOIN {table.name} t ON t.{table.key} = %s"
         ),
-        many=_many_of_records(table, among) if pending.record else _many_named(table, among),
-        keyed=True,
+        many=_many_of_records(table, among) if pending.record else _many_named(table, among, tails),
+        keyed=2 if tail else 1,
     )
 
 
@@ -245,15 +258,15 @@ def _many_of_records(table: Table, among: str) -> str:
     )
 
 
-def _many_named(table: Table, among: str) -> str:
+def _many_named(table: Table, among: str, tails: str) -> str:
     pending = table.pending
     (key,) = pending.owner
     return (
         f"SELECT {key}, SUM(total), SUM(waits) FROM ("
         f"SELECT {table.key} AS {key}, {table.value} AS total, NULL AS waits "
         f"FROM {table.name} WHERE {table.key} {among} UNION ALL "
-        f"SELECT {key}, NULL, {pending.value} FROM {pending.name} WHERE {key} {among}) u "
-        f"GROUP BY {key}"
+        f"SELECT {key}, NULL, {pending.value} FROM {pending.name} WHERE {key} {among} UNION ALL "
+        f"{tails}) u GROUP BY {key}"
     )
 
 

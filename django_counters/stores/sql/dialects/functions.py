@@ -13,8 +13,10 @@ import hashlib
 from django.db import connections, transaction
 from django.db.backends.utils import CursorWrapper
 
-_COUNTER = "django_counters_counter"
-_SHARDS = "django_counters_countershard"
+from django_counters.stores.sql.dialects import ledger_functions
+from django_counters.stores.sql.dialects.ledger import COUNTER as _COUNTER
+from django_counters.stores.sql.dialects.ledger import SHARDS as _SHARDS
+
 _SLOTS = "django_counters_slottedcounter"
 
 # Every statement finds its rows by an index. A plan that was made while a table was small would
@@ -25,23 +27,31 @@ _INDEXED = "LANGUAGE plpgsql SET enable_seqscan = off"
 # make it takes longer than to use one that fits all.
 _PLANNED_ONCE = f"{_INDEXED} SET plan_cache_mode = force_generic_plan"
 
-# Exact: NULL where the limit refuses, or where increments of the counter wait in shards. Looked
-# at before the row is locked: a shard that comes later belongs to a concurrent change. Nearly
+# The row of a total says whether the counter was ever in the ledger: nobody else has to look.
+_NOTHING_IN_LEDGER = (
+    "CASE WHEN t.outside IS NULL THEN true ELSE COALESCE(django_counters_tail(k), 0) = 0 END"
+)
+
+# Exact: NULL where the limit refuses, or where increments of the counter wait elsewhere. Looked
+# at before the row is locked: what comes later belongs to a concurrent change. Nearly
 # always the row is there, and an UPDATE takes less time than an INSERT that meets a conflict.
 _ADD = f"""
 CREATE OR REPLACE FUNCTION django_counters_add(d bigint, bound bigint, k text)
 RETURNS bigint {_INDEXED} AS $body$
 DECLARE result bigint;
 BEGIN
-  UPDATE {_COUNTER} AS t SET value = t.value + d, updated_at = STATEMENT_TIMESTAMP()
+  UPDATE {_COUNTER} AS t
+  SET value = t.value + d, outside = t.outside + d, updated_at = STATEMENT_TIMESTAMP()
   WHERE t.key = k AND CASE WHEN d > 0 THEN t.value <= bound ELSE t.value >= bound END
+    AND {_NOTHING_IN_LEDGER}
     AND NOT EXISTS (SELECT FROM {_SHARDS} s WHERE s.key = k)
   RETURNING t.value INTO result;
   IF result IS NULL AND ((d > 0 AND bound >= 0) OR (d < 0 AND bound <= 0))
     AND NOT EXISTS (SELECT FROM {_SHARDS} s WHERE s.key = k) THEN
     INSERT INTO {_COUNTER} AS t (key, value, updated_at) VALUES (k, d, STATEMENT_TIMESTAMP())
-    ON CONFLICT (key) DO UPDATE SET value = t.value + d, updated_at = STATEMENT_TIMESTAMP()
-    WHERE CASE WHEN d > 0 THEN t.value <= bound ELSE t.value >= bound END
+    ON CONFLICT (key) DO UPDATE
+    SET value = t.value + d, outside = t.outside + d, updated_at = STATEMENT_TIMESTAMP()
+    WHERE CASE WHEN d > 0 THEN t.value <= bound ELSE t.value >= bound END AND {_NOTHING_IN_LEDGER}
     RETURNING t.value INTO result;
   END IF;
   RETURN result;
@@ -49,36 +59,43 @@ END $body$
 """
 
 # Rows are locked in the order in which they are inserted; the sort makes that order the same for
-# all writers, so that no two of them wait for each other. What waits in shards is read after.
+# all writers, so that no two of them wait for each other. What waits elsewhere is read after.
 _ADD_MANY = f"""
 CREATE OR REPLACE FUNCTION django_counters_add_many(ks text[], ds bigint[])
 RETURNS TABLE (k text, v bigint) {_INDEXED} AS $body$
+DECLARE kept boolean;
 BEGIN
   WITH done AS (
     INSERT INTO {_COUNTER} AS t (key, value, updated_at)
     SELECT u.k, u.d, STATEMENT_TIMESTAMP() FROM unnest(ks, ds) AS u (k, d) ORDER BY u.k COLLATE "C"
     ON CONFLICT (key) DO UPDATE
-    SET value = t.value + EXCLUDED.value, updated_at = EXCLUDED.updated_at
-    RETURNING t.key, t.value)
-  SELECT array_agg(done.key), array_agg(done.value) INTO ks, ds FROM done;
-  IF EXISTS (SELECT FROM {_SHARDS} WHERE key = ANY (ks)) THEN
+    SET value = t.value + EXCLUDED.value, outside = t.outside + EXCLUDED.value,
+      updated_at = EXCLUDED.updated_at
+    RETURNING t.key, t.value, t.outside IS NOT NULL AS kept)
+  SELECT array_agg(done.key), array_agg(done.value), bool_or(done.kept)
+  INTO ks, ds, kept FROM done;
+  IF kept OR EXISTS (SELECT FROM {_SHARDS} WHERE key = ANY (ks)) THEN
     -- A value that does not fit is an error: the cast to bigint raises it.
     RETURN QUERY SELECT u.k, (u.d + COALESCE(
-      (SELECT SUM(s.value) FROM {_SHARDS} s WHERE s.key = u.k), 0))::bigint
-    FROM unnest(ks, ds) AS u (k, d);
+      (SELECT SUM(s.value) FROM {_SHARDS} s WHERE s.key = u.k), 0) + COALESCE(l.waits, 0))::bigint
+    FROM unnest(ks, ds) AS u (k, d) LEFT JOIN django_counters_tails(ks) l USING (k);
   ELSE
     RETURN QUERY SELECT u.k, u.d FROM unnest(ks, ds) AS u (k, d);
   END IF;
 END $body$
 """
 
-# Total and shards of one counter, in one statement and so in one snapshot.
+# Total, shards and tail of one counter. STABLE: all of it in the snapshot of the caller.
 _READ = f"""
 CREATE OR REPLACE FUNCTION django_counters_read(k text, OUT total bigint, OUT waits numeric)
 STABLE {_INDEXED} AS $body$
+DECLARE kept boolean;
 BEGIN
-  SELECT (SELECT t.value FROM {_COUNTER} t WHERE t.key = k),
-    (SELECT SUM(s.value) FROM {_SHARDS} s WHERE s.key = k) INTO total, waits;
+  SELECT t.value, t.outside IS NOT NULL, (SELECT SUM(s.value) FROM {_SHARDS} s WHERE s.key = k)
+  INTO total, kept, waits FROM (SELECT) one LEFT JOIN {_COUNTER} t ON t.key = k;
+  IF kept THEN
+    waits := COALESCE(waits, 0) + COALESCE(django_counters_tail(k), 0);
+  END IF;
 END $body$
 """
 
@@ -128,8 +145,8 @@ CREATE OR REPLACE FUNCTION django_counters_shard(d bigint, cap int, wanted int, 
 RETURNS bigint {_PLANNED_ONCE} AS $body$
 DECLARE result numeric; rows int; {_LIMITS}
 BEGIN
-  SELECT d + COALESCE(SUM(s.value), 0)
-    + COALESCE((SELECT t.value FROM {_COUNTER} t WHERE t.key = k), 0),
+  SELECT d + COALESCE(SUM(s.value), 0) + COALESCE((SELECT t.value + CASE WHEN t.outside IS NULL
+      THEN 0 ELSE COALESCE(django_counters_tail(k), 0) END FROM {_COUNTER} t WHERE t.key = k), 0),
     COALESCE(MAX(s.shard) + 1, 0)
   INTO result, rows FROM {_SHARDS} s WHERE s.key = k;
   IF result NOT BETWEEN -9223372036854775808 AND 9223372036854775807 THEN
@@ -215,10 +232,20 @@ END $body$
 """
 )
 
-FUNCTIONS = (_ADD, _ADD_MANY, _READ, _SHARD, _SHARD_MANY, _SLOTS_OF, _WAITS, _SLOT)
+FUNCTIONS = (
+    *ledger_functions.FUNCTIONS,
+    _ADD,
+    _ADD_MANY,
+    _READ,
+    _SHARD,
+    _SHARD_MANY,
+    _SLOTS_OF,
+    _WAITS,
+    _SLOT,
+)
 _VERSION = hashlib.sha256("".join(FUNCTIONS).encode()).hexdigest()
 _LAST = "django_counters_slot(bigint, int, int, text, text, bigint, bigint, bigint)"
-_NAMES = "^django_counters_(add|read|shard|slot|waits)"
+_NAMES = "^django_counters_(add|append|open|read|shard|slot|tail|waits)"
 
 
 def install(using: str) -> None:

@@ -24,6 +24,7 @@ from django_counters.stores.sql.dialects.base import (
     waiting,
 )
 from django_counters.stores.sql.dialects.functions import install
+from django_counters.stores.sql.dialects.ledger_postgresql import LEDGER
 from django_counters.types import Delta
 
 NOW = "STATEMENT_TIMESTAMP()"
@@ -53,16 +54,17 @@ def _settling(table: Table) -> str:
         f"SELECT k, by, {NOW} FROM given "
         f"ON CONFLICT ({table.key}) DO UPDATE "
         f"SET {table.value} = t.{table.value} + EXCLUDED.{table.value}, "
+        f"{table.outside} = t.{table.outside} + EXCLUDED.{table.value}, "
         f"{table.touched} = EXCLUDED.{table.touched} "
         f"WHERE t.{table.value} <= (SELECT bound FROM given) RETURNING {table.value}"
     )
 
 
 def _reads(table: Table) -> Reads:
-    both = reads(table, "= ANY(%s)")
+    both = reads(table, "= ANY(%s)", "SELECT k, NULL, waits FROM django_counters_tails(%s)")
     if table.pending.record:
         return both
-    return replace(both, one="SELECT total, waits FROM django_counters_read(%s)", keyed=False)
+    return replace(both, one="SELECT total, waits FROM django_counters_read(%s)", keyed=0)
 
 
 def _spread(table: Table, cap: int) -> Spread:
@@ -163,6 +165,8 @@ def _credit(table: Table, key_type: str) -> str:
     """Add sums to totals. Parameters: the scope where there is no column, keys, sums."""
     if table.value:
         touched = f", {table.touched} = {NOW}" if table.touched else ""
+        if table.outside:
+            touched += f", {table.outside} = t.{table.outside} + u.d"
         return (
             f"UPDATE {table.name} t SET {table.value} = t.{table.value} + u.d{touched} "
             f"FROM unnest(%s::{key_type}[], %s::bigint[]) AS u (k, d) "
@@ -207,6 +211,14 @@ def _lost(error: Exception) -> bool:
     return state.startswith(("08", "57P"))
 
 
+def _refused_by(error: Exception) -> str | None:
+    """The constraint that refused a row; empty where no partition takes it."""
+    if _sqlstate(error) != "23514":
+        return None
+    details = getattr(error.__cause__, "diag", None)
+    return getattr(details, "constraint_name", None) or ""
+
+
 DIALECT = Dialect(
     totals=_totals,
     reads=_reads,
@@ -221,5 +233,8 @@ DIALECT = Dialect(
     timed_out=lambda error: _sqlstate(error) == "55P03",
     read_only=lambda error: _sqlstate(error) == "25006",
     lost=_lost,
+    unserializable=lambda error: _sqlstate(error) in ("40001", "40P01"),
+    refused_by=_refused_by,
     install=install,
+    ledger=LEDGER,
 )

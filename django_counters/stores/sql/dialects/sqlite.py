@@ -23,6 +23,7 @@ from django_counters.stores.sql.dialects.base import (
     updates,
     waiting,
 )
+from django_counters.stores.sql.dialects.ledger_sqlite import LEDGER, tail_of, tails
 from django_counters.types import Delta
 
 NOW = "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW')"
@@ -63,6 +64,7 @@ def _upsert(table: Table, comparison: str, by: str, limit: str, source: str) -> 
         f"INSERT INTO {table.name} AS t ({table.key}, {table.value}, {table.touched}) "
         f"SELECT s.k, s.by, {NOW} FROM ({source}) s WHERE true ON CONFLICT ({table.key}) DO UPDATE "
         f"SET {table.value} = t.{table.value} + EXCLUDED.{table.value}, "
+        f"{table.outside} = t.{table.outside} + EXCLUDED.{table.value}, "
         f"{table.touched} = EXCLUDED.{table.touched} "
         f"WHERE t.{table.value} {comparison} (SELECT bound FROM given) "
         f"AND {_fits('t.' + table.value, 'EXCLUDED.' + table.value)} RETURNING {table.value}"
@@ -75,7 +77,8 @@ def _asking(table: Table, comparison: str) -> str:
     return (
         f"SELECT k, by FROM given WHERE (0 {comparison} bound OR "
         f"EXISTS (SELECT 1 FROM {table.name} WHERE {table.key} = given.k)) AND "
-        f"NOT EXISTS (SELECT 1 FROM {table.pending.name} WHERE {key} = given.k)"
+        f"NOT EXISTS (SELECT 1 FROM {table.pending.name} WHERE {key} = given.k) "
+        f"AND COALESCE(({tail_of('given.k')}), 0) = 0"
     )
 
 
@@ -92,13 +95,16 @@ def _add_many(table: Table) -> str:
     where it would leave the range, and the column refuses NULL, which takes the statement back.
     """
     (key,) = table.pending.owner
+    entries = tail_of(f"{table.name}.{table.key}")
     waits = (
-        f"SELECT SUM(w.{table.pending.value}) FROM {table.pending.name} w "
-        f"WHERE w.{key} = {table.name}.{table.key}"
+        f"SELECT SUM(w.{table.pending.value}) + COALESCE(({entries}), 0)"
+        f" FROM (SELECT 0 AS {table.pending.value} UNION ALL SELECT {table.pending.value} "
+        f"FROM {table.pending.name} WHERE {key} = {table.name}.{table.key}) w"
     )
     # The name of the table is known in RETURNING, its alias in the rest.
     whole = (
-        f"t.{table.value} + EXCLUDED.{table.value} + COALESCE((SELECT SUM(w.{table.pending.value})"
+        f"t.{table.value} + EXCLUDED.{table.value} + COALESCE(({tail_of(f't.{table.key}')}), 0) "
+        f"+ COALESCE((SELECT SUM(w.{table.pending.value})"
     )
     whole += f" FROM {table.pending.name} w WHERE w.{key} = t.{table.key}), 0)"
     fits = f"{_fits(f't.{table.value}', f'EXCLUDED.{table.value}')} "
@@ -108,13 +114,15 @@ def _add_many(table: Table) -> str:
         f"SELECT j.key, j.value, {NOW} FROM json_each(%s) AS j WHERE true "
         f"ON CONFLICT ({table.key}) DO UPDATE SET "
         f"{table.value} = CASE WHEN {fits} THEN t.{table.value} + EXCLUDED.{table.value} END, "
+        f"{table.outside} = t.{table.outside} + EXCLUDED.{table.value}, "
         f"{table.touched} = EXCLUDED.{table.touched} "
         f"RETURNING {table.key}, {table.value} + COALESCE(({waits}), 0)"
     )
 
 
 def _reads(table: Table) -> Reads:
-    return reads(table, "IN (SELECT value FROM json_each(%s))")
+    among = "IN (SELECT value FROM json_each(%s))"
+    return reads(table, among, tails(among), tail_of("%s") if table.outside else "")
 
 
 def _spread(table: Table, cap: int) -> Spread:  # noqa: ARG001 - one row is enough
@@ -124,6 +132,8 @@ def _spread(table: Table, cap: int) -> Spread:  # noqa: ARG001 - one row is enou
     if table.value:
         source = f"SELECT {table.value} AS total FROM {table.name} WHERE {table.key} = %s"
         if table.inserts:
+            waits = tail_of(f"{table.name}.{table.key}")
+            source = source.replace(" AS total", f" + COALESCE(({waits}), 0) AS total", 1)
             source = f"SELECT COALESCE(({source}), 0) AS total"
     else:
         source = "SELECT 0 AS total"
@@ -192,6 +202,8 @@ def _credit(table: Table) -> str:
     """Add sums to totals. Parameters: the scope where there is no column, one JSON object."""
     if table.value:
         touched = f", {table.touched} = {NOW}" if table.touched else ""
+        if table.outside:
+            touched += f", {table.outside} = {table.name}.{table.outside} + j.value"
         return (
             f"UPDATE {table.name} SET "
             f"{table.value} = {table.name}.{table.value} + j.value{touched} "
@@ -246,5 +258,8 @@ DIALECT = Dialect(
     timed_out=lambda error: False,  # noqa: ARG005 - there is one writer
     read_only=_read_only,
     lost=lambda error: False,  # noqa: ARG005 - a file has no connection to lose
+    unserializable=lambda error: False,  # noqa: ARG005 - there is one writer
+    refused_by=lambda error: None,  # noqa: ARG005 - there are no partitions
+    ledger=LEDGER,
     install=lambda using: None,  # noqa: ARG005 - it has no functions
 )

@@ -1,0 +1,99 @@
+"""The public API: entries of the ledger, whatever their namespace declares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NoReturn
+from uuid import UUID
+
+from asgiref.sync import sync_to_async
+from django.db import models
+
+from django_counters.kinds import entries
+from django_counters.kinds.entries import AppendedMany
+from django_counters.models import CounterDelta
+from django_counters.tokens import Token
+from django_counters.types import check_delta
+from django_counters.values import Appended
+
+Pair = tuple[str, int]
+Tokened = tuple[str, int, UUID | str | None]
+
+
+class DeltaRows(models.QuerySet[CounterDelta]):
+    """Entries to look at. Nothing alters one, so what would do it raises an error."""
+
+    def _refuse(self, *_args: Any, **_kwargs: Any) -> NoReturn:
+        raise TypeError("Entries of the ledger stay as they are; append one that corrects them.")
+
+    update = delete = create = bulk_create = bulk_update = _refuse
+    get_or_create = update_or_create = _refuse
+
+
+class DeltaManager(models.Manager.from_queryset(DeltaRows)[CounterDelta]):  # type: ignore[misc]
+    """Appends entries to the ledger. Nothing alters one, and none is deleted alone."""
+
+    def append(
+        self,
+        key: str,
+        delta: int,
+        *,
+        token: str | UUID | Token | None = None,
+        using: str | None = None,
+    ) -> Appended:
+        """Append an entry: ``delta`` is added to the counter, in the caller's transaction.
+
+        Waits for nobody, but the first entry of a counter for another one that is the first. With
+        a token the entry counts once; see `CounterManager.increment`.
+
+        Returns:
+            The token of the entry, and whether it was there already. No value: nothing is read.
+
+        Raises:
+            InvalidKey, InvalidDelta, InvalidToken: the arguments are wrong.
+            UnsupportedBounds: the namespace has a floor or a ceiling.
+            TokenConflict, TokenExpired, RetryTransaction, PartitionMissing, LedgerFenced,
+            CounterOverflow, CounterUnavailable, ReadOnlyDatabase, OutcomeUnknown: as
+            `CounterManager.increment`. Overflow is judged on the total, without what waits.
+        """
+        return entries.append(key, check_delta(delta), token, using or self._db)
+
+    def append_many(
+        self,
+        deltas: Iterable[Pair | Tokened],
+        *,
+        copy: bool = False,
+        using: str | None = None,
+    ) -> AppendedMany:
+        """Append many entries, all or none: pairs of key and delta, or with a token each.
+
+        Tokens have to be UUIDv7; `token_of` makes one of a text and a time. Entries whose token was
+        used before are left out and counted as ``replayed``. ``copy`` sends them by COPY, which is
+        faster for a thousand and more, and cannot honour tokens.
+
+        Raises:
+            UnsupportedToken: a token together with ``copy``.
+            TokenConflict, TokenExpired: of one token; nothing was appended.
+        """
+        return entries.append_many(deltas, copy, using or self._db)
+
+    async def aappend(
+        self,
+        key: str,
+        delta: int,
+        *,
+        token: str | UUID | Token | None = None,
+        using: str | None = None,
+    ) -> Appended:
+        """`append` for async code."""
+        return await sync_to_async(self.append)(key, delta, token=token, using=using)
+
+    async def aappend_many(
+        self,
+        deltas: Iterable[Pair | Tokened],
+        *,
+        copy: bool = False,
+        using: str | None = None,
+    ) -> AppendedMany:
+        """`append_many` for async code."""
+        return await sync_to_async(self.append_many)(deltas, copy=copy, using=using)

@@ -1,0 +1,291 @@
+"""The public API: counters by key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from datetime import datetime, tzinfo
+from uuid import UUID
+
+from asgiref.sync import sync_to_async
+
+from django_counters.kinds import history, number
+from django_counters.kinds.history import Bucket, Explanation
+from django_counters.managers.rows import RowsManager
+from django_counters.models import Counter
+from django_counters.tokens import Token
+from django_counters.types import Reading, check_delta
+
+
+class CounterManager(RowsManager[Counter]):
+    """Counts by key. Every method joins the caller's transaction and rolls back with it.
+
+    ``using`` names a database; without it the manager's own (``db_manager``) is used, else the
+    router decides. Errors other than `OutcomeUnknown` mean that nothing was counted.
+    """
+
+    def increment(
+        self,
+        key: str,
+        by: int = 1,
+        *,
+        floor: int | None = None,
+        ceiling: int | None = None,
+        shard_key: object = None,
+        token: str | UUID | Token | None = None,
+        using: str | None = None,
+    ) -> int:
+        """Add ``by`` to a counter and return its new value, in one statement.
+
+        A counter that was never counted starts at zero. ``floor`` and ``ceiling`` narrow what the
+        namespace declares; only the bound that the value moves towards is asked. Linearizable
+        where the namespace is exact: a concurrent change waits for this transaction and then
+        starts from its result. Where it is sharded nobody waits, the value is that of this
+        statement's snapshot and ``by``, and ``shard_key`` (a user, a request) always leads to the
+        same shard. Where it is a ledger nobody waits, and what is returned knows no value.
+
+        With a ``token`` (a UUIDv7, or any text up to 255 characters) the change counts once,
+        however often and by whomever the call is repeated: a repeated call returns what the first
+        one returned, and its ``replayed`` is true. A UUIDv7 is known for as long as its time is
+        within the window of 48 hours, a text for 48 hours from its first use.
+
+        Raises:
+            InvalidKey, InvalidDelta: the arguments are not a key and a non-zero integer.
+            InsufficientCount: the value would fall below its floor.
+            UnsupportedBounds: the namespace is sharded, which cannot hold a floor or ceiling.
+            CeilingExceeded: the value would rise above its ceiling.
+            CounterOverflow: the value would leave the range of 64 bits.
+            InvalidToken: the token is neither a UUID nor such a text.
+            TokenConflict: the token was used before, for another counter or another delta.
+            TokenExpired: the UUIDv7 is of a time outside the window.
+            RetryTransaction: under REPEATABLE READ, the token was used by a concurrent transaction.
+            PartitionMissing, LedgerFenced: the ledger needs its upkeep.
+            CounterUnavailable, ReadOnlyDatabase: the database cannot be reached or written.
+            OutcomeUnknown: the connection was lost, outside a transaction, before the answer.
+        """
+        return number.change(
+            key, check_delta(by), floor, ceiling, using or self._db, shard_key, token
+        )
+
+    def decrement(
+        self,
+        key: str,
+        by: int = 1,
+        *,
+        floor: int | None = None,
+        ceiling: int | None = None,
+        shard_key: object = None,
+        token: str | UUID | Token | None = None,
+        using: str | None = None,
+    ) -> int:
+        """Subtract ``by`` from a counter and return its new value; see `increment`.
+
+        With a floor this is one conditional UPDATE: two buyers of the last unit cannot both get it.
+        """
+        delta = check_delta(-check_delta(by))
+        return number.change(key, delta, floor, ceiling, using or self._db, shard_key, token)
+
+    def increment_many(
+        self,
+        deltas: Mapping[str, int],
+        *,
+        token: str | UUID | Token | None = None,
+        using: str | None = None,
+    ) -> dict[str, int]:
+        """Add to many counters, all or none, and return their new values, in one statement.
+
+        Rows are locked in the order of their keys, so two such calls cannot deadlock. Where a
+        bound has to hold, a savepoint surrounds the statement. With a ``token`` all of it counts
+        once; a repeated call returns the values of the first one, and its ``replayed`` is true.
+
+        Raises:
+            InsufficientCount, CeilingExceeded: ``shortfalls`` lists every key that was refused.
+            CounterOverflow: a sum does not fit. On PostgreSQL a surrounding transaction is then
+                broken, as after any database error: put the call into ``atomic()`` to go on.
+        """
+        return number.change_many(deltas, 1, using or self._db, token)
+
+    def decrement_many(
+        self,
+        deltas: Mapping[str, int],
+        *,
+        token: str | UUID | Token | None = None,
+        using: str | None = None,
+    ) -> dict[str, int]:
+        """Subtract from many counters, all or none (a cart); see `increment_many`."""
+        return number.change_many(deltas, -1, using or self._db, token)
+
+    def value(self, key: str, *, using: str | None = None) -> int:
+        """The exact value of a counter; zero if it was never counted."""
+        return number.value_of(key, using or self._db)
+
+    def values_of(self, keys: Iterable[str], *, using: str | None = None) -> dict[str, int]:
+        """The exact values of many counters, all of one moment, in one query."""
+        return number.values_of(keys, using or self._db)
+
+    def collect(self, *, using: str | None = None) -> AbstractContextManager[None]:
+        """A block whose increments are merged by key and applied in one statement at its end.
+
+        The block is a transaction, or a savepoint in the caller's; what it counts is applied as the
+        last thing of it, in the order of the keys, so that rows are held for as short as can be and
+        two such blocks cannot deadlock. Changes that a floor or ceiling concerns are made at once.
+        An increment that is collected returns a value that is not known: to use it raises
+        `ValueNotKnown`. Reads within the block see what it has collected. A savepoint that is
+        rolled back takes its increments with it, and so does a block that ends with an error.
+        What a block within collects is applied with the outer one. Counter fields are not
+        collected.
+
+        Raises:
+            CounterOverflow: a sum does not fit, at the end of the block.
+        """
+        return number.collect(using or self._db)
+
+    def acollect(self, *, using: str | None = None) -> AbstractAsyncContextManager[None]:
+        """`collect` for async code, where no transaction is open: applied after the block.
+
+        Changes that a floor or ceiling concerns are committed at once, whatever becomes of the
+        block. A transaction of synchronous code within counts by itself.
+        """
+        return number.acollect(using or self._db)
+
+    def read(self, key: str, *, consistency: str = "exact", using: str | None = None) -> Reading:
+        """The value of a counter, and what is known of it.
+
+        Raises:
+            UnsupportedConsistency: the counter's strategy does not offer ``consistency``.
+        """
+        return number.read(key, consistency, using or self._db)
+
+    def history(
+        self,
+        key: str,
+        by: str = "hour",
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        tz: tzinfo | None = None,
+        using: str | None = None,
+    ) -> list[Bucket]:
+        """How a counter of the ledger changed, period by period; those without entries are zero.
+
+        ``by`` is a minute, hour, day, week or month, as the clocks of ``tz`` show them (the current
+        time zone where it is not given), so a day may have 23 or 25 hours. The first period is the
+        one that ``since`` falls into, the last one begins before ``until`` (now). Entries stand at
+        the time of their token.
+
+        Raises:
+            HistoryNotKept: entries of that time are dropped; it says from when on they are there.
+            InvalidPeriod: no such period, or more than 10,000 of them.
+        """
+        return history.history(key, by, since, until, tz, using or self._db)
+
+    def value_at(self, key: str, moment: datetime, *, using: str | None = None) -> int:
+        """What the value of a counter of the ledger was at a moment.
+
+        It is what the value is now, without the entries whose token is later than the moment. What
+        did not come through the ledger counts as if it had always been there.
+
+        Raises:
+            HistoryNotKept: entries since then are dropped.
+        """
+        return history.value_at(key, moment, using or self._db)
+
+    def explain(  # type: ignore[override]
+        self, key: str, *, last: int = 10, using: str | None = None
+    ) -> Explanation:
+        """What a value is made of, and the last entries, in one statement: the parts sum to it.
+
+        Django's own ``explain()``, of a query, is that of a queryset: ``objects.all().explain()``.
+        """
+        return history.explain(key, last, using or self._db)
+
+    async def aincrement(
+        self,
+        key: str,
+        by: int = 1,
+        *,
+        floor: int | None = None,
+        ceiling: int | None = None,
+        shard_key: object = None,
+        token: str | UUID | Token | None = None,
+        using: str | None = None,
+    ) -> int:
+        """`increment` for async code; as atomic as its twin."""
+        return await sync_to_async(self.increment)(
+            key, by, floor=floor, ceiling=ceiling, shard_key=shard_key, token=token, using=using
+        )
+
+    async def adecrement(
+        self,
+        key: str,
+        by: int = 1,
+        *,
+        floor: int | None = None,
+        ceiling: int | None = None,
+        shard_key: object = None,
+        token: str | UUID | Token | None = None,
+        using: str | None = None,
+    ) -> int:
+        """`decrement` for async code; as atomic as its twin."""
+        return await sync_to_async(self.decrement)(
+            key, by, floor=floor, ceiling=ceiling, shard_key=shard_key, token=token, using=using
+        )
+
+    async def aincrement_many(
+        self,
+        deltas: Mapping[str, int],
+        *,
+        token: str | UUID | Token | None = None,
+        using: str | None = None,
+    ) -> dict[str, int]:
+        """`increment_many` for async code."""
+        return await sync_to_async(self.increment_many)(deltas, token=token, using=using)
+
+    async def adecrement_many(
+        self,
+        deltas: Mapping[str, int],
+        *,
+        token: str | UUID | Token | None = None,
+        using: str | None = None,
+    ) -> dict[str, int]:
+        """`decrement_many` for async code."""
+        return await sync_to_async(self.decrement_many)(deltas, token=token, using=using)
+
+    async def avalue(self, key: str, *, using: str | None = None) -> int:
+        """`value` for async code."""
+        return await sync_to_async(self.value)(key, using=using)
+
+    async def avalues_of(self, keys: Iterable[str], *, using: str | None = None) -> dict[str, int]:
+        """`values_of` for async code."""
+        return await sync_to_async(self.values_of)(keys, using=using)
+
+    async def aread(
+        self, key: str, *, consistency: str = "exact", using: str | None = None
+    ) -> Reading:
+        """`read` for async code."""
+        return await sync_to_async(self.read)(key, consistency=consistency, using=using)
+
+    async def ahistory(
+        self,
+        key: str,
+        by: str = "hour",
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        tz: tzinfo | None = None,
+        using: str | None = None,
+    ) -> list[Bucket]:
+        """`history` for async code."""
+        return await sync_to_async(self.history)(
+            key, by, since=since, until=until, tz=tz, using=using
+        )
+
+    async def avalue_at(self, key: str, moment: datetime, *, using: str | None = None) -> int:
+        """`value_at` for async code."""
+        return await sync_to_async(self.value_at)(key, moment, using=using)
+
+    async def aexplain(  # type: ignore[override]
+        self, key: str, *, last: int = 10, using: str | None = None
+    ) -> Explanation:
+        """`explain` for async code."""
+        return await sync_to_async(self.explain)(key, last=last, using=using)

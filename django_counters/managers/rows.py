@@ -1,0 +1,56 @@
+"""Rows of named counters, for those who change many at once."""
+
+from __future__ import annotations
+
+from asgiref.sync import sync_to_async
+from django.db import connections, models
+
+from django_counters.kinds import number
+from django_counters.models import Counter
+from django_counters.types import check_delta
+
+
+class CounterRows(models.QuerySet[Counter]):
+    """Rows of named counters."""
+
+    def increment(self, by: int = 1) -> int:
+        """Add ``by`` to every counter of the queryset, all or none, and return how many there were.
+
+        The rows are locked in the order of their keys, then changed by one statement. Bounds of
+        the namespaces hold. Counters that come into the queryset meanwhile are left alone.
+
+        Raises:
+            InsufficientCount, CeilingExceeded: a bound would be crossed; the error lists each key.
+            CounterOverflow: a sum does not fit.
+        """
+        delta = check_delta(by)
+        # Locking makes the router name the database for writing.
+        rows = self.select_for_update().order_by("key").values_list("key", flat=True)
+        with number.all_or_nothing(rows.db):
+            if not connections[rows.db].features.has_select_for_update:
+                # SQLite gives up at once where a reader becomes a writer: be one from the start.
+                self.model._base_manager.using(rows.db).filter(key="").update(value=0)
+            keys = list(rows)
+            number.change_many(dict.fromkeys(keys, delta), 1, rows.db)
+        return len(keys)
+
+    def decrement(self, by: int = 1) -> int:
+        """Subtract ``by`` from every counter of the queryset; see `increment`."""
+        return self.increment(check_delta(-check_delta(by)))
+
+    async def aincrement(self, by: int = 1) -> int:
+        """`increment` for async code."""
+        return await sync_to_async(self.increment)(by)
+
+    async def adecrement(self, by: int = 1) -> int:
+        """`decrement` for async code."""
+        return await sync_to_async(self.decrement)(by)
+
+    # Templates do not call what changes data.
+    increment.alters_data = True  # type: ignore[attr-defined]
+    decrement.alters_data = True  # type: ignore[attr-defined]
+    aincrement.alters_data = True  # type: ignore[attr-defined]
+    adecrement.alters_data = True  # type: ignore[attr-defined]
+
+
+RowsManager = models.Manager.from_queryset(CounterRows)

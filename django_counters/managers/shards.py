@@ -1,0 +1,89 @@
+"""The public API: named counters in shards, whatever their namespace declares."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from asgiref.sync import sync_to_async
+from django.db import models
+
+from django_counters.kinds import number
+from django_counters.models import CounterShard
+from django_counters.tokens import Token
+from django_counters.types import check_delta
+
+
+class ShardManager(models.Manager[CounterShard]):
+    """Counts in shards, whatever the namespace declares; `Counter.objects` reads the same values.
+
+    A writer takes a shard that nobody holds, so that no transaction waits for another one.
+    """
+
+    def increment(
+        self,
+        key: str,
+        by: int = 1,
+        *,
+        shard_key: object = None,
+        token: str | UUID | Token | None = None,
+        using: str | None = None,
+    ) -> int:
+        """Add ``by`` to a counter and return its value: this statement's snapshot and ``by``.
+
+        ``shard_key`` (a user, a request) always leads to the same shard, and waits for it; without
+        it a shard is taken that nobody holds.
+
+        Raises:
+            InvalidKey, InvalidDelta, CounterOverflow, CounterUnavailable, ReadOnlyDatabase,
+            OutcomeUnknown: as `CounterManager.increment`.
+        """
+        return number.change_shard(key, check_delta(by), shard_key, using or self._db, token)
+
+    def decrement(
+        self,
+        key: str,
+        by: int = 1,
+        *,
+        shard_key: object = None,
+        token: str | UUID | Token | None = None,
+        using: str | None = None,
+    ) -> int:
+        """Subtract ``by`` from a counter; see `increment`."""
+        delta = check_delta(-check_delta(by))
+        return number.change_shard(key, delta, shard_key, using or self._db, token)
+
+    def value(self, key: str, *, using: str | None = None) -> int:
+        """The exact value of a counter: its total and its shards, in one statement."""
+        return number.value_of(key, using or self._db)
+
+    async def aincrement(
+        self,
+        key: str,
+        by: int = 1,
+        *,
+        shard_key: object = None,
+        token: str | UUID | Token | None = None,
+        using: str | None = None,
+    ) -> int:
+        """`increment` for async code."""
+        return await sync_to_async(self.increment)(
+            key, by, shard_key=shard_key, token=token, using=using
+        )
+
+    async def adecrement(
+        self,
+        key: str,
+        by: int = 1,
+        *,
+        shard_key: object = None,
+        token: str | UUID | Token | None = None,
+        using: str | None = None,
+    ) -> int:
+        """`decrement` for async code."""
+        return await sync_to_async(self.decrement)(
+            key, by, shard_key=shard_key, token=token, using=using
+        )
+
+    async def avalue(self, key: str, *, using: str | None = None) -> int:
+        """`value` for async code."""
+        return await sync_to_async(self.value)(key, using=using)

@@ -1,0 +1,242 @@
+"""The ledger: entries are appended, and read together with the totals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db import Error
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+
+from django_counters import clock
+from django_counters.exceptions import (
+    CounterOverflow,
+    LedgerFenced,
+    PartitionMissing,
+    RetryTransaction,
+    TokenConflict,
+    TokenExpired,
+)
+from django_counters.models import CounterHorizon
+from django_counters.models.horizon import beginning
+from django_counters.stores.sql.dialects.ledger import Appends, Entry, Outcome
+from django_counters.stores.sql.totals import SqlReads
+from django_counters.tokens import Token, mint, moment_of
+from django_counters.types import INT8
+
+# The clocks of those who make tokens may be ahead by so much.
+AHEAD = timedelta(hours=1)
+RESTORED = "stems from another server, or from a later state of this one"
+
+
+class SqlDeltas(SqlReads):
+    """Entries of named counters. An append waits for nobody but the first one of its counter."""
+
+    def append(self, key: str, by: int) -> UUID:
+        """Append an entry with a token of its own; the token."""
+        with self._explained(None):
+            ((token,),) = self._session.run(self._appends.one, (key, by))
+            if token is None:
+                ((outcome, _),) = self._session.run(self._appends.check, ())
+                self._check(outcome or Outcome.OVERFLOW, key, None)
+        return token if isinstance(token, UUID) else UUID(token)
+
+    def append_once(self, key: str, by: int, token: UUID) -> Outcome:
+        """Append an entry, unless its token was used: appended, replayed, or claimed elsewhere."""
+        entry = self._entry(key, by, token)
+        with self._explained(token):
+            ((outcome,),) = self._session.run(self._appends.once, entry)
+        return self._check(outcome, key, token)
+
+    def append_many(self, entries: Sequence[tuple[str, int]]) -> None:
+        """Append entries with tokens of their own, all or none, in one statement."""
+        columns = tuple(list(column) for column in zip(*entries, strict=True))
+        with self.all_or_nothing(), self._explained(None):
+            ((outcome, key),) = self._session.run(self._appends.many, columns)
+            self._check(outcome, key, None)
+
+    def append_many_once(self, entries: Mapping[UUID, tuple[str, int]]) -> int | None:
+        """Append entries whose tokens were not used; how many were. None: one is claimed elsewhere.
+
+        All or none: where a token was used for another entry, or is out of its window, nothing is
+        appended.
+        """
+        given = [self._entry(key, by, token) for token, (key, by) in entries.items()]
+        with self.all_or_nothing(), self._explained(min(entries)):
+            ((outcome, what, replayed),) = self._session.run(
+                self._appends.many_once, self._appends.arrange(given)
+            )
+            token = UUID(what) if what and outcome in _ABOUT_TOKENS else None
+            if self._check(outcome, what, token) is Outcome.CLAIMED:
+                return None
+        return int(replayed)
+
+    def copy(self, entries: Sequence[tuple[str, int]]) -> None:
+        """Append entries with tokens of their own by COPY, all or none."""
+        with self.all_or_nothing(), self._explained(None):
+            ((outcome, moment),) = self._session.run(self._appends.check, ())
+            self._check(outcome, "", None)
+            self.open(sorted({key for key, _ in entries}))
+            self._refuse_overflow(entries)
+            self._session.copy(self._appends.copy, _lines(entries, moment))
+
+    def open(self, keys: Sequence[str]) -> None:
+        """Make the totals that entries need, in the order of their keys."""
+        self._session.run(self._appends.open, (self._session.dialect.keys(keys),))
+
+    def _refuse_overflow(self, entries: Sequence[tuple[str, int]]) -> None:
+        sums: dict[str, int] = {}
+        for key, by in entries:
+            sums[key] = sums.get(key, 0) + by
+        params = self._session.dialect.sums(list(sums), list(sums.values()))
+        for (key,) in self._session.run(self._appends.over, params, writes=False):
+            self._check(Outcome.OVERFLOW, key, None)
+
+    def rolled_up(self, key: str) -> tuple[int, datetime]:
+        """The total alone, and the moment before which nothing is missing in it."""
+        ((total, as_of),) = self._session.run(self._ledger.inquiry.total, (key,), writes=False)
+        return int(total or 0), aware(as_of or clock.meant(beginning()), local=True)
+
+    @property
+    def _ledger(self) -> Any:
+        return self._session.dialect.ledger
+
+    @property
+    def _appends(self) -> Appends:
+        appends: Appends = self._ledger.appends
+        return appends
+
+    def _entry(self, key: str, by: int, token: UUID) -> Entry:
+        return Entry(key, by, token, moment_of(token), Token(str(token)).digest)
+
+    def _check(self, outcome: int, key: str, token: UUID | None) -> Outcome:
+        """Raise the error of an outcome, if it is one."""
+        if outcome == Outcome.FENCED:
+            raise LedgerFenced(using=self._session.using, reason=RESTORED)
+        if outcome == Outcome.OVERFLOW:
+            low, high = INT8
+            raise CounterOverflow(key=key, low=low, high=high)
+        if outcome == Outcome.CONFLICT:
+            raise TokenConflict(token=str(token))
+        if outcome == Outcome.EXPIRED and token is not None:
+            raise TokenExpired(token=str(token), created_at=moment_of(token))
+        return Outcome(outcome)
+
+    @contextmanager
+    def _explained(self, token: UUID | None) -> Iterator[None]:
+        """Say what an error of the database means here."""
+        try:
+            yield
+        except Error as error:
+            dialect = self._session.dialect
+            if dialect.unserializable(error):
+                raise RetryTransaction(what="the entry") from error
+            refused_by = dialect.refused_by(error)
+            moment = moment_of(token) if token else clock.utc()
+            if refused_by == "":
+                raise PartitionMissing(created_at=moment) from error
+            if refused_by == "django_counters_sealed" and token is not None:
+                raise TokenExpired(token=str(token), created_at=moment_of(token)) from error
+            raise
+
+
+_ABOUT_TOKENS = (Outcome.CONFLICT, Outcome.EXPIRED)
+
+
+def _lines(entries: Sequence[tuple[str, int]], moment: datetime) -> Iterator[bytes]:
+    """Entries in the text format of COPY; a key has no white space, but may have a backslash."""
+    created_at = moment_of(mint(moment)).isoformat()
+    for key, by in entries:
+        text = key.replace("\\", "\\\\") if "\\" in key else key
+        yield f"{mint(moment)}\t{created_at}\t{text}\t{by}\n".encode()
+
+
+def aware(moment: datetime | str, *, local: bool) -> datetime:
+    """A moment as the driver gave it, with its time zone.
+
+    ``local``: one without a zone is the time of Django's own zone where ``USE_TZ`` is off; that of
+    a column that Django wrote is, and any of PostgreSQL. What we write ourselves is UTC.
+    """
+    found = parse_datetime(moment) if isinstance(moment, str) else moment
+    assert found is not None
+    if found.tzinfo is not None:
+        return found
+    return (
+        timezone.make_aware(found) if local and not settings.USE_TZ else found.replace(tzinfo=UTC)
+    )
+
+
+class PlainDeltas(SqlDeltas):
+    """The same where a database has no functions, and one writer at a time."""
+
+    def append(self, key: str, by: int) -> UUID:
+        """Append an entry with a token of its own; the token."""
+        token = mint(clock.utc())
+        self.append_many_once({token: (key, by)})
+        return token
+
+    def append_once(self, key: str, by: int, token: UUID) -> Outcome:
+        """Append an entry, unless its token was used: appended, replayed, or claimed elsewhere."""
+        replayed = self.append_many_once({token: (key, by)})
+        if replayed is None:
+            return Outcome.CLAIMED
+        return Outcome.REPLAYED if replayed else Outcome.APPENDED
+
+    def append_many(self, entries: Sequence[tuple[str, int]]) -> None:
+        """Append entries with tokens of their own, all or none."""
+        now = clock.utc()
+        self.append_many_once({mint(now): entry for entry in entries})
+
+    def copy(self, entries: Sequence[tuple[str, int]]) -> None:
+        """As `append_many`: there is no COPY."""
+        self.append_many(entries)
+
+    def append_many_once(self, entries: Mapping[UUID, tuple[str, int]]) -> int | None:
+        """Append entries whose tokens were not used; how many were. None: one is claimed elsewhere.
+
+        Being the only writer from the first statement on, nobody comes in between.
+        """
+        given = [self._entry(key, by, token) for token, (key, by) in entries.items()]
+        sql, run = self._ledger.appends, self._session.run
+        keys = self._session.dialect.keys
+        with self.all_or_nothing():
+            self.open(sorted({entry.key for entry in given}))
+            if run(sql.claimed, (keys([e.digest.hex().upper() for e in given]),), writes=False):
+                return None
+            self._refuse_overflow([(entry.key, entry.delta) for entry in given])
+            oldest, newest = self._window()
+            fresh = [entry for entry in given if oldest < moment_of(entry.token) < newest]
+            added = {token for (token,) in run(sql.add, sql.arrange(fresh))} if fresh else set()
+            old = [entry for entry in given if entry.token.hex not in added]
+            self._compare(old)
+        return len(old)
+
+    def _window(self) -> tuple[datetime, datetime]:
+        state = CounterHorizon._base_manager.using(self._session.using).first() or CounterHorizon()
+        now = clock.utc()
+        return now - state.token_window, now + AHEAD
+
+    def _compare(self, old: Sequence[Entry]) -> None:
+        """What was there before has to be the same."""
+        if not old:
+            return
+        tokens = self._session.dialect.keys([entry.token.hex for entry in old])
+        rows = self._session.run(self._ledger.appends.present, (tokens,), writes=False)
+        present = {token: (key, delta) for token, key, delta in rows}
+        for entry in old:
+            found = present.get(entry.token.hex)
+            if found is None:
+                self._check(Outcome.EXPIRED, entry.key, entry.token)
+            elif found != (entry.key, entry.delta):
+                self._check(Outcome.CONFLICT, entry.key, entry.token)
+
+    def _entry(self, key: str, by: int, token: UUID) -> Entry:
+        return super()._entry(key, by, token)._replace(created_at=self._stored(moment_of(token)))
+
+    def _stored(self, moment: datetime) -> str:
+        return str(moment.replace(tzinfo=None))

@@ -1,0 +1,226 @@
+"""The functions of the ledger inside PostgreSQL."""
+
+from __future__ import annotations
+
+from django_counters.stores.sql.dialects.ledger import COUNTER, DELTAS, HORIZON, TOKENS, Outcome
+
+_INDEXED = "LANGUAGE plpgsql SET enable_seqscan = off"
+_PLANNED_ONCE = f"{_INDEXED} SET plan_cache_mode = force_generic_plan"
+
+# Clients' clocks may be ahead by so much.
+AHEAD = "INTERVAL '1 hour'"
+
+# A transaction that runs has a number that is not below the horizon. Where it is, the table came
+# from another server, and the entry would never be read.
+_FENCED = "pg_current_xact_id()::text::bigint < h"
+
+# The total of a counter says whether there is anything in the ledger, so that others need not look.
+_OPEN = f"""
+  SELECT t.value INTO total FROM {COUNTER} t WHERE t.key = k AND t.outside IS NOT NULL;
+  IF NOT FOUND THEN
+    INSERT INTO {COUNTER} AS t (key, value, updated_at, outside)
+    VALUES (k, 0, STATEMENT_TIMESTAMP(), 0)
+    ON CONFLICT (key) DO UPDATE SET outside = COALESCE(t.outside, t.value)
+    RETURNING t.value INTO total;
+  END IF;
+  IF total::numeric + d NOT BETWEEN -9223372036854775808 AND 9223372036854775807 THEN
+    outcome := {Outcome.OVERFLOW};
+    RETURN;
+  END IF;
+"""
+
+# RFC 9562: 48 bits of milliseconds, version 7, and chance with the variant in its place.
+_MINT = """(lpad(to_hex((date_part('epoch', {at}) * 1000)::bigint << 4 | 7), 13, '0')
+    || substr(gen_random_uuid()::text, 16))::uuid"""
+
+# NULL where it is refused: the caller finds out why.
+_APPEND = f"""
+CREATE OR REPLACE FUNCTION django_counters_append(k text, d bigint)
+RETURNS uuid {_INDEXED} AS $body$
+DECLARE
+  h bigint; total numeric; token uuid;
+  at timestamptz := date_trunc('milliseconds', clock_timestamp());
+BEGIN
+  SELECT s.horizon INTO h FROM {HORIZON} s WHERE s.id = 1;
+  IF {_FENCED} THEN
+    RETURN NULL;
+  END IF;
+  SELECT t.value INTO total FROM {COUNTER} t WHERE t.key = k AND t.outside IS NOT NULL;
+  IF total IS NULL THEN
+    PERFORM django_counters_open(ARRAY[k]);
+    SELECT t.value INTO total FROM {COUNTER} t WHERE t.key = k;
+  END IF;
+  IF total + d NOT BETWEEN -9223372036854775808 AND 9223372036854775807 THEN
+    RETURN NULL;
+  END IF;
+  token := {_MINT.format(at="at")};
+  INSERT INTO {DELTAS} (token, created_at, key, delta, kind) VALUES (token, at, k, d, 0);
+  RETURN token;
+END $body$
+"""
+
+# What is out of the window is not counted, but what was counted within it can still be told.
+_APPEND_ONCE = f"""
+CREATE OR REPLACE FUNCTION django_counters_append_once(
+  k text, d bigint, given uuid, at timestamptz, dg bytea, OUT outcome int)
+{_INDEXED} AS $body$
+DECLARE
+  h bigint; total bigint; since timestamptz; known interval; old record;
+BEGIN
+  SELECT s.horizon, s.tail_since, s.token_window INTO h, since, known
+  FROM {HORIZON} s WHERE s.id = 1;
+  IF {_FENCED} THEN
+    outcome := {Outcome.FENCED};
+    RETURN;
+  END IF;
+  -- Whoever uses the token for a counter that has no ledger holds the same lock.
+  PERFORM pg_advisory_xact_lock(hashtextextended(given::text, 0));
+  IF EXISTS (SELECT FROM {TOKENS} t WHERE t.digest = dg) THEN
+    outcome := {Outcome.CLAIMED};
+    RETURN;
+  END IF;
+  IF at > clock_timestamp() - COALESCE(known, INTERVAL '48 hours')
+    AND at < clock_timestamp() + {AHEAD} AND at >= COALESCE(since, at) THEN
+    {_OPEN}
+    INSERT INTO {DELTAS} (token, created_at, key, delta, kind) VALUES (given, at, k, d, 0)
+    ON CONFLICT DO NOTHING;
+    IF FOUND THEN
+      outcome := {Outcome.APPENDED};
+      RETURN;
+    END IF;
+  END IF;
+  SELECT e.key, e.delta INTO old FROM {DELTAS} e WHERE e.token = given AND e.created_at = at;
+  outcome := CASE WHEN NOT FOUND THEN {Outcome.EXPIRED}
+    WHEN old.key = k AND old.delta = d THEN {Outcome.REPLAYED} ELSE {Outcome.CONFLICT} END;
+END $body$
+"""
+
+_OPEN_MANY = f"""
+CREATE OR REPLACE FUNCTION django_counters_open(ks text[]) RETURNS void {_INDEXED} AS $body$
+BEGIN
+  INSERT INTO {COUNTER} AS t (key, value, updated_at, outside)
+  SELECT u.k, 0, STATEMENT_TIMESTAMP(), 0 FROM (SELECT DISTINCT unnest(ks) AS k) u
+  WHERE NOT EXISTS (SELECT FROM {COUNTER} o WHERE o.key = u.k AND o.outside IS NOT NULL)
+  ORDER BY u.k COLLATE "C"
+  ON CONFLICT (key) DO UPDATE SET outside = COALESCE(t.outside, t.value);
+END $body$
+"""
+
+_OVER = f"""
+  SELECT u.k INTO what FROM unnest(ks, ds) AS u (k, d) JOIN {COUNTER} t ON t.key = u.k
+  GROUP BY u.k, t.value
+  HAVING t.value + SUM(u.d) NOT BETWEEN -9223372036854775808 AND 9223372036854775807 LIMIT 1;
+  IF FOUND THEN
+    outcome := {Outcome.OVERFLOW};
+    RETURN;
+  END IF;
+"""
+
+_APPEND_MANY = f"""
+CREATE OR REPLACE FUNCTION django_counters_append_many(
+  ks text[], ds bigint[], OUT outcome int, OUT what text)
+{_INDEXED} AS $body$
+DECLARE
+  h bigint; at timestamptz := date_trunc('milliseconds', clock_timestamp());
+BEGIN
+  SELECT s.horizon INTO h FROM {HORIZON} s WHERE s.id = 1;
+  IF {_FENCED} THEN
+    outcome := {Outcome.FENCED};
+    RETURN;
+  END IF;
+  PERFORM django_counters_open(ks);
+  {_OVER}
+  INSERT INTO {DELTAS} (token, created_at, key, delta, kind)
+  SELECT {_MINT.format(at="at")}, at, u.k, u.d, 0 FROM unnest(ks, ds) AS u (k, d);
+  outcome := {Outcome.APPENDED};
+END $body$
+"""
+
+# Sorted by token: of two batches with the same tokens one waits for the other, never both. What is
+# found to be wrong is raised by the caller, who takes back what was written.
+_APPEND_MANY_ONCE = f"""
+CREATE OR REPLACE FUNCTION django_counters_append_many_once(
+  ks text[], ds bigint[], ts uuid[], ats timestamptz[], dgs bytea[],
+  OUT outcome int, OUT what text, OUT replayed bigint)
+{_INDEXED} AS $body$
+DECLARE
+  h bigint; since timestamptz; known interval; appended bigint;
+BEGIN
+  SELECT s.horizon, s.tail_since, COALESCE(s.token_window, INTERVAL '48 hours')
+  INTO h, since, known FROM {HORIZON} s WHERE s.id = 1;
+  known := COALESCE(known, INTERVAL '48 hours');
+  IF {_FENCED} THEN
+    outcome := {Outcome.FENCED};
+    RETURN;
+  END IF;
+  SELECT u.t::text INTO what FROM unnest(ts, dgs) AS u (t, dg)
+  WHERE EXISTS (SELECT FROM {TOKENS} t WHERE t.digest = u.dg) LIMIT 1;
+  IF FOUND THEN
+    outcome := {Outcome.CLAIMED};
+    RETURN;
+  END IF;
+  PERFORM django_counters_open(ks);
+  {_OVER}
+  INSERT INTO {DELTAS} (token, created_at, key, delta, kind)
+  SELECT u.t, u.at, u.k, u.d, 0 FROM unnest(ks, ds, ts, ats) AS u (k, d, t, at)
+  WHERE u.at > clock_timestamp() - known AND u.at < clock_timestamp() + {AHEAD}
+    AND u.at >= COALESCE(since, u.at)
+  ORDER BY u.t ON CONFLICT DO NOTHING;
+  GET DIAGNOSTICS appended = ROW_COUNT;
+  replayed := cardinality(ks) - appended;
+  outcome := CASE WHEN replayed = 0 THEN {Outcome.APPENDED} ELSE {Outcome.REPLAYED} END;
+  IF replayed > 0 THEN
+    SELECT u.t::text, CASE WHEN e.token IS NULL THEN {Outcome.EXPIRED} ELSE {Outcome.CONFLICT} END
+    INTO what, outcome FROM unnest(ks, ds, ts, ats) AS u (k, d, t, at)
+    LEFT JOIN {DELTAS} e ON e.token = u.t AND e.created_at = u.at
+    WHERE e.token IS NULL OR e.key <> u.k OR e.delta <> u.d LIMIT 1;
+    IF NOT FOUND THEN
+      outcome := {Outcome.REPLAYED};
+    END IF;
+  END IF;
+END $body$
+"""
+
+# STABLE: reads in the snapshot of the statement that calls it, as that reads the total. The time
+# of the tail spares the partitions that have nothing of it.
+_TAIL = f"""
+CREATE OR REPLACE FUNCTION django_counters_tail(k text)
+RETURNS numeric STABLE {_PLANNED_ONCE} AS $body$
+DECLARE h bigint; f bigint; since timestamptz;
+BEGIN
+  SELECT s.horizon, s.fence, s.tail_since INTO h, f, since FROM {HORIZON} s WHERE s.id = 1;
+  h := COALESCE(h, 0);
+  f := COALESCE(f, 0);
+  since := COALESCE(since, '-infinity');
+  RETURN (SELECT SUM(e.delta) FROM {DELTAS} e
+    WHERE e.key = k AND e.xid >= h AND e.seq > f AND e.created_at >= since);
+END $body$
+"""
+
+_TAILS = f"""
+CREATE OR REPLACE FUNCTION django_counters_tails(ks text[])
+RETURNS TABLE (k text, waits numeric) STABLE {_PLANNED_ONCE} AS $body$
+DECLARE h bigint; f bigint; since timestamptz;
+BEGIN
+  ks := ARRAY(SELECT t.key FROM {COUNTER} t WHERE t.key = ANY (ks) AND t.outside IS NOT NULL);
+  IF cardinality(ks) > 0 THEN
+    SELECT s.horizon, s.fence, s.tail_since INTO h, f, since FROM {HORIZON} s WHERE s.id = 1;
+    h := COALESCE(h, 0);
+    f := COALESCE(f, 0);
+    since := COALESCE(since, '-infinity');
+    RETURN QUERY SELECT e.key::text, SUM(e.delta) FROM {DELTAS} e
+      WHERE e.key = ANY (ks) AND e.xid >= h AND e.seq > f AND e.created_at >= since
+      GROUP BY e.key;
+  END IF;
+END $body$
+"""
+
+FUNCTIONS = (
+    _TAIL,
+    _TAILS,
+    _OPEN_MANY,
+    _APPEND,
+    _APPEND_ONCE,
+    _APPEND_MANY,
+    _APPEND_MANY_ONCE,
+)

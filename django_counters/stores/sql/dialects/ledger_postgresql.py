@@ -1,0 +1,252 @@
+"""The ledger in PostgreSQL: a partitioned table, rolled up by what transactions have ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django_counters.stores.sql.dialects.ledger import (
+    ARCHIVE,
+    COUNTER,
+    DELTAS,
+    ENTRY,
+    HORIZON,
+    IN_TAIL,
+    KEPT_SINCE,
+    TOKENS,
+    Appends,
+    Claims,
+    Entry,
+    Inquiry,
+    Ledger,
+    Outcome,
+    Partitioning,
+    Rolling,
+    after,
+    drift,
+    parts,
+    sample,
+    state,
+    tail,
+    total,
+)
+from django_counters.stores.sql.dialects.ledger_functions import AHEAD
+
+SEQUENCE = f"{DELTAS}_seq_seq"
+INT8 = "-9223372036854775808 AND 9223372036854775807"
+
+_PREPARE = (
+    f"CREATE SEQUENCE {SEQUENCE} OWNED BY {DELTAS}.seq",
+    f"ALTER TABLE {DELTAS} ALTER COLUMN seq SET DEFAULT nextval('{SEQUENCE}'), "
+    "ALTER COLUMN xid SET DEFAULT pg_current_xact_id()::text::bigint, "
+    "ALTER COLUMN kind SET DEFAULT 0",
+    # For the tail of one counter.
+    f"CREATE INDEX {DELTAS}_tail ON {DELTAS} (key, xid)",
+    # For the rollup. Entries stand in the order of their transactions, so a summary is enough.
+    f"CREATE INDEX {DELTAS}_rollup ON {DELTAS} USING brin (xid) "
+    "WITH (pages_per_range = 32, autosummarize = on)",
+)
+
+
+def _arrange(entries: Sequence[Entry]) -> tuple[Any, ...]:
+    return tuple(list(column) for column in zip(*entries, strict=True))
+
+
+_APPENDS = Appends(
+    one="SELECT django_counters_append(%s, %s)",
+    once="SELECT django_counters_append_once(%s, %s, %s, %s, %s)",
+    many="SELECT outcome, what FROM django_counters_append_many(%s::text[], %s::bigint[])",
+    many_once=(
+        "SELECT outcome, what, replayed FROM django_counters_append_many_once("
+        "%s::text[], %s::bigint[], %s::uuid[], %s::timestamptz[], %s::bytea[])"
+    ),
+    arrange=_arrange,
+    open="SELECT django_counters_open(%s::text[])::text",
+    over=(
+        f"SELECT t.key FROM {COUNTER} t JOIN unnest(%s::text[], %s::numeric[]) u (k, d) "
+        f"ON u.k = t.key WHERE t.value + u.d NOT BETWEEN {INT8} LIMIT 1"
+    ),
+    copy=f"COPY {DELTAS} (token, created_at, key, delta) FROM STDIN",
+    check=(
+        f"SELECT CASE WHEN pg_current_xact_id()::text::bigint < COALESCE(MAX(horizon), 0) "
+        f"THEN {Outcome.FENCED} ELSE {Outcome.APPENDED} END, CLOCK_TIMESTAMP() FROM {HORIZON}"
+    ),
+)
+
+_WINDOW = f"COALESCE((SELECT token_window FROM {HORIZON} WHERE id = 1), INTERVAL '48 hours')"
+
+_CLAIMS = Claims(
+    claim=(
+        "WITH given (digest, fingerprint, token, at) AS "
+        "(VALUES (%s::bytea, %s::bytea, %s::uuid, %s::timestamptz)) "
+        f"INSERT INTO {TOKENS} (digest, fingerprint, result, created_at) "
+        "SELECT digest, fingerprint, '', CLOCK_TIMESTAMP() FROM given "
+        f"WHERE token IS NULL OR (at > CLOCK_TIMESTAMP() - {_WINDOW} "
+        f"AND at < CLOCK_TIMESTAMP() + {AHEAD} AND NOT EXISTS "
+        f"(SELECT FROM {DELTAS} d WHERE d.token = given.token AND d.created_at = given.at)) "
+        "ON CONFLICT DO NOTHING RETURNING 1"
+    ),
+    alone="SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))::text",
+    claimed=f"SELECT fingerprint, result FROM {TOKENS} WHERE digest = %s",
+    keep=f"UPDATE {TOKENS} SET result = %s WHERE digest = %s RETURNING 1",
+    prune=(
+        f"DELETE FROM {TOKENS} WHERE ctid = ANY(ARRAY(SELECT ctid FROM {TOKENS} "
+        f"WHERE created_at < CLOCK_TIMESTAMP() - {_WINDOW} - 2 * {AHEAD} "
+        "LIMIT %s FOR UPDATE SKIP LOCKED)) RETURNING 1"
+    ),
+)
+
+_STATE = state("'-infinity'")
+
+_INQUIRY = Inquiry(
+    total=total(),
+    history=(
+        "SELECT width_bucket(created_at, %s::timestamptz[]), SUM(delta), COUNT(*) "
+        f"FROM {DELTAS} WHERE key = %s AND created_at >= %s AND created_at < %s GROUP BY 1"
+    ),
+    after=after(),
+    parts=parts(_STATE, "django_counters_tail(%(key)s)"),
+    entry=ENTRY,
+    kept_since=KEPT_SINCE,
+    tail=tail(_STATE),
+    drift=drift(_STATE, "= ANY(%(keys)s)", "value::numeric - outside").replace(
+        "%(keys)s", "%(keys)s::text[]"
+    ),
+    sample=sample(),
+)
+
+# Entries that do not fit into their total go on waiting, as of a transaction that never ends.
+_NEVER = 2**62
+
+# One statement, so that the entries are looked at in the snapshot that says which transactions
+# have ended: all that are below its xmin, and if they were committed their entries are seen.
+_FINISHED = f"(e.xid >= %(horizon)s AND e.xid < edge.h OR e.xid = {_NEVER}) AND e.seq > %(fence)s"
+_FOLD = (
+    "WITH edge AS MATERIALIZED "
+    "(SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS h), "
+    "sums AS MATERIALIZED (SELECT e.key, SUM(e.delta) AS d, COUNT(*) AS n, "
+    f"BOOL_OR(e.xid = {_NEVER}) AS waited FROM {DELTAS} e, edge WHERE {_FINISHED} GROUP BY e.key), "
+    f"judged AS MATERIALIZED (SELECT sums.*, COALESCE(t.value, 0) + d BETWEEN {INT8} "
+    f"AND d BETWEEN {INT8} AS fits FROM sums LEFT JOIN {COUNTER} t USING (key)), "
+    f"folded AS (INSERT INTO {COUNTER} AS t (key, value, updated_at, outside) "
+    "SELECT key, d::bigint, STATEMENT_TIMESTAMP(), 0 FROM judged WHERE fits "
+    'ORDER BY key COLLATE "C" ON CONFLICT (key) DO UPDATE SET '
+    "value = t.value + EXCLUDED.value, updated_at = EXCLUDED.updated_at, "
+    "outside = COALESCE(t.outside, t.value) RETURNING 1) "
+    f"UPDATE {HORIZON} SET horizon = edge.h FROM edge "
+    "WHERE id = 1 AND horizon = %(horizon)s AND fence = %(fence)s RETURNING horizon, "
+    "(SELECT COALESCE(SUM(n), 0)::bigint FROM judged WHERE fits), "
+    "(SELECT COUNT(*) FROM judged WHERE fits), "
+    "ARRAY(SELECT key::text FROM judged WHERE NOT fits), "
+    "ARRAY(SELECT key::text FROM judged WHERE fits AND waited)"
+)
+# Not part of it: to change entries takes locks on all partitions, and is seldom needed.
+_HOLD = (
+    f"UPDATE {DELTAS} SET xid = {_NEVER} WHERE key = ANY(%(keys)s::text[]) "
+    "AND xid >= %(horizon)s AND xid < %(edge)s AND seq > %(fence)s RETURNING 1"
+)
+_RELEASE = (
+    f"UPDATE {DELTAS} SET xid = 0 WHERE key = ANY(%(keys)s::text[]) AND xid = {_NEVER} RETURNING 1"
+)
+
+_RECOMPUTE = (
+    f"WITH due AS (SELECT key, SUM(d) AS d FROM (SELECT key, delta::numeric AS d FROM {DELTAS} "
+    f"UNION ALL SELECT key, delta_sum FROM {ARCHIVE} WHERE partition = '' "
+    f"UNION ALL SELECT key, 0 FROM {COUNTER} WHERE outside IS NOT NULL) u GROUP BY key) "
+    f"INSERT INTO {COUNTER} AS t (key, value, updated_at, outside) "
+    'SELECT key, d::bigint, STATEMENT_TIMESTAMP(), 0 FROM due ORDER BY key COLLATE "C" '
+    "ON CONFLICT (key) DO UPDATE SET value = COALESCE(t.outside, t.value) + EXCLUDED.value, "
+    "outside = COALESCE(t.outside, t.value), updated_at = EXCLUDED.updated_at "
+    "WHERE t.value <> COALESCE(t.outside, t.value) + EXCLUDED.value OR t.outside IS NULL "
+    "RETURNING key"
+)
+
+_ROLLING = Rolling(
+    begin="SET TRANSACTION ISOLATION LEVEL READ COMMITTED",
+    # This moment comes before the snapshot that goes with it.
+    mark="SELECT STATEMENT_TIMESTAMP(), pg_snapshot_xmax(pg_current_snapshot())::text::bigint",
+    may_ask="SELECT has_function_privilege('pg_control_system()', 'EXECUTE')",
+    cluster="SELECT system_identifier FROM pg_control_system()",
+    summary="",
+    fold=_FOLD,
+    advance="",
+    hold=_HOLD,
+    release=_RELEASE,
+    isolation="SELECT current_setting('transaction_isolation')",
+    patience="SELECT current_setting('lock_timeout')",
+    hurry="SELECT set_config('lock_timeout', %s, true)",
+    numbered=f"SELECT last_value FROM {SEQUENCE}",
+    keep_out=f"LOCK TABLE {DELTAS} IN SHARE ROW EXCLUSIVE MODE",
+    recompute=_RECOMPUTE,
+    # Not the number of this transaction: one with a smaller number may yet write its first entry.
+    restart=(
+        "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, "
+        f"setval('{SEQUENCE}', GREATEST((SELECT MAX(seq) FROM {DELTAS}), nextval('{SEQUENCE}')))"
+    ),
+    holders=(
+        "SELECT what, name, since, does FROM ("
+        "SELECT 'transaction' AS what, format('pid %%s, %%s, database %%s', pid, usename, datname) "
+        "AS name, xact_start AS since, state || ': ' || left(query, 80) AS does, backend_xid AS x "
+        "FROM pg_stat_activity WHERE backend_xid IS NOT NULL AND pid <> pg_backend_pid() "
+        "UNION ALL SELECT 'prepared transaction', format('%%s, database %%s', gid, database), "
+        "prepared, 'waits for COMMIT PREPARED', transaction FROM pg_prepared_xacts) h "
+        "ORDER BY age(x) DESC LIMIT 5"
+    ),
+)
+
+_PARTITIONING = Partitioning(
+    partitioned=(
+        "SELECT c.relkind = 'p', n.nspname FROM pg_class c JOIN pg_namespace n "
+        f"ON n.oid = c.relnamespace WHERE c.oid = to_regclass('{DELTAS}')"
+    ),
+    present=(
+        "SELECT c.relname, b[1]::timestamptz, b[2]::timestamptz FROM pg_inherits i "
+        "JOIN pg_class c ON c.oid = i.inhrelid CROSS JOIN LATERAL regexp_match("
+        "pg_get_expr(c.relpartbound, c.oid), 'FROM \\(''([^'']*)''\\) TO \\(''([^'']*)''\\)') b "
+        f"WHERE i.inhparent = to_regclass('{DELTAS}') AND b IS NOT NULL ORDER BY 2"
+    ),
+    one_at_a_time="SELECT pg_advisory_xact_lock(hashtext('django_counters_partitions'))",
+    create=(
+        f"CREATE TABLE IF NOT EXISTS {{name}} (LIKE {DELTAS} INCLUDING DEFAULTS "
+        "INCLUDING CONSTRAINTS)"
+    ),
+    attach=(
+        f"ALTER TABLE {DELTAS} ATTACH PARTITION {{name}} FOR VALUES FROM ('{{since}}') "
+        "TO ('{until}')"
+    ),
+    still="LOCK TABLE {name} IN SHARE MODE",
+    unfolded=f"SELECT 1 FROM {{name}} e, ({_STATE}) s WHERE {IN_TAIL} LIMIT 1",
+    # NOT VALID: what is there stays; whatever is new is refused. It may be closed already, where
+    # tables were emptied.
+    close=(
+        "ALTER TABLE {name} DROP CONSTRAINT IF EXISTS django_counters_sealed, "
+        "ADD CONSTRAINT django_counters_sealed CHECK (false) NOT VALID"
+    ),
+    archive=(
+        f"WITH sums AS (INSERT INTO {ARCHIVE} (partition, key, entries, delta_sum) "
+        "SELECT %s, key, COUNT(*), SUM(delta) FROM {name} GROUP BY key "
+        "RETURNING entries, delta_sum) "
+        "SELECT COALESCE(SUM(entries), 0)::bigint, COALESCE(SUM(delta_sum), 0) FROM sums"
+    ),
+    merge=(
+        f"INSERT INTO {ARCHIVE} AS a (partition, key, entries, delta_sum) "
+        f"SELECT '', key, entries, delta_sum FROM {ARCHIVE} WHERE partition = %s ORDER BY key "
+        "ON CONFLICT (partition, key) DO UPDATE SET entries = a.entries + EXCLUDED.entries, "
+        "delta_sum = a.delta_sum + EXCLUDED.delta_sum RETURNING 1",
+        f"DELETE FROM {ARCHIVE} WHERE partition = %s RETURNING 1",
+    ),
+    lock_parent=f"LOCK TABLE ONLY {DELTAS} IN ACCESS EXCLUSIVE MODE",
+    detach=f"ALTER TABLE {DELTAS} DETACH PARTITION {{name}}",
+    drop="DROP TABLE {name}",
+)
+
+LEDGER = Ledger(
+    partitioned=" PARTITION BY RANGE (created_at)",
+    prepare=_PREPARE,
+    appends=_APPENDS,
+    claims=_CLAIMS,
+    inquiry=_INQUIRY,
+    rolling=_ROLLING,
+    partitions=_PARTITIONING,
+    forget=(),
+)

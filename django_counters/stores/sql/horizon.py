@@ -1,0 +1,269 @@
+"""The rollup of the ledger: entries of transactions that have ended become part of the totals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from django.db import Error, connections
+from django.db.transaction import TransactionManagementError
+
+from django_counters import clock
+from django_counters.exceptions import CounterOverflow, LedgerFenced, RetryTransaction
+from django_counters.models import Counter, CounterHorizon
+from django_counters.stores.sql.deltas import AHEAD, RESTORED, aware
+from django_counters.stores.sql.session import Session
+from django_counters.types import INT8
+
+# Milliseconds to wait for totals that others hold.
+HURRY = "1000"
+
+
+class FoldedEntries(NamedTuple):
+    """What a rollup did: entries, of how many counters; those that did not fit go on waiting."""
+
+    entries: int
+    counters: int
+    stuck: list[str]
+
+
+class Holder(NamedTuple):
+    """Who keeps the horizon where it is: entries that are later than its beginning wait."""
+
+    what: str
+    name: str
+    since: datetime | None
+    does: str
+
+
+class Mark(NamedTuple):
+    """A moment, and the first transaction that began after it."""
+
+    at: datetime
+    xid: int
+
+
+class SqlHorizon:
+    """Folds entries once, one at a time, without waiting for another one who does.
+
+    A transaction whose number is below the xmin of a snapshot has ended, and the snapshot sees
+    what it committed. The entries from the old horizon to that xmin are therefore complete; sums
+    and new horizon are committed together, so each entry is folded once. No clock and no order of
+    commits matters. The fence refuses a table that came from another server, where numbers of
+    transactions mean something else.
+    """
+
+    def __init__(self, using: str) -> None:
+        self._session = Session(using)
+        self._sql = self._session.dialect.ledger.rolling
+        self._using = using
+
+    def fold(self) -> FoldedEntries | None:
+        """Fold all entries of transactions that have ended. None: to be tried again.
+
+        Somebody else is just doing it, or holds a total for long.
+
+        Raises:
+            LedgerFenced: the table came from another server; nothing was folded.
+            TransactionManagementError: the surrounding transaction keeps one snapshot.
+        """
+        self.found()
+        try:
+            with self._alone():
+                mark = self._mark()
+                state = self._held(skip_locked=True)
+                if state is None:
+                    return None
+                # Another rollup may have come in between: ask anew which transaction is next.
+                self._check(state, self._mark())
+                with self._hurried():
+                    folded = self._folded(state)
+                self._settle(state, mark, folded)
+        except Error as error:
+            dialect = self._session.dialect
+            if dialect.timed_out(error) or dialect.unserializable(error):
+                return None
+            raise
+        return folded
+
+    def rebase(self) -> int:
+        """Compute all totals anew from the entries, and begin a new count of transactions.
+
+        Waits until nobody writes, and lets nobody write meanwhile. What did not come through the
+        ledger stays as it is. Returns how many totals were changed.
+
+        Raises:
+            TransactionManagementError: the surrounding transaction keeps one snapshot.
+            RetryTransaction: it met with another transaction; nothing was changed.
+            CounterOverflow: a total would not fit; nothing was changed.
+        """
+        self.found(check=False)
+        try:
+            with self._alone():
+                state = self._held(skip_locked=False)
+                assert state is not None
+                if self._sql.keep_out:
+                    self._session.execute(self._sql.keep_out)
+                # From here on the snapshots of statements see all entries that there are.
+                changed = len(self._session.run(self._sql.recompute, ()))
+                self._restart(state)
+        except Error as error:
+            if self._session.dialect.unserializable(error):
+                raise RetryTransaction(what="the rebase") from error
+            if self._session.dialect.overflowed(error):
+                low, high = INT8
+                raise CounterOverflow(key="a total of the ledger", low=low, high=high) from error
+            raise
+        return changed
+
+    def _restart(self, state: CounterHorizon) -> None:
+        mark = self._mark()
+        ((horizon, fence),) = self._session.run(self._sql.restart, ())
+        state.horizon, state.fence, state.cluster = horizon, fence, self._cluster()
+        state.as_of = state.mark_at = state.rolled_up_at = mark.at
+        state.mark_xid = 0
+        state.tail_since = mark.at - state.token_window - AHEAD
+        state.save(using=self._using)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """A transaction in which each statement sees what was committed before it."""
+        begins = self._session.commits_at_once()
+        with self._session.all_or_nothing():
+            if begins and self._sql.begin:
+                self._session.execute(self._sql.begin)
+            elif self._sql.isolation:
+                ((level,),) = self._session.run(self._sql.isolation, (), writes=False)
+                if level != "read committed":
+                    raise TransactionManagementError(f"The ledger cannot be rolled up in {level}.")
+            yield
+
+    @contextmanager
+    def _hurried(self) -> Iterator[None]:
+        """Wait shortly for totals that others hold: they may want what is held here."""
+        if not self._sql.hurry:
+            yield
+            return
+        ((patience,),) = self._session.run(self._sql.patience, (), writes=False)
+        self._session.run(self._sql.hurry, (HURRY,))
+        yield
+        self._session.run(self._sql.hurry, (patience,))
+
+    def state(self) -> CounterHorizon:
+        """How far the ledger is rolled up."""
+        return self._states().first() or CounterHorizon(pk=1)
+
+    def fenced(self) -> str:
+        """Why the ledger cannot be rolled up; empty where it can."""
+        try:
+            self._check(self.state(), self._mark())
+        except LedgerFenced as error:
+            return str(error)
+        return ""
+
+    def holders(self) -> list[Holder]:
+        """Who holds the horizon back, the oldest first."""
+        if not self._sql.holders:
+            return []
+        rows = self._session.run(self._sql.holders, (), writes=False)
+        return [
+            # Of the transactions of others a role without rights sees that they are there.
+            Holder(what, name, aware(since, local=True) if since else None, does or "")
+            for what, name, since, does in rows
+        ]
+
+    def found(self, *, check: bool = True) -> None:
+        """Make the row of the horizon where there is none.
+
+        Raises:
+            LedgerFenced: there are totals of the ledger, so there was one.
+        """
+        if self._states().exists():
+            return
+        used = Counter._base_manager.using(self._using).filter(outside__isnull=False)
+        if check and any(row.value != row.outside for row in used.iterator()):
+            raise LedgerFenced(using=self._using, reason="has lost its horizon")
+        rows = [CounterHorizon(pk=1, cluster=self._cluster())]
+        self._states().bulk_create(rows, ignore_conflicts=True)
+
+    def _states(self) -> Any:
+        return CounterHorizon._base_manager.using(self._using)
+
+    def _held(self, *, skip_locked: bool) -> CounterHorizon | None:
+        rows = self._states().filter(pk=1)
+        if connections[self._using].features.has_select_for_update:
+            rows = rows.select_for_update(skip_locked=skip_locked)
+        else:
+            # SQLite gives up at once where a reader becomes a writer: be one from the start.
+            rows.update(rolled_up_at=self._mark().at)
+        found: CounterHorizon | None = rows.first()
+        return found
+
+    def _mark(self) -> Mark:
+        ((moment, xid),) = self._session.run(self._sql.mark, (), writes=False)
+        local = bool(self._sql.cluster)
+        return Mark(clock.shown(aware(moment, local=local)), xid)
+
+    def _cluster(self) -> int | None:
+        """The number of the server; None where it has none, or keeps it to itself."""
+        if not self._sql.cluster:
+            return None
+        ((may_ask,),) = self._session.run(self._sql.may_ask, (), writes=False)
+        return (
+            int(self._session.run(self._sql.cluster, (), writes=False)[0][0]) if may_ask else None
+        )
+
+    def _check(self, state: CounterHorizon, mark: Mark) -> None:
+        cluster = self._cluster()
+        moved = cluster is not None and state.cluster is not None and cluster != state.cluster
+        if moved or state.horizon > mark.xid or state.fence > self._numbered(state):
+            raise LedgerFenced(using=self._using, reason=RESTORED)
+
+    def _numbered(self, state: CounterHorizon) -> int:
+        """How far entries are numbered: a fixture brings a fence, but not the sequence."""
+        if not self._sql.numbered:
+            return state.fence
+        return int(self._session.run(self._sql.numbered, (), writes=False)[0][0])
+
+    def _folded(self, state: CounterHorizon) -> FoldedEntries:
+        known = {"horizon": state.horizon, "fence": state.fence}
+        rows: Sequence[tuple[Any, ...]]
+        if self._sql.summary:
+            # No statement can do all of it here, but there is only one writer.
+            ((entries, counters),) = self._session.run(self._sql.summary, known)
+            self._session.run(self._sql.fold, known)
+            ((state.horizon,),) = self._session.run(self._sql.advance, ())
+            return FoldedEntries(entries, counters, [])
+        rows = self._session.run(self._sql.fold, known)
+        if not rows:
+            # The row is locked: nobody else can have moved it, unless by hand.
+            raise LedgerFenced(using=self._using, reason="has a horizon that somebody moved")
+        ((state.horizon, entries, counters, stuck, freed),) = rows
+        if stuck:
+            edge = {"keys": stuck, "edge": state.horizon, **known}
+            self._session.run(self._sql.hold, edge)
+        if freed:
+            self._session.run(self._sql.release, {"keys": freed})
+        return FoldedEntries(entries, counters, stuck)
+
+    def _settle(self, state: CounterHorizon, mark: Mark, folded: FoldedEntries) -> None:
+        """Say as of when the totals are complete: as soon as the horizon has reached a mark.
+
+        Where entries did not fit, they wait for long, and nothing is more complete than it was.
+        """
+        state.rolled_up_at = mark.at
+        if not folded.stuck:
+            self._advance(state, mark)
+        fields = ("as_of", "mark_xid", "mark_at", "tail_since", "rolled_up_at")
+        state.save(using=self._using, update_fields=fields)
+
+    def _advance(self, state: CounterHorizon, mark: Mark) -> None:
+        if state.horizon >= mark.xid:
+            state.as_of, state.mark_xid = mark.at, 0
+        elif state.mark_xid and state.horizon >= state.mark_xid:
+            state.as_of, state.mark_xid, state.mark_at = state.mark_at, mark.xid, mark.at
+        elif not state.mark_xid:
+            state.mark_xid, state.mark_at = mark.xid, mark.at
+        state.tail_since = max(state.tail_since, state.as_of - state.token_window - AHEAD)

@@ -1,0 +1,184 @@
+"""The partitions of the ledger: made ahead of time, sealed, and dropped as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from django.db import Error, connections
+
+from django_counters import clock
+from django_counters.models import CounterPartition
+from django_counters.models.horizon import beginning
+from django_counters.stores.sql.deltas import aware
+from django_counters.stores.sql.dialects.ledger import DELTAS, Extent
+from django_counters.stores.sql.session import Session
+
+# How long to wait for a lock, while others may have to wait behind us.
+HURRY = "200"
+
+
+class Busy(Exception):
+    """Somebody holds what is needed; to be tried again later."""
+
+
+class SqlPartitions:
+    """Makes, seals and drops partitions; each verb is one transaction that waits shortly."""
+
+    def __init__(self, using: str) -> None:
+        self._session = Session(using)
+        self._using = using
+        self._sql = self._session.dialect.ledger.partitions
+
+    @property
+    def exist(self) -> bool:
+        """Whether the ledger of this database has partitions."""
+        return self._sql is not None
+
+    def made_plain(self) -> bool:
+        """Whether the table should have partitions and has none, as without migrations."""
+        return [partitioned for partitioned, _ in self._table()] == [False]
+
+    def present(self) -> list[Extent]:
+        """The partitions that are there, the oldest first."""
+        assert self._sql is not None
+        rows = self._session.run(self._sql.present, (), writes=False)
+        return [
+            Extent(name, aware(since, local=True), aware(until, local=True))
+            for name, since, until in rows
+        ]
+
+    def create(self, since: datetime, until: datetime) -> str:
+        """Make a partition detached, then attach it: nobody who counts has to wait for that.
+
+        Returns its name; empty where somebody else has just made it.
+        """
+        assert self._sql is not None
+        name = f"{DELTAS}_{since.astimezone(UTC):%Y%m%d}"
+        if since.astimezone(UTC).time() != datetime.min.time():
+            name += f"_{since.astimezone(UTC):%H%M%S}"
+        with self._hurried():
+            if name in {extent.name for extent in self.present()}:
+                return ""
+            for statement in (self._sql.create, self._sql.attach):
+                self._session.execute(
+                    statement.format(name=self._quote(name), since=since, until=until)
+                )
+        return name
+
+    def seal(self, extent: Extent) -> bool:
+        """Let nobody write to a partition any more, and keep what it has.
+
+        False where some of it is not rolled up yet, or somebody else has just done it.
+
+        Raises:
+            Busy: somebody writes to it.
+        """
+        assert self._sql is not None
+        name = self._quote(extent.name)
+        with self._hurried():
+            if self._records().filter(name=extent.name).exists():
+                return False
+            self._session.execute(self._sql.still.format(name=name))
+            unfolded = self._sql.unfolded.format(name=name.replace("%", "%%"))
+            if self._session.run(unfolded, (), writes=False):
+                return False
+            ((entries, delta_sum),) = self._session.run(
+                self._sql.archive.format(name=name.replace("%", "%%")), (extent.name,)
+            )
+            self._records().create(
+                name=extent.name,
+                since=clock.shown(extent.since),
+                until=clock.shown(extent.until),
+                entries=entries,
+                delta_sum=delta_sum,
+                sealed_at=clock.now(),
+            )
+            # At last: from here on readers wait.
+            self._session.execute(self._sql.close.format(name=name))
+        return True
+
+    def drop(self, name: str) -> bool:
+        """Drop a sealed partition; what it had stays in the archive.
+
+        Its parent is locked before it, as readers do, so that none of them waits for each other.
+        False where somebody else has just done it.
+
+        Raises:
+            Busy: somebody reads or writes the ledger for long.
+        """
+        assert self._sql is not None
+        quoted = self._quote(name)
+        with self._hurried():
+            record = self.sealed().get(name)
+            if record is None:
+                return False
+            for statement in self._sql.merge:
+                self._session.run(statement, (name,))
+            self._session.execute(self._sql.lock_parent)
+            self._session.execute(self._sql.detach.format(name=quoted))
+            self._session.execute(self._sql.drop.format(name=quoted))
+            record.dropped_at = clock.now()
+            record.save(using=self._using, update_fields=["dropped_at"])
+        return True
+
+    def sealed(self) -> dict[str, CounterPartition]:
+        """The sealed partitions that are not dropped, by name."""
+        return {row.name: row for row in self._records().filter(dropped_at=None)}
+
+    def forget(self, before: datetime) -> int:
+        """Archive and delete old entries, where there are no partitions; how many those were."""
+        moment = str(before.astimezone(UTC).replace(tzinfo=None))
+        archive, delete = self._session.dialect.ledger.forget
+        with self._session.all_or_nothing():
+            self._session.run(archive, (moment,))
+            deltas = [delta for (delta,) in self._session.run(delete, (moment,))]
+            if deltas:
+                self._records().create(
+                    name=f"before {moment}",
+                    since=beginning(),
+                    until=clock.shown(before),
+                    entries=len(deltas),
+                    delta_sum=sum(deltas),
+                    sealed_at=clock.now(),
+                    dropped_at=clock.now(),
+                )
+        return len(deltas)
+
+    def _records(self) -> Any:
+        return CounterPartition._base_manager.using(self._using)
+
+    def _table(self) -> Sequence[tuple[Any, ...]]:
+        if self._sql is None:
+            return []
+        return self._session.run(self._sql.partitioned, (), writes=False)
+
+    def _quote(self, name: str) -> str:
+        """Beside its parent, wherever that is."""
+        quote = connections[self._using].ops.quote_name
+        ((_, schema),) = self._table()
+        return f"{quote(schema)}.{quote(name)}"
+
+    @contextmanager
+    def _hurried(self) -> Iterator[None]:
+        """A transaction of one of us at a time, which gives up where it would have to wait."""
+        assert self._sql is not None
+        rolling = self._session.dialect.ledger.rolling
+        begins = self._session.commits_at_once()
+        try:
+            with self._session.all_or_nothing():
+                if begins:
+                    # What was committed while we waited for a lock has to be seen.
+                    self._session.execute(rolling.begin)
+                ((patience,),) = self._session.run(rolling.patience, (), writes=False)
+                self._session.run(self._sql.one_at_a_time, ())
+                self._session.run(rolling.hurry, (HURRY,))
+                yield
+                self._session.run(rolling.hurry, (patience,))
+        except Error as error:
+            dialect = self._session.dialect
+            if dialect.timed_out(error) or dialect.unserializable(error):
+                raise Busy from error
+            raise

@@ -1,0 +1,100 @@
+"""Tokens of counters that have no ledger, and tokens that are texts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+from uuid import UUID
+
+from django.db import Error
+
+from django_counters.exceptions import RetryTransaction, TokenConflict, TokenExpired
+from django_counters.stores.sql.session import Session
+from django_counters.tokens import Token, moment_of
+
+_PAGE = 1000
+
+
+class SqlTokens:
+    """Keeps what a token was used for, in the transaction that uses it."""
+
+    def __init__(self, using: str) -> None:
+        self._session = Session(using)
+        self._sql = self._session.dialect.ledger.claims
+        self._inquiry = self._session.dialect.ledger.inquiry
+
+    def all_or_nothing(self) -> AbstractContextManager[None]:
+        """A transaction, or a savepoint in the caller's."""
+        return self._session.all_or_nothing()
+
+    def claim(
+        self, token: Token, fingerprint: bytes, of_entry: Callable[[str, int], bytes]
+    ) -> Mapping[str, Any] | None:
+        """Use a token; what was kept of its first use, if it was used before. Waits for others.
+
+        ``of_entry``: the fingerprint of an entry of the ledger that has the token.
+
+        Raises:
+            TokenConflict: it was used for something else.
+            TokenExpired: it is out of its window, and was not used within it.
+            RetryTransaction: it was used by a transaction that this one does not see.
+        """
+        found, moment = token.uuid, None
+        if found:
+            moment = moment_of(found)
+        params = (token.digest, fingerprint, *self._carried(found, moment))
+        try:
+            if found and self._sql.alone:
+                self._session.run(self._sql.alone, (str(found),))
+            if self._session.run(self._sql.claim, params):
+                return None
+        except Error as error:
+            if self._session.dialect.unserializable(error):
+                raise RetryTransaction(what="the token") from error
+            raise
+        rows = self._session.run(self._sql.claimed, (token.digest,), writes=False)
+        if not rows and found:
+            return self._entry(token, found, fingerprint, of_entry)
+        return _kept(token, fingerprint, rows)
+
+    def _carried(self, token: Any, moment: Any) -> tuple[Any, Any]:
+        if token is None or not self._session.dialect.ledger.partitioned:
+            return (token and token.hex, moment and str(moment.replace(tzinfo=None)))
+        return (token, moment)
+
+    def _entry(
+        self, token: Token, found: UUID, fingerprint: bytes, of_entry: Callable[[str, int], bytes]
+    ) -> Mapping[str, Any]:
+        """The entry that has the token; the ledger kept it while the counter was there."""
+        rows = self._session.run(
+            self._inquiry.entry, (self._carried(found, None)[0],), writes=False
+        )
+        if not rows:
+            raise TokenExpired(token=token.text, created_at=moment_of(found))
+        ((key, delta),) = rows
+        if of_entry(key, delta) != fingerprint:
+            raise TokenConflict(token=token.text)
+        return {key: str(found)}
+
+    def keep(self, token: Token, result: Mapping[str, Any]) -> None:
+        """Keep what the call returned."""
+        self._session.run(self._sql.keep, (json.dumps(result), token.digest))
+
+    def prune(self) -> int:
+        """Forget tokens that nobody may use any more; how many those were."""
+        gone = 0
+        while rows := len(self._session.run(self._sql.prune, (_PAGE,))):
+            gone += rows
+        return gone
+
+
+def _kept(token: Token, fingerprint: bytes, rows: Sequence[Any]) -> Mapping[str, Any]:
+    if not rows:
+        raise RetryTransaction(what="the token")
+    ((used_for, result),) = rows
+    if bytes(used_for) != fingerprint or not result:
+        raise TokenConflict(token=token.text)
+    kept: Mapping[str, Any] = json.loads(result)
+    return kept

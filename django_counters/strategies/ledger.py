@@ -1,0 +1,68 @@
+"""The ledger strategy: every change is an entry of its own, and the rollup adds them up."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import ClassVar, cast
+from uuid import UUID
+
+from django_counters import clock
+from django_counters.exceptions import UnsupportedBounds
+from django_counters.stores.base import DeltasStore, Outcome
+from django_counters.strategies.base import Summed
+from django_counters.types import Batch, Delta, Reading
+from django_counters.values import Appended
+
+
+class Claimed(Exception):
+    """A token was used before its counters were in the ledger, so it is known elsewhere."""
+
+
+class Ledger(Summed):
+    """Part of the caller's transaction, and an append waits for nobody.
+
+    Every committed entry is in every later read exactly once, before, during and after its rollup.
+    A token counts once in its window. What a change returns knows no value, because an append
+    reads nothing. A floor or ceiling cannot hold.
+    """
+
+    name: ClassVar[str] = "ledger"
+    holds: ClassVar[bool] = False
+    keeps_tokens: ClassVar[bool] = True
+    consistencies: ClassVar[tuple[str, ...]] = ("exact", "rolled_up")
+
+    def __init__(self, deltas: DeltasStore) -> None:
+        super().__init__(deltas)
+        self._deltas = deltas
+
+    def apply(self, batch: Batch) -> Mapping[Hashable, int]:
+        """Append a batch, in one statement."""
+        for delta in batch.deltas:
+            if delta.is_bounded:
+                raise UnsupportedBounds(key=str(delta.key), strategy=self.name)
+        if len(batch.deltas) > 1:
+            self._deltas.append_many([(str(delta.key), delta.by) for delta in batch.deltas])
+            return {delta.key: _as_value(str(delta.key), None) for delta in batch.deltas}
+        (delta,) = batch.deltas
+        return {delta.key: self._append(delta, batch.token)}
+
+    def _append(self, delta: Delta, token: UUID | None) -> int:
+        key = str(delta.key)
+        if token is None:
+            return _as_value(key, self._deltas.append(key, delta.by))
+        outcome = self._deltas.append_once(key, delta.by, token)
+        if outcome is Outcome.CLAIMED:
+            raise Claimed
+        return _as_value(key, token, replayed=outcome is Outcome.REPLAYED)
+
+    def read(self, key: Hashable, consistency: str) -> Reading:
+        """Return the value of one counter: ``"exact"``, or the total alone, ``"rolled_up"``."""
+        if consistency != "rolled_up":
+            return super().read(key, consistency)
+        total, as_of = self._deltas.rolled_up(str(key))
+        return Reading(total, total, 0, clock.shown(as_of), consistency)
+
+
+def _as_value(key: str, token: UUID | None, *, replayed: bool = False) -> int:
+    """What stands where a number is asked for; whoever takes it as one gets an error."""
+    return cast("int", Appended(key, token, replayed=replayed))

@@ -1,0 +1,23 @@
+"""Incidents: what should not have happened is written down, logged, and told to whoever listens."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from django_counters.models import CounterIncident
+from django_counters.signals import incident_recorded
+
+logger = logging.getLogger("django_counters")
+
+
+def record(kind: str, subject: str, detail: dict[str, Any], using: str) -> CounterIncident | None:
+    """Write down an incident. None where the last one of the subject said the same."""
+    rows = CounterIncident._base_manager.using(using)
+    same = rows.filter(kind=kind, subject=subject).order_by("-pk").first()
+    if same is not None and same.detail == detail:
+        return None
+    incident = rows.create(kind=kind, subject=subject, detail=detail)
+    logger.error("Counter incident: %s %s %s", kind, subject, detail)
+    incident_recorded.send(sender=CounterIncident, incident=incident, using=using)
+    return incident

@@ -1,0 +1,63 @@
+"""The ledger as a whole: how it is, and how it is put right after a restore."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.db import DEFAULT_DB_ALIAS
+
+from django_counters import clock
+from django_counters.kinds.tables import NAMED
+from django_counters.models.horizon import beginning
+from django_counters.stores.sql.horizon import Holder, SqlHorizon
+from django_counters.stores.sql.inquiry import SqlInquiry
+from django_counters.upkeep.partitions import partitions_ahead
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """How the ledger of one database is.
+
+    Attributes:
+        entries: how many entries wait for their rollup.
+        counters: of how many counters.
+        lag: how old the totals are: all that was committed before is in them. None before the first
+            rollup.
+        holder: who holds the horizon back, if entries wait because of somebody.
+        fenced: why it cannot be rolled up; empty where it can.
+        partitions_ahead: how many partitions follow the present one without a gap; None where there
+            are none at all.
+    """
+
+    entries: int
+    counters: int
+    lag: timedelta | None
+    holder: Holder | None
+    fenced: str
+    partitions_ahead: int | None
+
+
+def state(using: str = DEFAULT_DB_ALIAS) -> State:
+    """Look at the ledger of one database."""
+    horizon = SqlHorizon(using)
+    entries, counters = SqlInquiry(NAMED, using).waiting()
+    as_of = horizon.state().as_of
+    holders = horizon.holders() if entries else []
+    return State(
+        entries=entries,
+        counters=counters,
+        lag=None if as_of == beginning() else clock.utc() - clock.meant(as_of),
+        holder=holders[0] if holders else None,
+        fenced=horizon.fenced(),
+        partitions_ahead=partitions_ahead(using),
+    )
+
+
+def rebase(using: str = DEFAULT_DB_ALIAS) -> int:
+    """Compute all totals of the ledger anew, after a dump was restored; how many changed.
+
+    Exact whenever the entries and the archive are: nobody can append meanwhile, and what did not
+    come through the ledger stays as it is. Takes as long as adding up all entries.
+    """
+    return SqlHorizon(using).rebase()

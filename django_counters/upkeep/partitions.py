@@ -1,0 +1,183 @@
+"""Partitions of the ledger: some ahead of time, none longer than its retention."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from django.db import DEFAULT_DB_ALIAS, Error, router
+
+from django_counters import clock
+from django_counters.exceptions import CounterError
+from django_counters.kinds.registry import registry
+from django_counters.models import CounterDelta, CounterPartition
+from django_counters.stores.sql.deltas import AHEAD
+from django_counters.stores.sql.dialects.ledger import Extent
+from django_counters.stores.sql.horizon import SqlHorizon
+from django_counters.stores.sql.partitions import Busy, SqlPartitions
+
+logger = logging.getLogger("django_counters")
+
+DAY = timedelta(days=1)
+AHEAD_OF_TIME = 7
+FEWEST_AHEAD = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing to do: ``"create"``, ``"seal"`` or ``"drop"`` a partition."""
+
+    verb: str
+    extent: Extent
+
+
+@dataclass
+class Report:
+    """What was done.
+
+    ``busy``: what somebody held, to be tried again. ``failed``: what the database refused, and why.
+    """
+
+    created: list[str] = field(default_factory=list)
+    sealed: list[str] = field(default_factory=list)
+    dropped: list[str] = field(default_factory=list)
+    busy: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    forgotten: int = 0
+
+
+def retention() -> timedelta | None:
+    """For how long entries are kept: as long as any namespace needs them. None: for ever."""
+    ledgers = [p for p in registry.policies().values() if p.recipe.strategy == "ledger"]
+    days = [policy.retention_days for policy in ledgers]
+    kept = [number for number in days if number is not None]
+    return timedelta(days=max(kept)) if kept and len(kept) == len(days) else None
+
+
+def plan(
+    using: str = DEFAULT_DB_ALIAS,
+    *,
+    ahead: int = AHEAD_OF_TIME,
+    keep: timedelta | None = None,
+    width: timedelta = DAY,
+) -> list[Step]:
+    """What has to be done now to the partitions of one database.
+
+    Args:
+        using: the database.
+        ahead: how many partitions there should be that begin in the future.
+        keep: for how long entries are kept; as the namespaces declare where it is not given.
+        width: how much time a new partition holds.
+    """
+    store = SqlPartitions(using)
+    if not store.exist or not router.allow_migrate_model(using, CounterDelta):
+        return []
+    return list(_steps(store, SqlHorizon(using).state().token_window, ahead, keep, width))
+
+
+def maintain(
+    using: str = DEFAULT_DB_ALIAS,
+    *,
+    ahead: int = AHEAD_OF_TIME,
+    keep: timedelta | None = None,
+    width: timedelta = DAY,
+) -> Report:
+    """Do what `plan` says. Any number of these can run at once; those who count never wait long.
+
+    A partition is sealed when no token can belong to it any more and all of it is rolled up, and
+    dropped when it is sealed and past its retention. What somebody holds is left for the next run.
+    Where a database has no partitions, entries that are past their retention are deleted.
+    """
+    report, store = Report(), SqlPartitions(using)
+    if not store.exist:
+        report.forgotten = _forget(store, using, retention() if keep is None else keep)
+        return report
+    for step in plan(using, ahead=ahead, keep=keep, width=width):
+        _take(step, store, report)
+    return report
+
+
+def make_ahead(using: str) -> None:
+    """Make the partitions that are missing, and nothing else: for a database that is set up."""
+    store = SqlPartitions(using)
+    for step in plan(using):
+        if step.verb == "create":
+            store.create(step.extent.since, step.extent.until)
+
+
+def _take(step: Step, store: SqlPartitions, report: Report) -> None:
+    """Take one step. What fails for one partition leaves the others to be done."""
+    name = step.extent.name or f"{step.extent.since:%Y-%m-%d}"
+    try:
+        if step.verb == "create":
+            made = store.create(step.extent.since, step.extent.until)
+            report.created.extend([made] if made else [])
+        elif step.verb == "seal":
+            report.sealed.extend([name] if store.seal(step.extent) else [])
+        else:
+            report.dropped.extend([name] if store.drop(name) else [])
+    except Busy:
+        report.busy.append(name)
+    except CounterError:
+        # The database is gone, or cannot be written at all.
+        raise
+    except Error as error:
+        logger.exception("The partition %s could not be changed (%s).", name, step.verb)
+        report.failed.append(f"{step.verb} {name}: {str(error).strip().partition(chr(10))[0]}")
+
+
+def _steps(
+    store: SqlPartitions,
+    window: timedelta,
+    ahead: int,
+    keep: timedelta | None,
+    width: timedelta,
+) -> Iterator[Step]:
+    now, present, sealed = clock.utc(), store.present(), store.sealed()
+    for since in _missing(present, now - window - AHEAD, now + ahead * width, width):
+        yield Step("create", Extent("", since, since + width))
+    kept = keep if keep is not None else retention()
+    for extent in present:
+        if extent.name not in sealed and extent.until < now - window - 2 * AHEAD:
+            yield Step("seal", extent)
+        elif kept is not None and extent.name in sealed and extent.until < now - kept:
+            yield Step("drop", extent)
+
+
+def _missing(
+    present: list[Extent], since: datetime, until: datetime, width: timedelta
+) -> Iterator[datetime]:
+    """Beginnings of partitions that are not there, in steps from the beginning of 1970."""
+    moment = datetime(1970, 1, 1, tzinfo=UTC)
+    moment += (since - moment) // width * width
+    while moment <= until:
+        if not any(e.since < moment + width and moment < e.until for e in present):
+            yield moment
+        moment += width
+
+
+def _forget(store: SqlPartitions, using: str, keep: timedelta | None) -> int:
+    if keep is None:
+        return 0
+    window = SqlHorizon(using).state().token_window
+    return store.forget(clock.utc() - max(keep, window + 2 * AHEAD))
+
+
+def partitions_ahead(using: str) -> int | None:
+    """How many partitions follow the present one without a gap; None where there are none."""
+    store = SqlPartitions(using)
+    if not store.exist:
+        return None
+    covered, ahead = clock.utc(), -1
+    for extent in store.present():
+        if extent.since <= covered < extent.until:
+            covered, ahead = extent.until, ahead + 1
+    return max(ahead, 0)
+
+
+def dropped(using: str = DEFAULT_DB_ALIAS) -> list[CounterPartition]:
+    """What is known of the partitions that are gone."""
+    rows = CounterPartition._base_manager.using(using).exclude(dropped_at=None)
+    return list(rows.order_by("since"))

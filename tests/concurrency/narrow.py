@@ -1,0 +1,39 @@
+"""Partitions of the ledger of any width, so that a test sees them come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+from django_counters.models import CounterHorizon
+from django_counters.stores.sql.horizon import SqlHorizon
+from django_counters.stores.sql.partitions import SqlPartitions
+from django_counters.upkeep import partitions
+from tests.concurrency.servers import execute
+
+
+@contextmanager
+def narrow(width: timedelta, window: timedelta, ahead: int = 7) -> Iterator[None]:
+    """Partitions of a width, and tokens that are known for so long; afterwards as before."""
+    remove_partitions()
+    know_tokens_for(window)
+    partitions.maintain(width=width, ahead=ahead)
+    try:
+        yield
+    finally:
+        remove_partitions()
+        CounterHorizon._base_manager.all().delete()
+        partitions.maintain()
+
+
+def remove_partitions() -> None:
+    """Drop all there are, with what they have."""
+    for extent in SqlPartitions("default").present():
+        execute(f'DROP TABLE "{extent.name}"')
+
+
+def know_tokens_for(window: timedelta) -> None:
+    """Change how old a token may be."""
+    SqlHorizon("default").found()
+    CounterHorizon._base_manager.update(token_window=window)

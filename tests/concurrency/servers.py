@@ -1,0 +1,105 @@
+"""More connections than one in a thread, and more servers than one in a test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import dj_database_url
+import psycopg
+import pytest
+from django.db import connections
+
+from example_project.bootstrap import binaries, folders, postgres
+from example_project.bootstrap.binaries import Program
+
+# A thread that has several connections would wait for itself for ever.
+IMPATIENT = "-c lock_timeout=2s"
+
+
+@contextmanager
+def connected(*aliases: str, **changes: object) -> Iterator[None]:
+    """Further connections to the database of the test, with other settings if need be.
+
+    They belong to one thread, so that what happens in several transactions stands in one order. One
+    that has to wait for another one fails after two seconds.
+    """
+    for alias in aliases:
+        made = connections["default"].copy(alias)
+        made.settings_dict.update(changes)
+        known = made.settings_dict["OPTIONS"]
+        made.settings_dict["OPTIONS"] = {**known, "options": IMPATIENT}
+        connections[alias] = made
+    try:
+        yield
+    finally:
+        for alias in aliases:
+            connections[alias].close()
+            del connections[alias]
+
+
+def execute(sql: str, *params: Any, using: str = "default") -> list[tuple[Any, ...]]:
+    """Execute one statement, and return its rows."""
+    with connections[using].cursor() as cursor:
+        cursor.execute(sql, params or None)
+        return cursor.fetchall() if cursor.description else []
+
+
+def waiting() -> int:
+    """How many connections to the database wait for a lock; in a transaction that stands still."""
+    ((number,),) = execute(
+        "SELECT COUNT(*) FROM pg_stat_activity "
+        "WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    )
+    return int(number)
+
+
+def program() -> Program:
+    """The PostgreSQL that a test can start, like that of the test if there is such a one.
+
+    It is not older than that, or the test is skipped.
+    """
+    major = cast("Any", connections["default"]).pg_version // 10_000
+    found = [program for program in _programs() if program.major >= major]
+    if not found:
+        pytest.skip(f"there is no PostgreSQL {major} here that a second server can be started with")
+    return min(found, key=lambda program: program.major)
+
+
+def _programs() -> Iterator[Program]:
+    for source in binaries.sources():
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("DJC_SERVICES", source)
+            found = binaries.find_postgres()
+        if found:
+            yield found
+
+
+@contextmanager
+def server(**options: str) -> Iterator[Mapping[str, Any]]:
+    """A PostgreSQL of the test's own; the settings of its database."""
+    with folders.temporary(postgres.account()) as home:
+        if options:
+            # Some take effect with a start only.
+            with _running(home.path) as url:
+                _set(url, {**options, "fsync": "off"})
+        with _running(home.path if options else None) as url:
+            yield dict(dj_database_url.parse(url))
+
+
+@contextmanager
+def _running(keep: Path | None) -> Iterator[str]:
+    who = postgres.account()
+    with (
+        folders.temporary(who) as run,
+        postgres.running(program(), run, keep, who) as url,
+    ):
+        yield url
+
+
+def _set(url: str, options: Mapping[str, str]) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        for name, value in options.items():
+            connection.execute(f"ALTER SYSTEM SET {name} = '{value}'".encode())

@@ -1,0 +1,367 @@
+"""Tokens and what is around them: bounds, batches, strategies, collectors, transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.db import connection, transaction
+
+from django_counters import clock
+from django_counters.exceptions import (
+    CeilingExceeded,
+    CounterOverflow,
+    InsufficientCount,
+    RecordMissing,
+    RetryTransaction,
+    TokenConflict,
+    UnsupportedBounds,
+)
+from django_counters.models import Counter, CounterDelta, CounterShard, CounterToken, SlottedCounter
+from django_counters.testing import assert_counts, override_counters
+from django_counters.tokens import Token, mint
+from django_counters.types import INT8
+from django_counters.values import Appended, Collected, CountedMany
+from tests.settling import roll_up
+from tests.testapp.models import Post, Product, Song
+
+pytestmark = pytest.mark.django_db
+HIGHEST = INT8[1]
+DECLARED: dict[str, Any] = {
+    "likes": {"STRATEGY": "sharded"},
+    "orders": {"STRATEGY": "ledger"},
+    "stock": {"FLOOR": 0},
+    "quota": {"CEILING": 9},
+}
+KINDS: dict[str, Callable[[], Any]] = {
+    "UUIDv7": lambda: mint(clock.utc()),
+    "text": lambda: "order-17",
+    "scoped": lambda: Token("order-17", "user:1"),
+}
+Elsewhere = Callable[[Callable[[], Any]], Any]
+
+
+@pytest.fixture(autouse=True)
+def _declared(override_counters: Callable[..., None]) -> None:
+    override_counters(**DECLARED)
+
+
+@pytest.fixture(params=KINDS)
+def token(request: pytest.FixtureRequest) -> Any:
+    """A token of each kind in turn."""
+    return KINDS[request.param]()
+
+
+def fresh() -> UUID:
+    return mint(clock.utc())
+
+
+def as_ledger() -> override_counters:
+    return override_counters(n={"STRATEGY": "ledger"})
+
+
+class TestRefusals:
+    """A call that is refused leaves its token unused."""
+
+    def test_of_a_floor(self, token: Any) -> None:
+        with pytest.raises(InsufficientCount):
+            Counter.objects.decrement("stock:a", 2, token=token)
+        assert not CounterToken.objects.exists()
+        Counter.objects.increment("stock:a", 5)
+        assert Counter.objects.decrement("stock:a", 2, token=token) == 3
+        assert Counter.objects.decrement("stock:a", 2, token=token) == 3
+        assert_counts({"stock:a": 3})
+
+    def test_a_replay_is_not_refused(self, token: Any) -> None:
+        """The last unit was sold to this very buyer."""
+        Counter.objects.increment("stock:a", 2)
+        assert Counter.objects.decrement("stock:a", 2, token=token) == 0
+        assert Counter.objects.decrement("stock:a", 2, token=token) == 0
+        with pytest.raises(InsufficientCount):
+            Counter.objects.decrement("stock:a", 2, token=fresh())
+
+    def test_of_a_ceiling_of_the_call(self, token: Any) -> None:
+        with pytest.raises(CeilingExceeded):
+            Counter.objects.increment("a", 5, ceiling=4, token=token)
+        assert Counter.objects.increment("a", 5, ceiling=5, token=token) == 5
+
+    @pytest.mark.parametrize("key", ["likes:a", "orders:a"])
+    def test_of_bounds_that_cannot_hold(self, key: str, token: Any) -> None:
+        with pytest.raises(UnsupportedBounds):
+            Counter.objects.increment(key, ceiling=5, token=token)
+        returned: Any = Counter.objects.increment(key, token=token)
+        assert returned.replayed is False
+
+    @pytest.mark.parametrize("key", ["a", "likes:a", "orders:a"])
+    def test_of_the_range(self, key: str, token: Any) -> None:
+        Counter.objects.create(key=key, value=HIGHEST)
+        with transaction.atomic():
+            with pytest.raises(CounterOverflow):
+                Counter.objects.increment(key, token=token)
+            Counter.objects.filter(key=key).update(value=0)
+            returned: Any = Counter.objects.increment(key, token=token)
+        assert returned.replayed is False
+
+    def test_of_a_field(self, token: Any) -> None:
+        product = Product.objects.create(stock=1)
+        with pytest.raises(InsufficientCount):
+            product.stock.decrement(2, token=token)
+        product.stock.increment(5)
+        assert product.stock.decrement(2, token=token) == 4
+        assert product.stock.decrement(2, token=token).replayed
+        assert Product.objects.get().stock == 4
+
+    def test_of_a_record_that_is_gone(self, token: Any) -> None:
+        post, song = Post.objects.create(), Song.objects.create()
+        for model in (Post, Song):
+            model._base_manager.all().delete()
+        for counter in (post.views, song.plays):
+            with pytest.raises(RecordMissing):
+                counter.increment(token=token)
+        assert not CounterToken.objects.exists()
+
+    def test_of_a_cart(self, token: Any) -> None:
+        Counter.objects.increment_many({"stock:a": 1, "stock:b": 5})
+        cart = {"stock:a": 2, "stock:b": 2, "orders:a": 1}
+        with pytest.raises(InsufficientCount):
+            Counter.objects.decrement_many(cart, token=token)
+        Counter.objects.increment("stock:a")
+        for _ in range(2):
+            sold = Counter.objects.decrement_many(cart, token=token)
+            assert (sold["stock:a"], sold["stock:b"]) == (0, 3)
+        assert_counts({"stock:a": 0, "stock:b": 3, "orders:a": -1})
+
+
+class TestMany:
+    many = {"a": 1, "likes:b": 2, "orders:c": -3, "orders:d": 4}
+
+    def test_a_batch_counts_once(self, token: Any) -> None:
+        Counter.objects.increment_many(self.many)
+        first: Any = Counter.objects.increment_many(self.many, token=token)
+        Counter.objects.increment_many(self.many)
+        again: Any = Counter.objects.increment_many(self.many, token=token)
+        assert isinstance(first, CountedMany)
+        assert (first.replayed, again.replayed) == (False, True)
+        for values in (first, again):
+            assert set(values) == set(self.many)
+            assert (values["a"], values["likes:b"]) == (2, 4)
+            # Each entry has a token of its own, which nobody needs.
+            entry: Any = values["orders:c"]
+            assert (type(entry), entry.key, entry.token) == (Appended, "orders:c", None)
+            assert entry.replayed is values.replayed
+        assert_counts({key: 3 * by for key, by in self.many.items()})
+
+    def test_the_order_of_its_counters_does_not_matter(self, token: Any) -> None:
+        Counter.objects.increment_many(self.many, token=token)
+        turned = dict(reversed(self.many.items()))
+        again: Any = Counter.objects.increment_many(turned, token=token)
+        assert again.replayed
+        assert again["a"] == 1
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            {"a": 1},
+            {**many, "a": 2},
+            {**many, "e": 1},
+            {key: -by for key, by in many.items()},
+            {"a": 2, "likes:b": 1, "orders:c": -3, "orders:d": 4},
+        ],
+    )
+    def test_another_batch_is_another_change(self, other: dict[str, int], token: Any) -> None:
+        Counter.objects.increment_many(self.many, token=token)
+        with pytest.raises(TokenConflict):
+            Counter.objects.increment_many(other, token=token)
+        assert_counts({**self.many, "e": 0})
+
+    def test_sold_is_the_opposite_of_bought(self, token: Any) -> None:
+        Counter.objects.increment_many({"a": 1, "b": 2}, token=token)
+        with pytest.raises(TokenConflict):
+            Counter.objects.decrement_many({"a": 1, "b": 2}, token=token)
+
+    def test_a_batch_of_nothing_uses_no_token(self, token: Any) -> None:
+        assert Counter.objects.increment_many({}, token=token) == {}
+        assert Counter.objects.increment_many({"a": 1}, token=token) == {"a": 1}
+        assert_counts({"a": 1})
+
+    def test_a_batch_without_a_token_says_nothing_of_replays(self) -> None:
+        assert type(Counter.objects.increment_many({"a": 1, "b": 1})) is dict
+
+
+class TestSwitching:
+    def test_used_before_the_namespace_became_a_ledger(self, token: Any) -> None:
+        assert Counter.objects.increment("n:a", 5, token=token) == 5
+        with as_ledger():
+            again: Any = Counter.objects.increment("n:a", 5, token=token)
+            assert (again, again.replayed) == (5, True)
+            with pytest.raises(TokenConflict):
+                Counter.objects.increment("n:a", 6, token=token)
+            with pytest.raises(TokenConflict):
+                Counter.objects.increment("n:b", 5, token=token)
+            appended: Any = CounterDelta.objects.append("n:a", 5, token=token)
+        assert appended.replayed
+        assert not CounterDelta.objects.exists()
+        assert_counts({"n:a": 5, "n:b": 0})
+
+    def test_the_same_of_many_entries(self) -> None:
+        used = [fresh() for _ in range(3)]
+        for number, token in enumerate(used):
+            Counter.objects.increment(f"n:{number}", token=token)
+        many = [(f"n:{number}", 1, token) for number, token in enumerate([*used, fresh()])]
+        appended = CounterDelta.objects.append_many(many)
+        assert (appended.appended, appended.replayed) == (1, 3)
+        assert_counts({f"n:{number}": 1 for number in range(4)})
+
+    def test_a_conflict_among_many_entries_appends_none(self) -> None:
+        used = fresh()
+        Counter.objects.increment("n:a", token=used)
+        with pytest.raises(TokenConflict):
+            CounterDelta.objects.append_many([("n:b", 1, fresh()), ("n:a", 2, used), ("n:c", 1)])
+        assert_counts({"n:a": 1, "n:b": 0, "n:c": 0})
+
+    def test_a_text_used_in_the_ledger_is_still_known(self) -> None:
+        with as_ledger():
+            first: Any = Counter.objects.increment("n:a", 5, token="order-17")
+        again: Any = Counter.objects.increment("n:a", 5, token="order-17")
+        assert (again.token, again.replayed) == (first.token, True)
+        assert_counts({"n:a": 5})
+
+    def test_a_uuid_used_in_the_ledger_is_not_used_again(self) -> None:
+        """A replay returns what the first call did: an entry, which has no number."""
+        token = fresh()
+        with as_ledger():
+            Counter.objects.increment("n:a", 5, token=token)
+        for call in (Counter.objects.increment, CounterShard.objects.increment):
+            again: Any = call("n:a", 5, token=token)
+            assert (again.token, again.replayed) == (token, True)
+            with pytest.raises(TokenConflict):
+                call("n:a", 6, token=token)
+        assert_counts({"n:a": 5})
+        with as_ledger():
+            again = Counter.objects.increment("n:a", 5, token=token)
+        assert again.replayed
+
+    @pytest.mark.django_db(transaction=True)
+    def test_a_rollup_forgets_no_token(self, token: Any) -> None:
+        for turn in range(3):
+            appended: Any = Counter.objects.increment("orders:a", 5, token=token)
+            assert appended.replayed is bool(turn)
+            assert roll_up().entries == (0 if turn else 1)
+            with pytest.raises(TokenConflict):
+                Counter.objects.increment("orders:a", 6, token=token)
+        assert Counter.objects.get(key="orders:a").value == 5
+
+
+class TestCollector:
+    @pytest.mark.parametrize("key", ["a", "likes:a", "orders:a"])
+    def test_a_tokened_call_counts_at_once_after_what_is_owed(self, key: str, token: Any) -> None:
+        with Counter.objects.collect():
+            Counter.objects.increment(key, 5)
+            first: Any = Counter.objects.increment(key, 2, token=token)
+            assert first.replayed is False
+            assert isinstance(Counter.objects.increment(key, 3), Collected)
+            again: Any = Counter.objects.increment(key, 2, token=token)
+            assert again.replayed is True
+            if key != "orders:a":
+                assert (first, again) == (7, 7)
+            assert_counts({key: 10})
+        assert_counts({key: 10})
+
+    def test_many(self, token: Any) -> None:
+        with Counter.objects.collect():
+            Counter.objects.increment("a", 5)
+            for _ in range(2):
+                values = Counter.objects.increment_many({"a": 1, "b": 1}, token=token)
+                assert values == {"a": 6, "b": 1}
+        assert_counts({"a": 6, "b": 1})
+
+    def test_an_error_gives_the_token_back(self, token: Any) -> None:
+        with pytest.raises(ZeroDivisionError), Counter.objects.collect():
+            Counter.objects.increment("a", token=token)
+            raise ZeroDivisionError
+        assert Counter.objects.increment("a", token=token) == 1
+
+    def test_a_savepoint_gives_it_back(self, token: Any) -> None:
+        with Counter.objects.collect():
+            Counter.objects.increment("a", 5)
+            with pytest.raises(ZeroDivisionError), transaction.atomic():
+                assert Counter.objects.increment("a", token=token) == 6
+                raise ZeroDivisionError
+            assert Counter.objects.increment("a", token=token) == 6
+        assert_counts({"a": 6})
+
+    @pytest.mark.django_db(transaction=True)
+    def test_the_same_for_async_code(self, token: Any) -> None:
+        async def calls() -> None:
+            async with Counter.objects.acollect():
+                await Counter.objects.aincrement("a", 5)
+                for replayed in (False, True):
+                    value: Any = await Counter.objects.aincrement("a", 2, token=token)
+                    assert (value, value.replayed) == (7, replayed)
+                await Counter.objects.aincrement("a", 3)
+
+        async_to_sync(calls)()
+        assert_counts({"a": 10})
+
+
+@pytest.mark.django_db(databases=["default", "other"])
+@pytest.mark.parametrize("key", ["a", "likes:a", "orders:a"])
+def test_a_database_knows_its_own_tokens(key: str, token: Any) -> None:
+    for replayed in (False, True):
+        for using in ("default", "other"):
+            returned: Any = Counter.objects.increment(key, token=token, using=using)
+            assert returned.replayed is replayed
+    assert_counts({key: 1})
+    assert_counts({key: 1}, using="other")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_every_call_has_its_async_twin() -> None:
+    post, song = Post.objects.create(), Song.objects.create()
+
+    async def calls() -> None:
+        objects, slots = Counter.objects, SlottedCounter.objects
+        for replayed in (False, True):
+            returned: list[Any] = [
+                await objects.aincrement("a", 2, token="1"),
+                await objects.adecrement("b", 2, token="2"),
+                await objects.aincrement_many({"c": 1, "d": 2}, token="3"),
+                await objects.adecrement_many({"c": 1, "d": 2}, token="4"),
+                await CounterShard.objects.aincrement("s", token="5"),
+                await CounterShard.objects.adecrement("t", token="6"),
+                await slots.aincrement(song, "downloads", token="7"),
+                await slots.adecrement(song, "shares", token="8"),
+                await post.views.aincrement(token="9"),
+                await post.likes.adecrement(token="10"),
+                await CounterDelta.objects.aappend("e", 1, token="11"),
+            ]
+            assert [one.replayed for one in returned] == [replayed] * len(returned)
+
+    async_to_sync(calls)()
+    assert_counts({"a": 2, "b": -2, "c": 0, "d": 0, "s": 1, "t": -1, "e": 1})
+    assert SlottedCounter.objects.value(song, "downloads") == 1
+    assert SlottedCounter.objects.value(song, "shares") == -1
+    assert (post.views.read().value, post.likes.read().value) == (1, -1)
+
+
+@pytest.mark.postgres
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("key", ["a", "likes:a", "orders:a"])
+def test_a_transaction_that_cannot_see_the_first_use_is_to_be_repeated(
+    key: str, token: Any, elsewhere: Elsewhere
+) -> None:
+    def count() -> Any:
+        return Counter.objects.increment(key, 5, token=token)
+
+    with pytest.raises(RetryTransaction), transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        # The snapshot of the transaction is that of its first statement.
+        assert_counts({key: 0})
+        elsewhere(count)
+        count()
+    assert count().replayed
+    assert_counts({key: 5})

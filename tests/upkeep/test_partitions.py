@@ -1,0 +1,226 @@
+"""Partitions of the ledger are made ahead of time, and it is said when they are not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.db import connection, transaction
+
+from django_counters import clock
+from django_counters.checks import check_databases
+from django_counters.exceptions import PartitionMissing
+from django_counters.models import (
+    Counter,
+    CounterDelta,
+)
+from django_counters.stores.sql.partitions import SqlPartitions
+from django_counters.testing import assert_counts, override_counters
+from django_counters.tokens import mint, moment_of
+from django_counters.upkeep.doctor import examine
+from django_counters.upkeep.partitions import Report, maintain, partitions_ahead, plan
+from django_counters.upkeep.rollup import rollup
+
+pytestmark = [pytest.mark.postgres, pytest.mark.django_db]
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+QUARTER = 6 * HOUR
+Elsewhere = Callable[[Callable[[], Any]], Any]
+
+
+def ledger(**options: Any) -> dict[str, Any]:
+    return {"STRATEGY": "ledger", "OPTIONS": options}
+
+
+def execute(sql: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
+
+
+def present() -> list[str]:
+    return [extent.name for extent in SqlPartitions("default").present()]
+
+
+def lose(count: int) -> None:
+    """The last partitions are gone."""
+    names = present()
+    for name in names[len(names) - count :]:
+        execute(f'DROP TABLE "{name}"')
+
+
+def append(hours_ago: float, key: str = "a", by: int = 1) -> UUID:
+    token = mint(clock.utc() - hours_ago * HOUR)
+    CounterDelta.objects.append(key, by, token=token)
+    return token
+
+
+@pytest.fixture
+def _today() -> None:
+    """Midnight may have come since the migration."""
+    maintain()
+
+
+def test_a_migration_makes_those_of_the_next_days() -> None:
+    assert (partitions_ahead("default") or 0) >= 6
+
+
+@pytest.mark.usefixtures("_today")
+class TestAhead:
+    def test_where_all_are_there_nothing_has_to_be_done(self) -> None:
+        assert plan() == []
+        assert maintain() == Report()
+        assert (partitions_ahead("default") or 0) >= 7
+
+    def test_they_follow_each_other_and_hold_the_window(self) -> None:
+        extents = SqlPartitions("default").present()
+        assert all(one.until == other.since for one, other in pairwise(extents))
+        now = clock.utc()
+        assert extents[0].since <= now - 49 * HOUR
+        assert extents[-1].since > now + 6 * DAY
+        for extent in extents:
+            assert extent.until - extent.since == DAY
+            assert extent.name == f"django_counters_counterdelta_{extent.since:%Y%m%d}"
+
+    def test_those_that_are_missing_are_made(self) -> None:
+        before = present()
+        lose(3)
+        steps = plan()
+        assert [step.verb for step in steps] == ["create"] * 3
+        # To plan is to change nothing.
+        assert present() == before[:-3]
+        assert maintain() == Report(created=before[-3:])
+        assert present() == before
+        assert plan() == []
+
+    def test_one_in_the_middle_too(self) -> None:
+        before = present()
+        execute(f'DROP TABLE "{before[4]}"')
+        assert maintain().created == [before[4]]
+        assert present() == before
+
+    def test_there_may_be_more_of_them(self) -> None:
+        before = present()
+        created = maintain(ahead=10).created
+        assert present() == [*before, *created]
+        assert len(created) == 3
+        assert partitions_ahead("default") in (10, 11)
+
+    def test_one_is_like_the_other(self) -> None:
+        """Its keys and indexes are those of the table, so a token is as unique in it."""
+        lose(9)
+        maintain()
+        token = append(0)
+        assert CounterDelta.objects.append("a", 1, token=token).replayed
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT DISTINCT COUNT(*) FROM pg_index x JOIN pg_inherits i "
+                "ON i.inhrelid = x.indrelid WHERE i.inhparent = %s::regclass GROUP BY x.indrelid",
+                [CounterDelta._meta.db_table],
+            )
+            assert cursor.fetchall() == [(3,)]
+
+    def test_a_rollup_makes_them_when_few_are_left(self) -> None:
+        before = present()
+        lose((partitions_ahead("default") or 0) - 3)
+        rollup()
+        assert partitions_ahead("default") == 3
+        lose(1)
+        rollup()
+        assert present() == before
+
+    def test_those_of_a_width(self) -> None:
+        for name in present():
+            execute(f'DROP TABLE "{name}"')
+        maintain(width=QUARTER, ahead=2)
+        extents = SqlPartitions("default").present()
+        assert {extent.until - extent.since for extent in extents} == {QUARTER}
+        assert {extent.since.hour % 6 for extent in extents} == {0}
+        assert all(one.until == other.since for one, other in pairwise(extents))
+        append(47)
+        append(0)
+        assert_counts({"a": 2})
+
+    @pytest.mark.django_db(databases=["default", "other"])
+    def test_using_chooses_the_database(self) -> None:
+        lose(3)
+        assert (plan("other"), maintain("other")) == ([], Report())
+        assert len(plan()) == 3
+
+
+@pytest.mark.usefixtures("_today")
+class TestMissing:
+    """Nothing can be appended for a day that has no partition, and the error says what to do."""
+
+    calls: tuple[Callable[[UUID], Any], ...] = (
+        lambda _: CounterDelta.objects.append("a", 1),
+        lambda token: CounterDelta.objects.append("a", 1, token=token),
+        lambda _: CounterDelta.objects.append("a", 1, token="order-17"),
+        lambda _: CounterDelta.objects.append_many([("a", 1), ("b", 1)]),
+        lambda _: CounterDelta.objects.append_many([("a", 1)], copy=True),
+        lambda token: CounterDelta.objects.append_many([("a", 1), ("b", 1, token)]),
+    )
+
+    @pytest.mark.parametrize("call", calls)
+    def test_it_is_an_error_of_its_own(self, call: Callable[[UUID], Any]) -> None:
+        token = mint(clock.utc())
+        lose(len(present()))
+        advice = r"run manage\.py counters partitions"
+        with pytest.raises(PartitionMissing, match=advice), transaction.atomic():
+            call(token)
+        assert_counts({"a": 0, "b": 0})
+        maintain()
+        call(token)
+        assert Counter.objects.value("a") == 1
+
+    def test_it_says_for_when(self) -> None:
+        token = mint(clock.utc())
+        lose(len(present()))
+        with pytest.raises(PartitionMissing) as caught, transaction.atomic():
+            CounterDelta.objects.append("a", 1, token=token)
+        assert caught.value.created_at == moment_of(token)
+        assert f"{moment_of(token):%Y-%m-%d}" in str(caught.value)
+
+    def test_without_a_token_it_does_not_speak_of_none(self) -> None:
+        lose(len(present()))
+        with pytest.raises(PartitionMissing) as caught, transaction.atomic():
+            CounterDelta.objects.append("a", 1)
+        assert "None" not in str(caught.value)
+
+
+@pytest.mark.usefixtures("_today")
+class TestWarnings:
+    @pytest.mark.parametrize(("left", "warned"), [(7, False), (3, False), (2, True), (0, True)])
+    def test_below_three_ahead_there_is_one(self, left: int, warned: bool) -> None:
+        lose((partitions_ahead("default") or 0) - left)
+        with override_counters(orders=ledger()):
+            found = check_databases(databases=["default"])
+            advice = [finding.action for finding in examine() if finding.action]
+        assert [one.id for one in found] == ["counters.W011"] * warned
+        assert len(advice) == warned
+        if warned:
+            assert f"has {left} partitions ahead, 3 are needed" in found[0].msg
+            assert "manage.py counters partitions" in found[0].msg
+            assert "counters-w011" in (found[0].hint or "")
+            assert f"{left} partitions ahead" in advice[0]
+
+    def test_those_behind_a_gap_do_not_count(self) -> None:
+        ahead = partitions_ahead("default") or 0
+        names = present()
+        execute(f'DROP TABLE "{names[len(names) - ahead + 1]}"')
+        assert partitions_ahead("default") == 1
+        with override_counters(orders=ledger()):
+            assert [one.id for one in check_databases(databases=["default"])] == ["counters.W011"]
+
+    def test_where_nothing_is_a_ledger_there_is_none(self) -> None:
+        lose(7)
+        assert check_databases(databases=["default"]) == []
+        assert examine() == []
+
+    def test_databases_that_are_not_asked_for_are_not_looked_at(self) -> None:
+        lose(7)
+        with override_counters(orders=ledger()):
+            assert check_databases(databases=[]) == []
+            assert check_databases() == []

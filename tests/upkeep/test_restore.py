@@ -1,0 +1,226 @@
+"""A dump that is restored into another server: the rollup refuses, and a rebase is exact."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import OperationalError, connections, transaction
+
+from django_counters import clock
+from django_counters.exceptions import LedgerFenced
+from django_counters.models import Counter, CounterDelta, CounterHorizon, CounterIncident
+from django_counters.stores.sql.dialects.ledger import DELTAS, HORIZON
+from django_counters.tokens import mint
+from django_counters.upkeep import ledger
+from django_counters.upkeep.partitions import dropped, maintain
+from django_counters.upkeep.rollup import rollup
+from django_counters.upkeep.verify import verify
+from tests.concurrency.narrow import know_tokens_for, narrow
+from tests.concurrency.servers import connected, execute, program, server
+from tests.settling import roll_up
+
+pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Mapping[str, Any]]:
+    """Another server, which has hardly begun any transactions yet."""
+    with server() as settings:
+        yield settings
+
+
+def append(by: int, using: str = "default") -> None:
+    CounterDelta.objects.append("a", by, using=using)
+
+
+def value(using: str = "restored") -> int:
+    return Counter.objects.value("a", using=using)
+
+
+@contextmanager
+def filled() -> Iterator[None]:
+    """1 that is no entry, 20 in a partition that is dropped, 300 rolled up, and 4000 that wait."""
+    with narrow(HOUR, window=10 * HOUR):
+        Counter.objects.increment("a", 1)
+        CounterDelta.objects.append("a", 20, token=mint(clock.utc() - 9 * HOUR))
+        append(300)
+        begin_transactions(20_000)
+        roll_up()
+        know_tokens_for(HOUR)
+        for _ in range(2):
+            maintain(width=HOUR, keep=timedelta(0))
+        assert sum(record.entries for record in dropped()) == 1
+        append(4000)
+        assert value("default") == 4321
+        yield
+
+
+def begin_transactions(number: int, using: str = "default") -> None:
+    """As on a server that has been running for a while."""
+    execute("SET synchronous_commit = off", using=using)
+    execute(
+        f"DO $$ BEGIN FOR i IN 1..{number} LOOP "
+        "PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$",
+        using=using,
+    )
+
+
+@pytest.fixture
+def _restored(transactional_db: None, cluster: Mapping[str, Any], tmp_path: Path) -> Iterator[None]:
+    """The database of the test on the other server, as ``restored`` and ``beside``.
+
+    The first test restores it; all of them work on copies.
+    """
+    name = f"copy_{secrets.token_hex(4)}"
+    with connected("fresh", **cluster):
+        if not execute("SELECT 1 FROM pg_database WHERE datname = 'original'", using="fresh"):
+            restore(str(tmp_path / "dump"))
+        execute(f"CREATE DATABASE {name} TEMPLATE original", using="fresh")
+    with connected("restored", "beside", **{**cluster, "NAME": name}):
+        yield
+
+
+def restore(dump: str) -> None:
+    """Dump the database of the test, and restore it as ``original`` in the other server."""
+    with filled():
+        run("pg_dump", "default", "--format=custom", f"--file={dump}")
+    execute("CREATE DATABASE original", using="fresh")
+    run("pg_restore", "fresh", "--no-owner", "--single-transaction", "--dbname=original", dump)
+
+
+def run(name: str, using: str, *arguments: str) -> None:
+    """Run a program of PostgreSQL against the database of a connection."""
+    path = program().path.with_name(name)
+    if not path.exists():
+        pytest.skip(f"there is no {name} beside {program()}")
+    connections[using].ensure_connection()
+    info = connections[using].connection.info
+    where = {"HOST": info.host, "PORT": str(info.port), "USER": info.user, "DATABASE": info.dbname}
+    environment = {f"PG{what}": text for what, text in where.items()}
+    told = subprocess.run(
+        [path, *arguments],
+        env={**os.environ, **environment, "PGPASSWORD": info.password},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 0, told.stderr
+
+
+def assert_exact(expected: int) -> None:
+    """Before and after a rollup."""
+    assert value() == expected
+    roll_up("restored")
+    assert value() == expected
+    assert Counter.objects.using("restored").get(key="a").value == expected
+    assert verify("restored").drifts == []
+
+
+def look_young() -> None:
+    """As if the first server had begun hardly any transactions: its numbers are all below ours."""
+    ((offset,),) = execute(f"SELECT horizon - 3 FROM {HORIZON}", using="restored")
+    execute(f"UPDATE {DELTAS} SET xid = xid - %s", offset, using="restored")
+    changes = "horizon = horizon - %s, mark_xid = 0"
+    execute(f"UPDATE {HORIZON} SET {changes}", offset, using="restored")
+
+
+@pytest.mark.usefixtures("_restored")
+class TestRestored:
+    def test_reads_are_exact_at_once(self) -> None:
+        assert value() == 4321
+        assert ledger.state("restored").fenced
+
+    def test_a_rollup_refuses_and_changes_nothing(self) -> None:
+        before = list(Counter.objects.using("restored").values())
+        for _ in range(2):
+            with pytest.raises(LedgerFenced, match="counters rebase"):
+                rollup("restored")
+        assert list(Counter.objects.using("restored").values()) == before
+        assert value() == 4321
+        (incident,) = CounterIncident.objects.using("restored").all()
+        assert incident.kind == CounterIncident.Kind.FENCED
+
+    def test_so_it_does_where_no_server_says_who_it_is(self) -> None:
+        CounterHorizon.objects.using("restored").update(cluster=None)
+        with pytest.raises(LedgerFenced):
+            rollup("restored")
+        assert value() == 4321
+
+    def test_nothing_is_appended_that_nobody_would_see(self) -> None:
+        with pytest.raises(LedgerFenced):
+            append(5, "restored")
+        with pytest.raises(LedgerFenced):
+            CounterDelta.objects.append("a", 5, token=mint(clock.utc()), using="restored")
+        with pytest.raises(LedgerFenced):
+            CounterDelta.objects.append_many([("a", 5)], using="restored")
+        with pytest.raises(LedgerFenced):
+            CounterDelta.objects.append_many([("a", 5)], copy=True, using="restored")
+        assert value() == 4321
+
+    def test_a_rebase_is_exact(self) -> None:
+        ledger.rebase("restored")
+        assert Counter.objects.using("restored").get(key="a").value == 4321
+        assert ledger.state("restored").fenced == ""
+        assert_exact(4321)
+        append(50_000, "restored")
+        assert value() == 54_321
+        assert_exact(54_321)
+        explained = Counter.objects.explain("a", using="restored")
+        assert (explained.outside, explained.archived) == (1, 20)
+
+    def test_a_second_rebase_changes_nothing(self) -> None:
+        ledger.rebase("restored")
+        append(50_000, "restored")
+        ledger.rebase("restored")
+        assert ledger.rebase("restored") == 0
+        assert_exact(54_321)
+
+    def test_on_a_server_whose_numbers_are_far_ahead(self) -> None:
+        """Appends see nothing wrong there, and need not: the number of the server tells."""
+        look_young()
+        append(50_000, "restored")
+        assert value() == 54_321
+        with pytest.raises(LedgerFenced):
+            rollup("restored")
+        assert value() == 54_321
+        ledger.rebase("restored")
+        assert_exact(54_321)
+
+    @pytest.mark.parametrize("ahead", [False, True])
+    def test_a_transaction_that_began_before_the_rebase_and_appends_after_it(
+        self, ahead: bool
+    ) -> None:
+        """Its number is smaller than that of the rebase, and its first entry is later."""
+        if ahead:
+            look_young()
+        with transaction.atomic(using="beside"):
+            execute("SELECT pg_current_xact_id()", using="beside")
+            ledger.rebase("restored")
+            begin_transactions(1_000, "restored")
+            append(50_000, "beside")
+            append(600_000, "restored")
+            rollup("restored")
+            assert value() == 604_321
+        assert value() == 654_321
+        assert_exact(654_321)
+
+    def test_a_rebase_waits_for_writers_and_has_what_they_wrote(self) -> None:
+        """Nobody writes while the totals are computed."""
+        look_young()
+        execute("SET lock_timeout = '100ms'", using="restored")
+        with transaction.atomic(using="beside"):
+            append(50_000, "beside")
+            with pytest.raises(OperationalError, match="lock timeout"):
+                ledger.rebase("restored")
+        assert value() == 54_321
+        ledger.rebase("restored")
+        assert_exact(54_321)

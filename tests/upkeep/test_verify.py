@@ -1,0 +1,295 @@
+"""Whether values are the sums of their entries, and tokens that nobody may use any more."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import transaction
+
+from django_counters import clock
+from django_counters.exceptions import TokenExpired
+from django_counters.models import (
+    Counter,
+    CounterDelta,
+    CounterHorizon,
+    CounterIncident,
+    CounterShard,
+    CounterToken,
+)
+from django_counters.signals import incident_recorded
+from django_counters.stores.sql.inquiry import Drift
+from django_counters.testing import assert_counts
+from django_counters.tokens import Token, mint
+from django_counters.upkeep.doctor import examine
+from django_counters.upkeep.ledger import rebase
+from django_counters.upkeep.prune import prune
+from django_counters.upkeep.verify import verify
+from tests.settling import roll_up
+
+pytestmark = pytest.mark.django_db
+
+
+def append(*keys: str, by: int = 5) -> None:
+    CounterDelta.objects.append_many([(key, by) for key in keys])
+
+
+def set_by_hand(key: str, value: int) -> None:
+    assert Counter.objects.filter(key=key).update(value=value) == 1
+
+
+@pytest.fixture
+def heard() -> Iterator[list[Any]]:
+    """What is told to those who listen for incidents."""
+    told: list[Any] = []
+
+    def listen(sender: Any, incident: Any, using: str, **_: Any) -> None:
+        told.append((sender, incident, using))
+
+    incident_recorded.connect(listen)
+    yield told
+    incident_recorded.disconnect(listen)
+
+
+class TestVerify:
+    def test_all_is_well(self) -> None:
+        Counter.objects.increment("a", 100)
+        append("a", "b", "a")
+        CounterShard.objects.increment("a", 1000)
+        Counter.objects.increment("exact")
+        report = verify()
+        assert (report.checked, report.drifts) == (2, [])
+        assert not CounterIncident.objects.exists()
+
+    @pytest.mark.django_db(transaction=True)
+    def test_before_and_after_a_rollup(self) -> None:
+        Counter.objects.increment("a", 100)
+        for _ in range(3):
+            append("a", "b")
+            Counter.objects.increment("a", 7)
+            assert verify().drifts == []
+            roll_up()
+            assert verify().drifts == []
+
+    @pytest.mark.django_db(transaction=True)
+    @pytest.mark.parametrize("value", [0, 14, 16, 999])
+    def test_a_total_that_was_changed_by_hand_is_found_and_left_alone(self, value: int) -> None:
+        Counter.objects.increment("a", 10)
+        append("a", "b")
+        roll_up()
+        set_by_hand("a", value)
+        report = verify()
+        assert report.drifts == [Drift("a", expected=5, found=value - 10)]
+        assert_counts({"a": value})
+
+    def test_what_waits_does_not_hide_it(self) -> None:
+        append("a")
+        set_by_hand("a", 3)
+        assert verify().drifts == [Drift("a", expected=0, found=3)]
+
+    @pytest.mark.django_db(transaction=True)
+    def test_a_total_that_is_gone(self) -> None:
+        append("a")
+        roll_up()
+        Counter.objects.all().delete()
+        assert verify().drifts == [Drift("a", expected=5, found=0)]
+
+    @pytest.mark.django_db(transaction=True)
+    def test_an_entry_that_is_gone(self) -> None:
+        append("a", "a", "b")
+        roll_up()
+        CounterDelta.objects.filter(pk=CounterDelta.objects.filter(key="a")[0].pk)._raw_delete(
+            "default"
+        )
+        assert verify().drifts == [Drift("a", expected=5, found=10)]
+
+    @pytest.mark.django_db(transaction=True)
+    def test_a_rebase_is_the_way_back(self) -> None:
+        append("a", "b")
+        roll_up()
+        set_by_hand("a", 999)
+        assert len(verify().drifts) == 1
+        assert rebase() == 1
+        assert verify().drifts == []
+        assert_counts({"a": 5, "b": 5})
+
+
+class TestIncidents:
+    def test_a_difference_becomes_one(
+        self, heard: list[Any], caplog: pytest.LogCaptureFixture
+    ) -> None:
+        append("a")
+        set_by_hand("a", 3)
+        with caplog.at_level(logging.ERROR, logger="django_counters"):
+            verify()
+        (incident,) = CounterIncident.objects.all()
+        assert (incident.kind, incident.subject) == ("drift", "a")
+        assert incident.detail == {"expected": 0, "found": 3}
+        assert incident.found_at <= clock.now()
+        assert str(incident) == "drift: a"
+        assert heard == [(CounterIncident, incident, "default")]
+        assert "drift a" in caplog.text
+
+    def test_the_same_one_is_recorded_once(self, heard: list[Any]) -> None:
+        append("a")
+        set_by_hand("a", 3)
+        for _ in range(3):
+            assert len(verify().drifts) == 1
+        assert (CounterIncident.objects.count(), len(heard)) == (1, 1)
+
+    def test_another_difference_is_another_one(self, heard: list[Any]) -> None:
+        append("a", "b")
+        for value in (3, 4, 3):
+            set_by_hand("a", value)
+            verify()
+        set_by_hand("b", 3)
+        verify()
+        subjects = CounterIncident.objects.order_by("pk").values_list("subject", flat=True)
+        assert list(subjects) == ["a", "a", "a", "b"]
+        assert len(heard) == 4
+
+
+class TestNarrowed:
+    @pytest.fixture(autouse=True)
+    def _wrong(self) -> None:
+        append("a:1", "a:2", "ab:1", "b:1", "a", "A:1", "a%:1", "größe:Ω")
+        for key in ("a:1", "ab:1", "A:1", "a%:1", "größe:Ω"):
+            set_by_hand(key, 3)
+
+    @pytest.mark.parametrize(
+        ("namespace", "checked", "wrong"),
+        [
+            ("a", 2, ["a:1"]),
+            ("ab", 1, ["ab:1"]),
+            ("b", 1, []),
+            ("A", 1, ["A:1"]),
+            ("a%", 1, ["a%:1"]),
+            ("größe", 1, ["größe:Ω"]),
+            ("c", 0, []),
+            (None, 8, ["A:1", "a%:1", "a:1", "ab:1", "größe:Ω"]),
+        ],
+    )
+    def test_to_a_namespace(self, namespace: str | None, checked: int, wrong: list[str]) -> None:
+        report = verify(namespace=namespace)
+        assert [drift.key for drift in report.drifts] == wrong
+        assert report.checked == checked
+
+    @pytest.mark.parametrize(("sample", "checked"), [(0, 0), (1, 1), (5, 5), (8, 8), (100, 8)])
+    def test_to_a_sample(self, sample: int, checked: int) -> None:
+        report = verify(sample=sample)
+        assert report.checked == checked
+        # Three of the eight are as they should be.
+        assert max(0, checked - 3) <= len(report.drifts) <= min(checked, 5)
+
+    def test_to_a_sample_of_a_namespace(self) -> None:
+        report = verify(namespace="a", sample=100)
+        assert ([drift.key for drift in report.drifts], report.checked) == (["a:1"], 2)
+        assert verify(namespace="b", sample=1).drifts == []
+
+
+@pytest.mark.django_db(databases=["default", "other"])
+def test_using_chooses_the_database(heard: list[Any]) -> None:
+    append("a")
+    CounterDelta.objects.append("a", 5, using="other")
+    Counter.objects.using("other").filter(key="a").update(value=3)
+    assert verify().drifts == []
+    assert len(verify("other").drifts) == 1
+    assert CounterIncident.objects.using("other").count() == 1
+    assert not CounterIncident.objects.exists()
+    assert [using for _, _, using in heard] == ["other"]
+
+
+class TestPrune:
+    """Tokens are kept for as long as anybody may use them, and two hours more."""
+
+    def use(self, *texts: str, ago: timedelta = timedelta(), using: str = "default") -> None:
+        for text in texts:
+            token = Token(text)
+            Counter.objects.increment(f"n:{text}", token=token, using=using)
+            CounterToken.objects.using(using).filter(digest=token.digest).update(
+                created_at=clock.now() - ago
+            )
+
+    def test_only_those_out_of_the_window_are_forgotten(self) -> None:
+        self.use("new")
+        self.use("young", ago=timedelta(hours=49, minutes=59))
+        self.use("old", ago=timedelta(hours=50, minutes=1))
+        self.use("ancient", ago=timedelta(days=365))
+        assert prune() == 2
+        kept = {bytes(digest) for (digest,) in CounterToken.objects.values_list("digest")}
+        assert kept == {Token("new").digest, Token("young").digest}
+        assert prune() == 0
+
+    def test_a_text_that_is_forgotten_counts_again(self) -> None:
+        self.use("a", "b", ago=timedelta(days=3))
+        self.use("b")
+        prune()
+        for text, value in (("a", 2), ("b", 1)):
+            Counter.objects.increment(f"n:{text}", token=text)
+            assert_counts({f"n:{text}": value})
+
+    def test_a_uuid_that_is_forgotten_is_out_of_its_window(self) -> None:
+        """It can never count again."""
+        token = mint(clock.utc() - timedelta(hours=47))
+        Counter.objects.increment("a", token=token)
+        CounterHorizon.objects.update(token_window=timedelta(hours=10))
+        CounterToken.objects.update(created_at=clock.now() - timedelta(hours=13))
+        assert prune() == 1
+        with pytest.raises(TokenExpired):
+            Counter.objects.increment("a", token=token)
+        assert_counts({"a": 1})
+
+    def test_the_window_may_be_longer(self) -> None:
+        CounterHorizon.objects.update(token_window=timedelta(days=30))
+        self.use("young", ago=timedelta(days=29))
+        self.use("old", ago=timedelta(days=31))
+        assert prune() == 1
+        assert CounterToken.objects.get().digest == Token("young").digest
+
+    def test_there_may_be_thousands(self) -> None:
+        CounterToken.objects.bulk_create(
+            CounterToken(
+                digest=Token(str(number)).digest,
+                fingerprint=b"",
+                created_at=clock.now() - timedelta(days=3),
+            )
+            for number in range(2_500)
+        )
+        self.use("new")
+        assert prune() == 2_500
+        assert CounterToken.objects.count() == 1
+
+    def test_entries_stay(self) -> None:
+        token = mint(clock.utc() - timedelta(hours=47))
+        CounterDelta.objects.append("a", 5, token=token)
+        CounterHorizon.objects.update(token_window=timedelta(hours=1))
+        assert prune() == 0
+        assert CounterDelta.objects.append("a", 5, token=token).replayed
+
+    @pytest.mark.postgres
+    @pytest.mark.django_db(transaction=True)
+    def test_one_that_somebody_holds_is_left(
+        self, elsewhere: Callable[[Callable[[], Any]], Any]
+    ) -> None:
+        self.use("held", "old", ago=timedelta(days=3))
+        with transaction.atomic():
+            CounterToken.objects.select_for_update().get(digest=Token("held").digest)
+            assert elsewhere(prune) == 1
+        assert prune() == 1
+
+    @pytest.mark.django_db(databases=["default", "other"])
+    def test_using_chooses_the_database(self) -> None:
+        self.use("a", ago=timedelta(days=3))
+        self.use("a", ago=timedelta(days=3), using="other")
+        assert prune("other") == 1
+        assert CounterToken.objects.count() == 1
+
+
+def test_the_doctor_has_nothing_to_say_of_old_tokens() -> None:
+    CounterToken.objects.create(
+        digest=b"x", fingerprint=b"", created_at=clock.now() - timedelta(days=9)
+    )
+    assert examine() == []
