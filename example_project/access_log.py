@@ -40,13 +40,23 @@ def parse(line: bytes) -> Entry | None:
 
     The hour is the one that is written, in the zone that is written.
     """
-    found = _LINE.match(line.decode("utf-8", "surrogateescape"))
+    found = _LINE.match(_text(line))
     if found is None:
         return None
     hour = _hour(found)
     if hour is None:
         return None
     return Entry(found["target"].partition("?")[0], found["status"], hour)
+
+
+def up_to_status(line: bytes) -> bytes:
+    """The part of a well-formed line that counts: the same while its end is not yet written."""
+    found = _LINE.match(_text(line))
+    return found.string[: found.end("status")].encode("utf-8", "surrogateescape") if found else b""
+
+
+def _text(line: bytes) -> str:
+    return line.decode("utf-8", "surrogateescape")
 
 
 def _hour(found: re.Match[str]) -> str | None:
@@ -81,8 +91,20 @@ def split(size: int, parts: int) -> list[Part]:
     return [Part(start, end) for start, end in pairwise(cuts)]
 
 
-def lines_of(path: Path, part: Part) -> Iterator[bytes]:
-    """Yield the lines that begin in a part, without their ends.
+class Line(NamedTuple):
+    """One line with its end, and the byte at which it begins."""
+
+    start: int
+    content: bytes
+
+    @property
+    def end(self) -> int:
+        """The byte after it."""
+        return self.start + len(self.content)
+
+
+def lines_with_places(path: Path, part: Part) -> Iterator[Line]:
+    """Yield the lines that begin in a part.
 
     Parts that cover a file yield each of its lines exactly once, wherever they are cut.
     """
@@ -92,6 +114,17 @@ def lines_of(path: Path, part: Part) -> Iterator[bytes]:
             # A line begins here only if the byte before ends another one.
             file.seek(place - 1)
             place += len(file.readline()) - 1
-        while place < part.end and (line := file.readline()):
-            place += len(line)
-            yield line.removesuffix(b"\n").removesuffix(b"\r")
+        while place < part.end and (content := file.readline()):
+            yield Line(place, content)
+            place += len(content)
+
+
+def lines_of(path: Path, part: Part) -> Iterator[bytes]:
+    """Yield the lines that begin in a part, without their ends."""
+    for line in lines_with_places(path, part):
+        yield without_end(line.content)
+
+
+def without_end(line: bytes) -> bytes:
+    """A line without what ends it."""
+    return line.removesuffix(b"\n").removesuffix(b"\r")

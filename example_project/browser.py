@@ -38,17 +38,27 @@ class Browser:
             self._tally.fail(f"GET {path}: HTTP {status}")
         return status
 
-    def post(self, path: str, form: Mapping[str, object]) -> int:
-        """POST a form, with the token of the page's cookie, and return the status."""
+    def post(self, path: str, form: Mapping[str, object], *, again: bool = False) -> int:
+        """POST a form, with the token of the page's cookie, and return the status.
+
+        What is posted ``again`` has been counted, and must not be counted a second time.
+        """
         fields = {**form, "csrfmiddlewaretoken": self._cookies.get("csrftoken", "")}
         kind = {"Content-Type": "application/x-www-form-urlencoded"}
-        return self._ask("POST", path, urlencode(fields), kind)
+        return self._ask("POST", path, urlencode(fields), kind, again)
 
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
 
-    def _ask(self, method: str, path: str, body: str | None, headers: dict[str, str]) -> int:
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        body: str | None,
+        headers: dict[str, str],
+        again: bool = False,
+    ) -> int:
         cookies = "; ".join(f"{name}={value}" for name, value in self._cookies.items())
         sent = {**headers, LOAD_HEADER: self._run, **({"Cookie": cookies} if cookies else {})}
         self._tally.add("requests")
@@ -61,7 +71,8 @@ class Browser:
             self._connection.close()
             self._tally.fail(f"{method} {path}: {error!r}")
             return NO_ANSWER
-        if counter := counter_of(method, path, response.status):
+        counter = counter_of(method, path, response.status)
+        if counter and not again:
             self._tally.add(counter)
         return response.status
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 from collections import Counter as Sums
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -30,39 +32,64 @@ class Counted:
     """What was read; the counts themselves are in the database.
 
     Attributes:
+        replayed: how many lines an earlier run had counted, so that this one did not.
         shortened: full text to stored key, for those that are no keys themselves.
     """
 
     lines: int
     malformed: int
     shortened: Mapping[str, str]
+    replayed: int = 0
 
     @property
     def counted(self) -> int:
         """How many lines were counted."""
-        return self.lines - self.malformed
+        return self.lines - self.malformed - self.replayed
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to count a file.
+
+    Attributes:
+        parts: what to do at once, of a file of so many bytes by so many processes.
+        count: counts a part; other processes do that, so it has to be importable.
+    """
+
+    parts: Callable[[int, int], list[Part]]
+    count: Callable[[Path, Part], Counted]
 
 
 def count_file(
-    path: Path, workers: int, progress: Callable[[float], None] = lambda _: None
+    path: Path,
+    workers: int,
+    progress: Callable[[float], None] = lambda _: None,
+    way: Way | None = None,
 ) -> Counted:
     """Count all lines of a file with this many processes.
 
     An error of any of them is raised here. What was counted before it stays counted.
     """
     size = path.stat().st_size
+    way = way or EVERY_TIME
     done: list[Counted] = []
-    for one in _counts(path, split(size, max(workers, size // BYTES_AT_ONCE)), workers):
-        done.append(one[1])
-        progress((one[0].end - one[0].start) / size)
-    shortened = {full: key for one in done for full, key in one.shortened.items()}
-    return Counted(sum(one.lines for one in done), sum(one.malformed for one in done), shortened)
+    for part, one in _counts(partial(way.count, path), way.parts(size, workers), workers):
+        done.append(one)
+        progress((min(part.end, size) - part.start) / size)
+    return Counted(
+        lines=sum(one.lines for one in done),
+        malformed=sum(one.malformed for one in done),
+        shortened={full: key for one in done for full, key in one.shortened.items()},
+        replayed=sum(one.replayed for one in done),
+    )
 
 
-def _counts(path: Path, parts: Sequence[Part], workers: int) -> Iterator[tuple[Part, Counted]]:
+def _counts(
+    count: Callable[[Part], Counted], parts: Sequence[Part], workers: int
+) -> Iterator[tuple[Part, Counted]]:
     if workers == 1 or len(parts) < 2:
         for part in parts:
-            yield part, count_part(path, part)
+            yield part, count(part)
         return
     with ProcessPoolExecutor(
         min(workers, len(parts)),
@@ -70,7 +97,7 @@ def _counts(path: Path, parts: Sequence[Part], workers: int) -> Iterator[tuple[P
         initializer=_join_parent,
         initargs=(settings.SETTINGS_MODULE, connection.settings_dict["NAME"]),
     ) as pool:
-        jobs = {pool.submit(count_part, path, part): part for part in parts}
+        jobs = {pool.submit(count, part): part for part in parts}
         try:
             for job in as_completed(jobs):
                 yield jobs[job], job.result()
@@ -86,9 +113,18 @@ def _join_parent(settings_module: str, database: object) -> None:
 
     # The parent hears Ctrl-C too, and lets us finish what we are counting.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     os.environ["DJANGO_SETTINGS_MODULE"] = settings_module
     settings.DATABASES["default"]["NAME"] = database
     django.setup()
+
+
+def _end_with_parent() -> None:
+    """A parent that is killed cannot tell its children to end; they would wait for ever."""
+    parent = multiprocessing.parent_process()
+    if parent:
+        parent.join()
+        os._exit(1)
 
 
 def count_part(path: Path, part: Part) -> Counted:
@@ -107,3 +143,10 @@ def count_part(path: Path, part: Part) -> Counted:
         lines += len(chunk)
         malformed += len(chunk) - len(entries)
     return Counted(lines, malformed, shortened)
+
+
+def _parts(size: int, workers: int) -> list[Part]:
+    return split(size, max(workers, size // BYTES_AT_ONCE))
+
+
+EVERY_TIME = Way(_parts, count_part)

@@ -30,7 +30,7 @@ from example_project.verify import Snapshot
 from example_project.wsgi import application
 
 CHECK_SECONDS = 20.0
-SHOWN = ("views", "likes", "downloads")
+SHOWN = ("views", "likes", "downloads", "orders")
 ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -175,4 +175,7 @@ def _report(
         counts=verify.counts(before, after, sent + visitors),
         sales=verify.sales(before, after, sent + visitors, name),
         folded=visitors["folded"],
+        entries=visitors["entries"],
+        sent_again=sent["sent_again"],
+        drifts=verify.drifts(),
     )

@@ -14,12 +14,13 @@ EVERY = 1.0
 
 
 def rolling_up(tally: Tally, every: float = EVERY) -> AbstractContextManager[None]:
-    """Fold again and again, and tell the tally how many rows were folded."""
+    """Fold again and again, and tell the tally how much was folded."""
 
     def fold(stop: threading.Event) -> None:
         while not stop.wait(every):
             done = rollup()
             tally.add("folded", done.rows)
+            tally.add("entries", done.entries)
             for counter in done.stuck:
                 tally.fail(f"the rollup: {counter} does not fit")
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from django.db.models import Q
+from django.db.models import F, Q
 
-from django_counters.models import Counter, CounterShard
+from django_counters.models import (
+    Counter,
+    CounterArchive,
+    CounterDelta,
+    CounterPartition,
+    CounterShard,
+)
 
 
 def named_counters(*names: str) -> dict[str, int]:
@@ -13,11 +19,23 @@ def named_counters(*names: str) -> dict[str, int]:
 
 
 def remove(name: str) -> int:
-    """Delete the counters of a namespace, and return how many there were."""
+    """Delete the counters of a namespace, and return how many there were.
+
+    With their entries in the ledger: a site would keep those for as long as it has declared.
+    """
     found = len(_keys(name))
-    for model in (CounterShard, Counter):
+    _take_from_sealed_partitions(name)
+    for model in (CounterShard, CounterDelta, CounterArchive, Counter):
         model._base_manager.filter(_within(name)).delete()
     return found
+
+
+def _take_from_sealed_partitions(name: str) -> None:
+    """What was written down of them has to agree with what is left."""
+    for archive in CounterArchive._base_manager.filter(_within(name)).exclude(partition=""):
+        CounterPartition._base_manager.filter(name=archive.partition).update(
+            entries=F("entries") - archive.entries, delta_sum=F("delta_sum") - archive.delta_sum
+        )
 
 
 def _keys(name: str) -> list[str]:

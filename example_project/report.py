@@ -11,7 +11,14 @@ from example_project.verify import Count, Sale, summed
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that was sent, counted and sold, and whether it agrees."""
+    """Everything that was sent, counted and sold, and whether it agrees.
+
+    Attributes:
+        folded: how many rows of shards and slots were rolled up meanwhile.
+        entries: how many entries of the ledger were.
+        sent_again: how many orders were sent a second time.
+        drifts: counters of the ledger whose total is not what their entries say.
+    """
 
     seconds: float
     requests: int
@@ -21,6 +28,9 @@ class Report:
     counts: Sequence[Count]
     sales: Sequence[Sale]
     folded: int = 0
+    entries: int = 0
+    sent_again: int = 0
+    drifts: Sequence[str] = ()
 
     @property
     def ok(self) -> bool:
@@ -31,7 +41,7 @@ class Report:
     def wrong(self) -> int:
         """How many counters are not what they should be."""
         counts = sum(not row.ok for row in self.counts)
-        return counts + sum(not row.ok for row in self.sales)
+        return counts + sum(not row.ok for row in self.sales) + len(self.drifts)
 
     def as_json(self) -> dict[str, Any]:
         """The same as plain data."""
@@ -45,6 +55,9 @@ class Report:
             "failed": self.failed,
             "failures": list(self.failures),
             "folded": self.folded,
+            "entries": self.entries,
+            "sent_again": self.sent_again,
+            "drifts": list(self.drifts),
             **summed(self.counts),
             "counters": [{**asdict(c), "counted": c.counted, "ok": c.ok} for c in self.counts],
             "sales": [{**asdict(s), "sold": s.sold, "ok": s.ok} for s in self.sales],

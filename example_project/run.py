@@ -14,6 +14,14 @@ its own, kept in .demo. An exported database is only migrated and added to; --fr
 example's own rows from it, and refuses if the example did not make them.
 """
 
+TOKENS = """
+--tokens: a line is known by its place in the file and its text, whatever the file is called.
+Blocks of lines are counted in a transaction each, together with their token, so a replay that
+failed or was killed is just started again, with any number of processes, and ends exact. Of a
+file that has grown only the new lines are counted; one that was cut is refused. Tokens are known
+for 48 hours. Lines that were counted without --tokens, or before --fresh, are counted anew.
+"""
+
 
 def main(argv: Sequence[str]) -> int:
     """Do what the arguments say.
@@ -27,6 +35,7 @@ def main(argv: Sequence[str]) -> int:
     from django.db import OperationalError, connections
 
     from example_project import demo, replay
+    from example_project.once import OtherLines
     from example_project.screen import say
     from example_project.seeds import NotOurs
 
@@ -36,6 +45,9 @@ def main(argv: Sequence[str]) -> int:
     except (NotOurs, replay.Unreadable) as error:
         say(f"error: {error}")
         return 2
+    except OtherLines as error:
+        say(f"error: {error}")
+        return 1
     except OperationalError as error:
         say(f"error: the database: {error}")
         return 1
@@ -64,6 +76,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _add_replay(replay: argparse.ArgumentParser) -> None:
     replay.description = "Count the pages, statuses and hours of an access log, by many processes."
+    replay.epilog = TOKENS
     # Not given here means: as given before the word replay.
     unset = argparse.SUPPRESS
     add = replay.add_argument
@@ -72,6 +85,7 @@ def _add_replay(replay: argparse.ArgumentParser) -> None:
     add("--json", action="store_true", default=unset, help="print the result as JSON")
     add("--fresh", action="store_true", default=unset, help="start these counters at zero")
     add("--verify", action="store_true", help="count again in plain Python and compare")
+    add("--tokens", action="store_true", help="count each line once, however often it is replayed")
 
 
 def _seconds(text: str) -> float:

@@ -79,11 +79,15 @@ def written(report: Report) -> str:
         ("product", "stock before", "+ restocked", "- left", "= sold", "orders", "answered", ""),
         ((s.product, *map(grouped, s.numbers), _mark(s.ok)) for s in report.sales),
     )
-    return "\n\n".join(["", counts, sales, *_failures(report), _verdict(report)])
+    return "\n\n".join(["", counts, sales, *_drifts(report), *_failures(report), _verdict(report)])
 
 
 def _mark(ok: bool) -> str:
     return "ok" if ok else "WRONG"
+
+
+def _drifts(report: Report) -> list[str]:
+    return ["\n".join(f"the ledger: {drift}" for drift in report.drifts)] if report.drifts else []
 
 
 def _failures(report: Report) -> list[str]:
@@ -102,6 +106,7 @@ def _verdict(report: Report) -> str:
     )
     return (
         f"{grouped(report.requests)} requests in {report.seconds:.1f} s ({rate}/s), "
-        f"{grouped(report.refused)} purchases refused, "
-        f"{grouped(report.folded)} rows rolled up meanwhile. {result}"
+        f"{grouped(report.refused)} purchases refused, {grouped(report.sent_again)} orders sent "
+        f"again; {grouped(report.folded)} rows and {grouped(report.entries)} entries rolled up "
+        f"meanwhile. {result}"
     )

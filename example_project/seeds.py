@@ -28,7 +28,7 @@ POSTS = (
     ("a-floor-of-zero", "A floor of zero", "A stock cannot fall below it, whoever asks."),
     ("rolled-back", "Rolled back", "A view in a transaction that failed was no view."),
 )
-NAMESPACES = ("downloads", "visits")
+NAMESPACES = ("downloads", "visits", "orders")
 
 
 class NotOurs(Exception):

@@ -95,6 +95,7 @@ COUNTERS: dict[str, dict[str, object]] = {
     "default": {"STRATEGY": "exact"},
     "downloads": {"STRATEGY": "sharded"},
     "visits": {"STRATEGY": "exact", "FLOOR": 0},
+    "orders": {"STRATEGY": "ledger", "OPTIONS": {"retention_days": 30}},
     "page": {"STRATEGY": "exact", "FLOOR": 0},
     "status": {"STRATEGY": "exact", "FLOOR": 0},
     "hour": {"STRATEGY": "exact", "FLOOR": 0},

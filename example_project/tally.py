@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 LOAD_HEADER = "X-Load"
+# In an answer: what was asked had been done before, and was not done again.
+REPLAYED_HEADER = "Idempotent-Replayed"
+ORDERS = "orders:shop"
 SHOWN_FAILURES = 20
 LIKED = 302
 # Method, path, and the status that says that it was counted; the counter.
@@ -17,6 +20,7 @@ _COUNTED = (
     ("POST", re.compile(r"/blog/(\d+)/like"), LIKED, "blog.Post.likes:{}"),
     ("GET", re.compile(r"/blog/(\d+)/download"), 200, "downloads:post-{}"),
     ("GET", re.compile(r"/shop/(\d+)/"), 200, "visits:product-{}"),
+    ("POST", re.compile(r"/shop/(\d+)/buy"), 200, ORDERS),
     ("GET", re.compile(r"/(shop|blog|live)/"), 200, "visits:{}"),
 )
 
@@ -84,16 +88,18 @@ class Watched:
         """Answer as the application does."""
 
         def noting(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
-            self._note(environ, int(status[:3]))
+            replayed = any(name == REPLAYED_HEADER for name, _ in headers)
+            self._note(environ, int(status[:3]), replayed)
             return start_response(status, headers, exc_info)
 
         return self._application(environ, noting)
 
-    def _note(self, environ: dict[str, Any], status: int) -> None:
+    def _note(self, environ: dict[str, Any], status: int, replayed: bool) -> None:
         if "HTTP_" + LOAD_HEADER.upper().replace("-", "_") in environ:
             return
         method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]
-        if counter := counter_of(method, path, status):
+        counter = None if replayed else counter_of(method, path, status)
+        if counter:
             self._visitors.add(counter)
         if status >= 500:
             self._visitors.fail(f"{method} {path}: HTTP {status}")

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import multiprocessing
 import random
+import secrets
 import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from multiprocessing.connection import Connection
 
+from django_counters import token_of
 from example_project.browser import NO_ANSWER, Browser, Site
 from example_project.tally import LIKED, Tally
 
@@ -24,6 +27,8 @@ READERS = 8
 FANS = 8
 FAVOURITES = 2
 BUYERS = 60
+# How many of those who have bought press the button again, as if there had been no answer.
+SENT_AGAIN = 0.2
 # How long a buyer who was refused waits (seconds).
 LOOKS_AGAIN = (0.2, 0.6)
 REPORTS_EVERY = 0.2
@@ -166,15 +171,29 @@ def buy(
         start.wait()
         while not stop.is_set():
             quantity = dice.randint(1, 3)
-            form = {"quantity": quantity, "buyer": f"{plan.site.run}-{number}"}
+            form = {
+                "quantity": quantity,
+                "buyer": f"{plan.site.run}-{number}",
+                "number": token_of(secrets.token_hex(16), datetime.now(UTC)),
+            }
             status = browser.post(f"{page}buy", form)
             if status == 200:
                 tally.add(f"sold:{plan.sale}", quantity)
+                if dice.random() < SENT_AGAIN:
+                    _buy_again(browser, f"{page}buy", form, tally)
                 continue
             _note_refusal(tally, f"{page}buy", status)
             stop.wait(dice.uniform(*LOOKS_AGAIN))
     finally:
         browser.close()
+
+
+def _buy_again(browser: Browser, path: str, form: Mapping[str, object], tally: Tally) -> None:
+    """Send an order again: it is answered as the first time, and nothing more is sold."""
+    status = browser.post(path, form, again=True)
+    tally.add("sent_again")
+    if status not in (200, NO_ANSWER):
+        tally.fail(f"POST {path}, sent again: HTTP {status}")
 
 
 def _note_refusal(tally: Tally, path: str, status: int) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from django.db.models import Max, Sum
 
+from django_counters.upkeep.verify import verify
 from example_project.blog.models import Post
 from example_project.named import named_counters
 from example_project.shop.models import Order, Product
@@ -17,6 +18,7 @@ KINDS = {
     "likes": "blog.Post.likes:",
     "downloads": "downloads:",
     "visits": "visits:",
+    "orders": "orders:",
 }
 
 
@@ -88,7 +90,7 @@ def snapshot() -> Snapshot:
         counts={
             **{f"blog.Post.views:{post.pk}": int(post.views) for post in posts},
             **{f"blog.Post.likes:{post.pk}": int(post.likes) for post in posts},
-            **named_counters("downloads", "visits"),
+            **named_counters("downloads", "visits", "orders"),
         },
         stock=dict(Product.objects.values_list("pk", "stock")),
         last_order=Order.objects.aggregate(last=Max("pk"))["last"] or 0,
@@ -101,6 +103,14 @@ def counts(before: Snapshot, after: Snapshot, expected: Counter[str]) -> list[Co
     return [
         Count(name, before.counts.get(name, 0), after.counts.get(name, 0), expected[name])
         for name in sorted({*before.counts, *after.counts, *sent})
+    ]
+
+
+def drifts() -> list[str]:
+    """Where the total of a counter of the ledger is not what its entries say."""
+    return [
+        f"{drift.key}: {drift.found} instead of {drift.expected}"
+        for drift in verify(namespace="orders").drifts
     ]
 
 

@@ -14,6 +14,7 @@ from django.views.decorators.http import require_safe
 
 from example_project.blog.downloads import downloads_of
 from example_project.blog.models import Post
+from example_project.live import charts
 from example_project.named import named_counters
 from example_project.shop.models import Product
 from example_project.visits import count_visit
@@ -26,7 +27,7 @@ CACHE_KEY = "live-counts"
 def page(request: HttpRequest) -> HttpResponse:
     """The page. Without JavaScript it shows the numbers of the moment."""
     count_visit(request, "live")
-    return render(request, "live/live.html", {"tables": _tables()})
+    return render(request, "live/live.html", {"tables": _tables(), "charts": charts.orders()})
 
 
 @require_safe
@@ -35,7 +36,11 @@ def counts(_: HttpRequest) -> JsonResponse:
     """The numbers as JSON, at most 200 ms old however many watch."""
     found: dict[str, Any] | None = cache.get(CACHE_KEY)
     if found is None or not 0 <= time.time() - found["read_at"] < KEPT_FOR:
-        found = {"read_at": time.time(), "tables": _tables()}
+        found = {
+            "read_at": time.time(),
+            "tables": _tables(),
+            "fragments": charts.fragments(charts.orders()),
+        }
         # Redis expires in whole seconds, hence the second look at the age.
         cache.set(CACHE_KEY, found, timeout=1)
     return JsonResponse(found)

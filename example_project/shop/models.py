@@ -32,7 +32,13 @@ class Product(models.Model):
 
 
 class Order(models.Model):
-    """One purchase. It exists if and only if its quantity was taken from the stock."""
+    """One purchase. It exists if and only if its quantity was taken from the stock.
+
+    Attributes:
+        number: what the buyer calls it, and its token in the ledger. None: of an older version.
+    """
+
+    number = models.UUIDField(unique=True, null=True, editable=False)
 
     product = models.ForeignKey(Product, on_delete=models.PROTECT, related_name="orders")
     quantity = models.PositiveIntegerField(validators=[MinValueValidator(1)])

@@ -1,7 +1,8 @@
-// Asks for the numbers twice a second and writes those that changed into the tables.
+// Asks for the numbers twice a second and writes those that changed into the tables and charts.
 "use strict";
 
 const state = document.getElementById("state");
+const contents = new Map();
 const grouped = new Intl.NumberFormat("en", { useGrouping: true });
 
 function rowOf(body, row) {
@@ -25,6 +26,12 @@ function show(cell, number) {
   setTimeout(() => cell.classList.remove("changed"), 400);
 }
 
+function replace(id, content) {
+  const place = document.getElementById(id);
+  if (contents.get(id) !== content) place.innerHTML = content;
+  contents.set(id, content);
+}
+
 function say(text) {
   // Unchanged text is left alone, so that a screen reader does not repeat it.
   if (state.textContent !== text) state.textContent = text;
@@ -34,7 +41,8 @@ async function update() {
   try {
     const answer = await fetch(state.dataset.url, { cache: "no-store" });
     if (!answer.ok) throw new Error(`HTTP ${answer.status}`);
-    const { tables } = await answer.json();
+    const { tables, fragments } = await answer.json();
+    for (const [id, content] of Object.entries(fragments)) replace(id, content);
     for (const [name, rows] of Object.entries(tables)) {
       const body = document.getElementById(name);
       for (const row of rows) {

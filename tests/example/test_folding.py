@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from django_counters.models import Counter, CounterShard
+from django_counters.models import Counter, CounterDelta, CounterShard
 from django_counters.testing import override_counters
 from example_project.background import meanwhile
 from example_project.folding import rolling_up
 from example_project.settings import COUNTERS
-from example_project.tally import Tally
+from example_project.tally import ORDERS, Tally
 
 OFTEN = 0.01
 LARGEST = 2**63 - 1
@@ -47,7 +47,18 @@ def test_it_folds_what_waits_and_ends_with_the_block() -> None:
         assert len(rollups()) == 1
     assert rollups() == []
     assert Counter.objects.read("downloads:post-1").total == 6
-    assert tally.sums() == {"folded": 2}
+    assert tally.sums() == {"folded": 2, "entries": 0}
+
+
+@pytest.mark.postgres
+def test_it_folds_the_entries_of_the_ledger() -> None:
+    tally = Tally()
+    with rolling_up(tally, every=OFTEN):
+        for _ in range(3):
+            Counter.objects.increment(ORDERS)
+        wait_until(lambda: Counter.objects.read(ORDERS).total == 3)
+    assert CounterDelta.objects.count() == 3
+    assert tally.sums() == {"folded": 0, "entries": 3}
 
 
 @pytest.mark.postgres

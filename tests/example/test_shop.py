@@ -13,7 +13,7 @@ from django.test import Client
 from django_counters import InsufficientCount
 from django_counters.models import Counter
 from example_project.shop.models import Order, Product
-from example_project.shop.views import purchase
+from example_project.shop.orders import place
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_many_buyers_at_once_cannot_oversell(transactional_db: None, lamp: Produ
             start.wait()
             for _ in range(3):
                 try:
-                    purchase(Product.objects.get(pk=lamp.pk), 2, "somebody")
+                    place(Product.objects.get(pk=lamp.pk), 2, "somebody")
                 except InsufficientCount as refusal:
                     refused.append(refusal.available)
         finally:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
 import sys
 from collections import Counter as Sums
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pytest
-from django.db import connection
 
-from django_counters.models import Counter, CounterShard, SlottedCounter
+from django_counters.models import Counter, CounterDelta, CounterShard, SlottedCounter
 from django_counters.testing import override_counters
 from django_counters.upkeep.rollup import rollup
 from example_project import seeds, verify
@@ -25,9 +21,10 @@ from example_project.report import Report
 from example_project.run import main
 from example_project.screen import written
 from example_project.settings import COUNTERS
-from example_project.shop.models import Product
-from example_project.shop.views import purchase
-from example_project.tally import Tally, Watched, counter_of
+from example_project.shop.models import Order, Product
+from example_project.shop.orders import place
+from example_project.tally import ORDERS, REPLAYED_HEADER, Tally, Watched, counter_of
+from tests.example.running import printed, url_of_the_test
 
 
 def report(before: verify.Snapshot, sent: Sums[str], failed: int = 0) -> Report:
@@ -40,6 +37,7 @@ def report(before: verify.Snapshot, sent: Sums[str], failed: int = 0) -> Report:
         failures=["GET /: HTTP 500"] * failed,
         counts=verify.counts(before, after, sent),
         sales=verify.sales(before, after, sent, "load-1"),
+        drifts=verify.drifts(),
     )
 
 
@@ -67,8 +65,8 @@ def sent() -> Sums[str]:
     post().likes.increment()
     register(post())
     Counter.objects.increment("visits:shop")
-    purchase(sale(), 3, "load-1-7")
-    purchase(sale(), 1, "a visitor")
+    place(sale(), 3, "load-1-7")
+    place(sale(), 1, "a visitor")
     sale().stock.increment(10)
     names = (
         f"blog.Post.views:{post().pk}",
@@ -76,7 +74,8 @@ def sent() -> Sums[str]:
         f"downloads:post-{post().pk}",
         "visits:shop",
     )
-    return Sums({**dict.fromkeys(names, 1), f"sold:{sale().pk}": 3, f"restocked:{sale().pk}": 10})
+    sums = {f"sold:{sale().pk}": 3, f"restocked:{sale().pk}": 10, ORDERS: 2}
+    return Sums({**dict.fromkeys(names, 1), **sums})
 
 
 def test_a_run_that_agrees(before: verify.Snapshot) -> None:
@@ -86,6 +85,7 @@ def test_a_run_that_agrees(before: verify.Snapshot) -> None:
     sums = found.as_json()
     for kind in ("views", "likes", "downloads", "visits"):
         assert sums[kind] == {"sent": 1, "counted": 1}
+    assert sums["orders"] == {"sent": 2, "counted": 2}
     lamp = next(one for one in found.sales if one.product == sale().name)
     assert (lamp.before, lamp.restocked, lamp.left, lamp.sold, lamp.ordered) == (500, 10, 506, 4, 4)
 
@@ -103,10 +103,13 @@ def test_a_run_that_agrees(before: verify.Snapshot) -> None:
         pytest.param(lambda: CounterShard.objects.all().delete(), id="shards gone"),
         pytest.param(lambda: Counter.objects.increment("downloads:post-0"), id="no such post"),
         pytest.param(lambda: Counter.objects.increment("visits:blog"), id="an unknown visit"),
-        pytest.param(lambda: Counter.objects.all().delete(), id="counters gone"),
+        pytest.param(lambda: Counter.objects.increment(ORDERS), id="an order too many"),
+        pytest.param(lambda: Counter.objects.increment("orders:other"), id="an unknown order"),
+        pytest.param(lambda: CounterDelta._base_manager.all().delete(), id="entries gone"),
+        pytest.param(lambda: Counter.objects.filter(key="visits:shop").delete(), id="visits gone"),
         pytest.param(lambda: sale().stock.decrement(1), id="stock without an order"),
         pytest.param(lambda: sale().orders.filter(quantity=3).delete(), id="an order gone"),
-        pytest.param(lambda: purchase(sale(), 1, "load-1-8"), id="an answer that was never sent"),
+        pytest.param(lambda: sale().orders.create(quantity=1), id="an order of nothing"),
     ],
 )
 def test_a_difference_is_noticed(before: verify.Snapshot, tamper: Any) -> None:
@@ -116,6 +119,26 @@ def test_a_difference_is_noticed(before: verify.Snapshot, tamper: Any) -> None:
     assert not found.ok
     assert found.wrong == 1
     assert "FAILED" in written(found)
+
+
+def test_an_order_that_nobody_sent_is_noticed_in_the_stock_and_in_the_ledger(
+    before: verify.Snapshot,
+) -> None:
+    expected = sent()
+    place(sale(), 1, "load-1-8")
+    assert report(before, expected).wrong == 2
+
+
+def test_entries_that_are_gone_are_noticed_when_they_are_rolled_up(
+    transactional_db: None, before: verify.Snapshot
+) -> None:
+    expected = sent()
+    rollup()
+    CounterDelta._base_manager.all().delete()
+    found = report(before, expected)
+    assert (found.ok, found.drifts) == (False, ["orders:shop: 2 instead of 0"])
+    assert "the ledger: orders:shop: 2 instead of 0" in written(found)
+    assert found.as_json()["drifts"] == found.drifts
 
 
 def test_a_rollup_changes_no_value(before: verify.Snapshot) -> None:
@@ -129,7 +152,7 @@ def test_a_rollup_changes_no_value(before: verify.Snapshot) -> None:
 def test_a_fresh_start_takes_everything_away(before: verify.Snapshot) -> None:
     rollup()
     sent()
-    assert "6 posts and 2 counters of downloads:, visits:" in seeds.clear_site()
+    assert "6 posts and 3 counters of downloads:, visits:, orders:" in seeds.clear_site()
     assert verify.snapshot().counts == {}
     assert not SlottedCounter.objects.exists()
     assert not CounterShard.objects.exists()
@@ -164,7 +187,8 @@ def test_a_second_sowing_fills_up_and_keeps_what_was_counted(before: verify.Snap
         ("GET /shop/3/", 200, "visits:product-3"),
         ("GET /shop/", 200, "visits:shop"),
         ("GET /live/counts.json", 200, None),
-        ("POST /shop/3/buy", 200, None),
+        ("POST /shop/3/buy", 200, "orders:shop"),
+        ("POST /shop/3/buy", 409, None),
     ],
 )
 def test_which_counter_an_answer_has(request_line: str, status: int, counter: str | None) -> None:
@@ -181,6 +205,11 @@ def test_which_counter_an_answer_has(request_line: str, status: int, counter: st
             "302 Found",
             {"REQUEST_METHOD": "POST", "PATH_INFO": "/blog/3/like"},
             {"blog.Post.likes:3": 1},
+        ),
+        (
+            "200 OK",
+            {"REQUEST_METHOD": "POST", "PATH_INFO": "/shop/3/buy"},
+            {"orders:shop": 1},
         ),
         ("200 OK", {"HTTP_X_LOAD": "load-1"}, {}),
         ("200 OK", {"REQUEST_METHOD": "HEAD"}, {}),
@@ -202,6 +231,20 @@ def test_visitors_are_noted_apart_from_the_load(
     assert visitors.sums() == noted
 
 
+def test_an_order_that_a_visitor_sends_again_is_noted_once() -> None:
+    visitors = Tally()
+    answers = iter([[], [(REPLAYED_HEADER, "true")]])
+
+    def application(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        start_response("200 OK", next(answers))
+        return [b""]
+
+    environ = {"REQUEST_METHOD": "POST", "PATH_INFO": "/shop/3/buy"}
+    for _ in range(2):
+        Watched(application, visitors)(environ, lambda *_: None)
+    assert visitors.sums() == {"orders:shop": 1}
+
+
 @pytest.mark.parametrize("argv", [["--help"], ["replay", "--help"]])
 def test_help_needs_no_django(argv: list[str]) -> None:
     code = f"import sys; from example_project import run; run.main({argv!r})"
@@ -221,8 +264,11 @@ def test_wrong_arguments(argv: list[str], capsys: pytest.CaptureFixture[str]) ->
 
 @pytest.mark.postgres
 def test_the_whole_run(transactional_db: None) -> None:
-    found = exact_run(_url())
+    found = exact_run(url_of_the_test())
     assert found["sales"][0]["sold"] > 0
+    assert found["orders"]["counted"] > found["sent_again"] > 0
+    assert found["entries"] > 0
+    assert Counter.objects.value(ORDERS) == found["orders"]["counted"] == Order.objects.count()
 
 
 def test_the_whole_run_on_sqlite(tmp_path: Path) -> None:
@@ -231,28 +277,11 @@ def test_the_whole_run_on_sqlite(tmp_path: Path) -> None:
 
 def exact_run(url: str) -> dict[str, Any]:
     """Run the example for some seconds, and return what it prints."""
-    code = "import sys; from example_project import run; sys.exit(run.main(sys.argv[1:]))"
-    done = subprocess.run(
-        [sys.executable, "-c", code, "--seconds", "5", "--check", "--json"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        env={**os.environ, "DATABASE_URL": url},
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
+    found = printed(url, "--seconds", "5", "--check")
     assert found["ok"]
-    assert found["failures"] == []
+    assert found["failures"] == found["drifts"] == []
     for kind in ("views", "likes", "downloads", "visits"):
         assert found[kind]["sent"] == found[kind]["counted"] > 0
+    assert found["orders"]["sent"] == found["orders"]["counted"]
     assert found["folded"] > 0
     return found
-
-
-def _url() -> str:
-    parts = connection.settings_dict
-    login = quote(parts["USER"]) + (f":{quote(parts['PASSWORD'])}" if parts["PASSWORD"] else "")
-    host = f"?host={quote(parts['OPTIONS'].get('host') or parts['HOST'] or '/tmp')}"
-    port = parts["OPTIONS"].get("port") or parts["PORT"]
-    return f"postgres://{login}@/{parts['NAME']}{host}" + (f"&port={port}" if port else "")
