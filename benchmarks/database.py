@@ -12,7 +12,18 @@ from django.contrib.contenttypes.models import ContentType
 from django.core.management import call_command
 from django.db import connection
 
-from django_counters.models import Counter, CounterShard, SlottedCounter
+from django_counters.models import (
+    Counter,
+    CounterArchive,
+    CounterDelta,
+    CounterHorizon,
+    CounterPartition,
+    CounterShard,
+    CounterToken,
+    SlottedCounter,
+)
+
+LEDGER = (CounterDelta, CounterHorizon, CounterToken, CounterPartition, CounterArchive)
 
 
 @contextmanager
@@ -47,7 +58,7 @@ def settle() -> None:
     """
     from benchmarks.models import NaiveCounter, Post
 
-    models = (Counter, CounterShard, SlottedCounter, NaiveCounter, Post)
+    models = (Counter, CounterShard, SlottedCounter, *LEDGER, NaiveCounter, Post)
     _statement(f"VACUUM ANALYZE {', '.join(model._meta.db_table for model in models)}")
 
 

@@ -1,14 +1,18 @@
-"""What the cases ask of the library: its statements and its values."""
+"""What the cases ask of the library and of its database: statements and values."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 from django.db import connection
 
-from benchmarks.harness import expect
+from benchmarks.harness import WrongSum, expect
 from django_counters.models import Counter
+
+ENDS_WITHIN = 60.0
+OLDEST = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
 
 
 def holds(key: str, counted: int) -> None:
@@ -28,3 +32,20 @@ def statement_of(action: Callable[[], object]) -> tuple[str, Any]:
         action()
     (only,) = seen
     return only
+
+
+def execute(sql: str) -> int:
+    """Execute one statement; the first number of its first row, zero where it has no rows."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
+        return int(cursor.fetchone()[0]) if cursor.description else 0
+
+
+def let_others_end() -> None:
+    """Wait until the rollup reaches all that is committed: autovacuum has transactions, too."""
+    mine = execute("SELECT pg_current_xact_id()::text::bigint")
+    deadline = time.monotonic() + ENDS_WITHIN
+    while execute(OLDEST) <= mine:
+        if time.monotonic() > deadline:
+            raise WrongSum("somebody's transaction does not end, so the rollup would miss entries")
+        time.sleep(0.01)

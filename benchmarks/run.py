@@ -65,11 +65,12 @@ def main(argv: Sequence[str]) -> int:
 
 def all_groups() -> list[Group]:
     """All cases; Django is set up."""
-    from benchmarks.cases import exact, rollup, spread, statements
+    from benchmarks.cases import entries, exact, ledger, rollup, spread, statements
 
+    durable = (statements, spread, rollup, ledger, entries)
     return [
         Group(False, exact.CASES),
-        Group(True, (*statements.CASES, *spread.CASES, *rollup.CASES)),
+        Group(True, [case for module in durable for case in module.CASES]),
     ]
 
 
@@ -120,9 +121,10 @@ def _set_up() -> str | None:
 
 def _measured(groups: Sequence[Group], effort: Effort) -> Report:
     from benchmarks import pgbench
-    from benchmarks.cases import statements
+    from benchmarks.cases import ledger, statements
 
-    if any(case in statements.CASES for group in groups for case in group.cases):
+    driven = (*statements.CASES, *ledger.STATEMENTS)
+    if any(case in driven for group in groups for case in group.cases):
         pgbench.find()  # better now than after some minutes
     return Report([_block(group, effort) for group in groups])
 

@@ -13,4 +13,5 @@ COUNTERS = {
     "stock": {"FLOOR": 0},
     "spread": {"STRATEGY": "sharded"},
     "combined": {"OPTIONS": {"combine": True}},
+    "orders": {"STRATEGY": "ledger"},
 }

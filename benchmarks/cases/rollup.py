@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from django.db import connection, transaction
+from django.db import transaction
 
 from benchmarks.harness import Case, Pair, Sample, WrongSum, expect
+from benchmarks.inspection import execute
 from django_counters.models import Counter, CounterShard
 from django_counters.upkeep.rollup import rollup
 
@@ -30,10 +31,10 @@ PLAIN = (
 @contextmanager
 def _folding(counters: int) -> Iterator[Pair]:
     rollup()  # what waits from other cases
-    _execute(f"CREATE TABLE {PLAIN_TOTALS} (LIKE {TOTALS} INCLUDING ALL)")
-    _execute(f"CREATE TABLE {PLAIN_PENDING} (LIKE {PENDING} INCLUDING ALL)")
+    execute(f"CREATE TABLE {PLAIN_TOTALS} (LIKE {TOTALS} INCLUDING ALL)")
+    execute(f"CREATE TABLE {PLAIN_PENDING} (LIKE {PENDING} INCLUDING ALL)")
     for totals in (TOTALS, PLAIN_TOTALS):
-        _execute(
+        execute(
             f"INSERT INTO {totals} (key, value, updated_at) "
             f"SELECT 'folded:' || n, 0, now() FROM generate_series(1, {counters}) n"
         )
@@ -54,18 +55,18 @@ def _plain(counters: int) -> Sample:
     rows = _fill(PLAIN_PENDING, PLAIN_TOTALS, counters)
     started = time.perf_counter()
     with transaction.atomic():
-        _execute(PLAIN)
+        execute(PLAIN)
     return Sample(rows, time.perf_counter() - started)
 
 
 def _fill(pending: str, totals: str, counters: int) -> int:
     """Let rows of one wait for each counter; leave no trace of the slice before."""
-    _execute(f"TRUNCATE {pending}")
-    _execute(
+    execute(f"TRUNCATE {pending}")
+    execute(
         f"INSERT INTO {pending} (key, shard, value) SELECT 'folded:' || n, s, 1 "
         f"FROM generate_series(1, {counters}) n, generate_series(0, {SHARDS - 1}) s"
     )
-    _execute(f"VACUUM ANALYZE {pending}, {totals}")
+    execute(f"VACUUM ANALYZE {pending}, {totals}")
     return counters * SHARDS
 
 
@@ -75,14 +76,8 @@ def _verify(subject: int, reference: int) -> None:
         (PLAIN_TOTALS, PLAIN_PENDING, reference),
     ):
         folded = f"FROM {totals} WHERE key LIKE 'folded:%'"
-        expect(totals, _execute(f"SELECT SUM(value)::bigint {folded}"), counted)
-        expect(pending, _execute(f"SELECT COUNT(*) FROM {pending}"), 0)
-
-
-def _execute(sql: str) -> int:
-    with connection.cursor() as cursor:
-        cursor.execute(sql)
-        return int(cursor.fetchone()[0]) if cursor.description else 0
+        expect(totals, execute(f"SELECT SUM(value)::bigint {folded}"), counted)
+        expect(pending, execute(f"SELECT COUNT(*) FROM {pending}"), 0)
 
 
 CASES: Sequence[Case] = (

@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import count
 
-from django.db import connection
-
 from benchmarks import pgbench
 from benchmarks.harness import Case, Pair, at_least, expect
-from benchmarks.inspection import statement_of
+from benchmarks.inspection import execute, statement_of
 from benchmarks.models import NaiveCounter, Post
 from django_counters.models import Counter, SlottedCounter
 
@@ -78,7 +76,7 @@ def naive() -> Way:
 def fixed(rows: int) -> Way:
     """So many rows of a table of its own; each time one is drawn."""
     table = f"fixed_{rows}_{next(_numbers)}"
-    _execute(
+    execute(
         f"CREATE TABLE {table} (key varchar(200), number smallint, value bigint NOT NULL, "
         "PRIMARY KEY (key, number))"
     )
@@ -90,14 +88,8 @@ def fixed(rows: int) -> Way:
     return Way(
         table,
         f"{drawn}\n{upsert}",
-        lambda: _execute(f"SELECT COALESCE(SUM(value), 0)::bigint FROM {table}"),
+        lambda: execute(f"SELECT COALESCE(SUM(value), 0)::bigint FROM {table}"),
     )
-
-
-def _execute(sql: str) -> int:
-    with connection.cursor() as cursor:
-        cursor.execute(sql)
-        return int(cursor.fetchone()[0]) if cursor.description else 0
 
 
 def alone(way: Way) -> str:

@@ -161,7 +161,7 @@ def test_both_groups_have_cases_and_those_that_wait_are_apart() -> None:
     fast, durable = all_groups()
     assert (fast.durable, durable.durable) == (False, True)
     assert {case.name for case in fast.cases} >= {"statement", "writers"}
-    assert {case.name for case in durable.cases} >= {"hot", "sharded", "rollup"}
+    assert {case.name for case in durable.cases} >= {"hot", "sharded", "rollup", "append", "fold"}
 
 
 def test_a_case_without_a_target_is_a_ratio_of_rates_and_neither_met_nor_missed() -> None:

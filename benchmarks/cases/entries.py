@@ -1,0 +1,239 @@
+"""What becomes of the entries of the ledger: they are read, rolled up, sealed and dropped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import count
+
+from django.db import connection
+
+from benchmarks.harness import Case, Pair, Sample, WrongSum, at_least, at_most, expect, loop
+from benchmarks.inspection import execute, holds, let_others_end
+from django_counters.models import (
+    Counter,
+    CounterArchive,
+    CounterDelta,
+    CounterHorizon,
+    CounterPartition,
+)
+from django_counters.stores.sql.dialects.ledger import Extent
+from django_counters.stores.sql.partitions import SqlPartitions
+from django_counters.upkeep.rollup import rollup
+
+COUNTERS = 1000
+ROLLED_UP = 1_000_000  # entries
+IN_PARTITION = 500_000  # entries
+BATCH = 10_000  # entries of one transaction
+SLICE = 100  # calls of one slice
+DAY = timedelta(days=1)
+LONG_AGO = datetime(1990, 1, 1, tzinfo=UTC)
+TOTALS, ENTRIES = Counter._meta.db_table, CounterDelta._meta.db_table
+_days = count()
+
+
+def _roll_up() -> None:
+    """Let no entry wait."""
+    let_others_end()
+    expect("entries that wait", rollup().waiting, 0)
+
+
+@contextmanager
+def reading(tail: int) -> Iterator[Pair]:
+    """A counter with so many entries that are not rolled up, and one that has no entries."""
+    mine, theirs = f"orders:read{tail}", f"views:read{tail}"
+    CounterDelta.objects.append(mine, 1)
+    Counter.objects.increment(theirs)
+    _roll_up()
+    if tail:
+        CounterDelta.objects.append_many([(mine, 1)] * tail)
+
+    def verify(*_: int) -> None:
+        holds(mine, 1 + tail)
+        expect("the tail", Counter.objects.read(mine).pending, tail)
+        holds(theirs, 1)
+
+    yield Pair(
+        loop(lambda: Counter.objects.value(mine), SLICE),
+        loop(lambda: Counter.objects.value(theirs), SLICE),
+        verify,
+    )
+
+
+@contextmanager
+def folding(entries: int) -> Iterator[Pair]:
+    """The same entries again and again: before each rollup the horizon goes back to before them.
+
+    No VACUUM has seen them: a rollup that runs every few seconds is there before it.
+    """
+    _roll_up()
+    execute(f"TRUNCATE {ENTRIES}")
+    _vacuum("off")
+    before = CounterHorizon.objects.get().horizon
+    batch = [(f"orders:folded{number % COUNTERS}", 1) for number in range(BATCH)]
+    for _ in range(entries // BATCH):
+        CounterDelta.objects.append_many(batch)
+    execute(f"ANALYZE {ENTRIES}, {TOTALS}")
+    let_others_end()
+
+    def fold() -> Sample:
+        CounterHorizon.objects.update(horizon=before)
+        started = time.perf_counter()
+        report = rollup()
+        seconds = time.perf_counter() - started
+        expect("entries that were folded", report.entries, entries)
+        return Sample(entries // 1000, seconds)
+
+    def verify(subject: int, _: int) -> None:
+        expect("the totals", _total("folded"), 1000 * subject)
+
+    yield Pair(fold, lambda: Sample(entries // 1000, _summed(ENTRIES, entries)), verify)
+    execute(f"TRUNCATE {ENTRIES}")
+    _vacuum("on")
+
+
+def _vacuum(switch: str) -> None:
+    """Let autovacuum see to the ledger, or leave it alone."""
+    for extent in SqlPartitions("default").present():
+        execute(f"ALTER TABLE {extent.name} SET (autovacuum_enabled = {switch})")
+
+
+def _total(what: str) -> int:
+    """What is rolled up of the counters of a case."""
+    return execute(
+        f"SELECT COALESCE(SUM(value), 0)::bigint FROM {TOTALS} WHERE key LIKE 'orders:{what}%'"
+    )
+
+
+def _summed(table: str, entries: int) -> float:
+    """How long the least takes that a rollup or a seal has to do."""
+    with connection.cursor() as cursor:
+        started = time.perf_counter()
+        cursor.execute(f"SELECT key, SUM(delta) FROM {table} GROUP BY key")
+        rows = cursor.fetchall()
+        seconds = time.perf_counter() - started
+    expect(table, sum(int(row[1]) for row in rows), entries)
+    return seconds
+
+
+def _partition(what: str, entries: int) -> Extent:
+    """An old partition full of entries that are rolled up."""
+    since = LONG_AGO + next(_days) * DAY
+    name = SqlPartitions("default").create(since, since + DAY)
+    # To drop one gives up where it would have to wait, also for autovacuum.
+    execute(f"ALTER TABLE {name} SET (autovacuum_enabled = off)")
+    execute(
+        f"INSERT INTO {name} (token, created_at, key, delta) SELECT gen_random_uuid(), "
+        f"'{since}'::timestamptz + n * interval '1 ms', 'orders:{what}' || n % {COUNTERS}, 1 "
+        f"FROM generate_series(1, {entries}) n"
+    )
+    execute(f"VACUUM ANALYZE {name}")
+    _roll_up()
+    return Extent(name, since, since + DAY)
+
+
+def _sealed(extent: Extent) -> CounterPartition:
+    store = SqlPartitions("default")
+    if not store.seal(extent):
+        raise WrongSum(f"{extent.name} is not rolled up")
+    return store.sealed()[extent.name]
+
+
+def _dropped(entries: int) -> Sample:
+    record = _sealed(_partition("dropped", entries))
+    started = time.perf_counter()
+    SqlPartitions("default").drop(record.name)
+    return Sample(1, time.perf_counter() - started)
+
+
+def _deleted(entries: int) -> Sample:
+    """All rows of a table, and no VACUUM after it: nobody can delete as many in less time."""
+    name = _partition("deleted", entries).name
+    started = time.perf_counter()
+    execute(f"DELETE FROM {name}")
+    seconds = time.perf_counter() - started
+    expect(name, execute(f"SELECT COUNT(*) FROM {name}"), 0)
+    execute(f"DROP TABLE {name}")
+    return Sample(1, seconds)
+
+
+@contextmanager
+def dropping(entries: int) -> Iterator[Pair]:
+    """Two partitions alike, new ones for each slice: one is dropped, one is emptied."""
+
+    def verify(subject: int, reference: int) -> None:
+        expect("the totals of what was dropped", _total("dropped"), subject * entries)
+        expect("the totals of what was deleted", _total("deleted"), reference * entries)
+        archived = CounterArchive.objects.filter(partition="", key__startswith="orders:dropped")
+        expect("the archive", sum(row.entries for row in archived), subject * entries)
+        expect("sealed partitions", len(SqlPartitions("default").sealed()), 0)
+
+    yield Pair(partial(_dropped, entries), partial(_deleted, entries), verify)
+
+
+@contextmanager
+def sealing(entries: int) -> Iterator[Pair]:
+    """The same partition again and again: what sealing does is undone each time."""
+    extent = _partition("sealed", entries)
+    archive = CounterArchive.objects.filter(partition=extent.name)
+
+    def seal() -> Sample:
+        started = time.perf_counter()
+        record = _sealed(extent)
+        seconds = time.perf_counter() - started
+        expect("the archive", sum(int(row.delta_sum) for row in archive), entries)
+        execute(f"ALTER TABLE {extent.name} DROP CONSTRAINT django_counters_sealed")
+        archive.delete()
+        record.delete()
+        return Sample(1, seconds)
+
+    def verify(*_: int) -> None:
+        expect("the totals", _total("sealed"), entries)
+        expect(extent.name, execute(f"SELECT COUNT(*) FROM {extent.name}"), entries)
+
+    yield Pair(seal, lambda: Sample(1, _summed(extent.name, entries)), verify)
+    execute(f"DROP TABLE {extent.name}")
+
+
+LEAST = "SELECT key, SUM(delta) … GROUP BY key"
+
+CASES: Sequence[Case] = (
+    *(
+        Case(
+            f"tail{tail}",
+            f"value of a ledger counter, tail of {tail:,}",
+            "value of one that has no ledger",
+            target,
+            partial(reading, tail),
+        )
+        for tail, target in ((0, None), (100, at_most(3)), (10_000, None))
+    ),
+    Case(
+        "fold",
+        f"rollup into {COUNTERS:,} counters, per 1,000 entries",
+        f"{LEAST}, per 1,000",
+        at_most(4),
+        partial(folding, ROLLED_UP),
+        slices=1,
+        less=partial(folding, ROLLED_UP // 5),
+    ),
+    Case(
+        "drop",
+        f"a sealed partition of {IN_PARTITION:,} entries dropped",
+        "DELETE of as many",
+        at_least(20),
+        partial(dropping, IN_PARTITION),
+        slices=1,
+    ),
+    Case(
+        "seal",
+        f"a partition of {IN_PARTITION:,} entries sealed",
+        f"{LEAST} of it",
+        None,
+        partial(sealing, IN_PARTITION),
+        slices=1,
+    ),
+)
