@@ -24,6 +24,7 @@ from example_project.settings import COUNTERS
 from example_project.shop.models import Order, Product
 from example_project.shop.orders import new_number, place
 from example_project.tally import ORDERS, REPLAYED_HEADER
+from tests.settling import roll_up
 
 
 @pytest.fixture
@@ -147,7 +148,7 @@ def test_a_fresh_start_leaves_sealed_partitions_in_order(
     long_ago = timezone.now() - timedelta(hours=40)
     for number, key in enumerate((ORDERS, ORDERS, "other:ledger")):
         CounterDelta.objects.append(key, 5, token=token_of(f"{number}", long_ago))
-    rollup()
+    roll_up()
     # With a shorter window of tokens their partition can be sealed now.
     CounterHorizon.objects.update(token_window=timedelta(hours=1))
     maintain()

@@ -25,6 +25,7 @@ from example_project.shop.models import Order, Product
 from example_project.shop.orders import place
 from example_project.tally import ORDERS, REPLAYED_HEADER, Tally, Watched, counter_of
 from tests.example.running import printed, url_of_the_test
+from tests.settling import roll_up
 
 
 def report(before: verify.Snapshot, sent: Sums[str], failed: int = 0) -> Report:
@@ -133,7 +134,7 @@ def test_entries_that_are_gone_are_noticed_when_they_are_rolled_up(
     transactional_db: None, before: verify.Snapshot
 ) -> None:
     expected = sent()
-    rollup()
+    roll_up()
     CounterDelta._base_manager.all().delete()
     found = report(before, expected)
     assert (found.ok, found.drifts) == (False, ["orders:shop: 2 instead of 0"])
