@@ -11,11 +11,11 @@ from django.core.checks import CheckMessage, Error, Tags, Warning
 from django.core.checks import register as register_check
 from django.db import connections, router
 
-from django_counters.conf import policies, problems
+from django_counters.conf import problems
 from django_counters.fields import check_hint
 from django_counters.models import Counter, CounterDelta
 from django_counters.stores.sql.dialects import DIALECTS
-from django_counters.upkeep.partitions import FEWEST_AHEAD, partitions_ahead
+from django_counters.upkeep.partitions import FEWEST_AHEAD, ledgers, partitions_ahead, too_few
 
 OLDEST_SQLITE = (3, 35, 0)
 
@@ -63,13 +63,13 @@ def _partition_problems(alias: str) -> Iterator[str]:
     connection: Any = connections[alias]
     if connection.vendor not in DIALECTS or any(problems(setting)):
         return
-    if not any(p.recipe.strategy == "ledger" for p in policies(setting).values()):
+    if not ledgers():
         return
     if CounterDelta._meta.db_table not in connection.introspection.table_names():
         # Before the first migrate, which makes them.
         return
     ahead = partitions_ahead(alias)
-    if ahead is not None and ahead < FEWEST_AHEAD:
+    if too_few(ahead):
         yield (
             f"The ledger has {ahead} partitions ahead, {FEWEST_AHEAD} are needed: "
             "run manage.py counters partitions."

@@ -12,7 +12,7 @@ from django_counters.conf import problems
 from django_counters.kinds.registry import registry
 from django_counters.models import Counter
 from django_counters.upkeep.ledger import State, state
-from django_counters.upkeep.partitions import FEWEST_AHEAD
+from django_counters.upkeep.partitions import ledgers, too_few
 from django_counters.upkeep.places import Place, places, strangers
 
 
@@ -66,8 +66,7 @@ def _ledger(using: str) -> Iterator[Finding]:
         yield Finding("ledger", "ledger", found.entries, found.counters, found.fenced)
     elif found.entries:
         yield Finding("ledger", "ledger", found.entries, found.counters, _held_by(found))
-    declared = any(p.recipe.strategy == "ledger" for p in registry.policies().values())
-    if declared and found.partitions_ahead is not None and found.partitions_ahead < FEWEST_AHEAD:
+    if ledgers() and too_few(found.partitions_ahead):
         ahead = f"{found.partitions_ahead} partitions ahead: run manage.py counters partitions"
         yield Finding("ledger", "ledger", 0, 0, ahead)
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from django.db import DEFAULT_DB_ALIAS, Error, router
 
 from django_counters import clock
+from django_counters.conf import Policy
 from django_counters.exceptions import CounterError
 from django_counters.kinds.registry import registry
 from django_counters.models import CounterDelta, CounterPartition
@@ -48,10 +49,14 @@ class Report:
     forgotten: int = 0
 
 
+def ledgers() -> list[Policy]:
+    """The policies of the namespaces that are ledgers."""
+    return [p for p in registry.policies().values() if p.recipe.strategy == "ledger"]
+
+
 def retention() -> timedelta | None:
     """For how long entries are kept: as long as any namespace needs them. None: for ever."""
-    ledgers = [p for p in registry.policies().values() if p.recipe.strategy == "ledger"]
-    days = [policy.retention_days for policy in ledgers]
+    days = [policy.retention_days for policy in ledgers()]
     kept = [number for number in days if number is not None]
     return timedelta(days=max(kept)) if kept and len(kept) == len(days) else None
 
@@ -175,6 +180,11 @@ def partitions_ahead(using: str) -> int | None:
         if extent.since <= covered < extent.until:
             covered, ahead = extent.until, ahead + 1
     return max(ahead, 0)
+
+
+def too_few(ahead: int | None) -> bool:
+    """Whether there are partitions, but not for the next days."""
+    return ahead is not None and ahead < FEWEST_AHEAD
 
 
 def dropped(using: str = DEFAULT_DB_ALIAS) -> list[CounterPartition]:

@@ -14,7 +14,7 @@ from django_counters.stores.sql.folding import Folded
 from django_counters.stores.sql.horizon import SqlHorizon
 from django_counters.stores.sql.inquiry import SqlInquiry
 from django_counters.upkeep.incidents import record
-from django_counters.upkeep.partitions import FEWEST_AHEAD, maintain, partitions_ahead
+from django_counters.upkeep.partitions import maintain, partitions_ahead, too_few
 from django_counters.upkeep.places import Place, places
 
 PAGE = 500
@@ -98,7 +98,7 @@ def _fold_entries(using: str, report: Report) -> None:
         report.stuck.extend(folded.stuck)
         for key in folded.stuck:
             record(CounterIncident.Kind.OVERFLOW, key, {}, using)
-    if _lacks_partitions(using):
+    if too_few(partitions_ahead(using)):
         maintain(using)
 
 
@@ -127,8 +127,3 @@ def _page(place: Place, keys: list[str], remainder: int, stuck: list[str]) -> Fo
             return Folded(0, 0)
     parts = [_page(place, [key], remainder, stuck) for key in keys]
     return Folded(sum(part.rows for part in parts), sum(part.counters for part in parts))
-
-
-def _lacks_partitions(using: str) -> bool:
-    ahead = partitions_ahead(using)
-    return ahead is not None and ahead < FEWEST_AHEAD
