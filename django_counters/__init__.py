@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from django_counters.exceptions import UnsavedInstance as UnsavedInstance
     from django_counters.exceptions import UnsupportedBounds as UnsupportedBounds
     from django_counters.exceptions import UnsupportedConsistency as UnsupportedConsistency
+    from django_counters.exceptions import UnsupportedOption as UnsupportedOption
     from django_counters.exceptions import UnsupportedToken as UnsupportedToken
     from django_counters.exceptions import ValueNotKnown as ValueNotKnown
+    from django_counters.fields import CachedCounterField as CachedCounterField
     from django_counters.fields import CounterField as CounterField
     from django_counters.fields import CounterValue as CounterValue
     from django_counters.fields import IntegerCounterField as IntegerCounterField
@@ -49,12 +51,14 @@ if TYPE_CHECKING:
     from django_counters.values import Appended as Appended
     from django_counters.values import Counted as Counted
     from django_counters.values import CountedMany as CountedMany
+    from django_counters.values import Sent as Sent
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Appended": "values",
     "Bucket": "kinds.history",
+    "CachedCounterField": "fields",
     "CeilingExceeded": "exceptions",
     "Contention": "exceptions",
     "Counted": "values",
@@ -82,12 +86,14 @@ _HOMES = {
     "Reading": "types",
     "RecordMissing": "exceptions",
     "RetryTransaction": "exceptions",
+    "Sent": "values",
     "Token": "tokens",
     "TokenConflict": "exceptions",
     "TokenExpired": "exceptions",
     "UnsavedInstance": "exceptions",
     "UnsupportedBounds": "exceptions",
     "UnsupportedConsistency": "exceptions",
+    "UnsupportedOption": "exceptions",
     "UnsupportedToken": "exceptions",
     "ValueNotKnown": "exceptions",
     "short_key": "types",

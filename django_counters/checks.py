@@ -1,4 +1,4 @@
-"""System checks of the ``COUNTERS`` setting and of the databases. Fields check themselves."""
+"""System checks of settings, databases and Redis. Fields check themselves."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from django_counters.conf import problems
 from django_counters.fields import check_hint
 from django_counters.models import Counter, CounterDelta
 from django_counters.stores.sql.dialects import DIALECTS
+from django_counters.upkeep.backlog import misdeclared, redises, weaknesses
 from django_counters.upkeep.partitions import FEWEST_AHEAD, ledgers, partitions_ahead, too_few
 
 OLDEST_SQLITE = (3, 35, 0)
@@ -23,6 +24,8 @@ OLDEST_SQLITE = (3, 35, 0)
 def register() -> None:
     """Called once, when the app is ready."""
     register_check(check_setting)
+    register_check(check_caches, Tags.caches)
+    register_check(check_servers, Tags.caches, deploy=True)
     register_check(check_databases, Tags.database)
 
 
@@ -34,6 +37,35 @@ def check_setting(
         Error(problem.message, hint=check_hint(problem.code), id=f"counters.{problem.code}")
         for problem in problems(getattr(settings, "COUNTERS", None))
     ]
+
+
+def check_caches(
+    app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """E021: whether cached counters can be kept where they are declared. Connects to nothing."""
+    return [
+        Error(message, hint=check_hint(code), id=f"counters.{code}")
+        for code, message in misdeclared(redises(_used()))
+    ]
+
+
+def check_servers(
+    app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """W012 to W015, with ``check --deploy``: how the Redis of cached counters is set up."""
+    return [
+        Warning(message, hint=check_hint(code), id=f"counters.{code}")
+        for source in redises(_used())
+        if source.pending
+        for code, message in weaknesses(source.pending)
+    ]
+
+
+def _used() -> list[str]:
+    """The databases that hold counters; none where the settings cannot be read."""
+    if any(problems(getattr(settings, "COUNTERS", None))):
+        return []
+    return [alias for alias in connections if router.allow_migrate_model(alias, Counter)]
 
 
 def check_databases(

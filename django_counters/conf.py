@@ -12,11 +12,22 @@ from django_counters.exceptions import InvalidConfiguration, InvalidDelta
 from django_counters.types import UNBOUNDED, Bounds, check_integer, why_no_key
 
 DEFAULT = "default"
-OPTIONS = ("STRATEGY", "FLOOR", "CEILING", "OPTIONS")
+OPTIONS = ("STRATEGY", "FLOOR", "CEILING", "CACHE", "ON_REDIS_DOWN", "OPTIONS")
 NAMED_STRATEGIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"exact": ("combine",), "sharded": ("shards",), "ledger": ("retention_days",)}
+    {
+        "exact": ("combine",),
+        "sharded": ("shards",),
+        "ledger": ("retention_days",),
+        "cached": ("max_age", "timeout"),
+    }
 )
-FIELD_STRATEGIES = ("exact", "slotted")
+FIELD_STRATEGIES = ("exact", "slotted", "cached")
+# Where increments of cached counters go while Redis cannot be reached.
+NAMED_DETOURS = ("ledger", "raise", "exact")
+FIELD_DETOURS = ("exact", "raise")
+# Seconds.
+MAX_AGE = 5.0
+TIMEOUT = 0.05
 BOUNDED_STRATEGIES = ("exact",)
 AUTO = "auto"
 MOST_SHARDS = 64
@@ -31,6 +42,9 @@ class Recipe(NamedTuple):
     strategy: str = "exact"
     shards: int = MOST_SHARDS
     combine: bool = False
+    cache: str = ""
+    detour: str = ""
+    timeout: float = TIMEOUT
 
 
 EXACT = Recipe()
@@ -40,12 +54,14 @@ EXACT = Recipe()
 class Policy:
     """What a namespace or a field declares for its counters.
 
-    ``retention_days``: for how long the ledger keeps its entries; None for ever.
+    ``retention_days``: for how long the ledger keeps its entries; None for ever. ``max_age``: how
+    old a total may be where a cached read does not say it, in seconds.
     """
 
     recipe: Recipe = EXACT
     bounds: Bounds = UNBOUNDED
     retention_days: int | None = None
+    max_age: float = MAX_AGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +88,21 @@ def policies(setting: object) -> Mapping[str, Policy]:
 def _policy(declared: Mapping[str, Any]) -> Policy:
     bounds = Bounds(declared.get("FLOOR"), declared.get("CEILING"))
     options = declared.get("OPTIONS", {})
+    strategy = declared.get("STRATEGY", "exact")
     recipe = Recipe(
-        strategy=declared.get("STRATEGY", "exact"),
+        strategy=strategy,
         shards=most_shards(options.get("shards", AUTO)),
         combine=options.get("combine", False),
     )
-    return Policy(recipe, bounds, options.get("retention_days"))
+    if strategy == "cached":
+        recipe = recipe._replace(
+            cache=declared.get("CACHE", DEFAULT),
+            detour=declared.get("ON_REDIS_DOWN", NAMED_DETOURS[0]),
+            timeout=options.get("timeout", TIMEOUT),
+        )
+    # Entries of cached counters are there for their tokens, not as a history.
+    retention = LEAST_RETENTION if strategy == "cached" else options.get("retention_days")
+    return Policy(recipe, bounds, retention, options.get("max_age", MAX_AGE))
 
 
 def most_shards(declared: int | str) -> int:
@@ -139,15 +164,49 @@ def _strategy_problems(
         if option not in known:
             guess = did_you_mean(option, known)
             yield Problem("E008", f"{where}: {strategy} has no option {option!r}.{guess}")
-    for message in shards_problems(options.get("shards", AUTO)):
+    for message in _value_problems(options):
         yield Problem("E008", f"{where}: {message}")
-    if not isinstance(options.get("combine", False), bool):
-        yield Problem("E008", f"{where}: 'combine' is True or False.")
-    days = options.get("retention_days")
-    if days is not None and (type(days) is not int or days < LEAST_RETENTION):
-        yield Problem("E008", f"{where}: 'retention_days' is None or {LEAST_RETENTION} or more.")
+    yield from _cache_problems(where, strategy, declared)
     if strategy not in BOUNDED_STRATEGIES and not {"FLOOR", "CEILING"}.isdisjoint(declared):
         yield Problem("E009", f"{where}: {strategy} cannot hold a floor or a ceiling, exact can.")
+
+
+def _value_problems(options: Mapping[object, object]) -> Iterator[str]:
+    """What is wrong with the values of options."""
+    yield from shards_problems(options.get("shards", AUTO))
+    if not isinstance(options.get("combine", False), bool):
+        yield "'combine' is True or False."
+    days = options.get("retention_days")
+    if days is not None and (type(days) is not int or days < LEAST_RETENTION):
+        yield f"'retention_days' is None or {LEAST_RETENTION} or more."
+    for name in ("max_age", "timeout"):
+        if not is_duration(options.get(name, TIMEOUT)):
+            yield f"{name!r} is a number of seconds above zero."
+
+
+def _cache_problems(
+    where: str, strategy: str, declared: Mapping[object, object]
+) -> Iterator[Problem]:
+    """What is wrong with the options that say which Redis, and what without it."""
+    given = {"CACHE", "ON_REDIS_DOWN"}.intersection(map(str, declared))
+    if strategy != "cached":
+        for option in sorted(given):
+            yield Problem("E019", f"{where}: {option} is for cached counters, not for {strategy}.")
+        return
+    cache = declared.get("CACHE", DEFAULT)
+    if not isinstance(cache, str) or not cache:
+        yield Problem("E019", f"{where}: CACHE is an alias of CACHES or a URL, not {cache!r}.")
+    detour = declared.get("ON_REDIS_DOWN", NAMED_DETOURS[0])
+    if detour not in NAMED_DETOURS:
+        guess = did_you_mean(detour, NAMED_DETOURS)
+        yield Problem("E019", f"{where}: ON_REDIS_DOWN cannot be {detour!r}.{guess}")
+
+
+def is_duration(seconds: object) -> bool:
+    """Whether this is a number of seconds that somebody may wait, or that may be old."""
+    return (
+        isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 < seconds < 86_400
+    )
 
 
 def shards_problems(declared: object) -> Iterator[str]:

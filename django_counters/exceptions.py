@@ -86,6 +86,14 @@ class UnsupportedToken(CounterError, ValueError):
     reason: str
 
 
+class UnsupportedOption(CounterError, ValueError):
+    """{option} means nothing for {key}: {strategy} counters always join the transaction."""
+
+    option: str
+    key: str
+    strategy: str
+
+
 class TokenConflict(CounterError, ValueError):
     """The token {token!r:.80} was used before, for another change.
 

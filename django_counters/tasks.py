@@ -1,29 +1,43 @@
-"""Celery tasks and their schedule; needs the extra ``celery``. The work is in ``upkeep``."""
+"""Celery tasks and their schedule; needs the extra ``celery``. The work is in ``upkeep``.
+
+A task carries no data: one that is lost, late, sent twice or killed does no harm.
+"""
 
 from __future__ import annotations
 
 from dataclasses import asdict
+from math import ceil
 from typing import Any
 
 from celery import shared_task
 from django.db import DEFAULT_DB_ALIAS
 
+FLUSH = "django_counters.flush"
 ROLLUP = "django_counters.rollup"
-PARTITIONS = "django_counters.partitions"
+MAINTAIN_PARTITIONS = "django_counters.maintain_partitions"
 PRUNE = "django_counters.prune"
+VERIFY = "django_counters.verify"
+
+
+# A schedule is put together in settings, before there are models: the work is imported late.
+@shared_task(name=FLUSH, ignore_result=True)
+def flush(using: str = DEFAULT_DB_ALIAS) -> dict[str, Any]:
+    """Land what waits in Redis. Leaves out a Redis that another one of these is working on."""
+    from django_counters.upkeep.flush import flush as land
+
+    return asdict(land(using, alone=True))
 
 
 @shared_task(name=ROLLUP, ignore_result=True)
 def rollup(using: str = DEFAULT_DB_ALIAS) -> dict[str, Any]:
     """Fold shards, slots and entries into the totals of one database. Safe to run at once."""
-    # A schedule is put together in settings, before there are models.
     from django_counters.upkeep.rollup import rollup as fold
 
     return asdict(fold(using))
 
 
-@shared_task(name=PARTITIONS, ignore_result=True)
-def partitions(using: str = DEFAULT_DB_ALIAS) -> dict[str, Any]:
+@shared_task(name=MAINTAIN_PARTITIONS, ignore_result=True)
+def maintain_partitions(using: str = DEFAULT_DB_ALIAS) -> dict[str, Any]:
     """Make, seal and drop partitions of the ledger. Safe to run at once."""
     from django_counters.upkeep.partitions import maintain
 
@@ -31,31 +45,54 @@ def partitions(using: str = DEFAULT_DB_ALIAS) -> dict[str, Any]:
 
 
 @shared_task(name=PRUNE, ignore_result=True)
-def prune(using: str = DEFAULT_DB_ALIAS) -> int:
-    """Forget tokens that are out of their window. Safe to run at once."""
-    from django_counters.upkeep.prune import prune as forget
+def prune(using: str = DEFAULT_DB_ALIAS) -> dict[str, int]:
+    """Forget tokens and landed generations that nobody asks for any more. Safe to run at once."""
+    from django_counters.upkeep.prune import prune as forget_tokens
+    from django_counters.upkeep.prune import prune_landed
 
-    return forget(using)
+    return {"tokens": forget_tokens(using), "generations": prune_landed(using)}
 
 
-def beat_schedule(
+@shared_task(name=VERIFY, ignore_result=True)
+def verify(using: str = DEFAULT_DB_ALIAS) -> dict[str, Any]:
+    """Compare the totals of the ledger with its entries; what differs becomes an incident."""
+    from django_counters.upkeep.verify import verify as compare
+
+    report = compare(using)
+    return {**asdict(report), "drifts": [drift._asdict() for drift in report.drifts]}
+
+
+def counters_beat_schedule(
     *,
+    flush_every: float = 10.0,
     rollup_every: float = 60.0,
     partitions_every: float = 3600.0,
     prune_every: float = 3600.0,
+    verify_every: float = 86400.0,
     using: str = DEFAULT_DB_ALIAS,
 ) -> dict[str, Any]:
     """What to put into ``beat_schedule``: each kind of upkeep every so many seconds.
 
     A run that could not start before the next one is due is dropped.
     """
-    every = {ROLLUP: rollup_every, PARTITIONS: partitions_every, PRUNE: prune_every}
+    every = {
+        FLUSH: flush_every,
+        ROLLUP: rollup_every,
+        MAINTAIN_PARTITIONS: partitions_every,
+        PRUNE: prune_every,
+        VERIFY: verify_every,
+    }
     return {
         f"{task}:{using}": {
             "task": task,
             "schedule": seconds,
             "kwargs": {"using": using},
-            "options": {"expires": seconds},
+            "options": _dropped_after(seconds),
         }
         for task, seconds in every.items()
     }
+
+
+def _dropped_after(seconds: float) -> dict[str, float]:
+    # The scheduler of django-celery-beat knows the second name only, in whole seconds.
+    return {"expires": seconds, "expire_seconds": ceil(seconds)}

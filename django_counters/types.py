@@ -92,11 +92,14 @@ class Shortfall(NamedTuple):
 class Batch(NamedTuple):
     """Deltas that are applied together or not at all; no key stands in it twice.
 
-    A token makes the batch count once, for strategies that keep tokens themselves.
+    A token makes the batch count once, for strategies that keep tokens themselves. ``immediately``:
+    at once, also where the caller's transaction may still be rolled back, for strategies that would
+    wait for its end.
     """
 
     deltas: tuple[Delta, ...]
     token: UUID | None = None
+    immediately: bool = False
 
 
 @dataclass(frozen=True, slots=True)

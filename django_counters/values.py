@@ -66,6 +66,31 @@ class Appended(Unknown):
         self.replayed = replayed
 
 
+class Sent(Unknown):
+    """Returned for an increment of a cached counter whose new value could not be told.
+
+    Attributes:
+        key: the counter.
+        replayed: whether a call with the same token was counted before; False where it is not known
+            yet.
+    """
+
+    __slots__ = ("_why", "replayed")
+    COMMIT = "it is counted when the transaction commits"
+    DATABASE = "it is counted, but the database could not be asked for the total"
+    SPILLED = "Redis is away: it is counted in the database, what waits in Redis is not known"
+
+    def __init__(self, key: str, why: str, *, replayed: bool = False) -> None:
+        super().__init__(key)
+        self._why = why
+        self.replayed = replayed
+
+    @property
+    def reason(self) -> str:  # type: ignore[override]
+        """Why the value is not known."""
+        return self._why
+
+
 class Counted(int):
     """The value that a call with a token returned when it counted.
 

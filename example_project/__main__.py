@@ -9,4 +9,4 @@ if sys.version_info < (3, 11):  # noqa: UP036
 from example_project.bootstrap import commands
 
 if __name__ == "__main__":
-    sys.exit(commands.serve("example_project", "demo", sys.argv[1:], state=".demo"))
+    sys.exit(commands.serve("example_project", "demo", sys.argv[1:], state=".demo", restarts=True))

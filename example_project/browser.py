@@ -8,7 +8,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse
 from http.cookies import SimpleCookie
 from urllib.parse import urlencode
 
-from example_project.tally import LOAD_HEADER, Tally, counter_of
+from example_project.tally import COUNTED_HEADER, LOAD_HEADER, Tally, counter_of, unknown
 
 NO_ANSWER = 0
 
@@ -73,7 +73,8 @@ class Browser:
             return NO_ANSWER
         counter = counter_of(method, path, response.status)
         if counter and not again:
-            self._tally.add(counter)
+            is_known = COUNTED_HEADER not in response.headers
+            self._tally.add(counter if is_known else unknown(counter))
         return response.status
 
     def _remember(self, response: HTTPResponse) -> None:

@@ -95,7 +95,7 @@ def _counts(
         min(workers, len(parts)),
         multiprocessing.get_context("spawn"),
         initializer=_join_parent,
-        initargs=(settings.SETTINGS_MODULE, connection.settings_dict["NAME"]),
+        initargs=(os.environ["DJANGO_SETTINGS_MODULE"], connection.settings_dict["NAME"]),
     ) as pool:
         jobs = {pool.submit(count, part): part for part in parts}
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import signal
 import sys
@@ -11,18 +12,24 @@ from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from types import FrameType
+from typing import NamedTuple
 
 from django.core.management import call_command
 from django.db import DatabaseError, connections
 
+from django_counters.models import CounterBatch
 from example_project import seeds, verify
 from example_project.blog.models import Post
+from example_project.bootstrap.commands import BEGAN
 from example_project.browser import Site
-from example_project.folding import rolling_up
+from example_project.chaos import Chaos, accidents, own_redis
+from example_project.crew import BEAT, FLUSHER, WORKER, Crew, working
+from example_project.flow import Meter, grouped, measuring
 from example_project.report import Report
 from example_project.restock import restocking
-from example_project.screen import LiveLine, grouped, say, written
+from example_project.screen import LiveLine, say, written
 from example_project.server import HOST, serving
+from example_project.settling import settle
 from example_project.shop.models import Product
 from example_project.tally import Tally, Watched
 from example_project.traffic import Plan, load
@@ -30,7 +37,6 @@ from example_project.verify import Snapshot
 from example_project.wsgi import application
 
 CHECK_SECONDS = 20.0
-SHOWN = ("views", "likes", "downloads", "orders")
 ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -60,8 +66,14 @@ class Stop:
 
 
 def main(options: Namespace) -> int:
-    """Run the site, print the report, and return 0 if every counter is exact, else 1."""
+    """Run the site, print the report, and return 0 if every counter is exact, else 1.
+
+    Raises:
+        NothingToKill: there is to be chaos, in a Redis that is not ours.
+    """
     stop = Stop()
+    if options.chaos:
+        own_redis()
     with stop.listening():
         prepare(fresh=options.fresh)
         report = run(options, stop)
@@ -78,6 +90,9 @@ def prepare(*, fresh: bool) -> None:
     if fresh:
         seeds.refuse_foreign_database()
     call_command("migrate", verbosity=0, interactive=False)
+    # What a run has left that was killed.
+    for problem in settle():
+        say(f"from an earlier run: {problem}")
     if fresh:
         say(f"--fresh: {seeds.clear_site()}")
     seeds.sow()
@@ -85,24 +100,56 @@ def prepare(*, fresh: bool) -> None:
         seeds.add_demo_user()
 
 
+class Start(NamedTuple):
+    """What there was before: the report is about what came after."""
+
+    counts: Snapshot
+    incident: int
+    generations: int
+
+    @classmethod
+    def now(cls) -> Start:
+        """What there is at this moment."""
+        return cls(verify.snapshot(), verify.last_incident(), CounterBatch.objects.count())
+
+
+class Work(NamedTuple):
+    """Everything that is at work while everybody counts."""
+
+    name: str
+    ready: float
+    meter: Meter
+    crew: Crew
+    chaos: Chaos | None
+    sent: Tally
+    visitors: Tally
+
+
 def run(options: Namespace, stop: Stop) -> Report:
     """Serve and send until it is time to stop, then compare."""
-    sent, visitors = Tally(), Tally()
-    name = f"load-{secrets.token_hex(4)}"
-    before = verify.snapshot()
-    began = time.monotonic()
+    start, began = Start.now(), time.monotonic()
     with ExitStack() as stack:
-        port = stack.enter_context(serving(Watched(application, visitors), options.port))
-        stack.enter_context(rolling_up(visitors))
-        _welcome(options, port)
-        if not options.no_load:
-            plan = _plan(Site(HOST, port, name))
-            stack.enter_context(restocking(plan.sale, visitors))
-            stack.enter_context(load(plan, sent))
-        _watch(options, stop, before, (sent, visitors))
+        work = _begin(options, stack, f"load-{secrets.token_hex(4)}")
+        _watch(options, stop, work)
     seconds = time.monotonic() - began
     connections.close_all()  # what is compared is read afresh
-    return _report(before, verify.snapshot(), (sent, visitors), name, seconds)
+    return _report(start, work, seconds)
+
+
+def _begin(options: Namespace, stack: ExitStack, name: str) -> Work:
+    sent, visitors = Tally(), Tally()
+    meter = stack.enter_context(measuring(Meter(lambda: sent.sums() + visitors.sums())))
+    port = stack.enter_context(serving(Watched(application, visitors), options.port))
+    ready = time.time() - float(os.environ.get(BEGAN, time.time()))
+    _welcome(options, port, ready)
+    names = (WORKER, BEAT, FLUSHER) if options.chaos else (WORKER, BEAT)
+    crew = stack.enter_context(working(visitors, *names))
+    if not options.no_load:
+        plan = _plan(Site(HOST, port, name))
+        stack.enter_context(restocking(plan.sale, visitors))
+        stack.enter_context(load(plan, sent))
+    chaos = stack.enter_context(accidents(crew)) if options.chaos else None
+    return Work(name, ready, meter, crew, chaos, sent, visitors)
 
 
 def _plan(site: Site) -> Plan:
@@ -114,68 +161,78 @@ def _plan(site: Site) -> Plan:
     )
 
 
-def _welcome(options: Namespace, port: int) -> None:
+def _welcome(options: Namespace, port: int, ready: float) -> None:
+    if not options.json:
+        say(f"The first page can be opened {ready:.1f} s after the start.")
     if options.check:
         return
     base = f"http://{HOST}:{port}"
     login = ", as demo with the password demo" if seeds.runs_on_our_own_server() else ""
     say(f"{base}/live/ shows the counts moving; the admin is at {base}/admin/{login}")
-    say("Below: counted/sent. Ctrl-C stops the load and checks every counter.")
+    say("Below: how far the views and visits have come. Ctrl-C stops the load and checks all.")
 
 
-def _watch(options: Namespace, stop: Stop, before: Snapshot, tallies: tuple[Tally, Tally]) -> None:
+def _watch(options: Namespace, stop: Stop, work: Work) -> None:
     seconds = options.seconds or (CHECK_SECONDS if options.check else float("inf"))
     ends = time.monotonic() + seconds
     line = LiveLine(sys.stderr)
     last, asked = time.monotonic(), 0
     while not stop.asked and time.monotonic() < ends:
+        work.crew.look()
+        if work.chaos:
+            work.chaos.step()
         if line.is_due() and not options.check:
-            now, requests = time.monotonic(), tallies[0].sums()["requests"]
-            line.show(_shown(before, tallies, (requests - asked) / max(now - last, 0.001)))
+            now, requests = time.monotonic(), work.sent.sums()["requests"]
+            line.show(_shown(work, (requests - asked) / max(now - last, 0.001)))
             last, asked = now, requests
         time.sleep(min(0.1, max(0.0, ends - time.monotonic())))
     line.end()
 
 
-def _shown(before: Snapshot, tallies: tuple[Tally, Tally], rate: float) -> str:
+def _shown(work: Work, rate: float) -> str:
     """The line; a database that does not answer is a failure, and the run goes on to its report."""
     try:
-        return _line(before, tallies, rate)
+        flow = work.meter.read()
     except DatabaseError as error:
         connections.close_all()
-        tallies[1].fail(f"the live line: {error}".strip())
+        work.visitors.fail(f"the live line: {error}".strip())
         return "the database does not answer"
+    failures = work.sent.sums()["failures"] + work.visitors.sums()["failures"]
+    failed = f" · FAILED {grouped(failures)}" if failures else ""
+    killed = sum(work.chaos.kills.values()) if work.chaos else 0
+    kills = f" · killed {killed}" if killed else ""
+    return f"{flow} · {grouped(rate)} requests/s{kills}{failed}"
 
 
-def _line(before: Snapshot, tallies: tuple[Tally, Tally], rate: float) -> str:
-    sent = tallies[0].sums() + tallies[1].sums()
-    sums = verify.summed(verify.counts(before, verify.snapshot(), sent))
-    counted = " · ".join(
-        f"{kind} {grouped(sums[kind]['counted'])}/{grouped(sums[kind]['sent'])}" for kind in SHOWN
-    )
-    sale = Product.objects.get(slug=seeds.SALE).pk
-    offered = before.stock[sale] + sent[f"restocked:{sale}"]
-    failed = f" · FAILED {grouped(sent['failures'])}" if sent["failures"] else ""
-    return (
-        f"{counted} · sold {grouped(sent[f'sold:{sale}'])}/{grouped(offered)} · "
-        f"refused {grouped(sent['refused'])} · {grouped(rate)} requests/s{failed}"
-    )
-
-
-def _report(
-    before: Snapshot, after: Snapshot, tallies: tuple[Tally, Tally], name: str, seconds: float
-) -> Report:
-    sent, visitors = tallies[0].sums(), tallies[1].sums()
+def _report(start: Start, work: Work, seconds: float) -> Report:
+    generations = CounterBatch.objects.count() - start.generations
+    found = _settled(start, work)
+    sent, visitors, after = work.sent.sums(), work.visitors.sums(), verify.snapshot()
     return Report(
         seconds=seconds,
+        ready=work.ready,
         requests=sent["requests"],
         refused=sent["refused"],
         failed=sent["failures"] + visitors["failures"],
-        failures=[*tallies[0].failures(), *tallies[1].failures()],
-        counts=verify.counts(before, after, sent + visitors),
-        sales=verify.sales(before, after, sent + visitors, name),
+        failures=[*work.sent.failures(), *work.visitors.failures()],
+        counts=verify.counts(start.counts, after, sent + visitors),
+        sales=verify.sales(start.counts, after, sent + visitors, work.name),
+        flow=work.meter.read(),
         folded=visitors["folded"],
         entries=visitors["entries"],
         sent_again=sent["sent_again"],
         drifts=verify.drifts(),
+        generations=generations,
+        kills=work.chaos.kills if work.chaos else {},
+        incidents=found,
     )
+
+
+def _settled(start: Start, work: Work) -> list[str]:
+    """Let everything land, and return the incidents of this run; what should not be, fails it."""
+    for problem in settle():
+        work.visitors.fail(problem)
+    found = verify.incidents(start.incident)
+    for incident in verify.unexpected(found, chaos=work.chaos is not None):
+        work.visitors.fail(f"an incident: {incident}")
+    return found

@@ -13,9 +13,13 @@ from django_counters.models import (
 )
 
 
-def named_counters(*names: str) -> dict[str, int]:
-    """Key and exact value of every counter of these namespaces, ordered by key."""
-    return Counter.objects.values_of(sorted(key for name in names for key in _keys(name)))
+def named_counters(*names: str, consistency: str = "exact") -> dict[str, int]:
+    """Key and value of every counter of these namespaces, ordered by key.
+
+    A cached counter is among them when something of it has landed.
+    """
+    keys = sorted(key for name in names for key in keys_of(name))
+    return Counter.objects.values_of(keys, consistency=consistency)
 
 
 def remove(name: str) -> int:
@@ -23,7 +27,7 @@ def remove(name: str) -> int:
 
     With their entries in the ledger: a site would keep those for as long as it has declared.
     """
-    found = len(_keys(name))
+    found = len(keys_of(name))
     _take_from_sealed_partitions(name)
     for model in (CounterShard, CounterDelta, CounterArchive, Counter):
         model._base_manager.filter(_within(name)).delete()
@@ -38,7 +42,7 @@ def _take_from_sealed_partitions(name: str) -> None:
         )
 
 
-def _keys(name: str) -> list[str]:
+def keys_of(name: str) -> list[str]:
     """All keys of a namespace: a total, or as yet only shards that wait for the rollup."""
     totals, waiting = (
         model._base_manager.filter(_within(name)).order_by().values_list("key", flat=True)

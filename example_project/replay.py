@@ -16,15 +16,21 @@ from django_counters import short_key
 from django_counters.models import Counter
 from example_project import seeds
 from example_project.counting import Counted, count_file
+from example_project.flow import grouped
 from example_project.named import named_counters
 from example_project.once import once
 from example_project.recount import Recount, recount
-from example_project.screen import grouped, say, table
+from example_project.screen import say, table
+from example_project.settling import settle
 
 NAMESPACES = ("page", "status", "hour")
 # How often these counters were started at zero: tokens of before that are forgotten.
 FRESH_STARTS = "replay:fresh-starts"
 PAGES_SHOWN = 15
+
+
+class Unsettled(Exception):
+    """What was counted has not landed, so there is no result."""
 
 
 class Unreadable(Exception):
@@ -39,10 +45,17 @@ def main(options: Namespace) -> int:
     before = named_counters(*NAMESPACES)
     way = once(f"replay-{Counter.objects.value(FRESH_STARTS)}") if options.tokens else None
     counted = count_file(path, options.workers, _progress(), way)
+    _settle()
     after = named_counters(*NAMESPACES)
     totals = unshortened(after, counted.shortened)
     _print(counted, totals, options)
     return _verified(differences(counted, before, after, recount(path))) if options.verify else 0
+
+
+def _settle() -> None:
+    problems = settle()
+    if problems:
+        raise Unsettled("; ".join(problems))
 
 
 def _verified(problems: list[str]) -> int:
@@ -69,6 +82,8 @@ def prepare(*, fresh: bool) -> None:
     if fresh:
         seeds.refuse_foreign_database()
     call_command("migrate", verbosity=0, interactive=False)
+    # What an earlier replay has left in Redis is counted, or taken away with the rest.
+    _settle()
     if fresh:
         with transaction.atomic():
             removed = seeds.clear_counters(*NAMESPACES)

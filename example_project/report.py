@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from example_project.flow import Flow
 from example_project.verify import Count, Sale, summed
 
 
@@ -16,7 +17,12 @@ class Report:
     Attributes:
         folded: how many rows of shards and slots were rolled up meanwhile.
         entries: how many entries of the ledger were.
+        generations: how many generations of increments were landed meanwhile.
+        flow: how far the views have come, at the end.
+        kills: what was killed, how often.
+        incidents: what the app has found out by itself.
         sent_again: how many orders were sent a second time.
+        ready: how many seconds it took until the first page could be opened.
         drifts: counters of the ledger whose total is not what their entries say.
     """
 
@@ -27,15 +33,20 @@ class Report:
     failures: Sequence[str]
     counts: Sequence[Count]
     sales: Sequence[Sale]
+    flow: Flow
     folded: int = 0
     entries: int = 0
     sent_again: int = 0
     drifts: Sequence[str] = ()
+    generations: int = 0
+    kills: Mapping[str, int] = field(default_factory=dict)
+    incidents: Sequence[str] = ()
+    ready: float = 0.0
 
     @property
     def ok(self) -> bool:
         """Whether nothing failed and every counter is what it should be."""
-        return not self.failed and not self.wrong
+        return not self.failed and not self.wrong and not self.flow.lost
 
     @property
     def wrong(self) -> int:
@@ -58,6 +69,11 @@ class Report:
             "entries": self.entries,
             "sent_again": self.sent_again,
             "drifts": list(self.drifts),
+            "generations": self.generations,
+            "flow": {**asdict(self.flow), "lost": self.flow.lost},
+            "kills": dict(self.kills),
+            "incidents": list(self.incidents),
+            "ready": round(self.ready, 3),
             **summed(self.counts),
             "counters": [{**asdict(c), "counted": c.counted, "ok": c.ok} for c in self.counts],
             "sales": [{**asdict(s), "sold": s.sold, "ok": s.ok} for s in self.sales],

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+# Exported for a replay with tokens: see the settings.
+WITH_TOKENS = "DJC_REPLAY_WITH_TOKENS"
 EPILOG = """
 Uses the database of DATABASE_URL and the cache of REDIS_URL where they are exported; otherwise
 its own, kept in .demo. An exported database is only migrated and added to; --fresh removes the
@@ -31,10 +33,11 @@ def main(argv: Sequence[str]) -> int:
         arguments, the file or the database cannot be used.
     """
     options = parser().parse_args(argv)
-    _configure()
+    _configure(with_tokens=getattr(options, "tokens", False))
     from django.db import OperationalError, connections
 
     from example_project import demo, replay
+    from example_project.chaos import NothingToKill
     from example_project.once import OtherLines
     from example_project.screen import say
     from example_project.seeds import NotOurs
@@ -42,10 +45,10 @@ def main(argv: Sequence[str]) -> int:
     work = replay.main if options.command == "replay" else demo.main
     try:
         return work(options)
-    except (NotOurs, replay.Unreadable) as error:
+    except (NotOurs, NothingToKill, replay.Unreadable) as error:
         say(f"error: {error}")
         return 2
-    except OtherLines as error:
+    except (OtherLines, replay.Unsettled) as error:
         say(f"error: {error}")
         return 1
     except OperationalError as error:
@@ -68,6 +71,7 @@ def parser() -> argparse.ArgumentParser:
     add("--json", action="store_true", help="print the result as JSON, and nothing else")
     add("--port", type=_port, default=8000, metavar="N", help="first port to try (8000)")
     add("--fresh", action="store_true", help="start from nothing")
+    add("--chaos", action="store_true", help="kill Redis, the worker and a flusher while it counts")
     add("--no-load", action="store_true", help="only serve the pages")
     commands = main.add_subparsers(dest="command", metavar="replay")
     _add_replay(commands.add_parser("replay", help="count an access log; see replay --help"))
@@ -109,11 +113,13 @@ def _within(number: int, low: int, high: int) -> int:
     return number
 
 
-def _configure() -> None:
+def _configure(*, with_tokens: bool) -> None:
     import django
     from django.conf import settings
 
     if not settings.configured:
+        # Other processes, which count as well, read the settings by themselves.
+        os.environ[WITH_TOKENS] = "1" if with_tokens else ""
         # Not setdefault: somebody's own project may be exported.
         os.environ["DJANGO_SETTINGS_MODULE"] = "example_project.settings"
         django.setup()

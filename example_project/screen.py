@@ -7,15 +7,12 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import TextIO
 
+from example_project.flow import grouped
 from example_project.report import Report
+from example_project.verify import Count
 
 EVERY_ON_TERMINAL = 0.5
 EVERY_IN_LOG = 5.0
-
-
-def grouped(number: float) -> str:
-    """12400 as ``12 400``."""
-    return f"{number:,.0f}".replace(",", "\N{NO-BREAK SPACE}")
 
 
 def say(text: str) -> None:
@@ -69,9 +66,16 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def written(report: Report) -> str:
     """The report as text."""
     counts = table(
-        ("counter", "counted", "", "expected", ""),
+        ("counter", "counted", "", "expected", "unknown", ""),
         (
-            (c.counter, grouped(c.counted), "=" if c.ok else "≠", grouped(c.expected), _mark(c.ok))
+            (
+                c.counter,
+                grouped(c.counted),
+                _sign(c),
+                grouped(c.expected),
+                grouped(c.unknown) if c.unknown else "",
+                _mark(c.ok),
+            )
             for c in report.counts
         ),
     )
@@ -79,7 +83,31 @@ def written(report: Report) -> str:
         ("product", "stock before", "+ restocked", "- left", "= sold", "orders", "answered", ""),
         ((s.product, *map(grouped, s.numbers), _mark(s.ok)) for s in report.sales),
     )
-    return "\n\n".join(["", counts, sales, *_drifts(report), *_failures(report), _verdict(report)])
+    parts = (_flow(report), *_chaos(report), *_drifts(report), *_failures(report))
+    return "\n\n".join(["", counts, sales, *parts, _verdict(report)])
+
+
+def _sign(count: Count) -> str:
+    if count.counted == count.expected:
+        return "="
+    return "≥" if count.ok else "≠"
+
+
+def _flow(report: Report) -> str:
+    return f"views and visits: {report.flow}"
+
+
+def _chaos(report: Report) -> list[str]:
+    found = [f"incidents: {', '.join(report.incidents)}"] if report.incidents else []
+    if report.kills:
+        killed = ", ".join(f"{name} {times} times" for name, times in report.kills.items())
+        found.insert(0, f"killed: {killed}")
+    if report.flow.unknown:
+        found.append(
+            f"unknown: {grouped(report.flow.unknown)}, which Redis was told and did not confirm; "
+            "each of these may be counted or not, and nothing else"
+        )
+    return ["\n".join(found)] if found else []
 
 
 def _mark(ok: bool) -> str:
@@ -97,16 +125,21 @@ def _failures(report: Report) -> list[str]:
     return [f"{grouped(report.failed)} failures:\n{shown}"]
 
 
+def _but(report: Report) -> str:
+    more = sum(row.counted - row.expected for row in report.counts)
+    return f" and {grouped(more)} of the unknown" if more else ""
+
+
 def _verdict(report: Report) -> str:
     rate = grouped(report.requests / report.seconds) if report.seconds else "0"
     result = (
-        "Every counter is exact."
+        f"Every counter is exact: counted = expected{_but(report)}."
         if report.ok
         else f"FAILED: {report.wrong} counters are wrong, {report.failed} requests failed."
     )
     return (
         f"{grouped(report.requests)} requests in {report.seconds:.1f} s ({rate}/s), "
         f"{grouped(report.refused)} purchases refused, {grouped(report.sent_again)} orders sent "
-        f"again; {grouped(report.folded)} rows and {grouped(report.entries)} entries rolled up "
-        f"meanwhile. {result}"
+        f"again; {grouped(report.generations)} generations flushed, {grouped(report.folded)} rows "
+        f"and {grouped(report.entries)} entries rolled up meanwhile. {result}"
     )

@@ -5,13 +5,18 @@ from __future__ import annotations
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any
 
 LOAD_HEADER = "X-Load"
 # In an answer: what was asked had been done before, and was not done again.
 REPLAYED_HEADER = "Idempotent-Replayed"
+# In an answer: its page was shown, and whether the view of it is counted, nobody knows.
+COUNTED_HEADER = "X-Counted"
+UNKNOWN = "unknown"
 ORDERS = "orders:shop"
+# What the names of counters begin with that are cached in Redis.
+CACHED = ("blog.Post.views:", "visits:")
 SHOWN_FAILURES = 20
 LIKED = 302
 # Method, path, and the status that says that it was counted; the counter.
@@ -62,6 +67,21 @@ class Tally:
             return list(self._failures)
 
 
+def unknown(counter: str) -> str:
+    """The name of the sum of changes of a counter of which nobody knows whether they are made."""
+    return f"{UNKNOWN}:{counter}"
+
+
+def acknowledged(sums: Mapping[str, int]) -> int:
+    """How many changes of cached counters were made, as far as those who asked were told."""
+    return sum(number for name, number in sums.items() if name.startswith(CACHED))
+
+
+def uncertain(sums: Mapping[str, int]) -> int:
+    """How many changes nobody knows anything about."""
+    return sum(number for name, number in sums.items() if name.startswith(f"{UNKNOWN}:"))
+
+
 def counter_of(method: str, path: str, status: int) -> str | None:
     """The counter that a request so answered has to change by one; None if there is none."""
     for counted, pattern, answer, counter in _COUNTED:
@@ -88,18 +108,18 @@ class Watched:
         """Answer as the application does."""
 
         def noting(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
-            replayed = any(name == REPLAYED_HEADER for name, _ in headers)
-            self._note(environ, int(status[:3]), replayed)
+            names = {name for name, _ in headers}
+            self._note(environ, int(status[:3]), names)
             return start_response(status, headers, exc_info)
 
         return self._application(environ, noting)
 
-    def _note(self, environ: dict[str, Any], status: int, replayed: bool) -> None:
+    def _note(self, environ: dict[str, Any], status: int, headers: Container[str]) -> None:
         if "HTTP_" + LOAD_HEADER.upper().replace("-", "_") in environ:
             return
         method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]
-        counter = None if replayed else counter_of(method, path, status)
+        counter = None if REPLAYED_HEADER in headers else counter_of(method, path, status)
         if counter:
-            self._visitors.add(counter)
+            self._visitors.add(unknown(counter) if COUNTED_HEADER in headers else counter)
         if status >= 500:
             self._visitors.fail(f"{method} {path}: HTTP {status}")

@@ -29,6 +29,13 @@ DEBUG = False
 USE_TZ = True
 ALLOWED_HOSTS = ["testserver", "127.0.0.1", "localhost"]
 DATABASES = {"default": _database("default"), "other": _database("other")}
+CACHES = {
+    "default": {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "LOCATION": os.environ["REDIS_URL"],
+        "KEY_PREFIX": f"{RUN}-{os.environ.get('PYTEST_XDIST_WORKER', '')}",
+    }
+}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 INSTALLED_APPS = [
     "django.contrib.admin",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.core.checks import run_checks
 from django.test import override_settings
 
@@ -14,6 +15,7 @@ from django_counters.kinds.registry import registry
 from django_counters.models import Counter
 from django_counters.types import Bounds
 
+NAN, INFINITY = float("nan"), float("inf")
 WRONG: list[tuple[Any, str, str]] = [
     ([], "E001", "must be a dictionary of namespaces"),
     ({"stock": 5}, "E001", "must be a dictionary of options"),
@@ -35,6 +37,34 @@ WRONG: list[tuple[Any, str, str]] = [
     ({"stock": {"STRATEGY": "sharded", "OPTIONS": {"shards": "many"}}}, "E008", "'many'"),
     ({"stock": {"STRATEGY": "sharded", "OPTIONS": {"shards": True}}}, "E008", "not True"),
     ({"stock": {"STRATEGY": "sharded", "FLOOR": 0}}, "E009", "cannot hold a floor"),
+    ({"stock": {"STRATEGY": "cached", "FLOOR": 0}}, "E009", "cached cannot hold a floor"),
+    ({"stock": {"STRATEGY": "cached", "CEILING": 9}}, "E009", "cached cannot hold a floor"),
+    ({"stock": {"STRATEGY": "cache"}}, "E004", "Did you mean 'cached'?"),
+    ({"stock": {"STRATEGY": "cached", "OPTIONS": {"max_age": 0}}}, "E008", "'max_age' is a number"),
+    ({"stock": {"STRATEGY": "cached", "OPTIONS": {"max_age": True}}}, "E008", "'max_age' is"),
+    ({"stock": {"STRATEGY": "cached", "OPTIONS": {"max_age": "5"}}}, "E008", "'max_age' is"),
+    ({"stock": {"STRATEGY": "cached", "OPTIONS": {"max_age": NAN}}}, "E008", "'max_age' is"),
+    (
+        {"stock": {"STRATEGY": "cached", "OPTIONS": {"timeout": -1}}},
+        "E008",
+        "'timeout' is a number",
+    ),
+    ({"stock": {"STRATEGY": "cached", "OPTIONS": {"timeout": INFINITY}}}, "E008", "'timeout' is"),
+    (
+        {"stock": {"STRATEGY": "cached", "OPTIONS": {"time_out": 1}}},
+        "E008",
+        "Did you mean 'timeout'",
+    ),
+    ({"stock": {"STRATEGY": "cached", "OPTIONS": {"shards": 4}}}, "E008", "no option 'shards'"),
+    ({"stock": {"OPTIONS": {"max_age": 5}}}, "E008", "exact has no option 'max_age'"),
+    ({"stock": {"CACHE": "default"}}, "E019", "CACHE is for cached counters, not for exact"),
+    ({"stock": {"STRATEGY": "ledger", "ON_REDIS_DOWN": "raise"}}, "E019", "not for ledger"),
+    ({"stock": {"STRATEGY": "cached", "CACHE": 5}}, "E019", "an alias of CACHES or a URL, not 5"),
+    ({"stock": {"STRATEGY": "cached", "CACHE": ""}}, "E019", "an alias of CACHES or a URL"),
+    ({"stock": {"STRATEGY": "cached", "ON_REDIS_DOWN": "legder"}}, "E019", "Did you mean 'ledger'"),
+    ({"stock": {"STRATEGY": "cached", "ON_REDIS_DOWN": None}}, "E019", "cannot be None"),
+    ({"stock": {"STRATEGY": "cached", "ON_REDIS_DOWN": ["raise"]}}, "E019", "cannot be ['raise']"),
+    ({"stock": {"STRATEGY": "cached", "CACHES": "a"}}, "E003", "Did you mean 'CACHE'?"),
     ({"stock": {"STRATEGY": None}}, "E004", "unknown strategy None"),
     ({"stock": {"FLOOR": "0"}}, "E005", "'0' cannot be a floor"),
     ({"stock": {"FLOOR": True}}, "E005", "True cannot be a floor"),
@@ -89,3 +119,43 @@ def test_overridden_settings_are_seen_at_once_and_forgotten_again() -> None:
             assert registry.policy("stock:a").bounds.floor == 2
         assert registry.policy("stock:a").bounds.floor == 1
     assert registry.policy("stock:a").bounds.floor is None
+
+
+def test_what_a_cached_namespace_means_if_nothing_else_is_said() -> None:
+    with override_settings(COUNTERS={"views": {"STRATEGY": "cached"}}):
+        policy = registry.policy("views:a")
+    recipe = conf.Recipe("cached", cache="default", detour="ledger", timeout=0.05)
+    assert (policy.recipe, policy.bounds, policy.max_age) == (recipe, Bounds(), 5.0)
+
+
+def test_what_a_cached_namespace_can_say() -> None:
+    views = {
+        "STRATEGY": "cached",
+        "CACHE": "redis://localhost/3",
+        "ON_REDIS_DOWN": "raise",
+        "OPTIONS": {"max_age": 60, "timeout": 0.5},
+    }
+    with override_settings(COUNTERS={"views": views}):
+        policy = registry.policy("views:a")
+    recipe = conf.Recipe("cached", cache="redis://localhost/3", detour="raise", timeout=0.5)
+    assert (policy.recipe, policy.max_age) == (recipe, 60)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("cache", "problem"),
+    [
+        ("none", "there is no cache 'none'"),
+        ("local", "is not a Redis"),
+        ("http://localhost", "not the URL of a Redis"),
+    ],
+)
+def test_what_is_no_redis_counts_nothing(cache: str, problem: str) -> None:
+    local = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
+    counters = {"views": {"STRATEGY": "cached", "CACHE": cache}}
+    with (
+        override_settings(CACHES={**settings.CACHES, "local": local}, COUNTERS=counters),
+        pytest.raises(InvalidConfiguration, match=problem),
+    ):
+        Counter.objects.increment("views:a")
+    assert not Counter.objects.exists()

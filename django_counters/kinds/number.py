@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from typing import cast
+from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from django.db import router
 
-from django_counters.conf import EXACT, Recipe
-from django_counters.exceptions import CounterOverflow, InvalidDelta, InvalidKey
+from django_counters.conf import EXACT, Policy, Recipe
+from django_counters.exceptions import (
+    CounterError,
+    CounterOverflow,
+    InvalidDelta,
+    InvalidKey,
+    InvalidPeriod,
+    OutcomeUnknown,
+    UnsupportedConsistency,
+    UnsupportedOption,
+    UnsupportedToken,
+)
 from django_counters.kinds.buffer import Buffer
 from django_counters.kinds.collector import Collector, acollecting, collecting, collector_of
 from django_counters.kinds.once import Call, Work, once
@@ -57,6 +68,7 @@ def change(
     using: str | None,
     route: object = None,
     token: object = None,
+    immediately: bool = False,
 ) -> int:
     """Change one number and return its new value; ``by`` is a checked delta."""
     name = check_key(key)
@@ -64,14 +76,23 @@ def change(
     bounds = policy.bounds
     if floor is not None or ceiling is not None:
         bounds = bounds.stricter(bounds_of_call(floor, ceiling))
+    if immediately:
+        check_immediately(name, policy.recipe)
     alias = using or _writer()
     delta = Delta(name, by, bounds, route)
     if token is not None:
-        return _change_once(delta, policy.recipe, check_token(token), alias)
-    collector = collector_of(alias)
+        return _change_once(delta, policy.recipe, check_token(token), alias, immediately)
+    collector = None if immediately else collector_of(alias)
     if collector is not None:
         return _collect(collector, (delta,), alias)[name]
-    return registry.strategy(policy.recipe, NAMED, alias).apply(Batch((delta,)))[name]
+    batch = Batch((delta,), None, immediately)
+    return registry.strategy(policy.recipe, NAMED, alias).apply(batch)[name]
+
+
+def check_immediately(what: str, recipe: Recipe) -> None:
+    """Refuse to promise that a change outlives the transaction that it is part of."""
+    if recipe.strategy != "cached":
+        raise UnsupportedOption(option="immediately", key=what, strategy=recipe.strategy)
 
 
 def apply_once(key: str, by: int, recipe: Recipe, token: Token | None, alias: str) -> int:
@@ -82,7 +103,9 @@ def apply_once(key: str, by: int, recipe: Recipe, token: Token | None, alias: st
     return registry.strategy(recipe, NAMED, alias).apply(Batch((delta,)))[key]
 
 
-def _change_once(delta: Delta, recipe: Recipe, token: Token, alias: str) -> int:
+def _change_once(
+    delta: Delta, recipe: Recipe, token: Token, alias: str, immediately: bool = False
+) -> int:
     """Change one number, unless the token was used; the value that its first use returned."""
     name = str(delta.key)
     strategy = registry.strategy(recipe, NAMED, alias)
@@ -92,12 +115,22 @@ def _change_once(delta: Delta, recipe: Recipe, token: Token, alias: str) -> int:
         collector.settle([name], partial(apply_sums, alias))
     if strategy.keeps_tokens and token.uuid:
         try:
-            return strategy.apply(Batch((delta,), token.uuid))[name]
+            return strategy.apply(Batch((delta,), token.uuid, immediately))[name]
         except Claimed:
             pass
+    if not strategy.claims_tokens:
+        check_uuid_token(name, token)
     call = Call("", {name: delta.by})
     work = partial(strategy.apply, Batch((delta,)))
     return once(token, call, alias, cast("Work", work)).values[name]
+
+
+def check_uuid_token(what: str, token: Token) -> UUID:
+    """Refuse a token that only a table of the database could remember."""
+    if token.uuid is None:
+        reason = "a cached counter remembers UUIDv7 tokens only; token_of() makes one of a text"
+        raise UnsupportedToken(what=what, reason=reason)
+    return token.uuid
 
 
 def change_shard(
@@ -118,10 +151,7 @@ def change_many(
     deltas: object, sign: int, using: str | None, token: object = None
 ) -> dict[str, int]:
     """Change many numbers, all or none, and return their new values."""
-    batch = tuple(
-        Delta(name := check_key(key), check_delta(sign * check_delta(by)), _bounds(name))
-        for key, by in check_mapping(deltas).items()
-    )
+    batch = checked_deltas(check_mapping(deltas), sign)
     if not batch:
         return {}
     alias = using or _writer()
@@ -131,7 +161,20 @@ def change_many(
     return _apply(batch, alias) if collector is None else _collect(collector, batch, alias)
 
 
+def checked_deltas(deltas: Mapping[object, object], sign: int) -> tuple[Delta, ...]:
+    """What is asked for many keys, with the bounds that their namespaces declare."""
+    return tuple(
+        Delta(name := check_key(key), check_delta(sign * check_delta(by)), _bounds(name))
+        for key, by in deltas.items()
+    )
+
+
 def _change_many_once(batch: tuple[Delta, ...], token: Token, alias: str) -> dict[str, int]:
+    for delta in batch:
+        recipe = registry.policy(str(delta.key)).recipe
+        if not registry.strategy(recipe, NAMED, alias).claims_tokens:
+            reason = "several of them cannot be counted in one step"
+            raise UnsupportedToken(what=str(delta.key), reason=reason)
     collector = collector_of(alias)
     if collector is not None:
         collector.settle([str(delta.key) for delta in batch], partial(apply_sums, alias))
@@ -186,19 +229,38 @@ def _apply(deltas: tuple[Delta, ...], alias: str) -> dict[str, int]:
     """Apply deltas of any namespaces, all or none; those that others wait for come last."""
     parts: dict[Recipe, list[Delta]] = {}
     for delta in deltas:
-        # What combines threads leaves batches alone.
-        recipe = registry.policy(str(delta.key)).recipe._replace(combine=False)
+        recipe = registry.policy(str(delta.key)).recipe
+        if recipe.combine:
+            # What combines threads leaves batches alone.
+            recipe = recipe._replace(combine=False)
         parts.setdefault(recipe, []).append(delta)
     strategies = {recipe: registry.strategy(recipe, NAMED, alias) for recipe in parts}
     if len(parts) == 1:
         ((_, strategy),) = strategies.items()
         return cast("dict[str, int]", dict(strategy.apply(Batch(deltas))))
     values: dict[str, int] = {}
+    if all(not strategy.joins for strategy in strategies.values()):
+        return _apply_apart(parts, alias)
     with all_or_nothing(alias):
         # In one order for all writers, so that no two of them wait for each other.
         for recipe in sorted(parts, key=lambda recipe: (strategies[recipe].holds, recipe)):
             part = Batch(tuple(parts[recipe]))
             values.update(cast("Mapping[str, int]", strategies[recipe].apply(part)))
+    return values
+
+
+def _apply_apart(parts: Mapping[Recipe, Sequence[Delta]], alias: str) -> dict[str, int]:
+    """Apply deltas that no transaction keeps together: each part is one step."""
+    values: dict[str, int] = {}
+    for recipe in sorted(parts):
+        try:
+            part = registry.strategy(recipe, NAMED, alias).apply(Batch(tuple(parts[recipe])))
+        except CounterError as error:
+            if not values:
+                raise
+            # Any other error would say that nothing was counted.
+            raise OutcomeUnknown(using=alias) from error
+        values.update(cast("Mapping[str, int]", part))
     return values
 
 
@@ -210,35 +272,94 @@ def all_or_nothing(using: str) -> AbstractContextManager[None]:
 def value_of(key: object, using: str | None) -> int:
     """The value of one number; zero if it was never counted."""
     name = check_key(key)
-    alias = using or _reader()
-    value = _default(alias).value(name)
-    collector = collector_of(alias)
+    value = _readable(registry.policy(name).recipe, using).value(name)
+    collector = collector_of(using or _reader())
     return value + collector.owed(name) if collector else value
 
 
-def values_of(keys: Iterable[object], using: str | None) -> dict[str, int]:
+def values_of(
+    keys: Iterable[object], using: str | None, consistency: str = "exact", max_age: object = None
+) -> dict[str, int]:
     """The values of many keys of one moment; zero for what was never counted."""
+    names = check_keys(keys)
+    found: dict[Hashable, int] = {}
+    for strategy, group, age in readers(names, using, consistency, max_age):
+        found.update(strategy.values(group, age))
+    return with_owed(names, found, using or _reader())
+
+
+def check_keys(keys: Iterable[object]) -> list[str]:
+    """The keys, each of them once."""
     if isinstance(keys, str):
         raise InvalidKey(key=keys, reason="it is one string, not several keys")
-    names = list(dict.fromkeys(check_key(key) for key in keys))
-    if not names:
-        return {}
-    alias = using or _reader()
-    found = cast("Mapping[str, int]", _default(alias).values(names))
+    return list(dict.fromkeys(check_key(key) for key in keys))
+
+
+def with_owed(names: Iterable[str], found: Mapping[Hashable, int], alias: str) -> dict[str, int]:
+    """Values of all names, with what is collected and not yet applied."""
     collector = collector_of(alias)
     return {name: found.get(name, 0) + (collector.owed(name) if collector else 0) for name in names}
 
 
-def read(key: object, consistency: str, using: str | None) -> Reading:
+def readers(
+    names: Iterable[str], using: str | None, consistency: str, max_age: object
+) -> Iterator[tuple[Strategy, list[str], float | None]]:
+    """Who reads which keys, and how old what is cached may be: in as few steps as can be."""
+    groups: dict[tuple[Strategy, float | None], list[str]] = {}
+    for name in names:
+        policy = registry.policy(name)
+        strategy = _readable(policy.recipe, using)
+        age = age_of(policy, consistency, max_age)
+        groups.setdefault((strategy, age), []).append(name)
+    for (strategy, age), group in groups.items():
+        yield strategy, group, age
+
+
+def age_of(policy: Policy, consistency: str, max_age: object) -> float | None:
+    """How old what is cached may be, in seconds; None where nothing may come from a cache."""
+    if consistency not in ("exact", "cached"):
+        known = "exact, cached"
+        raise UnsupportedConsistency(
+            strategy=policy.recipe.strategy, consistency=consistency, offered=known
+        )
+    if consistency == "exact" or policy.recipe.strategy != "cached":
+        return None
+    return policy.max_age if max_age is None else check_age(max_age)
+
+
+def check_age(max_age: object) -> float:
+    """A number of seconds, not below zero."""
+    if not isinstance(max_age, bool) and isinstance(max_age, int | float) and 0 <= max_age < _YEAR:
+        return float(max_age)
+    raise InvalidPeriod(period=max_age, known="a number of seconds, not below zero")
+
+
+def read(key: object, consistency: str, using: str | None, max_age: object = None) -> Reading:
     """One value, and what is known of it."""
     name = check_key(key)
-    alias = using or _reader()
-    reading = registry.strategy(registry.policy(name).recipe, NAMED, alias).read(name, consistency)
-    collector = collector_of(alias)
+    policy = registry.policy(name)
+    age = policy.max_age if max_age is None else check_age(max_age)
+    alias = reading_alias(policy.recipe, using)
+    reading = registry.strategy(policy.recipe, NAMED, alias).read(name, consistency, age)
+    collector = collector_of(using or _reader())
     owed = collector.owed(name) if collector else 0
     if not owed:
         return reading
     return replace(reading, value=reading.value + owed, pending=reading.pending + owed)
+
+
+def _readable(recipe: Recipe, using: str | None) -> Strategy:
+    """Who reads: all that keep everything in the database read it in the same way."""
+    shown = recipe if recipe.strategy == "cached" else EXACT
+    return registry.strategy(shown, NAMED, reading_alias(recipe, using))
+
+
+def reading_alias(recipe: Recipe, using: str | None) -> str:
+    """Where to read. A replica lags: what has landed would be in neither Redis nor the replica."""
+    return using or (_writer() if recipe.strategy == "cached" else _reader())
+
+
+_YEAR = 366 * 86_400
 
 
 def _default(using: str) -> Strategy:

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from django.db import connections, models, router
 
-from django_counters.conf import Recipe
-from django_counters.exceptions import InvalidKey, UnsavedInstance
+from django_counters.conf import MAX_AGE, Recipe
+from django_counters.exceptions import InvalidKey, UnsavedInstance, UnsupportedToken
 from django_counters.kinds.once import Call, once
 from django_counters.kinds.registry import registry
 from django_counters.models import SlottedCounter
@@ -39,11 +39,21 @@ def change(record: object, name: object, by: int, using: str | None, token: obje
     return apply(delta, registry.strategy(recipe, table, alias), table, alias, token)
 
 
-def apply(delta: Delta, strategy: Strategy, table: Table, using: str, token: object) -> int:
+def apply(
+    delta: Delta,
+    strategy: Strategy,
+    table: Table,
+    using: str,
+    token: object,
+    immediately: bool = False,
+) -> int:
     """Apply a change of a record's counter, once where it has a token; the value."""
-    batch = Batch((delta,))
+    batch = Batch((delta,), None, immediately)
     if token is None:
         return strategy.apply(batch)[delta.key]
+    if not strategy.claims_tokens:
+        reason = "what Redis loses could not be told from what was never there"
+        raise UnsupportedToken(what=f"{table.label}, which is cached,", reason=reason)
     text = str(delta.key)
     call = Call(table.label, {text: delta.by})
     answer = once(check_token(token), call, using, lambda: {text: strategy.apply(batch)[delta.key]})
@@ -71,7 +81,8 @@ def read(record: object, name: object, consistency: str, using: str | None) -> R
     model, counter = _checked(record, name)
     alias = using or router.db_for_read(SlottedCounter, instance=record)
     table, recipe, _ = place_of(model, counter)
-    return registry.strategy(recipe, table, alias).read(_key(record, table, alias), consistency)
+    key = _key(record, table, alias)
+    return registry.strategy(recipe, table, alias).read(key, consistency, MAX_AGE)
 
 
 def place_of(model: type[models.Model], name: str) -> Place:

@@ -5,25 +5,35 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING
 
 from django.conf import settings
 from django.db import models
 
 from django_counters.conf import DEFAULT, Policy, Recipe, policies
+from django_counters.exceptions import InvalidConfiguration
 from django_counters.kinds.tables import NAMED, records
 from django_counters.stores.base import DeltasStore, TokensStore
+from django_counters.stores.redis.addresses import address_of
 from django_counters.stores.sql.deltas import PlainDeltas, SqlDeltas
 from django_counters.stores.sql.dialects import Table, dialect_of
+from django_counters.stores.sql.incidents import record_unsent
+from django_counters.stores.sql.outbox import SqlLanded
 from django_counters.stores.sql.pending import SqlPending
 from django_counters.stores.sql.tokens import SqlTokens
 from django_counters.stores.sql.totals import SqlTotals
 from django_counters.strategies.base import Strategy
+from django_counters.strategies.cached import Cached
 from django_counters.strategies.combining import Combining
 from django_counters.strategies.exact import Exact
 from django_counters.strategies.ledger import Ledger
 from django_counters.strategies.sharded import Sharded
 from django_counters.strategies.slotted import Slotted
 from django_counters.types import namespace_of
+
+if TYPE_CHECKING:
+    from django_counters.stores.redis.pending import RedisPending
 
 
 class Registry:
@@ -59,6 +69,8 @@ class Registry:
         """Receives Django's ``setting_changed``."""
         if setting == "COUNTERS":
             self._policies = None
+        elif setting == "CACHES":
+            self.forget_strategies()
 
     def strategy(self, recipe: Recipe, table: Table, using: str) -> Strategy:
         """The strategy of a recipe, over a table of a database."""
@@ -90,6 +102,8 @@ class Registry:
 
 
 def _compose(recipe: Recipe, table: Table, using: str) -> Strategy:
+    if recipe.strategy == "cached":
+        return _cached(recipe, table, using)
     if recipe.strategy == "sharded":
         return Sharded(SqlPending(table, using, recipe.shards), recipe.shards)
     if recipe.strategy == "ledger":
@@ -99,6 +113,32 @@ def _compose(recipe: Recipe, table: Table, using: str) -> Strategy:
     totals = SqlTotals(table, using)
     exact = Exact(totals)
     return Combining(exact, using, totals.commits_at_once) if recipe.combine else exact
+
+
+def _cached(recipe: Recipe, table: Table, using: str) -> Strategy:
+    detours = {"exact": Recipe("exact"), "ledger": Recipe("ledger")}
+    detour = detours.get(recipe.detour)
+    spill = None if detour is None else _compose(detour, table, using)
+    pending = pending_in(recipe.cache, recipe.timeout, using)
+    unsent = partial(record_unsent, using, pending.name)
+    return Cached(pending, SqlLanded(table, using), spill, unsent, table.label)
+
+
+def pending_in(cache: str, timeout: float, using: str) -> RedisPending:
+    """What waits in one Redis for one database. Opens no connection.
+
+    Raises:
+        InvalidConfiguration: redis-py is not installed, or the cache is not a Redis.
+    """
+    # redis-py is an extra.
+    try:
+        from django_counters.stores.redis.pending import RedisPending
+    except ModuleNotFoundError as error:
+        if error.name != "redis":
+            raise
+        problem = "cached counters need redis-py: pip install django-distributed-counters[redis]"
+        raise InvalidConfiguration(problem=problem) from None
+    return RedisPending(using, address_of(cache, {"timeout": timeout}))
 
 
 def _deltas(using: str) -> DeltasStore:

@@ -2,33 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.db import models
 
-from django_counters.models import Counter, CounterShard, SlottedCounter
+from django_counters.models import SlottedCounter
 from django_counters.stores.sql.dialects import Pending, Table
+from django_counters.stores.sql.named import NAMED, column
 
-
-def _column(model: type[models.Model], name: str) -> str:
-    field: Any = model._meta.get_field(name)
-    return str(field.column)
-
-
-NAMED = Table(
-    name=Counter._meta.db_table,
-    key=_column(Counter, "key"),
-    value=_column(Counter, "value"),
-    touched=_column(Counter, "updated_at"),
-    inserts=True,
-    outside=_column(Counter, "outside"),
-    pending=Pending(
-        name=CounterShard._meta.db_table,
-        owner=(_column(CounterShard, "key"),),
-        number=_column(CounterShard, "shard"),
-        value=_column(CounterShard, "value"),
-    ),
-)
+__all__ = ["NAMED", "records", "slots"]
 
 
 def slots(model: type[models.Model], name: str) -> Pending:
@@ -36,12 +16,12 @@ def slots(model: type[models.Model], name: str) -> Pending:
     return Pending(
         name=SlottedCounter._meta.db_table,
         owner=(
-            _column(SlottedCounter, "record_type"),
-            _column(SlottedCounter, "record_id"),
-            _column(SlottedCounter, "name"),
+            column(SlottedCounter, "record_type"),
+            column(SlottedCounter, "record_id"),
+            column(SlottedCounter, "name"),
         ),
-        number=_column(SlottedCounter, "slot"),
-        value=_column(SlottedCounter, "count"),
+        number=column(SlottedCounter, "slot"),
+        value=column(SlottedCounter, "count"),
         record=(model, name),
     )
 

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 
-from django_counters.kinds import history, number
+from django_counters.kinds import history, native, number
 from django_counters.kinds.history import Bucket, Explanation
 from django_counters.managers.rows import RowsManager
 from django_counters.models import Counter
@@ -18,7 +18,7 @@ from django_counters.types import Reading, check_delta
 
 
 class CounterManager(RowsManager[Counter]):
-    """Counts by key. Every method joins the caller's transaction and rolls back with it.
+    """Counts by key. Every change joins the caller's transaction and rolls back with it.
 
     ``using`` names a database; without it the manager's own (``db_manager``) is used, else the
     router decides. Errors other than `OutcomeUnknown` mean that nothing was counted.
@@ -33,6 +33,7 @@ class CounterManager(RowsManager[Counter]):
         ceiling: int | None = None,
         shard_key: object = None,
         token: str | UUID | Token | None = None,
+        immediately: bool = False,
         using: str | None = None,
     ) -> int:
         """Add ``by`` to a counter and return its new value, in one statement.
@@ -49,10 +50,17 @@ class CounterManager(RowsManager[Counter]):
         one returned, and its ``replayed`` is true. A UUIDv7 is known for as long as its time is
         within the window of 48 hours, a text for 48 hours from its first use.
 
+        Where the namespace is cached the change is made in Redis, in one round trip, and within a
+        transaction when that commits: what is returned then knows no value yet, and a change that
+        is rolled back is never made. With ``immediately`` it is made at once, and stays. A token
+        has to be a UUIDv7 of the last 24 hours.
+
         Raises:
             InvalidKey, InvalidDelta: the arguments are not a key and a non-zero integer.
             InsufficientCount: the value would fall below its floor.
-            UnsupportedBounds: the namespace is sharded, which cannot hold a floor or ceiling.
+            UnsupportedBounds: the namespace is not exact: no other can hold a floor or ceiling.
+            UnsupportedOption: ``immediately``, and the namespace is not cached.
+            UnsupportedToken: the namespace is cached, and the token is no UUIDv7.
             CeilingExceeded: the value would rise above its ceiling.
             CounterOverflow: the value would leave the range of 64 bits.
             InvalidToken: the token is neither a UUID nor such a text.
@@ -60,11 +68,13 @@ class CounterManager(RowsManager[Counter]):
             TokenExpired: the UUIDv7 is of a time outside the window.
             RetryTransaction: under REPEATABLE READ, the token was used by a concurrent transaction.
             PartitionMissing, LedgerFenced: the ledger needs its upkeep.
-            CounterUnavailable, ReadOnlyDatabase: the database cannot be reached or written.
+            CounterUnavailable, ReadOnlyDatabase: the database (or, where the namespace says so,
+                Redis) cannot be reached or written.
             OutcomeUnknown: the connection was lost, outside a transaction, before the answer.
         """
+        database = using or self._db
         return number.change(
-            key, check_delta(by), floor, ceiling, using or self._db, shard_key, token
+            key, check_delta(by), floor, ceiling, database, shard_key, token, immediately
         )
 
     def decrement(
@@ -76,6 +86,7 @@ class CounterManager(RowsManager[Counter]):
         ceiling: int | None = None,
         shard_key: object = None,
         token: str | UUID | Token | None = None,
+        immediately: bool = False,
         using: str | None = None,
     ) -> int:
         """Subtract ``by`` from a counter and return its new value; see `increment`.
@@ -83,7 +94,8 @@ class CounterManager(RowsManager[Counter]):
         With a floor this is one conditional UPDATE: two buyers of the last unit cannot both get it.
         """
         delta = check_delta(-check_delta(by))
-        return number.change(key, delta, floor, ceiling, using or self._db, shard_key, token)
+        database = using or self._db
+        return number.change(key, delta, floor, ceiling, database, shard_key, token, immediately)
 
     def increment_many(
         self,
@@ -97,6 +109,8 @@ class CounterManager(RowsManager[Counter]):
         Rows are locked in the order of their keys, so two such calls cannot deadlock. Where a
         bound has to hold, a savepoint surrounds the statement. With a ``token`` all of it counts
         once; a repeated call returns the values of the first one, and its ``replayed`` is true.
+        Cached counters are changed in one round trip to Redis, all or none unless it is a cluster,
+        and take no token here.
 
         Raises:
             InsufficientCount, CeilingExceeded: ``shortfalls`` lists every key that was refused.
@@ -116,12 +130,28 @@ class CounterManager(RowsManager[Counter]):
         return number.change_many(deltas, -1, using or self._db, token)
 
     def value(self, key: str, *, using: str | None = None) -> int:
-        """The exact value of a counter; zero if it was never counted."""
+        """The exact value of a counter; zero if it was never counted.
+
+        Raises:
+            CounterUnavailable: the database, or the Redis of a cached counter, cannot be asked.
+        """
         return number.value_of(key, using or self._db)
 
-    def values_of(self, keys: Iterable[str], *, using: str | None = None) -> dict[str, int]:
-        """The exact values of many counters, all of one moment, in one query."""
-        return number.values_of(keys, using or self._db)
+    def values_of(
+        self,
+        keys: Iterable[str],
+        *,
+        consistency: str = "exact",
+        max_age: float | None = None,
+        using: str | None = None,
+    ) -> dict[str, int]:
+        """The values of many counters, in one query, and for cached ones one round trip to Redis.
+
+        Those of one strategy are of one moment. ``consistency="cached"`` answers from Redis alone
+        where the totals there are not older than ``max_age`` seconds (what the namespace declares,
+        5), and without Redis from what has landed in the database. Other counters are read exactly.
+        """
+        return number.values_of(keys, using or self._db, consistency, max_age)
 
     def collect(self, *, using: str | None = None) -> AbstractContextManager[None]:
         """A block whose increments are merged by key and applied in one statement at its end.
@@ -148,13 +178,25 @@ class CounterManager(RowsManager[Counter]):
         """
         return number.acollect(using or self._db)
 
-    def read(self, key: str, *, consistency: str = "exact", using: str | None = None) -> Reading:
+    def read(
+        self,
+        key: str,
+        *,
+        consistency: str = "exact",
+        max_age: float | None = None,
+        using: str | None = None,
+    ) -> Reading:
         """The value of a counter, and what is known of it.
+
+        ``consistency="cached"``, for cached counters: from Redis alone where the total there is not
+        older than ``max_age`` seconds. Where Redis is away, what has landed in the database, and
+        the reading says so: its consistency is ``"landed"``.
 
         Raises:
             UnsupportedConsistency: the counter's strategy does not offer ``consistency``.
+            CounterUnavailable: an exact value cannot be told.
         """
-        return number.read(key, consistency, using or self._db)
+        return number.read(key, consistency, using or self._db, max_age)
 
     def history(
         self,
@@ -208,11 +250,22 @@ class CounterManager(RowsManager[Counter]):
         ceiling: int | None = None,
         shard_key: object = None,
         token: str | UUID | Token | None = None,
+        immediately: bool = False,
         using: str | None = None,
     ) -> int:
         """`increment` for async code; as atomic as its twin."""
+        database = using or self._db
+        if floor is None and ceiling is None and native.is_native([key], database, writes=True):
+            return await native.change(key, check_delta(by), database, token)
         return await sync_to_async(self.increment)(
-            key, by, floor=floor, ceiling=ceiling, shard_key=shard_key, token=token, using=using
+            key,
+            by,
+            floor=floor,
+            ceiling=ceiling,
+            shard_key=shard_key,
+            token=token,
+            immediately=immediately,
+            using=using,
         )
 
     async def adecrement(
@@ -224,11 +277,22 @@ class CounterManager(RowsManager[Counter]):
         ceiling: int | None = None,
         shard_key: object = None,
         token: str | UUID | Token | None = None,
+        immediately: bool = False,
         using: str | None = None,
     ) -> int:
         """`decrement` for async code; as atomic as its twin."""
+        database = using or self._db
+        if floor is None and ceiling is None and native.is_native([key], database, writes=True):
+            return await native.change(key, check_delta(-check_delta(by)), database, token)
         return await sync_to_async(self.decrement)(
-            key, by, floor=floor, ceiling=ceiling, shard_key=shard_key, token=token, using=using
+            key,
+            by,
+            floor=floor,
+            ceiling=ceiling,
+            shard_key=shard_key,
+            token=token,
+            immediately=immediately,
+            using=using,
         )
 
     async def aincrement_many(
@@ -239,6 +303,8 @@ class CounterManager(RowsManager[Counter]):
         using: str | None = None,
     ) -> dict[str, int]:
         """`increment_many` for async code."""
+        if token is None and native.is_native(deltas, using or self._db, writes=True):
+            return await native.change_many(deltas, 1, using or self._db)
         return await sync_to_async(self.increment_many)(deltas, token=token, using=using)
 
     async def adecrement_many(
@@ -249,21 +315,46 @@ class CounterManager(RowsManager[Counter]):
         using: str | None = None,
     ) -> dict[str, int]:
         """`decrement_many` for async code."""
+        if token is None and native.is_native(deltas, using or self._db, writes=True):
+            return await native.change_many(deltas, -1, using or self._db)
         return await sync_to_async(self.decrement_many)(deltas, token=token, using=using)
 
     async def avalue(self, key: str, *, using: str | None = None) -> int:
         """`value` for async code."""
+        if native.is_native([key], using or self._db, writes=False):
+            return (await native.values_of([key], using or self._db, "exact", None))[key]
         return await sync_to_async(self.value)(key, using=using)
 
-    async def avalues_of(self, keys: Iterable[str], *, using: str | None = None) -> dict[str, int]:
+    async def avalues_of(
+        self,
+        keys: Iterable[str],
+        *,
+        consistency: str = "exact",
+        max_age: float | None = None,
+        using: str | None = None,
+    ) -> dict[str, int]:
         """`values_of` for async code."""
-        return await sync_to_async(self.values_of)(keys, using=using)
+        names = keys if isinstance(keys, str) else list(keys)
+        if native.is_native(names, using or self._db, writes=False):
+            return await native.values_of(names, using or self._db, consistency, max_age)
+        return await sync_to_async(self.values_of)(
+            names, consistency=consistency, max_age=max_age, using=using
+        )
 
     async def aread(
-        self, key: str, *, consistency: str = "exact", using: str | None = None
+        self,
+        key: str,
+        *,
+        consistency: str = "exact",
+        max_age: float | None = None,
+        using: str | None = None,
     ) -> Reading:
         """`read` for async code."""
-        return await sync_to_async(self.read)(key, consistency=consistency, using=using)
+        if native.is_native([key], using or self._db, writes=False):
+            return await native.read(key, consistency, using or self._db, max_age)
+        return await sync_to_async(self.read)(
+            key, consistency=consistency, max_age=max_age, using=using
+        )
 
     async def ahistory(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django_counters.models.batch import CounterBatch, CounterSource
 from django_counters.models.counter import Counter
 from django_counters.models.delta import CounterDelta
 from django_counters.models.horizon import CounterHorizon
@@ -15,11 +16,13 @@ from django_counters.models.total import TotalField
 __all__ = [
     "Counter",
     "CounterArchive",
+    "CounterBatch",
     "CounterDelta",
     "CounterHorizon",
     "CounterIncident",
     "CounterPartition",
     "CounterShard",
+    "CounterSource",
     "CounterToken",
     "SlottedCounter",
     "TotalField",

@@ -15,6 +15,10 @@ class CounterIncident(models.Model):
         DRIFT = "drift", _("a value differs from its entries")
         FENCED = "fenced", _("the ledger was restored elsewhere")
         OVERFLOW = "overflow", _("a total would not fit")
+        LOST = "lost", _("increments were lost by Redis")
+        HISTORY = "history", _("Redis went on from an older state")
+        QUARANTINED = "quarantined", _("an amount could not be landed")
+        UNKNOWN = "unknown", _("the outcome of an increment is not known")
 
     kind = models.CharField(_("kind"), max_length=20, choices=Kind.choices)
     subject = models.CharField(_("subject"), max_length=255)

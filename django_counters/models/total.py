@@ -57,6 +57,8 @@ class TotalField(_BigIntegerField):
 
     descriptor_class = TotalAttribute
     strategy = "exact"
+    #: Which Redis increments wait in, where the strategy is cached.
+    cache = ""
 
     def place(self) -> Any:
         """Where the totals of a counter of records stand, and how its slots are made."""

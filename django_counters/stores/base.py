@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
-from enum import IntEnum
-from typing import Protocol
+from enum import IntEnum, StrEnum
+from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
+from django_counters.exceptions import CounterError
 from django_counters.tokens import Token
 from django_counters.types import Amounts, Delta
 
@@ -23,6 +24,39 @@ class Outcome(IntEnum):
     FENCED = 4
     CLAIMED = 5
     OVERFLOW = 6
+
+
+class Refusal(StrEnum):
+    """Why an amount could not be landed."""
+
+    OVERFLOW = "overflow"
+    MISSING = "missing"
+    STRANGE = "strange"
+
+
+class Batched(NamedTuple):
+    """A generation of increments that is to be landed.
+
+    Attributes:
+        generation: its id, 32 lower-case hexadecimal digits.
+        slot: the part of the key space that its counters belong to.
+        source: where it comes from.
+        counters: how many counters it changes.
+        total: the sum of all its amounts.
+    """
+
+    generation: str
+    slot: int
+    source: str
+    counters: int
+    total: int
+
+
+class Seen(NamedTuple):
+    """What was last seen in a slot: the generation that was open, and the history it was in."""
+
+    generation: str
+    timeline: str
 
 
 class ReadsStore(Protocol):
@@ -117,3 +151,125 @@ class TokensStore(Protocol):
 
     def prune(self) -> int:
         """Forget tokens that nobody may use any more; how many those were."""
+
+
+class Lease(NamedTuple):
+    """The right to fill in a total that was not known at a moment (milliseconds, by Redis)."""
+
+    version: str
+    moment: int
+
+
+class Found(NamedTuple):
+    """What a cache of pending increments knows of one counter.
+
+    Attributes:
+        total: the total; None where it is not known there.
+        pending: what waits.
+        age: how long ago the total was asked for, in milliseconds.
+        waits: where the total is not known, what waits in each generation.
+        lease: where it is not known, and was asked for, the right to fill it in.
+    """
+
+    total: int | None
+    pending: int
+    age: int = 0
+    waits: tuple[tuple[str, int], ...] = ()
+    lease: Lease | None = None
+
+
+class Added(NamedTuple):
+    """What was added, and what was refused. In a cluster it may be some of both."""
+
+    found: Mapping[str, Found]
+    refused: Mapping[str, CounterError]
+
+
+class CachedStore(Protocol):
+    """Keeps increments outside of the database until they are landed.
+
+    What is to be asked comes as a request of the store's own kind; whoever has one sends it, and
+    waits for the answer in its own way.
+    """
+
+    shown: str
+
+    def add(self, deltas: Mapping[str, int], age: int) -> Any:
+        """Add to counters; `Added`, with totals that are not older than ``age`` milliseconds."""
+
+    def add_once(self, counter: str, by: int, token: str, age: int, keep: int) -> Any:
+        """Add unless the token was used; `Found`, and whether it was used."""
+
+    def look(self, counters: Iterable[str], age: int) -> Any:
+        """Ask for counters; what is `Found` of each. No totals where ``age`` is negative."""
+
+    def fill(self, totals: Mapping[str, tuple[int, Lease]]) -> Any:
+        """Fill in totals under their leases."""
+
+    def settle(self, counter: str, token: str, value: int) -> Any:
+        """Remember what a call with a token returned, where its answer did not say it."""
+
+    def send(self, request: Any) -> Any:
+        """The answer to a request, in one round trip."""
+
+    async def asend(self, request: Any) -> Any:
+        """`send` for async code."""
+
+
+class LandedStore(ReadsStore, Protocol):
+    """Reads what has landed in the totals, and knows when the caller's transaction ends."""
+
+    def read_landed(
+        self, keys: Iterable[Hashable], generations: Sequence[str]
+    ) -> tuple[Mapping[Hashable, Amounts], frozenset[str]]:
+        """Total and pending of those that exist, and which generations have landed by then."""
+
+    def commits_at_once(self) -> bool:
+        """Whether a change is committed by its own statement."""
+
+    def sees_settled(self) -> bool:
+        """Whether a read sees what is committed by now, and nothing that may be rolled back."""
+
+    def after_commit(
+        self,
+        deltas: Mapping[Hashable, int],
+        send: Callable[[Mapping[Hashable, int]], None],
+        *,
+        merge: bool,
+    ) -> None:
+        """Send deltas when the caller's transaction commits; else never."""
+
+
+class BatchesStore(Protocol):
+    """Adds generations of increments to the totals, each of them once."""
+
+    def landing(
+        self, *, lock_timeout: int = ..., statement_timeout: int = ...
+    ) -> AbstractContextManager[None]:
+        """A transaction of its own, durable when it ends without an error. Timeouts in ms."""
+
+    def claim(self, batches: Sequence[Batched]) -> set[str]:
+        """Write down that generations are landed; those that are to be applied."""
+
+    def land_named(self, sums: Mapping[str, int]) -> Mapping[str, Refusal]:
+        """Add to named counters; what was refused, and why."""
+
+    def land_records(
+        self, table: Any, key_field: Any, sums: Mapping[str, int]
+    ) -> Mapping[str, Refusal]:
+        """Add to one column of a model's records; what was refused, and why."""
+
+    def known(self, generations: Iterable[str]) -> set[str]:
+        """Those among them that are landed, as far as that is kept."""
+
+    def oldest(self) -> datetime | None:
+        """When the oldest one was landed of which that is kept."""
+
+    def prune(self, before: datetime) -> int:
+        """Forget what was landed before a moment; how many those were."""
+
+    def source(self, name: str) -> Mapping[int, Seen]:
+        """What was last seen in the slots of a source."""
+
+    def remember(self, name: str, seen: Mapping[int, tuple[str, str]]) -> None:
+        """Keep what is now seen in slots of a source."""

@@ -17,12 +17,15 @@ class Strategy(Protocol):
 
     ``holds``: whether others wait for a change until the transaction ends. Of several strategies
     in one batch, those that hold are applied last. ``keeps_tokens``: whether it honours the token
-    of a batch by itself; where it does not, tokens are claimed beside it.
+    of a batch by itself; ``claims_tokens``: whether others can be claimed beside it, in the
+    transaction of its change. ``joins``: whether a change is part of the caller's transaction.
     """
 
     name: ClassVar[str]
     holds: ClassVar[bool]
     keeps_tokens: ClassVar[bool]
+    claims_tokens: ClassVar[bool]
+    joins: ClassVar[bool]
     consistencies: ClassVar[tuple[str, ...]]
 
     def apply(self, batch: Batch) -> Mapping[Hashable, int]:
@@ -31,14 +34,16 @@ class Strategy(Protocol):
     def value(self, key: Hashable) -> int:
         """Return one value; zero if there is none."""
 
-    def values(self, keys: Iterable[Hashable]) -> Mapping[Hashable, int]:
-        """Return the values that exist among ``keys``, all of one moment."""
+    def values(
+        self, keys: Iterable[Hashable], max_age: float | None = None
+    ) -> Mapping[Hashable, int]:
+        """Return the values that exist among ``keys``; exact ones where no age is given."""
 
     def all_or_nothing(self, *, own: bool = True) -> AbstractContextManager[None]:
         """A block whose changes are applied together, with the errors of a single change."""
 
-    def read(self, key: Hashable, consistency: str) -> Reading:
-        """Return one value and what is known of it."""
+    def read(self, key: Hashable, consistency: str, max_age: float) -> Reading:
+        """Return one value and what is known of it; ``max_age`` in seconds, if it is cached."""
 
 
 class Summed:
@@ -49,6 +54,8 @@ class Summed:
 
     name: ClassVar[str]
     keeps_tokens: ClassVar[bool] = False
+    claims_tokens: ClassVar[bool] = True
+    joins: ClassVar[bool] = True
     consistencies: ClassVar[tuple[str, ...]] = ("exact",)
 
     def __init__(self, store: ReadsStore) -> None:
@@ -59,7 +66,11 @@ class Summed:
         amounts = self._store.read_one(key)
         return amounts.value if amounts else 0
 
-    def values(self, keys: Iterable[Hashable]) -> Mapping[Hashable, int]:
+    def values(
+        self,
+        keys: Iterable[Hashable],
+        max_age: float | None = None,  # noqa: ARG002
+    ) -> Mapping[Hashable, int]:
         """Return the values that exist among ``keys``, of one moment, in one statement."""
         return {key: amounts.value for key, amounts in self._store.read(keys).items()}
 
@@ -67,7 +78,7 @@ class Summed:
         """A transaction, or a savepoint in the caller's."""
         return self._store.all_or_nothing(own=own)
 
-    def read(self, key: Hashable, consistency: str) -> Reading:
+    def read(self, key: Hashable, consistency: str, max_age: float = 0.0) -> Reading:  # noqa: ARG002
         """Return the value of one counter; the only consistency is ``"exact"``."""
         if consistency not in self.consistencies:
             raise UnsupportedConsistency(

@@ -45,6 +45,8 @@ class Combining:
     name: ClassVar[str] = "exact"
     holds: ClassVar[bool] = True
     keeps_tokens: ClassVar[bool] = False
+    claims_tokens: ClassVar[bool] = True
+    joins: ClassVar[bool] = True
     consistencies: ClassVar[tuple[str, ...]] = ("exact",)
 
     def __init__(self, inner: Strategy, using: str, commits_at_once: Callable[[], bool]) -> None:
@@ -163,17 +165,19 @@ class Combining:
         """As the strategy within."""
         return self._inner.value(key)
 
-    def values(self, keys: Iterable[Hashable]) -> Mapping[Hashable, int]:
+    def values(
+        self, keys: Iterable[Hashable], max_age: float | None = None
+    ) -> Mapping[Hashable, int]:
         """As the strategy within."""
-        return self._inner.values(keys)
+        return self._inner.values(keys, max_age)
 
     def all_or_nothing(self, *, own: bool = True) -> AbstractContextManager[None]:
         """As the strategy within."""
         return self._inner.all_or_nothing(own=own)
 
-    def read(self, key: Hashable, consistency: str) -> Reading:
+    def read(self, key: Hashable, consistency: str, max_age: float = 0.0) -> Reading:
         """As the strategy within."""
-        return self._inner.read(key, consistency)
+        return self._inner.read(key, consistency, max_age)
 
 
 def _answer_all(calls: list[_Call], end: int | None, by: int) -> None:

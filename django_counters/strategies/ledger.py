@@ -55,10 +55,10 @@ class Ledger(Summed):
             raise Claimed
         return _as_value(key, token, replayed=outcome is Outcome.REPLAYED)
 
-    def read(self, key: Hashable, consistency: str) -> Reading:
+    def read(self, key: Hashable, consistency: str, max_age: float = 0.0) -> Reading:
         """Return the value of one counter: ``"exact"``, or the total alone, ``"rolled_up"``."""
         if consistency != "rolled_up":
-            return super().read(key, consistency)
+            return super().read(key, consistency, max_age)
         total, as_of = self._deltas.rolled_up(str(key))
         return Reading(total, total, 0, clock.shown(as_of), consistency)
 

@@ -13,7 +13,7 @@ from django_counters import clock
 from django_counters.conf import Policy
 from django_counters.exceptions import CounterError
 from django_counters.kinds.registry import registry
-from django_counters.models import CounterDelta, CounterPartition
+from django_counters.models import CounterDelta
 from django_counters.stores.sql.deltas import AHEAD
 from django_counters.stores.sql.dialects.ledger import Extent
 from django_counters.stores.sql.horizon import SqlHorizon
@@ -50,8 +50,9 @@ class Report:
 
 
 def ledgers() -> list[Policy]:
-    """The policies of the namespaces that are ledgers."""
-    return [p for p in registry.policies().values() if p.recipe.strategy == "ledger"]
+    """The policies of the namespaces that have entries: cached ones do, with tokens or detours."""
+    kinds = ("ledger", "cached")
+    return [p for p in registry.policies().values() if p.recipe.strategy in kinds]
 
 
 def retention() -> timedelta | None:
@@ -185,9 +186,3 @@ def partitions_ahead(using: str) -> int | None:
 def too_few(ahead: int | None) -> bool:
     """Whether there are partitions, but not for the next days."""
     return ahead is not None and ahead < FEWEST_AHEAD
-
-
-def dropped(using: str = DEFAULT_DB_ALIAS) -> list[CounterPartition]:
-    """What is known of the partitions that are gone."""
-    rows = CounterPartition._base_manager.using(using).exclude(dropped_at=None)
-    return list(rows.order_by("since"))

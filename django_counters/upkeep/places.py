@@ -33,14 +33,14 @@ def places(using: str) -> Iterator[Place]:
     if not router.allow_migrate_model(using, Counter):
         return
     yield Place("shards", SqlFolding(NAMED, using, None))
-    columns = set(_columns(using))
-    for model, name in sorted(columns, key=lambda column: (column[0]._meta.label, column[1])):
+    declared = set(columns(using))
+    for model, name in sorted(declared, key=lambda column: (column[0]._meta.label, column[1])):
         place = _place(model, name, using)
         if place.folding.left().rows:
             yield place
     for kind, name in _kinds(using):
         model_class = kind.model_class()
-        if model_class is not None and (model_class, name) not in columns:
+        if model_class is not None and (model_class, name) not in declared:
             yield _place(model_class, name, using)
 
 
@@ -54,7 +54,7 @@ def _place(model: type[models.Model], name: str, using: str) -> Place:
     return Place(label, SqlFolding(table, using, key), strategy)
 
 
-def _columns(using: str) -> Iterator[tuple[type[models.Model], str]]:
+def columns(using: str) -> Iterator[tuple[type[models.Model], str]]:
     """All counters of records that have a column, in the model that has it."""
     for model in apps.get_models():
         if router.allow_migrate_model(using, model):

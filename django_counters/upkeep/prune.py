@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from django.db import DEFAULT_DB_ALIAS, router
 
+from django_counters import clock
 from django_counters.kinds.registry import registry
-from django_counters.models import CounterToken
+from django_counters.models import CounterBatch, CounterToken
+from django_counters.stores.sql.batches import SqlBatches
+from django_counters.upkeep.landing import REMEMBERED
 
 
 def prune(using: str = DEFAULT_DB_ALIAS) -> int:
@@ -13,3 +16,13 @@ def prune(using: str = DEFAULT_DB_ALIAS) -> int:
     if not router.allow_migrate_model(using, CounterToken):
         return 0
     return registry.tokens(using).prune()
+
+
+def prune_landed(using: str = DEFAULT_DB_ALIAS) -> int:
+    """Forget generations that landed 30 days ago; how many those were. In small batches.
+
+    One that is forgotten cannot land again: a flush refuses what is older than 28 days.
+    """
+    if not router.allow_migrate_model(using, CounterBatch):
+        return 0
+    return SqlBatches(using).prune(clock.utc() - REMEMBERED)

@@ -12,8 +12,8 @@ from django_counters.kinds.tables import NAMED
 from django_counters.models import Counter, CounterIncident
 from django_counters.stores.sql.folding import Folded
 from django_counters.stores.sql.horizon import SqlHorizon
+from django_counters.stores.sql.incidents import record
 from django_counters.stores.sql.inquiry import SqlInquiry
-from django_counters.upkeep.incidents import record
 from django_counters.upkeep.partitions import maintain, partitions_ahead, too_few
 from django_counters.upkeep.places import Place, places
 

@@ -10,9 +10,9 @@ from django.db.models.functions import Left
 
 from django_counters.kinds.tables import NAMED
 from django_counters.models import Counter, CounterDelta, CounterIncident
+from django_counters.stores.sql.incidents import record
 from django_counters.stores.sql.inquiry import Drift, SqlInquiry
 from django_counters.stores.sql.partitions import SqlPartitions
-from django_counters.upkeep.incidents import record
 
 
 @dataclass

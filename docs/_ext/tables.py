@@ -21,19 +21,25 @@ CHECK_CODE = re.compile(r"[EW]\d{3}")
 SUBJECTS = {
     "conf.py": "the `COUNTERS` setting",
     "checks.py": "databases",
-    "fields.py": "counter fields",
+    "problems.py": "counter fields",
+    "backlog.py": "the Redis of cached counters",
 }
 # What an option means is prose; which options there are, and their defaults, is read.
 MEANINGS = {
     "STRATEGY": "Where increments wait for their rollup.",
     "FLOOR": "Counting never takes a counter below it: `InsufficientCount` is raised instead.",
     "CEILING": "Counting never takes a counter above it: `CeilingExceeded` is raised instead.",
+    "CACHE": "Which Redis keeps what waits. Only with `'cached'`.",
+    "ON_REDIS_DOWN": "Where increments go while that Redis cannot be reached: into the ledger, "
+    "into the total, or nowhere (`CounterUnavailable`). Only with `'cached'`.",
     "OPTIONS": "What the strategy lets you choose.",
 }
 TYPES = {
     "STRATEGY": "one of the strategies below",
     "FLOOR": "integer of 64 bits, or `None` for no floor",
     "CEILING": "integer of 64 bits, or `None` for no ceiling",
+    "CACHE": "an alias of `CACHES`, or the URL of a Redis",
+    "ON_REDIS_DOWN": f"one of {', '.join(f'`{detour!r}`' for detour in conf.NAMED_DETOURS)}",
     "OPTIONS": "dictionary of the options below",
 }
 # The same for the options of the strategies.
@@ -51,6 +57,14 @@ CHOICES = {
         f"`None`, or an integer of {conf.LEAST_RETENTION} or more",
         "For how many days entries are kept. `None`: for ever. "
         "The longest of all ledger namespaces counts for all.",
+    ),
+    ("cached", "max_age"): (
+        "seconds, above 0",
+        'How old a total may be where a read with `consistency="cached"` does not say it.',
+    ),
+    ("cached", "timeout"): (
+        "seconds, above 0",
+        "How long to wait for Redis: for the connection, and for each answer.",
     ),
 }
 
@@ -83,8 +97,9 @@ def settings_table() -> str:
 
 def _default(option: str) -> object:
     policy = conf.Policy()
-    if option == "OPTIONS":
-        return {}
+    known = {"OPTIONS": {}, "CACHE": conf.DEFAULT, "ON_REDIS_DOWN": conf.NAMED_DETOURS[0]}
+    if option in known:
+        return known[option]
     if option == "STRATEGY":
         return policy.recipe.strategy
     return getattr(policy.bounds, option.lower())
@@ -101,6 +116,8 @@ def options_table() -> str:
         "combine": conf.EXACT.combine,
         "shards": conf.AUTO,
         "retention_days": conf.Policy().retention_days,
+        "max_age": conf.MAX_AGE,
+        "timeout": conf.TIMEOUT,
     }
     rows = [
         (f"`{option!r}`", f"`{name!r}`", type_, f"`{defaults[option]!r}`", meaning)

@@ -9,16 +9,15 @@ from django.views.decorators.http import require_POST, require_safe
 
 from example_project.blog.downloads import downloads_of, register
 from example_project.blog.models import Post
-from example_project.visits import count_visit
+from example_project.visits import count_visit, is_known, marked
 
 
 @require_safe
 def posts(request: HttpRequest) -> HttpResponse:
     """All posts, most liked first, by the exact likes."""
-    liked = Post.objects.with_counts().order_by("-likes", "pk")
+    liked = Post.objects.with_counts(consistency="cached").order_by("-likes", "pk")
     response = render(request, "blog/posts.html", {"rows": downloads_of(liked)})
-    count_visit(request, "blog")
-    return response
+    return count_visit(request, response, "blog")
 
 
 @require_safe
@@ -26,10 +25,10 @@ def posts(request: HttpRequest) -> HttpResponse:
 def post(request: HttpRequest, pk: int) -> HttpResponse:
     """One post. The number on the page includes this view; a HEAD is no view."""
     found = get_object_or_404(Post.objects.with_counts("likes"), pk=pk)
-    if request.method == "GET":
-        found.views.increment()
+    known = request.method != "GET" or is_known(found.views.increment)
     ((_, downloads),) = downloads_of([found])
-    return render(request, "blog/post.html", {"post": found, "downloads": downloads})
+    page = render(request, "blog/post.html", {"post": found, "downloads": downloads})
+    return marked(page, known)
 
 
 @require_POST

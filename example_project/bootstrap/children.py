@@ -67,6 +67,17 @@ class Child:
         except subprocess.TimeoutExpired:
             self._process.send_signal(signal.SIGINT)
 
+    def kill(self) -> None:
+        """End it by SIGKILL, as an accident would; what it kept on disk stays."""
+        if os.getpid() == self._owner and self.running:
+            self._process.kill()
+            self._process.wait()
+
+    def ask(self) -> None:
+        """Send SIGINT and do not wait: for several that are to end at the same time."""
+        if os.getpid() == self._owner and self.running:
+            self._process.send_signal(self._polite)
+
     def stop(self, grace: float = 10.0) -> None:
         """End it: SIGINT, after ``grace`` seconds SIGQUIT, then SIGKILL.
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
+
+BEGAN = "DJC_BEGAN"
 
 
 def serve(
@@ -14,6 +17,7 @@ def serve(
     argv: Sequence[str],
     state: str | None = None,
     want: Sequence[str] | None = None,
+    restarts: bool = False,
 ) -> int:
     """Call ``<package>.run.main(argv)`` with the packages of ``group`` and running services.
 
@@ -25,16 +29,19 @@ def serve(
         argv: The arguments after the name of the command.
         state: The folder in the checkout where data are kept; None for temporary data.
         want: The services; None for all.
+        restarts: The command may kill its Valkey, and start it again.
 
     Returns:
         The exit code of ``main``; 130 after Ctrl-C; 1 when the bootstrap could not go on.
     """
+    # Kept where another interpreter has to go on: whoever started the command waits since now.
+    os.environ.setdefault(BEGAN, repr(time.time()))
     if {"-h", "--help"} & set(argv):
         try:
             return _main(package)(list(argv))
         except ImportError:  # run.py needs the packages
             return _guarded(lambda: _helped(package, group, argv))
-    return _guarded(lambda: _served(package, group, argv, state, want))
+    return _guarded(lambda: _served(package, group, argv, state, want, restarts))
 
 
 def tests(argv: Sequence[str]) -> int:
@@ -60,13 +67,14 @@ def _served(
     argv: Sequence[str],
     state: str | None,
     want: Sequence[str] | None,
+    restarts: bool,
 ) -> int:
     _prepare(group)
     from example_project.bootstrap.folders import ROOT
     from example_project.bootstrap.services import ALL, services
 
     folder = ROOT / state if state else None
-    with services(folder, ALL if want is None else want):
+    with services(folder, ALL if want is None else want, restarts=restarts):
         return _main(package)(list(argv))
 
 

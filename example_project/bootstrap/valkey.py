@@ -56,14 +56,61 @@ def _lines(client: socket.socket, count: int) -> bytes:
     return told
 
 
+class Server:
+    """A server of ours, which may be killed and started again where its data are."""
+
+    def __init__(self, program: Program, data: Path, address: Address, *, keeps: bool) -> None:
+        self._program = program
+        self._data = data
+        self._address = address
+        self._keeps = keeps
+        self._child: Child | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it is, also after it was started again."""
+        return self._address.url
+
+    def start(self) -> None:
+        """Start it and wait until it answers.
+
+        Raises:
+            BootstrapError: It did not start; the text ends with its log.
+        """
+        self._child = _start(self._program, self._data, self._address, keeps=self._keeps)
+        _wait(self._child, self._address, self._data)
+
+    def kill(self) -> None:
+        """End it by SIGKILL."""
+        if self._child:
+            self._child.kill()
+
+    def stop(self) -> None:
+        """End it in order."""
+        if self._child:
+            self._child.stop()
+
+
+_ours: list[Server] = []
+
+
+def ours() -> Server | None:
+    """The server that this process has started and not yet stopped, if there is one."""
+    return _ours[-1] if _ours else None
+
+
 @contextmanager
-def running(program: Program, run: RunFolder, keep: Path | None) -> Iterator[str]:
+def running(
+    program: Program, run: RunFolder, keep: Path | None, *, restarts: bool = False
+) -> Iterator[str]:
     """Run a server and give its URL.
 
     Args:
         program: What to start.
         run: Where its socket is, and its data if they need not last.
         keep: Where its data last, in a folder per major version; None for temporary data.
+        restarts: Let it write down what it is told also where its data are temporary, so that it
+            may be killed and started again.
 
     Raises:
         BootstrapError: It did not start; the text ends with its log.
@@ -71,13 +118,14 @@ def running(program: Program, run: RunFolder, keep: Path | None) -> Iterator[str
     data = (keep or run.path) / f"{program.name.lower()}{program.major}"
     folders.end_leftover(data.with_suffix(".pid"), shows=data)
     data.mkdir(mode=0o700, exist_ok=True)
-    address = _address(run)
-    child = _start(program, data, address, keeps=keep is not None)
+    server = Server(program, data, _address(run), keeps=restarts or keep is not None)
+    _ours.append(server)
     try:
-        _wait(child, address, data)
-        yield address.url
+        server.start()
+        yield server.url
     finally:
-        child.stop()
+        _ours.remove(server)
+        server.stop()
 
 
 def _address(run: RunFolder) -> Address:
@@ -92,6 +140,7 @@ def _configuration(data: Path, address: Address, keeps: bool) -> Iterator[str]:
     yield f"dir {_quoted(data)}"
     yield 'save ""'
     yield f"appendonly {'yes' if keeps else 'no'}"
+    yield "appendfsync everysec"
     yield f"port {address.port}"
     if address.path:
         yield f"unixsocket {_quoted(address.path)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import Any
 
 from django.core.cache import cache
@@ -11,9 +12,11 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
+from redis.exceptions import RedisError
 
 from example_project.blog.downloads import downloads_of
 from example_project.blog.models import Post
+from example_project.flow import present
 from example_project.live import charts
 from example_project.named import named_counters
 from example_project.shop.models import Product
@@ -26,23 +29,27 @@ CACHE_KEY = "live-counts"
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
     """The page. Without JavaScript it shows the numbers of the moment."""
-    count_visit(request, "live")
-    return render(request, "live/live.html", {"tables": _tables(), "charts": charts.orders()})
+    context = {"tables": _tables(), "charts": charts.orders(), "flow": present()}
+    return count_visit(request, render(request, "live/live.html", context), "live")
 
 
 @require_safe
 @never_cache
 def counts(_: HttpRequest) -> JsonResponse:
     """The numbers as JSON, at most 200 ms old however many watch."""
-    found: dict[str, Any] | None = cache.get(CACHE_KEY)
+    found: dict[str, Any] | None = None
+    # Without Redis everybody who watches asks the database.
+    with suppress(RedisError):
+        found = cache.get(CACHE_KEY)
     if found is None or not 0 <= time.time() - found["read_at"] < KEPT_FOR:
         found = {
             "read_at": time.time(),
             "tables": _tables(),
-            "fragments": charts.fragments(charts.orders()),
+            "fragments": {**charts.fragments(charts.orders()), "flow": str(present())},
         }
-        # Redis expires in whole seconds, hence the second look at the age.
-        cache.set(CACHE_KEY, found, timeout=1)
+        with suppress(RedisError):
+            # Redis expires in whole seconds, hence the second look at the age.
+            cache.set(CACHE_KEY, found, timeout=1)
     return JsonResponse(found)
 
 
@@ -65,12 +72,12 @@ def _posts() -> list[dict[str, object]]:
             "name": row.title,
             "numbers": [int(row.views), int(row.likes), downloads],
         }
-        for row, downloads in downloads_of(Post.objects.with_counts("views", "likes"))
+        for row, downloads in downloads_of(Post.objects.with_counts(consistency="cached"))
     ]
 
 
 def _visits() -> list[dict[str, object]]:
     return [
         {"id": key.replace(":", "-"), "name": key, "numbers": [value]}
-        for key, value in named_counters("visits").items()
+        for key, value in named_counters("visits", consistency="cached").items()
     ]

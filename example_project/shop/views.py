@@ -22,8 +22,7 @@ def products(request: HttpRequest) -> HttpResponse:
     """All products and what is left of them."""
     context = {"products": Product.objects.with_counts()}
     response = render(request, "shop/products.html", context)
-    count_visit(request, "shop")
-    return response
+    return count_visit(request, response, "shop")
 
 
 @require_safe
@@ -32,8 +31,7 @@ def product(request: HttpRequest, pk: int) -> HttpResponse:
     """One product, with a form to buy it."""
     found = get_object_or_404(Product.objects.with_counts(), pk=pk)
     response = render(request, "shop/product.html", {"product": found, "form": _form()})
-    count_visit(request, f"product-{pk}")
-    return response
+    return count_visit(request, response, f"product-{pk}")
 
 
 @require_POST

@@ -50,7 +50,7 @@ async function update() {
         row.numbers.forEach((number, at) => show(line.cells[at + 1], number));
       }
     }
-    say("Live: read from the database twice a second.");
+    say("Live: read twice a second.");
   } catch (error) {
     say(`No connection to the server (${error.message}). These numbers are old.`);
   }

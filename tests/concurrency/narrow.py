@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
-from django_counters.models import CounterHorizon
+from django_counters.models import CounterHorizon, CounterPartition
 from django_counters.stores.sql.horizon import SqlHorizon
 from django_counters.stores.sql.partitions import SqlPartitions
 from django_counters.upkeep import partitions
@@ -37,3 +37,9 @@ def know_tokens_for(window: timedelta) -> None:
     """Change how old a token may be."""
     SqlHorizon("default").found()
     CounterHorizon._base_manager.update(token_window=window)
+
+
+def dropped() -> list[CounterPartition]:
+    """What is known of the partitions that are gone."""
+    rows = CounterPartition._base_manager.exclude(dropped_at=None)
+    return list(rows.order_by("since"))

@@ -12,11 +12,10 @@ from django_counters import clock
 from django_counters.models import Counter, CounterDelta, CounterIncident
 from django_counters.stores.sql.dialects.ledger import DELTAS
 from django_counters.tokens import mint
-from django_counters.upkeep import partitions
 from django_counters.upkeep.verify import verify
 from tests.concurrency import chaos
 from tests.concurrency.crowd import processes
-from tests.concurrency.narrow import narrow
+from tests.concurrency.narrow import dropped, narrow
 from tests.concurrency.servers import execute
 from tests.settling import roll_up
 
@@ -73,7 +72,7 @@ def assert_exact(scene: chaos.Scene) -> None:
     assert dict(Counter.objects.values_list("key", "value")) == expected
     assert verify().drifts == []
     assert not CounterIncident.objects.exists()
-    assert sum(one.entries for one in partitions.dropped()) > 0
+    assert sum(one.entries for one in dropped()) > 0
     assert execute(f"SELECT token FROM {DELTAS} GROUP BY token HAVING COUNT(*) > 1") == []
     assert deadlocks() == 0
 

@@ -20,12 +20,12 @@ from django_counters.models import Counter, CounterDelta, CounterIncident, Count
 from django_counters.stores.sql.dialects.ledger import Extent
 from django_counters.stores.sql.partitions import Busy, SqlPartitions
 from django_counters.tokens import mint, moment_of
-from django_counters.upkeep.partitions import Report, dropped, maintain
+from django_counters.upkeep.partitions import Report, maintain
 from django_counters.upkeep.rollup import rollup
 from django_counters.upkeep.verify import verify
 from tests.concurrency.crowd import PATIENCE, Threads
 from tests.concurrency.ledger_work import Book
-from tests.concurrency.narrow import know_tokens_for, narrow
+from tests.concurrency.narrow import dropped, know_tokens_for, narrow
 from tests.concurrency.servers import connected, execute
 from tests.settling import roll_up
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter as Sums
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,14 +11,20 @@ from django.core.cache import cache
 from django.db import IntegrityError
 from django.test import Client
 
-from django_counters.models import Counter, CounterShard, SlottedCounter
+from django_counters import OutcomeUnknown
+from django_counters.models import Counter, CounterDelta, CounterShard, SlottedCounter
 from django_counters.testing import override_counters
+from django_counters.upkeep.flush import flush
 from django_counters.upkeep.rollup import rollup
 from example_project.blog.downloads import register
 from example_project.blog.models import Download, Post
+from example_project.flow import Meter, measuring
+from example_project.live.views import CACHE_KEY
 from example_project.settings import COUNTERS
+from example_project.tally import COUNTED_HEADER, UNKNOWN
 
-pytestmark = pytest.mark.django_db
+# Views are sent to Redis when the transaction commits, so there must be none around the test.
+pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture(autouse=True)
@@ -32,13 +39,79 @@ def post() -> Post:
 
 
 def views(post: Post) -> int:
-    return int(Post.objects.get(pk=post.pk).views)
+    return int(Post.objects.with_counts("views").get(pk=post.pk).views)
 
 
 def test_a_get_counts_one_view_and_shows_it(client: Client, post: Post) -> None:
     assert "1 view<" in client.get(post.get_absolute_url()).content.decode()
     assert "2 views<" in client.get(post.get_absolute_url()).content.decode()
     assert views(post) == 2
+
+
+def test_a_view_waits_in_redis_and_lands_once(client: Client, post: Post) -> None:
+    client.get(post.get_absolute_url())
+    client.get(post.get_absolute_url())
+    assert Post.objects.values_list("views").get() == (0,)
+    assert post.views.read().pending == 2
+    assert flush().counters == 1
+    assert flush().counters == 0
+    assert Post.objects.values_list("views").get() == (2,)
+    assert "3 views<" in client.get(post.get_absolute_url()).content.decode()
+
+
+def test_without_redis_a_view_goes_into_the_column(
+    client: Client, post: Post, no_redis: None
+) -> None:
+    assert COUNTED_HEADER not in client.get(post.get_absolute_url()).headers
+    assert Post.objects.values_list("views").get() == (1,)
+    assert "1 view<" in client.get("/blog/").content.decode()
+
+
+def test_without_redis_a_visit_goes_into_the_ledger_and_pages_are_shown(
+    client: Client, post: Post, no_redis: None
+) -> None:
+    for path in ("/blog/", "/live/", "/shop/", "/live/counts.json"):
+        assert client.get(path).status_code == 200
+    assert CounterDelta.objects.filter(key="visits:blog").count() == 1
+    fragments = client.get("/live/counts.json").json()["fragments"]
+    assert fragments["flow"] == "in Redis ? · in PostgreSQL 3"
+
+
+@pytest.mark.parametrize("path", ["/blog/", "/blog/{}/", "/live/", "/shop/"])
+def test_a_page_whose_view_is_uncertain_is_shown_and_says_so(
+    client: Client, post: Post, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(*_: object, **__: object) -> None:
+        raise OutcomeUnknown(using="default")
+
+    monkeypatch.setattr("django_counters.stores.redis.pending.RedisPending.send", lost)
+    monkeypatch.setattr("django_counters.querysets.CounterField.load", lambda *_: None)
+    monkeypatch.setattr("example_project.live.views.named_counters", lambda *_, **__: {})
+    monkeypatch.setattr("example_project.live.views.present", lambda: "")
+    answer = client.get(path.format(post.pk))
+    assert (answer.status_code, answer.headers[COUNTED_HEADER]) == (200, UNKNOWN)
+
+
+def test_the_live_page_shows_how_far_the_views_have_come(client: Client, post: Post) -> None:
+    told: Sums[str] = Sums()
+    with measuring(Meter(lambda: told)):
+        client.get(post.get_absolute_url())
+        client.get("/blog/")
+        told.update([f"blog.Post.views:{post.pk}", "visits:blog"])
+        shown = "written 2 · in Redis 2 · in PostgreSQL 0 · lost 0"
+        assert shown in client.get("/live/").content.decode()
+        flush()
+        told.update(["visits:live", "unknown:visits:blog"])
+        fragments = client.get("/live/counts.json").json()["fragments"]
+    landed = "written 3 · in Redis 0 · in PostgreSQL 3 · lost 0 · unknown 1"
+    assert fragments["flow"] == landed
+
+
+def test_what_was_answered_and_is_nowhere_is_lost(post: Post) -> None:
+    told = Sums({"visits:blog": 3})
+    meter = Meter(lambda: told)
+    Counter.objects.increment("visits:blog")
+    assert (meter.read().waiting, meter.read().lost) == (1, 2)
 
 
 def test_a_head_counts_nothing(client: Client, post: Post) -> None:
@@ -67,7 +140,7 @@ def test_the_list_counts_a_visit(client: Client, post: Post) -> None:
 
 
 def test_the_live_page_and_its_numbers(client: Client, post: Post) -> None:
-    cache.clear()
+    cache.delete(CACHE_KEY)
     client.get(post.get_absolute_url())
     assert "Count last" in client.get("/live/").content.decode()
     like(client, post)
@@ -151,7 +224,6 @@ def test_a_head_downloads_nothing(client: Client, post: Post) -> None:
     assert "0 downloads" in shown(client, post.get_absolute_url())
 
 
-@pytest.mark.django_db(transaction=True)
 def test_a_download_that_is_not_entered_is_not_counted(post: Post) -> None:
     register(post)
     gone = Post.objects.get(pk=post.pk)
@@ -168,7 +240,8 @@ def test_the_list_takes_as_many_queries_however_long(
 ) -> None:
     for number in range(posts):
         Post.objects.create(title=f"Post {number}", slug=f"post-{number}", body="")
-    with django_assert_num_queries(3):  # posts with likes, downloads, and the visit
+    client.get("/blog/")
+    with django_assert_num_queries(2):  # posts with likes, and downloads; Redis knows the rest
         client.get("/blog/")
 
 

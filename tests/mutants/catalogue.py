@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants.landing import LANDING
 from tests.mutants.ledger import LEDGER
 from tests.mutants.mutant import Mutant as Mutant
 
@@ -272,10 +273,11 @@ MUTANTS = (
     Mutant(
         "total and shards are read one after the other",
         "django_counters/stores/sql/totals.py",
-        "            for key, total, pending in rows\n",
-        "            for (key, total, _), (_, _, pending) in zip(rows, self._session.run(\n"
-        "                self._reads.many, (*scope, among) if scope else (among, among)),\n"
-        "                strict=False)\n",
+        "        return _amounts(self._session.run("
+        "self._reads.many, self._asked(keys), writes=False))",
+        "        self._session.run(self._reads.many, self._asked(keys), writes=False)\n"
+        "        return _amounts(self._session.run("
+        "self._reads.many, self._asked(keys), writes=False))",
         "tests/strategies/test_sharded.py::test_each_call_is_one_statement",
     ),
     Mutant(
@@ -316,7 +318,7 @@ MUTANTS = (
     ),
     Mutant(
         "a deleted record leaves its slots to the next one with its key",
-        "django_counters/fields.py",
+        "django_counters/fields/columns.py",
         "post_delete.connect(field.forget_slots, sender=sender)",
         "pass",
         "tests/strategies/test_slotted.py::TestFields::test_a_deleted_record_forgets_its_slots[integer]",
@@ -329,4 +331,5 @@ MUTANTS = (
         "tests/strategies/test_sharded.py::TestShardKey",
     ),
     *LEDGER,
+    *LANDING,
 )

@@ -7,7 +7,12 @@ from typing import Any, ClassVar
 
 from django.db import models
 
-from django_counters import CounterField, CounterQuerySet, IntegerCounterField
+from django_counters import (
+    CachedCounterField,
+    CounterField,
+    CounterQuerySet,
+    IntegerCounterField,
+)
 
 
 class Post(models.Model):
@@ -149,3 +154,57 @@ class Moment(models.Model):
     at = models.DateTimeField(primary_key=True)
 
     objects: ClassVar[models.Manager[Moment]] = models.Manager()
+
+
+class Article(models.Model):
+    """Counted in Redis, and beside it in the column."""
+
+    title = models.CharField(max_length=100, default="")
+    reads = CounterField(strategy="cached")
+    claps = CachedCounterField()
+    shares = CounterField()
+
+    objects = CounterQuerySet["Article"].as_manager()
+
+
+class Review(Article):
+    """A child whose table has a cached counter of its own."""
+
+    stars = CachedCounterField()
+
+    objects: ClassVar[Any] = CounterQuerySet["Review"].as_manager()
+
+
+class Beacon(models.Model):
+    """Its key is a UUID."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4)
+    pings = CachedCounterField()
+
+    objects = CounterQuerySet["Beacon"].as_manager()
+
+
+class City(models.Model):
+    """Its key is a text."""
+
+    name = models.CharField(max_length=300, primary_key=True)
+    trips = CachedCounterField()
+
+    objects = CounterQuerySet["City"].as_manager()
+
+
+class Ticket(models.Model):
+    """Its column ends at 32 bits, and without Redis it is not counted."""
+
+    scans = IntegerCounterField(strategy="cached", on_redis_down="raise")
+
+    objects = CounterQuerySet["Ticket"].as_manager()
+
+
+class Abstract(models.Model):
+    """Its key is a relation to a record that has a cached counter, too."""
+
+    article = models.OneToOneField(Article, models.CASCADE, primary_key=True)
+    opens = CachedCounterField()
+
+    objects = CounterQuerySet["Abstract"].as_manager()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import assert_type
 
-from django_counters import CounterValue, Reading
+from django_counters import CachedCounterField, CounterValue, Reading
 from django_counters.models import Counter
-from tests.testapp.models import Post, Product
+from django_counters.upkeep.flush import Report, flush
+from tests.testapp.models import Article, Post, Product, Ticket
 
 
 def named() -> None:
@@ -26,3 +27,31 @@ def fields(post: Post, product: Product) -> None:
     assert_type(post.views + 1, int)
     assert_type(product.stock.decrement(2), CounterValue)
     assert_type(Post.objects.with_counts("views").get(), Post)
+
+
+def cached() -> None:
+    objects = Counter.objects
+    assert_type(objects.increment("a", immediately=True), int)
+    assert_type(objects.decrement("a", 2, immediately=True), int)
+    assert_type(objects.values_of(["a"], consistency="cached", max_age=5), dict[str, int])
+    assert_type(objects.read("a", consistency="cached", max_age=0.5), Reading)
+    assert_type(flush(), Report)
+    assert_type(flush("other", alone=True).quarantined, dict[str, int])
+
+
+async def cached_async() -> None:
+    objects = Counter.objects
+    assert_type(await objects.adecrement("a", immediately=True), int)
+    assert_type(await objects.aincrement_many({"a": 1}), dict[str, int])
+    assert_type(await objects.avalues_of(["a"], consistency="cached"), dict[str, int])
+    assert_type(await objects.aread("a", consistency="cached", max_age=5), Reading)
+
+
+async def cached_fields(article: Article, ticket: Ticket) -> None:
+    assert_type(article.claps, CounterValue)
+    assert_type(article.reads.increment(immediately=True), CounterValue)
+    assert_type(article.claps.read(consistency="cached", max_age=5), Reading)
+    assert_type(await article.claps.aincrement(), CounterValue)
+    assert_type(ticket.scans, CounterValue)
+    assert_type(Article.objects.with_counts("reads", consistency="cached").get(), Article)
+    assert_type(CachedCounterField(cache="a", on_redis_down="raise"), CachedCounterField)

@@ -14,9 +14,8 @@ from django_counters.models import Counter, CounterDelta, CounterIncident
 from django_counters.stores.sql.dialects.ledger import Extent
 from django_counters.stores.sql.partitions import SqlPartitions
 from django_counters.tokens import mint
-from django_counters.upkeep.partitions import dropped
 from django_counters.upkeep.verify import verify
-from tests.concurrency.narrow import know_tokens_for, narrow
+from tests.concurrency.narrow import dropped, know_tokens_for, narrow
 from tests.concurrency.victims import HOUR, fold, seal_and_drop, victims
 from tests.settling import roll_up
 

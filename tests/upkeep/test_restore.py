@@ -20,10 +20,10 @@ from django_counters.models import Counter, CounterDelta, CounterHorizon, Counte
 from django_counters.stores.sql.dialects.ledger import DELTAS, HORIZON
 from django_counters.tokens import mint
 from django_counters.upkeep import ledger
-from django_counters.upkeep.partitions import dropped, maintain
+from django_counters.upkeep.partitions import maintain
 from django_counters.upkeep.rollup import rollup
 from django_counters.upkeep.verify import verify
-from tests.concurrency.narrow import know_tokens_for, narrow
+from tests.concurrency.narrow import dropped, know_tokens_for, narrow
 from tests.concurrency.servers import connected, execute, program, server
 from tests.settling import roll_up
 

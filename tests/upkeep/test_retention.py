@@ -24,9 +24,9 @@ from django_counters.stores.sql.partitions import SqlPartitions
 from django_counters.testing import assert_counts, override_counters
 from django_counters.tokens import mint, moment_of
 from django_counters.upkeep.ledger import rebase
-from django_counters.upkeep.partitions import Report, dropped, maintain, plan, retention
+from django_counters.upkeep.partitions import Report, maintain, plan, retention
 from django_counters.upkeep.verify import verify
-from tests.concurrency.narrow import know_tokens_for, narrow
+from tests.concurrency.narrow import dropped, know_tokens_for, narrow
 from tests.settling import roll_up
 from tests.upkeep.test_ledger import Elsewhere, opened
 from tests.upkeep.test_partitions import DAY, HOUR, QUARTER, append, execute, ledger, present

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import warnings
@@ -13,9 +14,18 @@ import pytest
 from django.db import connection, connections
 
 from django_counters import clock
-from django_counters.models import Counter, CounterShard, CounterToken
+from django_counters.models import (
+    Counter,
+    CounterBatch,
+    CounterDelta,
+    CounterIncident,
+    CounterShard,
+    CounterToken,
+)
 from django_counters.stores.sql.partitions import SqlPartitions
 from django_counters.testing import assert_counts
+from django_counters.tokens import mint
+from django_counters.upkeep.sources import sources
 from tests.testapp.models import Song
 
 celery = pytest.importorskip("celery", reason="the extra celery is not installed")
@@ -64,18 +74,18 @@ def test_the_task_looks_after_partitions() -> None:
         key: [] for key in ("created", "sealed", "dropped", "busy", "failed")
     }
     # Midnight may have come since the migration.
-    tasks.partitions.apply()
-    assert tasks.partitions.apply().get() == {"forgotten": 0, **nothing}
+    tasks.maintain_partitions.apply()
+    assert tasks.maintain_partitions.apply().get() == {"forgotten": 0, **nothing}
 
 
 @pytest.mark.postgres
 @pytest.mark.django_db
 def test_the_task_makes_a_partition_that_is_missing() -> None:
-    tasks.partitions.apply()
+    tasks.maintain_partitions.apply()
     (*_, extent) = SqlPartitions("default").present()
     with connection.cursor() as cursor:
         cursor.execute(f'DROP TABLE "{extent.name}"')
-    assert tasks.partitions.apply().get()["created"] == [extent.name]
+    assert tasks.maintain_partitions.apply().get()["created"] == [extent.name]
     assert extent in SqlPartitions("default").present()
 
 
@@ -84,9 +94,61 @@ def test_the_task_forgets_tokens() -> None:
     for using in ("default", "other"):
         Counter.objects.increment("a", token="old", using=using)
         CounterToken.objects.using(using).update(created_at=clock.now() - timedelta(days=3))
-    assert tasks.prune.apply().get() == 1
-    assert tasks.prune.apply(kwargs={"using": "default"}).get() == 0
-    assert tasks.prune.apply(kwargs={"using": "other"}).get() == 1
+
+    def forgotten(**arguments: str) -> int:
+        gone: dict[str, int] = tasks.prune.apply(kwargs=arguments).get()
+        assert gone["generations"] == 0
+        return gone["tokens"]
+
+    assert forgotten() == 1
+    assert forgotten(using="default") == 0
+    assert forgotten(using="other") == 1
+
+
+@pytest.mark.django_db
+def test_the_task_forgets_generations_that_landed_long_ago() -> None:
+    def landed(days: int) -> CounterBatch:
+        batch = CounterBatch(generation=mint(clock.utc()), slot=0, source="r", counters=1, total=1)
+        batch.applied_at = clock.now() - timedelta(days=days)
+        batch.save()
+        return batch
+
+    landed(31)
+    kept = landed(29)
+    assert tasks.prune.apply().get() == {"tokens": 0, "generations": 1}
+    assert CounterBatch.objects.get() == kept
+
+
+@pytest.mark.django_db
+def test_the_task_verifies() -> None:
+    CounterDelta.objects.append("a", 1)
+    assert tasks.verify.apply().get() == {"checked": 1, "partitions": 0, "drifts": []}
+    Counter.objects.filter(key="a").update(value=7)
+    drift = {"key": "a", "expected": 0, "found": 7}
+    assert tasks.verify.apply().get()["drifts"] == [drift]
+    assert CounterIncident.objects.get().kind == CounterIncident.Kind.DRIFT
+
+
+@pytest.mark.usefixtures("cached")
+@pytest.mark.django_db(transaction=True)
+def test_the_task_flushes() -> None:
+    Counter.objects.increment_many({"views:a": 3, "views:b": 1})
+    report = tasks.flush.apply().get()
+    assert (report["counters"], report["away"], report["elsewhere"]) == (2, {}, [])
+    assert Counter.objects.get(key="views:a").value == 3
+    assert tasks.flush.apply().get()["counters"] == 0
+
+
+@pytest.mark.usefixtures("cached")
+@pytest.mark.django_db(transaction=True)
+def test_the_task_leaves_out_what_another_one_is_flushing() -> None:
+    (pending,) = sources("default")
+    Counter.objects.increment("views:a")
+    with pending.flight() as alone:
+        assert alone
+        report = tasks.flush.apply().get()
+        assert (report["counters"], report["elsewhere"]) == (0, ["default"])
+    assert tasks.flush.apply().get()["counters"] == 1
 
 
 @pytest.mark.django_db(databases=["default", "other"])
@@ -96,7 +158,7 @@ def test_the_task_takes_a_database() -> None:
     assert tasks.rollup.apply(kwargs={"using": "other"}).get()["rows"] == 1
 
 
-@pytest.mark.parametrize("name", ["rollup", "partitions", "prune"])
+@pytest.mark.parametrize("name", ["flush", "rollup", "maintain_partitions", "prune", "verify"])
 def test_the_task_is_registered_under_a_name_that_stays(app: Any, name: str) -> None:
     registered = f"django_counters.{name}"
     assert getattr(tasks, name).name == registered
@@ -105,19 +167,21 @@ def test_the_task_is_registered_under_a_name_that_stays(app: Any, name: str) -> 
 
 
 def test_the_schedule_has_all_of_them() -> None:
-    schedule = tasks.beat_schedule(partitions_every=600, prune_every=1200)
+    schedule = tasks.counters_beat_schedule(partitions_every=600, prune_every=1200)
     every = {name: entry["schedule"] for name, entry in schedule.items()}
     assert every == {
+        "django_counters.flush:default": 10,
+        "django_counters.verify:default": 86_400,
         "django_counters.rollup:default": 60,
-        "django_counters.partitions:default": 600,
+        "django_counters.maintain_partitions:default": 600,
         "django_counters.prune:default": 1200,
     }
 
 
 def test_beat_takes_the_schedule(app: Any) -> None:
     app.conf.beat_schedule = {
-        **tasks.beat_schedule(rollup_every=30),
-        **tasks.beat_schedule(using="other"),
+        **tasks.counters_beat_schedule(rollup_every=30),
+        **tasks.counters_beat_schedule(using="other"),
     }
     from celery.beat import Scheduler
 
@@ -128,6 +192,21 @@ def test_beat_takes_the_schedule(app: Any) -> None:
     assert there.schedule.run_every == timedelta(seconds=60)
     assert (here.kwargs, there.kwargs) == ({"using": "default"}, {"using": "other"})
     assert (here.options["expires"], there.options["expires"]) == (30, 60.0)
+
+
+def test_the_schedule_is_plain_data_that_others_can_keep() -> None:
+    schedule = tasks.counters_beat_schedule(flush_every=0.5, using="other")
+    assert json.loads(json.dumps(schedule)) == schedule
+    assert {entry["task"] for entry in schedule.values()} == set(schedule_names())
+    flushing = schedule["django_counters.flush:other"]
+    assert flushing["kwargs"] == {"using": "other"}
+    # django-celery-beat keeps it in a column of positive integers.
+    assert flushing["options"] == {"expires": 0.5, "expire_seconds": 1}
+
+
+def schedule_names() -> list[str]:
+    names = ("flush", "rollup", "maintain_partitions", "prune", "verify")
+    return [f"django_counters.{name}" for name in names]
 
 
 @pytest.mark.postgres
@@ -144,7 +223,7 @@ def test_beat_sends_it_and_a_worker_does_it(app: Any) -> None:
         connections.close_all()
         done.set()
 
-    app.conf.beat_schedule = tasks.beat_schedule(rollup_every=0.1)
+    app.conf.beat_schedule = tasks.counters_beat_schedule(rollup_every=0.1)
     CounterShard.objects.increment("a", 5)
     assert connection.vendor == "postgresql"
     task_postrun.connect(finished, weak=False)

@@ -3,32 +3,55 @@
 from __future__ import annotations
 
 import json
-from argparse import ArgumentParser
+import time
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
-from django.db import DEFAULT_DB_ALIAS, connections
+from django.db import (
+    DEFAULT_DB_ALIAS,
+    InterfaceError,
+    OperationalError,
+    close_old_connections,
+    connections,
+)
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from django_counters.exceptions import LedgerFenced
-from django_counters.upkeep.doctor import examine
+from django_counters.exceptions import (
+    CounterUnavailable,
+    InvalidConfiguration,
+    LedgerFenced,
+    OutcomeUnknown,
+    ReadOnlyDatabase,
+)
+from django_counters.management.looping import until_asked_to_end
+from django_counters.upkeep.doctor import Finding, examine
+from django_counters.upkeep.flush import Report as Flushed
+from django_counters.upkeep.flush import flush
 from django_counters.upkeep.ledger import rebase
 from django_counters.upkeep.partitions import maintain
 from django_counters.upkeep.partitions import plan as planned
-from django_counters.upkeep.prune import prune
+from django_counters.upkeep.prune import prune, prune_landed
 from django_counters.upkeep.rollup import Report, rollup
 from django_counters.upkeep.verify import verify
 
 _WORK = {
+    "flush": gettext_noop("land what waits in Redis in the totals"),
     "rollup": gettext_noop("fold shards, slots and entries into the totals"),
     "partitions": gettext_noop("make, seal and drop partitions of the ledger"),
     "verify": gettext_noop("compare the totals of the ledger with its entries"),
     "rebase": gettext_noop("compute the totals of the ledger anew, after a restore"),
-    "prune": gettext_noop("forget tokens that are out of their window"),
+    "prune": gettext_noop("forget tokens and landed generations that nobody asks for any more"),
     "doctor": gettext_noop("say what waits where, and what has to be done"),
 }
+# Their messages say what to do; nobody needs a traceback.
+_EXPLAINED = (LedgerFenced, InvalidConfiguration, CounterUnavailable, OutcomeUnknown)
+# The database is away or just being replaced; a loop goes on when it is back.
+_PASSING = (OperationalError, InterfaceError, ReadOnlyDatabase)
+_MOST_SHOWN = 20
 
 
 class Command(BaseCommand):
@@ -40,6 +63,10 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         subs = parser.add_subparsers(dest="work", required=True, metavar="|".join(_WORK))
+        land = subs.add_parser("flush", help=_(_WORK["flush"]), parents=[_common()])
+        land.add_argument(
+            "--loop", type=_seconds, metavar="SECONDS", help=_("again every so many seconds")
+        )
         fold = subs.add_parser("rollup", help=_(_WORK["rollup"]), parents=[_common()])
         fold.add_argument("--dry-run", action="store_true", help=_("count what waits, no more"))
         parts = subs.add_parser("partitions", help=_(_WORK["partitions"]), parents=[_common()])
@@ -51,7 +78,10 @@ class Command(BaseCommand):
         check.add_argument("--sample", type=int, help=_("only so many counters"))
         for name in ("rebase", "prune"):
             subs.add_parser(name, help=_(_WORK[name]), parents=[_common()])
-        subs.add_parser("doctor", help=_(_WORK["doctor"]), parents=[_common()])
+        look = subs.add_parser("doctor", help=_(_WORK["doctor"]), parents=[_common()])
+        look.add_argument(
+            "--fail", action="store_true", help=_("end with 1 where something has to be done")
+        )
 
     def handle(self, *_args: Any, **options: Any) -> None:
         using = options["database"]
@@ -60,8 +90,62 @@ class Command(BaseCommand):
         work: Any = getattr(self, f"_{options['work']}")
         try:
             work(using, **options)
-        except LedgerFenced as error:
+        except _EXPLAINED as error:
             raise CommandError(str(error)) from error
+
+    def _flush(self, using: str, *, loop: float | None, as_json: bool, **_: Any) -> None:
+        if loop is not None:
+            self._flush_on(using, loop, as_json=as_json)
+            return
+        report = self._flushed(using, alone=False)
+        self._say(using, report, as_json=as_json)
+        problems = list(_problems(report))
+        if problems:
+            raise CommandError("; ".join(problems))
+
+    def _flush_on(self, using: str, every: float, *, as_json: bool) -> None:
+        with until_asked_to_end() as wait:
+            due = time.monotonic()
+            while wait(due - time.monotonic()):
+                due = time.monotonic() + every
+                # A server that was restarted, or a connection that is old enough.
+                close_old_connections()
+                try:
+                    report = self._flushed(using, alone=True)
+                except _PASSING as error:
+                    self.stderr.write(str(error).strip())
+                    continue
+                if as_json or report.generations or report.busy:
+                    self._say(using, report, as_json=as_json)
+                for problem in _problems(report):
+                    self.stderr.write(problem)
+
+    def _flushed(self, using: str, *, alone: bool) -> Flushed:
+        landed = 0
+
+        def step(name: str) -> None:
+            nonlocal landed
+            landed += name == "acknowledged"
+            if self.stderr.isatty():
+                self.stderr.write(f"\r\x1b[K{landed} transactions done, {name}", ending="")
+
+        try:
+            return flush(using, alone=alone, step=step)
+        finally:
+            self._clear()
+
+    def _say(self, using: str, report: Flushed, *, as_json: bool) -> None:
+        if as_json:
+            self.stdout.write(json.dumps({"database": using, **asdict(report)}))
+        else:
+            parts = (
+                f"{report.counters} counters changed by {report.generations} generations",
+                f"busy: {', '.join(report.busy)}" if report.busy else "",
+                f"flushed elsewhere: {', '.join(report.elsewhere)}" if report.elsewhere else "",
+            )
+            self.stdout.write("; ".join(part for part in parts if part))
+        # Whoever reads a log of a loop wants to see it now.
+        self.stdout.flush()
 
     def _rollup(self, using: str, *, dry_run: bool, as_json: bool, **_: Any) -> None:
         report = rollup(using, dry_run=dry_run, progress=self._progress)
@@ -137,20 +221,23 @@ class Command(BaseCommand):
         self.stdout.write(json.dumps({"changed": changed}) if as_json else as_text)
 
     def _prune(self, using: str, *, as_json: bool, **_: Any) -> None:
-        gone = prune(using)
-        self.stdout.write(json.dumps({"tokens": gone}) if as_json else f"{gone} tokens forgotten")
+        gone = {"tokens": prune(using), "generations": prune_landed(using)}
+        as_text = f"{gone['tokens']} tokens and {gone['generations']} generations forgotten"
+        self.stdout.write(json.dumps(gone) if as_json else as_text)
 
-    def _doctor(self, using: str, *, as_json: bool, **_: Any) -> None:
+    def _doctor(self, using: str, *, fail: bool, as_json: bool, **_: Any) -> None:
         findings = examine(using)
         if as_json:
             self.stdout.write(json.dumps([asdict(finding) for finding in findings]))
-            return
-        for one in findings:
-            waits = f"{one.rows} rows of {one.counters} counters wait" if one.rows else ""
-            parts = (one.subject, one.strategy, waits, one.action)
-            self.stdout.write(" · ".join(part for part in parts if part))
-        if not findings:
-            self.stdout.write("Nothing waits, and nothing is wrong.")
+        else:
+            for one in findings:
+                parts = (one.subject, one.strategy, _waits(one), one.action)
+                self.stdout.write(" · ".join(part for part in parts if part))
+            if not findings:
+                self.stdout.write("Nothing waits, and nothing is wrong.")
+        needed = sum(finding.needed for finding in findings)
+        if fail and needed:
+            raise CommandError(f"{needed} of these need somebody who does something.")
 
     def _progress(self, label: str, report: Report) -> None:
         if self.stderr.isatty():
@@ -161,6 +248,37 @@ class Command(BaseCommand):
     def _clear(self) -> None:
         if self.stderr.isatty():
             self.stderr.write("\r\x1b[K", ending="")
+
+
+def _waits(one: Finding) -> str:
+    if not one.rows:
+        return ""
+    if one.lag is None:
+        return f"{one.rows} rows of {one.counters} counters wait"
+    kept = f"{one.counters} counters in {one.rows} generations"
+    return f"{kept} wait, for {one.lag:.0f} s at most"
+
+
+def _problems(report: Flushed) -> Iterator[str]:
+    """What somebody has to know of a flush."""
+    for name, reason in report.away.items():
+        yield f"{name} cannot be reached: {reason}"
+    if report.quarantined:
+        amounts = [f"{counter}: {by}" for counter, by in report.quarantined.items()]
+        shown = ", ".join(amounts[:_MOST_SHOWN])
+        yield f"{len(amounts)} could not be landed: {shown}"
+    if report.incidents:
+        yield f"{len(report.incidents)} incidents: {', '.join(report.incidents[:_MOST_SHOWN])}"
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0
+    if not 0 < seconds <= 86_400:
+        raise ArgumentTypeError(f"{text!r} is no number of seconds above 0, up to a day")
+    return seconds
 
 
 def _common() -> ArgumentParser:

@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from django.core.exceptions import ValidationError
-from django.db import Error, connections
+from django.db import Error
 
 from django_counters.exceptions import CounterOverflow
 from django_counters.stores.sql.dialects import Table
+from django_counters.stores.sql.records import RecordKeys
 from django_counters.stores.sql.session import Owner, Session
 from django_counters.types import INT8
 
@@ -33,13 +33,12 @@ class SqlFolding:
     def __init__(self, table: Table, using: str, key_field: Any) -> None:
         self._session = Session(using)
         self._table = table
-        self._key_field = key_field
-        self._connection: Any = connections[using]
+        # Without a column the total stands among the slots, under the text of the key.
+        self._keys = RecordKeys(key_field, using) if key_field and table.value else None
         dialect = self._session.dialect
         quoted = table.quoted(self._session.quote)
         self._owner = Owner(table.pending, self._session)
-        key_type = key_field.rel_db_type(self._connection) if key_field else "text"
-        self._sql = dialect.fold(quoted, key_type)
+        self._sql = dialect.fold(quoted, self._keys.type if self._keys else "text")
         self._left = dialect.left(quoted)
         self._namespaces = dialect.namespaces(quoted)
 
@@ -106,19 +105,8 @@ class SqlFolding:
 
     def strange(self, keys: Sequence[str]) -> list[str]:
         """Keys that no record of the model can have."""
-        return [key for key in keys if not self._is_key(key)]
-
-    def _is_key(self, key: str) -> bool:
-        try:
-            native = self._native(key)
-        except (ValidationError, ValueError, TypeError):
-            return False
-        return str(native) == key and (not isinstance(native, int) or self._fits(native))
-
-    def _fits(self, native: int) -> bool:
-        ranges = self._connection.ops.integer_field_range
-        low, high = ranges(self._field.get_internal_type())
-        return max(low or INT8[0], INT8[0]) <= native <= min(high or INT8[1], INT8[1])
+        known = keys if self._keys is None else self._keys.natives(keys)
+        return [key for key in keys if key not in known]
 
     def _ensure(self, keys: Sequence[str]) -> None:
         """Make totals that are missing, but not those that somebody else is just making."""
@@ -130,15 +118,10 @@ class SqlFolding:
                 return
 
     def _made(self, keys: Sequence[str]) -> bool:
-        dialect, sql = self._session.dialect, self._sql
+        dialect = self._session.dialect
         try:
-            with self._session.all_or_nothing():
-                if sql.hurry:
-                    ((patience,),) = self._session.run(sql.patience, (), writes=False)
-                    self._session.run(sql.hurry, (_HURRY,))
-                self._session.run(sql.ensure, (*self._bare(), dialect.keys(keys)))
-                if sql.hurry:
-                    self._session.run(sql.hurry, (patience,))
+            with self._session.all_or_nothing(), self._session.hurried(_HURRY):
+                self._session.run(self._sql.ensure, (*self._bare(), dialect.keys(keys)))
         except Error as error:
             if not dialect.timed_out(error):
                 raise
@@ -170,14 +153,4 @@ class SqlFolding:
 
     def _native(self, key: str) -> Any:
         """A key as its column holds it."""
-        if not self._table.value or self._key_field is None:
-            return key
-        return self._field.get_db_prep_value(self._field.to_python(key), self._connection)
-
-    @property
-    def _field(self) -> Any:
-        """The field that says what a key is: at the end of a chain of parents."""
-        field = self._key_field
-        while field.is_relation:
-            field = field.target_field
-        return field
+        return key if self._keys is None else self._keys.native(key)

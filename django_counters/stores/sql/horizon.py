@@ -17,7 +17,7 @@ from django_counters.stores.sql.deltas import AHEAD, RESTORED, aware
 from django_counters.stores.sql.session import Session
 from django_counters.types import INT8
 
-# Milliseconds to wait for totals that others hold.
+# Milliseconds to wait for totals that others hold: they may want what is held here.
 HURRY = "1000"
 
 
@@ -78,7 +78,7 @@ class SqlHorizon:
                     return None
                 # Another rollup may have come in between: ask anew which transaction is next.
                 self._check(state, self._mark())
-                with self._hurried():
+                with self._session.hurried(HURRY):
                     folded = self._folded(state)
                 self._settle(state, mark, folded)
         except Error as error:
@@ -139,17 +139,6 @@ class SqlHorizon:
                 if level != "read committed":
                     raise TransactionManagementError(f"The ledger cannot be rolled up in {level}.")
             yield
-
-    @contextmanager
-    def _hurried(self) -> Iterator[None]:
-        """Wait shortly for totals that others hold: they may want what is held here."""
-        if not self._sql.hurry:
-            yield
-            return
-        ((patience,),) = self._session.run(self._sql.patience, (), writes=False)
-        self._session.run(self._sql.hurry, (HURRY,))
-        yield
-        self._session.run(self._sql.hurry, (patience,))
 
     def state(self) -> CounterHorizon:
         """How far the ledger is rolled up."""

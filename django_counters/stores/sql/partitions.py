@@ -165,18 +165,15 @@ class SqlPartitions:
     def _hurried(self) -> Iterator[None]:
         """A transaction of one of us at a time, which gives up where it would have to wait."""
         assert self._sql is not None
-        rolling = self._session.dialect.ledger.rolling
         begins = self._session.commits_at_once()
         try:
             with self._session.all_or_nothing():
                 if begins:
                     # What was committed while we waited for a lock has to be seen.
-                    self._session.execute(rolling.begin)
-                ((patience,),) = self._session.run(rolling.patience, (), writes=False)
+                    self._session.execute(self._session.dialect.ledger.rolling.begin)
                 self._session.run(self._sql.one_at_a_time, ())
-                self._session.run(rolling.hurry, (HURRY,))
-                yield
-                self._session.run(rolling.hurry, (patience,))
+                with self._session.hurried(HURRY):
+                    yield
         except Error as error:
             dialect = self._session.dialect
             if dialect.timed_out(error) or dialect.unserializable(error):

@@ -60,6 +60,20 @@ class Session:
             self._raise_translated(error, unknown=commits and done)
             raise
 
+    @contextmanager
+    def hurried(self, duration: str) -> Iterator[None]:
+        """Within a transaction, wait no longer than some milliseconds for what others hold.
+
+        After an error it is the rollback that brings the patience back.
+        """
+        if not self.dialect.hurry:
+            yield
+            return
+        ((patience,),) = self.run(self.dialect.patience, (), writes=False)
+        self.run(self.dialect.hurry, (duration,))
+        yield
+        self.run(self.dialect.hurry, (patience,))
+
     def translate(self, error: Error) -> None:
         """Raise our own error for one of a read, if it has a name."""
         self._raise_translated(error, unknown=False)

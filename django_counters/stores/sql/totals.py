@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+from uuid import UUID
 
 from django.db import Error
 
@@ -36,15 +38,29 @@ class SqlReads:
 
     def read(self, keys: Iterable[Hashable]) -> Mapping[Hashable, Amounts]:
         """Return total and pending of those that exist among ``keys``, in one statement."""
+        return _amounts(self._session.run(self._reads.many, self._asked(keys), writes=False))
+
+    def read_landed(
+        self, keys: Iterable[Hashable], generations: Sequence[str]
+    ) -> tuple[Mapping[Hashable, Amounts], frozenset[str]]:
+        """Return what `read` does, and which of ``generations`` are landed, in one statement.
+
+        What is in a generation is therefore in the totals if it is among those returned, and is
+        not if it is not, whoever lands it meanwhile.
+        """
+        if not generations:
+            return self.read(keys), frozenset()
+        dialect = self._session.dialect
+        sql = dialect.landing.together.format(self._reads.many)
+        params = (*self._asked(keys), dialect.keys(generations))
+        rows = self._session.run(sql, params, writes=False)
+        landed = frozenset(hex_of(row[3]) for row in rows if row[3] is not None)
+        return _amounts(row[:3] for row in rows if row[3] is None), landed
+
+    def _asked(self, keys: Iterable[Hashable]) -> tuple[Any, ...]:
         among = self._session.dialect.keys(list(keys))
         scope = self._owner.scope()
-        rows = self._session.run(
-            self._reads.many, (*scope, among) if scope else (among,) * 3, writes=False
-        )
-        return {
-            key: Amounts(None if total is None else int(total), int(pending or 0))
-            for key, total, pending in rows
-        }
+        return (*scope, among) if scope else (among,) * 3
 
     def label(self, key: Hashable) -> str:
         """The key itself, or the name of a record's column and the key."""
@@ -67,6 +83,18 @@ class SqlReads:
                 raise
             low, high = self.capacity
             raise CounterOverflow(key=what, low=low, high=high) from error
+
+
+def _amounts(rows: Iterable[tuple[Any, ...]]) -> dict[Hashable, Amounts]:
+    return {
+        key: Amounts(None if total is None else int(total), int(pending or 0))
+        for key, total, pending in rows
+    }
+
+
+def hex_of(generation: UUID | str) -> str:
+    """The 32 hexadecimal digits of a generation, as a database gave it."""
+    return generation.hex if isinstance(generation, UUID) else generation
 
 
 class SqlTotals(SqlReads):

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.db import models
 
+from django_counters.stores.sql.dialects.landing import Landing
 from django_counters.stores.sql.dialects.ledger import Ledger
 from django_counters.types import INT8, Delta
 
@@ -139,8 +140,6 @@ class Fold:
         begin: the first statement of its transaction, if there is one.
         waiting: a page of keys with something pending. Parameters: the scope, the last key of the
             page before, the size of a page.
-        patience: how long a statement waits for a lock.
-        hurry: let it wait no longer than that, within the transaction. Parameters: a duration.
         ensure: make the totals that are missing.
         lock: lock totals that nobody holds, and return them. Parameters of both: the scope where
             there is no column for totals, keys.
@@ -153,8 +152,6 @@ class Fold:
     """
 
     begin: str
-    patience: str
-    hurry: str
     waiting: str
     ensure: str
     lock: str
@@ -165,12 +162,20 @@ class Fold:
 
 @dataclass(frozen=True)
 class Dialect:
-    """One kind of database: its statements, the form of its parameters, and its errors."""
+    """One kind of database: its statements, the form of its parameters, and its errors.
+
+    Attributes:
+        patience: how long a statement waits for a lock. Empty where none does.
+        hurry: wait no longer than that, within the transaction. Parameters: a duration.
+        busy: whether an error says that others held what is needed, or that it took too long.
+    """
 
     totals: Callable[[Table], Totals]
     reads: Callable[[Table], Reads]
     spread: Callable[[Table, int], Spread]
     fold: Callable[[Table, str], Fold]
+    patience: str
+    hurry: str
     left: Callable[[Table], str]
     namespaces: Callable[[Table], str]
     batch: Callable[[Sequence[Delta]], Sequence[Any]]
@@ -178,12 +183,14 @@ class Dialect:
     sums: Callable[[Sequence[object], Sequence[int]], tuple[Any, ...]]
     overflowed: Callable[[Exception], bool]
     timed_out: Callable[[Exception], bool]
+    busy: Callable[[Exception], bool]
     read_only: Callable[[Exception], bool]
     lost: Callable[[Exception], bool]
     unserializable: Callable[[Exception], bool]
     refused_by: Callable[[Exception], str | None]
     install: Callable[[str], None]
     ledger: Ledger
+    landing: Landing
 
 
 def owned(table: Table) -> str:

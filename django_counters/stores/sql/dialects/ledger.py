@@ -146,8 +146,6 @@ class Rolling:
         release: let them be rolled up that do now. Parameters: ``keys`` by name.
         advance: move the horizon. Rows: where it is now. Empty where ``fold`` does it.
         isolation: of the transaction. Empty where it does not matter.
-        patience: how long a statement waits for a lock. Empty where none does.
-        hurry: wait no longer than that, within the transaction. Parameters: a duration.
         numbered: how far entries are numbered. Empty where they are numbered by themselves.
         keep_out: let nobody write until the transaction ends. Empty where nobody can.
         recompute: all totals from the entries. A row for each that changed.
@@ -165,8 +163,6 @@ class Rolling:
     hold: str
     release: str
     isolation: str
-    patience: str
-    hurry: str
     numbered: str
     keep_out: str
     recompute: str

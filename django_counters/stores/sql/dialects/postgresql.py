@@ -24,6 +24,7 @@ from django_counters.stores.sql.dialects.base import (
     waiting,
 )
 from django_counters.stores.sql.dialects.functions import install
+from django_counters.stores.sql.dialects.landing_postgresql import LANDING
 from django_counters.stores.sql.dialects.ledger_postgresql import LEDGER
 from django_counters.types import Delta
 
@@ -108,8 +109,6 @@ def _fold(table: Table, key_type: str) -> Fold:
         # Where transactions keep one snapshot, a row that was changed since could not be taken.
         begin="SET TRANSACTION ISOLATION LEVEL READ COMMITTED",
         waiting=waiting(table),
-        hurry="SELECT set_config('lock_timeout', %s, true)",
-        patience="SELECT current_setting('lock_timeout')",
         ensure=_ensure(table) if table.inserts else "",
         lock=_lock(table, key_type),
         take=_taken(table),
@@ -224,6 +223,8 @@ DIALECT = Dialect(
     reads=_reads,
     spread=_spread,
     fold=_fold,
+    patience="SELECT current_setting('lock_timeout')",
+    hurry="SELECT set_config('lock_timeout', %s, true)",
     left=left,
     namespaces=lambda table: namespaces(table, NAMESPACE),
     batch=_batch,
@@ -231,10 +232,13 @@ DIALECT = Dialect(
     sums=lambda keys, sums: (keys, sums),
     overflowed=lambda error: _sqlstate(error) == "22003",
     timed_out=lambda error: _sqlstate(error) == "55P03",
+    # No lock in time, cancelled, not serializable, deadlock.
+    busy=lambda error: _sqlstate(error) in ("55P03", "57014", "40001", "40P01"),
     read_only=lambda error: _sqlstate(error) == "25006",
     lost=_lost,
     unserializable=lambda error: _sqlstate(error) in ("40001", "40P01"),
     refused_by=_refused_by,
     install=install,
     ledger=LEDGER,
+    landing=LANDING,
 )

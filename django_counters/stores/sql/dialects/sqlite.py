@@ -23,10 +23,10 @@ from django_counters.stores.sql.dialects.base import (
     updates,
     waiting,
 )
-from django_counters.stores.sql.dialects.ledger_sqlite import LEDGER, tail_of, tails
+from django_counters.stores.sql.dialects.landing_sqlite import LANDING
+from django_counters.stores.sql.dialects.ledger_sqlite import LEDGER, NOW, tail_of, tails
 from django_counters.types import Delta
 
-NOW = "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW')"
 LOW, HIGH = "(-9223372036854775807 - 1)", "9223372036854775807"
 
 NAMESPACE = "SUBSTR({key}, 1, MAX(INSTR({key}, ':') - 1, 0))"
@@ -165,8 +165,6 @@ def _fold(table: Table, key_type: str) -> Fold:  # noqa: ARG001 - values have ty
     among = "IN (SELECT value FROM json_each(%s))"
     return Fold(
         begin="",
-        hurry="",
-        patience="",
         waiting=waiting(table),
         ensure=_ensure_records(table)
         if not table.value
@@ -244,11 +242,18 @@ def _read_only(error: Exception) -> bool:
     return str(getattr(error.__cause__, "sqlite_errorname", "")).startswith("SQLITE_READONLY")
 
 
+def _busy(error: Exception) -> bool:
+    name = str(getattr(error.__cause__, "sqlite_errorname", ""))
+    return name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
+
+
 DIALECT = Dialect(
     totals=_totals,
     reads=_reads,
     spread=_spread,
     fold=_fold,
+    patience="",
+    hurry="",
     left=left,
     namespaces=lambda table: namespaces(table, NAMESPACE),
     batch=_batch,
@@ -256,10 +261,12 @@ DIALECT = Dialect(
     sums=lambda keys, sums: (json.dumps(dict(zip(map(str, keys), sums, strict=True))),),
     overflowed=_overflowed,
     timed_out=lambda error: False,  # noqa: ARG005 - there is one writer
+    busy=_busy,
     read_only=_read_only,
     lost=lambda error: False,  # noqa: ARG005 - a file has no connection to lose
     unserializable=lambda error: False,  # noqa: ARG005 - there is one writer
     refused_by=lambda error: None,  # noqa: ARG005 - there are no partitions
     ledger=LEDGER,
+    landing=LANDING,
     install=lambda using: None,  # noqa: ARG005 - it has no functions
 )

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
+from django.db import Error
+
+from django_counters import clock
+from django_counters.exceptions import OutcomeUnknown
 from django_counters.models import CounterIncident
 from django_counters.signals import incident_recorded
 
@@ -21,3 +26,17 @@ def record(kind: str, subject: str, detail: dict[str, Any], using: str) -> Count
     logger.error("Counter incident: %s %s %s", kind, subject, detail)
     incident_recorded.send(sender=CounterIncident, incident=incident, using=using)
     return incident
+
+
+def record_unsent(using: str, source: str, amounts: Mapping[str, int], error: Exception) -> None:
+    """Write down increments that were committed, and not counted, or perhaps not."""
+    unknown = isinstance(error, OutcomeUnknown)
+    kind = CounterIncident.Kind.UNKNOWN if unknown else CounterIncident.Kind.LOST
+    # With the time, so that the same loss twice is two incidents.
+    moment = clock.utc().isoformat()
+    detail = {"amounts": dict(amounts), "reason": str(error), "moment": moment}
+    try:
+        record(kind, source, detail, using)
+    except Error:
+        # Without the database the log is all there is.
+        logger.exception("Counter incident, not written down: %s %s %s", kind, source, detail)

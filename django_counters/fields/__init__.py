@@ -1,0 +1,20 @@
+"""Counters in the rows of the project's own models."""
+
+from django_counters.fields.columns import (
+    CachedCounterField,
+    CounterField,
+    IntegerCounterField,
+    counter_fields,
+)
+from django_counters.fields.problems import check_hint
+from django_counters.fields.values import CounterAttribute, CounterValue
+
+__all__ = [
+    "CachedCounterField",
+    "CounterAttribute",
+    "CounterField",
+    "CounterValue",
+    "IntegerCounterField",
+    "check_hint",
+    "counter_fields",
+]

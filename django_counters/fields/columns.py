@@ -1,0 +1,274 @@
+"""Counters in the rows of the project's own models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self, cast, overload
+
+from django.contrib.contenttypes.models import ContentType
+from django.core import checks
+from django.db import connections, models, router
+from django.db.models.signals import class_prepared, post_delete
+
+from django_counters.conf import (
+    AUTO,
+    DEFAULT,
+    FIELD_DETOURS,
+    MAX_AGE,
+    TIMEOUT,
+    Recipe,
+    most_shards,
+)
+from django_counters.exceptions import InitialOutOfBounds, UnsavedInstance
+from django_counters.fields.problems import problems
+from django_counters.fields.values import CounterAttribute, CounterValue
+from django_counters.kinds.number import check_age, check_immediately
+from django_counters.kinds.record import Place, apply, check_record_id
+from django_counters.kinds.registry import registry
+from django_counters.kinds.tables import slots
+from django_counters.models import SlottedCounter
+from django_counters.models.total import TotalField
+from django_counters.stores.sql.dialects import Table
+from django_counters.types import INT8, UNBOUNDED, Bounds, Delta, Reading
+from django_counters.values import Unknown
+
+if TYPE_CHECKING:
+    from django.forms import Field as FormField
+
+
+class CounterField(TotalField):
+    """A counter in a column of the model: a BIGINT that starts at zero.
+
+    ``post.views`` is an int, ``post.views.increment()`` counts, ``post.save()`` never overwrites
+    what was counted, and ``filter``, ``order_by``, ``F`` and ``values`` work as with any integer.
+
+    Args:
+        strategy: where increments wait for their rollup. ``"exact"``: nowhere, the column is the
+            value. ``"slotted"``: in rows that writers share without waiting for each other; the
+            column alone is the rolled-up value, ``with_counts`` and ``read`` give the exact one.
+            ``"cached"``: in Redis, until a flush; what is read is as with slots.
+        cache: which Redis, where it is cached: an alias of ``CACHES``, or a URL.
+        on_redis_down: where increments go while it cannot be reached: into the column
+            (``"exact"``), or nowhere (``"raise"``).
+        timeout: how long to wait for it, in seconds.
+        slots: how many such rows a record may have; ``"auto"`` means as many as its writers need.
+        floor: the value never falls below it by counting; `InsufficientCount` is raised instead.
+        ceiling: the value never rises above it by counting; `CeilingExceeded` is raised instead.
+    """
+
+    descriptor_class = CounterAttribute
+    capacity = INT8
+
+    if TYPE_CHECKING:
+        db_index: bool
+
+        @overload
+        def __get__(self, instance: None, owner: Any) -> CounterAttribute: ...
+        @overload
+        def __get__(self, instance: models.Model, owner: Any) -> CounterValue: ...
+        @overload
+        def __get__(self, instance: Any, owner: Any) -> Self: ...
+        def __get__(self, instance: Any, owner: Any) -> Any: ...
+
+    def __init__(
+        self,
+        *args: Any,
+        strategy: str = "exact",
+        floor: int | None = None,
+        ceiling: int | None = None,
+        slots: int | str = AUTO,
+        cache: str = DEFAULT,
+        on_redis_down: str = FIELD_DETOURS[0],
+        timeout: float = TIMEOUT,
+        **kwargs: Any,
+    ) -> None:
+        self.strategy = strategy
+        self.cache = cache
+        self.on_redis_down = on_redis_down
+        self.timeout = timeout
+        self.bounds = Bounds(floor, ceiling)
+        self.slots = slots
+        if "db_default" not in kwargs:
+            kwargs.setdefault("default", 0)
+        super().__init__(*args, **kwargs)
+
+    @property
+    def non_db_attrs(self) -> tuple[str, ...]:  # type: ignore[override]
+        own = ("strategy", "floor", "ceiling", "slots", "cache", "on_redis_down", "timeout")
+        return (*super().non_db_attrs, *own)
+
+    def deconstruct(self) -> tuple[str, str, Any, dict[str, Any]]:
+        name, path, args, kwargs = super().deconstruct()
+        # Migrations name the package, not the file in it.
+        path = path.replace("django_counters.fields.columns", "django_counters.fields")
+        if self.strategy != "exact":
+            kwargs["strategy"] = self.strategy
+        if self.slots != AUTO:
+            kwargs["slots"] = self.slots
+        if self.cache != DEFAULT:
+            kwargs["cache"] = self.cache
+        if self.on_redis_down != FIELD_DETOURS[0]:
+            kwargs["on_redis_down"] = self.on_redis_down
+        if self.timeout != TIMEOUT:
+            kwargs["timeout"] = self.timeout
+        for bound, number in self.bounds._asdict().items():
+            if number is not None:
+                kwargs[bound] = number
+        return name, path, args, kwargs
+
+    def pre_save(self, model_instance: models.Model, add: bool) -> Any:
+        value = super().pre_save(model_instance, add)
+        if add and not hasattr(value, "resolve_expression"):
+            value = self.get_prep_value(value)
+        if add and isinstance(value, int) and not self.bounds.hold(value):
+            floor, ceiling = self.bounds
+            raise InitialOutOfBounds(field=self._label(), value=value, floor=floor, ceiling=ceiling)
+        return value
+
+    def save_form_data(self, instance: models.Model, data: Any) -> None:
+        # Without a value of its own a new row takes the default of the database.
+        if data is not None:
+            super().save_form_data(instance, data)
+
+    def formfield(self, *args: Any, **kwargs: Any) -> FormField | None:
+        """Shown, but read-only: a form would send back the number that it showed."""
+        return super().formfield(*args, **{"disabled": True, "required": False, **kwargs})
+
+    def change(
+        self,
+        instance: models.Model,
+        by: int,
+        called: Bounds,
+        using: str | None,
+        token: object = None,
+        immediately: bool = False,
+    ) -> CounterValue:
+        """Change the row of one instance and return the new value; `CounterValue` is its face."""
+        if immediately:
+            check_immediately(self._label(), self.recipe)
+        alias = using or router.db_for_write(type(instance), instance=instance)
+        key = self._key(instance, alias)
+        bounds = self.bounds if called is UNBOUNDED else self.bounds.stricter(called)
+        strategy = registry.strategy(self.recipe, self.table, alias)
+        value: Any = apply(Delta(key, by, bounds), strategy, self.table, alias, token, immediately)
+        if isinstance(value, Unknown):
+            # It is no number, and what the instance holds stays as it is.
+            return cast("CounterValue", value)
+        if not getattr(value, "replayed", False):
+            instance.__dict__[self.attname] = int(value)
+        number = CounterValue(value, self, instance)
+        number.replayed = getattr(value, "replayed", False)
+        return number
+
+    def read(
+        self,
+        instance: models.Model,
+        consistency: str,
+        using: str | None,
+        max_age: float | None = None,
+    ) -> Reading:
+        """Read the value of one instance; `CounterValue` is its face."""
+        age = MAX_AGE if max_age is None else check_age(max_age)
+        # A replica lags: what has landed would be in neither Redis nor the replica.
+        find = router.db_for_write if self.strategy == "cached" else router.db_for_read
+        alias = using or find(type(instance), instance=instance)
+        strategy = registry.strategy(self.recipe, self.table, alias)
+        return strategy.read(self._key(instance, alias), consistency, age)
+
+    def load(self, instances: Sequence[models.Model], max_age: float | None) -> None:
+        """Let instances that were loaded together hold the present values."""
+        # Where they were loaded from may lag.
+        alias = router.db_for_write(type(instances[0]), instance=instances[0])
+        keys = {self._key(instance, alias): instance for instance in instances}
+        values = registry.strategy(self.recipe, self.table, alias).values(keys, max_age)
+        for key, instance in keys.items():
+            instance.__dict__[self.attname] = values.get(key, 0)
+
+    def _key(self, instance: models.Model, alias: str) -> Any:
+        """What finds the row of an instance."""
+        key_field = self.model._meta.pk
+        key = getattr(instance, key_field.attname)
+        if instance._state.adding or key is None:
+            raise UnsavedInstance(key=f"{self._label()}:{key}")
+        stored = key_field.get_db_prep_value(key, connections[alias])
+        if self.strategy == "slotted":
+            check_record_id(stored)
+        return stored
+
+    def forget_slots(self, instance: models.Model, using: str, **_: Any) -> None:
+        """Receives ``post_delete``: a new record with the same key starts at zero."""
+        key = self.model._meta.pk.get_db_prep_value(instance.pk, connections[using])
+        kind = ContentType.objects.db_manager(using).get_for_model(self.model)
+        SlottedCounter._base_manager.using(using).filter(
+            record_type=kind, record_id=str(key), name=self.name
+        ).delete()
+
+    def place(self) -> Place:
+        """Where the totals stand, for those who count in slots."""
+        return Place(self.table, Recipe("slotted", most_shards(self.slots)), self.bounds)
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        """What the strategy of this field is made of."""
+        if self.strategy == "cached":
+            detour = self.on_redis_down
+            return Recipe(self.strategy, cache=self.cache, detour=detour, timeout=self.timeout)
+        return Recipe(self.strategy, most_shards(self.slots))
+
+    @cached_property
+    def table(self) -> Table:
+        """Where the totals of this field stand, and where increments of it wait."""
+        options = self.model._meta
+        return Table(
+            name=options.db_table,
+            key=str(options.pk.column),
+            value=str(self.column),
+            pending=slots(self.model, self.name),
+            capacity=self.capacity,
+            label=self._label(),
+        )
+
+    def _label(self) -> str:
+        return f"{self.model._meta.label}.{self.name}"
+
+    def check(self, **kwargs: Any) -> list[checks.CheckMessage]:
+        return [*super().check(**kwargs), *problems(self)]
+
+
+class IntegerCounterField(CounterField):
+    """A `CounterField` in a 32-bit column, to adopt an existing ``IntegerField`` as it is.
+
+    PostgreSQL rewrites a table whose column becomes a BIGINT. This field leaves it an INTEGER;
+    its values end at ±2³¹.
+    """
+
+    capacity = (-(2**31), 2**31 - 1)
+
+    def get_internal_type(self) -> str:
+        return "IntegerField"
+
+
+class CachedCounterField(CounterField):
+    """A `CounterField` that is cached in Redis, and lands in its column every few seconds."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"strategy": "cached", **kwargs})
+
+
+def follow_deletes(sender: type[models.Model], **_: Any) -> None:
+    """Receives ``class_prepared``: what is deleted through a proxy is told of the proxy alone."""
+    # The models of old migrations have nothing to forget.
+    if sender._meta.abstract or sender.__module__ == "__fake__":
+        return
+    for field in counter_fields(sender):
+        if field.strategy == "slotted" and (sender._meta.proxy or field.model is sender):
+            post_delete.connect(field.forget_slots, sender=sender)
+
+
+class_prepared.connect(follow_deletes)
+
+
+def counter_fields(model: type[models.Model]) -> list[CounterField]:
+    """The counter fields of a model, inherited ones too."""
+    return [field for field in model._meta.concrete_fields if isinstance(field, CounterField)]

@@ -1,0 +1,82 @@
+"""What can be wrong with a counter field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from django.core import checks
+
+from django_counters.conf import (
+    BOUNDED_STRATEGIES,
+    FIELD_DETOURS,
+    FIELD_STRATEGIES,
+    bounds_problems,
+    did_you_mean,
+    is_duration,
+    shards_problems,
+)
+from django_counters.kinds.record import can_be_slotted
+from django_counters.types import UNBOUNDED
+
+if TYPE_CHECKING:
+    from django_counters.fields.columns import CounterField
+
+
+def check_hint(code: str) -> str:
+    """Where the documentation explains a check."""
+    return f"See reference/checks.html#counters-{code.lower()} in the documentation."
+
+
+def problems(field: CounterField) -> Iterator[checks.CheckMessage]:
+    """Yield E010 to E018, E020 and W010 for one field."""
+    for code, message in _all(field):
+        kind = checks.Warning if code.startswith("W") else checks.Error
+        yield kind(message, hint=check_hint(code), obj=field, id=f"counters.{code}")
+
+
+def _all(field: CounterField) -> Iterator[tuple[str, str]]:
+    yield from _strategy(field)
+    yield from _bounds(field)
+    if field.null:
+        yield "E012", "A counter cannot be null: it starts at zero."
+    if field.primary_key:
+        yield "E013", "A counter cannot be a primary key."
+    elif _is_indexed(field):
+        yield "W010", "An index on a counter slows down every increment."
+    if len(field.model._meta.pk_fields) > 1:
+        yield "E014", "Models with a composite primary key cannot count yet."
+
+
+def _strategy(field: CounterField) -> Iterator[tuple[str, str]]:
+    if field.strategy not in FIELD_STRATEGIES:
+        guess = did_you_mean(field.strategy, FIELD_STRATEGIES)
+        if field.strategy == "sharded":
+            guess = " Shards belong to named counters; a field is 'slotted'."
+        yield "E010", f"The strategy {field.strategy!r} is unknown.{guess}"
+    elif field.strategy not in BOUNDED_STRATEGIES and field.bounds != UNBOUNDED:
+        yield "E016", f"{field.strategy} cannot hold a floor or a ceiling, exact can."
+    elif field.strategy not in BOUNDED_STRATEGIES and not can_be_slotted(field.model):
+        what = "Slots need" if field.strategy == "slotted" else "A cached field needs"
+        yield "E018", f"{what} an integer, UUID or text as primary key."
+    if field.strategy == "cached" and field.on_redis_down not in FIELD_DETOURS:
+        guess = did_you_mean(field.on_redis_down, FIELD_DETOURS)
+        yield "E020", f"on_redis_down cannot be {field.on_redis_down!r}.{guess}"
+    if not is_duration(field.timeout):
+        yield "E020", f"timeout is a number of seconds above zero, not {field.timeout!r}."
+    for problem in shards_problems(field.slots):
+        yield "E017", f"Its slots are wrong: {problem}"
+
+
+def _bounds(field: CounterField) -> Iterator[tuple[str, str]]:
+    wrong = list(bounds_problems(*field.bounds))
+    for problem in wrong:
+        yield "E011", f"Its bounds are wrong: {problem}"
+    if not wrong and isinstance(field.default, int) and not field.bounds.hold(field.default):
+        yield "E015", f"The default {field.default} is out of its bounds."
+
+
+def _is_indexed(field: CounterField) -> bool:
+    options = field.model._meta
+    declared = (name for index in options.indexes for name, _ in index.fields_orders)
+    return field.db_index or field.unique or field.name in declared

@@ -1,0 +1,172 @@
+"""What a counter field hands out: an int that can also count."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from asgiref.sync import sync_to_async
+from django.db import models
+
+from django_counters.kinds.number import bounds_of_call
+from django_counters.models.total import Loaded, TotalAttribute
+from django_counters.tokens import Token
+from django_counters.types import Reading, check_delta
+
+if TYPE_CHECKING:
+    from django_counters.fields.columns import CounterField
+
+
+class CounterValue(Loaded):
+    """What ``post.views`` is: the int that was loaded, which can also count.
+
+    Comparing, formatting and calculating work as with any int. Counting changes the row in the
+    database, joins the caller's transaction, and leaves the new value on the instance.
+    """
+
+    _field: Any  # a CounterField; said so, its descriptor would hide it from type checkers
+    _instance: models.Model
+    #: Whether the change was made before, by a call with the same token.
+    replayed: bool
+
+    def __new__(cls, value: int, field: CounterField, instance: models.Model) -> CounterValue:
+        number = super().__new__(cls, value)
+        number._field = field
+        number._instance = instance
+        number.replayed = False
+        return number
+
+    def increment(
+        self,
+        by: int = 1,
+        *,
+        floor: int | None = None,
+        ceiling: int | None = None,
+        token: str | UUID | Token | None = None,
+        immediately: bool = False,
+        using: str | None = None,
+    ) -> CounterValue:
+        """Add ``by`` to the row, in one statement, and return the new value.
+
+        Exact under concurrency, whatever the instance holds. ``floor`` and ``ceiling`` narrow what
+        the field declares; only the bound that the value moves towards is asked. With a token the
+        change counts once: a repeated call returns what the first one returned, and says so in
+        ``replayed``. Where the field is cached the change is made in Redis, and within a
+        transaction when that commits, unless ``immediately``; it takes no token.
+
+        Raises:
+            UnsavedInstance: the instance has no row yet.
+            RecordMissing: its row is gone.
+            InvalidToken, TokenConflict, TokenExpired, RetryTransaction: as for named counters.
+            InvalidDelta, InsufficientCount, CeilingExceeded, CounterOverflow, CounterUnavailable,
+            ReadOnlyDatabase, OutcomeUnknown: as for named counters.
+        """
+        bounds = bounds_of_call(floor, ceiling)
+        value: CounterValue = self._field.change(
+            self._instance, check_delta(by), bounds, using, token, immediately
+        )
+        return value
+
+    def decrement(
+        self,
+        by: int = 1,
+        *,
+        floor: int | None = None,
+        ceiling: int | None = None,
+        token: str | UUID | Token | None = None,
+        immediately: bool = False,
+        using: str | None = None,
+    ) -> CounterValue:
+        """Subtract ``by`` from the row and return the new value; see `increment`."""
+        return self.increment(
+            check_delta(-check_delta(by)),
+            floor=floor,
+            ceiling=ceiling,
+            token=token,
+            immediately=immediately,
+            using=using,
+        )
+
+    def read(
+        self,
+        *,
+        consistency: str = "exact",
+        max_age: float | None = None,
+        using: str | None = None,
+    ) -> Reading:
+        """The present value, and what is known of it: total, pending, as of when.
+
+        A cached field offers ``consistency="cached"``: from Redis alone, where the total there is
+        not older than ``max_age`` seconds (5).
+
+        Raises:
+            UnsavedInstance, RecordMissing: there is no row.
+            UnsupportedConsistency: the field's strategy does not offer ``consistency``.
+        """
+        reading: Reading = self._field.read(self._instance, consistency, using, max_age)
+        return reading
+
+    async def aread(
+        self,
+        *,
+        consistency: str = "exact",
+        max_age: float | None = None,
+        using: str | None = None,
+    ) -> Reading:
+        """`read` for async code."""
+        return await sync_to_async(self.read)(consistency=consistency, max_age=max_age, using=using)
+
+    async def aincrement(
+        self,
+        by: int = 1,
+        *,
+        floor: int | None = None,
+        ceiling: int | None = None,
+        token: str | UUID | Token | None = None,
+        immediately: bool = False,
+        using: str | None = None,
+    ) -> CounterValue:
+        """`increment` for async code."""
+        return await sync_to_async(self.increment)(
+            by,
+            floor=floor,
+            ceiling=ceiling,
+            token=token,
+            immediately=immediately,
+            using=using,
+        )
+
+    async def adecrement(
+        self,
+        by: int = 1,
+        *,
+        floor: int | None = None,
+        ceiling: int | None = None,
+        token: str | UUID | Token | None = None,
+        immediately: bool = False,
+        using: str | None = None,
+    ) -> CounterValue:
+        """`decrement` for async code."""
+        return await sync_to_async(self.decrement)(
+            by,
+            floor=floor,
+            ceiling=ceiling,
+            token=token,
+            immediately=immediately,
+            using=using,
+        )
+
+    # Templates do not call what changes data.
+    increment.alters_data = True  # type: ignore[attr-defined]
+    decrement.alters_data = True  # type: ignore[attr-defined]
+    aincrement.alters_data = True  # type: ignore[attr-defined]
+    adecrement.alters_data = True  # type: ignore[attr-defined]
+
+
+class CounterAttribute(TotalAttribute):
+    """Keeps a plain int on the instance, and hands it out as one that can count."""
+
+    field: CounterField
+
+    def hand_out(self, value: int, instance: models.Model) -> CounterValue:
+        return CounterValue(value, self.field, instance)

@@ -1,0 +1,1 @@
+"""Increments that wait in Redis, until they are landed in the database."""

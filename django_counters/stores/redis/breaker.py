@@ -1,0 +1,105 @@
+"""Leaves a server alone for a moment that has failed several times in a row. No I/O."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+FAILURES = 3
+PAUSE = 1.0
+
+
+class Breaker:
+    """Lets calls through, or refuses them at once.
+
+    Closed until some calls in a row have failed. Then open: after a pause one call at a time may
+    probe; when one succeeds, it is closed again. Each call that was let through gets a ticket and
+    says with it how it went; what calls say that began before the last change of state is ignored.
+
+    For threads and tasks alike: the lock is held for a few instructions, never during I/O.
+
+    Args:
+        failures: how many in a row open it.
+        pause: seconds until the next probe.
+        clock: tells seconds, never going back.
+    """
+
+    __slots__ = (
+        "_clock",
+        "_count",
+        "_failures",
+        "_lock",
+        "_pause",
+        "_probing",
+        "_ticket",
+        "_until",
+    )
+
+    def __init__(
+        self,
+        failures: int = FAILURES,
+        pause: float = PAUSE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._failures = failures
+        self._pause = pause
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._count = 0
+        self._ticket = 0
+        self._probing = False
+        self._until: float | None = None
+
+    def admit(self) -> int | None:
+        """A ticket for one call, which has to be given back; None if the call is refused."""
+        ticket = self._ticket
+        # Read without the lock, and after the ticket: this is the way of nearly every call.
+        if self._until is None:
+            return ticket
+        with self._lock:
+            return self._probe()
+
+    def _probe(self) -> int | None:
+        # It may have been closed meanwhile.
+        if self._until is not None:
+            if self._probing or self._clock() < self._until:
+                return None
+            self._probing = True
+            self._ticket += 1
+        return self._ticket
+
+    def succeeded(self, ticket: int) -> None:
+        """The call was answered."""
+        if not self._count:
+            return
+        with self._lock:
+            if ticket == self._ticket:
+                self._close()
+
+    def failed(self, ticket: int) -> None:
+        """The call did not get through."""
+        with self._lock:
+            if ticket != self._ticket:
+                return
+            self._count += 1
+            if self._count >= self._failures:
+                self._open(self._clock() + self._pause)
+
+    def abandoned(self, ticket: int) -> None:
+        """The call was broken off by its caller, which says nothing about the server."""
+        with self._lock:
+            if self._probing and ticket == self._ticket:
+                self._open(self._clock())
+
+    def _open(self, until: float) -> None:
+        self._until = until
+        self._probing = False
+        self._ticket += 1
+
+    def _close(self) -> None:
+        if self._until is not None:
+            self._ticket += 1
+        self._count = 0
+        self._probing = False
+        self._until = None

@@ -1,0 +1,398 @@
+"""Connections to Redis that never send anything twice. The only file that imports redis.
+
+redis-py connects, logs in and reads replies. Its pools and clients are not used: they send again
+what may have been executed (ten times, as redis-py 8 has it), and take a lock for each call.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+import time
+from collections.abc import Sequence
+from errno import ECONNABORTED, ECONNRESET, ENOTCONN, EPIPE, ESHUTDOWN
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import redis
+import redis.asyncio
+import redis.asyncio.retry
+import redis.asyncio.sentinel
+import redis.connection
+import redis.sentinel
+from redis import _parsers
+from redis.backoff import NoBackoff
+from redis.crc import key_slot
+from redis.exceptions import RedisError, ResponseError
+from redis.retry import Retry
+from redis.utils import HIREDIS_AVAILABLE
+
+from django_counters.exceptions import CounterUnavailable, InvalidConfiguration, OutcomeUnknown
+from django_counters.stores.redis.addresses import OURS, Address, Node
+from django_counters.stores.redis.commands import (
+    Command,
+    Lost,
+    Refused,
+    Request,
+    Word,
+    decoded,
+    packed,
+    refusal,
+    requested,
+)
+from django_counters.stores.redis.routes import (
+    Ask,
+    Discover,
+    Flow,
+    Step,
+    route_of,
+    run,
+    run_many,
+)
+
+if TYPE_CHECKING:
+    from django_counters.stores.redis.aclient import AsyncClient
+
+__all__ = ["Client", "Command", "Refused", "aclient_of", "client_of"]
+
+_T = TypeVar("_T")
+# What redis-py raises: for an answer that is an error, and also where there is none.
+ANSWERED: type[Exception] = ResponseError
+BROKEN: tuple[type[Exception], ...] = (RedisError, OSError)
+# The system took nothing more of the request, so no server has the whole of it.
+_UNSENT = frozenset({EPIPE, ECONNRESET, ECONNABORTED, ENOTCONN, ESHUTDOWN})
+
+
+def _parser(plain: Any, fast: Any) -> Any:
+    """A parser of redis-py that keeps errors as the server wrote them.
+
+    Its own turns some of them into a lost connection, after which nobody could tell whether the
+    command was executed.
+    """
+    kinds = (fast if HIREDIS_AVAILABLE else plain,)
+    return type("Parser", kinds, {"parse_error": staticmethod(ResponseError)})
+
+
+_PARSER = _parser(_parsers._RESP2Parser, _parsers._HiredisParser)
+_ASYNC_PARSER = _parser(_parsers._AsyncRESP2Parser, _parsers._AsyncHiredisParser)
+
+
+class Making:
+    """Makes connections of redis-py, none of which retries."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self.timeout = address.timeout
+        try:
+            given: dict[str, Any] = redis.connection.parse_url(address.url)  # type: ignore[no-untyped-call]
+            self._settings = self._chosen({**address.options, **given})
+            self._tls = self._is_tls({**address.options, **given})
+            self.connection(address.nodes[0])
+        except (TypeError, ValueError, RedisError) as error:
+            problem = f"Redis {address.name} cannot be connected to with these options: {error}."
+            raise InvalidConfiguration(problem=problem) from None
+
+    def _chosen(self, given: dict[str, Any]) -> dict[str, Any]:
+        chosen = {name: given[name] for name in given if name not in OURS}
+        if self._address.is_cluster:
+            chosen.pop("db", None)
+        return {
+            **chosen,
+            "protocol": 2,
+            "socket_timeout": self.timeout,
+            "socket_connect_timeout": self.timeout,
+        }
+
+    @staticmethod
+    def _is_tls(given: dict[str, Any]) -> bool:
+        declared = given.get("connection_class", object)
+        return issubclass(declared, redis.connection.SSLConnection) or bool(given.get("ssl"))
+
+    def connection(self, node: Node) -> Any:
+        """A connection that is not yet connected."""
+        kind = self._kind(redis.connection, node)
+        retry = Retry(NoBackoff(), 0)
+        return kind(**_place(node), **self._settings, parser_class=_PARSER, retry=retry)
+
+    def aconnection(self, node: Node) -> Any:
+        """The same for asyncio, where who waits has to limit the time."""
+        kind = self._kind(redis.asyncio, node)
+        retry = redis.asyncio.retry.Retry(NoBackoff(), 0)
+        settings = {**self._settings, "socket_timeout": None}
+        return kind(**_place(node), **settings, parser_class=_ASYNC_PARSER, retry=retry)
+
+    def _kind(self, module: Any, node: Node) -> Any:
+        if not node.port:
+            return module.UnixDomainSocketConnection
+        return module.SSLConnection if self._tls else module.Connection
+
+    def master(self) -> Node:
+        """The master that the Sentinels know."""
+        sentinels: Any = redis.sentinel.Sentinel(
+            self._address.nodes, sentinel_kwargs=self._of_sentinels(Retry(NoBackoff(), 0))
+        )  # type: ignore[no-untyped-call]
+        try:
+            host, port = sentinels.discover_master(self._address.service)
+        except BROKEN as error:
+            raise Lost(error, sent=False) from error
+        finally:
+            for client in sentinels.sentinels:
+                client.close()
+        return Node(host, int(port))
+
+    async def amaster(self) -> Node:
+        """The same for asyncio."""
+        retry = redis.asyncio.retry.Retry(NoBackoff(), 0)
+        sentinels: Any = redis.asyncio.sentinel.Sentinel(  # type: ignore[no-untyped-call]
+            self._address.nodes, sentinel_kwargs=self._of_sentinels(retry)
+        )
+        try:
+            host, port = await sentinels.discover_master(self._address.service)
+        except BROKEN as error:
+            raise Lost(error, sent=False) from error
+        finally:
+            for client in sentinels.sentinels:
+                await client.aclose()
+        return Node(host, int(port))
+
+    def _of_sentinels(self, retry: Any) -> dict[str, Any]:
+        limits = {"socket_timeout": self.timeout, "socket_connect_timeout": self.timeout}
+        return {**self._address.sentinel_options, **limits, "protocol": 2, "retry": retry}
+
+
+def _place(node: Node) -> dict[str, Any]:
+    return {"host": node.host, "port": node.port} if node.port else {"path": node.host}
+
+
+class Wire:
+    """A connection of one thread to one server."""
+
+    __slots__ = ("_connection", "_poll")
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        try:
+            connection.connect()
+        except BROKEN as error:
+            raise Lost(error, sent=False) from error
+        self._poll = select.poll()
+        self._poll.register(connection._sock.fileno(), select.POLLIN)
+
+    def is_stale(self) -> bool:
+        """Whether the server has closed it, or said something unasked. Sends nothing."""
+        return bool(self._poll.poll(0))
+
+    def ask(self, request: bytes, replies: int) -> list[Any]:
+        """Send once and read the replies.
+
+        Raises:
+            Lost: the connection is closed then, as after every other error.
+        """
+        try:
+            self._send(request, replies)
+            return [self._reply() for _ in range(replies)]
+        except BROKEN as error:
+            self.close()
+            raise Lost(error, sent=True) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _send(self, request: bytes, replies: int) -> None:
+        try:
+            self._connection.send_packed_command((request,), check_health=False)
+        except RedisError as error:
+            # Of several commands the first ones may be complete.
+            if replies == 1 and getattr(error.__context__, "errno", None) in _UNSENT:
+                self.close()
+                raise Lost(error, sent=False) from error
+            raise
+
+    def _reply(self) -> Any:
+        try:
+            return decoded(self._connection.read_response())
+        except ANSWERED as error:
+            return refusal(str(error))
+
+    def close(self) -> None:
+        """Close it at once."""
+        self._connection.disconnect()
+
+
+class _Wires(threading.local):
+    """The idle connections of each thread. They are closed when it ends."""
+
+    def __init__(self) -> None:
+        self.idle: dict[Node, Wire] = {}
+
+
+class Client:
+    """Runs scripts and commands on the Redis of one address; for all threads of a process.
+
+    Each thread has connections of its own, and so has a process that was forked.
+    """
+
+    def __init__(self, address: Address) -> None:
+        self.name = address.name
+        self.using = f"redis:{address.name}"
+        self.making = Making(address)
+        self.route = route_of(address, _slot_of)
+        self._wires = _Wires()
+
+    def run(self, command: Command) -> Any:
+        """Run a script once.
+
+        Raises:
+            Refused: the server answered an error.
+            CounterUnavailable: the script was not run.
+            OutcomeUnknown: the connection was lost, or the time was up, before the answer.
+        """
+        return self._one(requested(command), reads=False)
+
+    def run_many(self, commands: Sequence[Command]) -> list[Any]:
+        """Run scripts in one round trip, per server of a cluster; each once.
+
+        They are independent: another one is run where one is refused.
+
+        Returns:
+            The reply to each; an error is returned as an instance of `Refused`.
+
+        Raises:
+            CounterUnavailable: none of them was run.
+            OutcomeUnknown: there is one whose answer was lost.
+        """
+        try:
+            return self._take(run_many(self.route, [requested(command) for command in commands]))
+        except Lost as lost:
+            raise self.meaning(lost, reads=False) from lost
+
+    def call(self, *words: Word, key: str | None = None, reads: bool = True) -> Any:
+        """Run a plain command once.
+
+        Args:
+            words: the command and its arguments.
+            key: decides which server of a cluster is asked.
+            reads: it changes nothing, so that a lost answer means no more than "not reached".
+
+        Raises:
+            Refused, CounterUnavailable, OutcomeUnknown: as for `run`.
+        """
+        return self._one(Request(key, packed(*words)), reads=reads)
+
+    def close(self) -> None:
+        """Close the connections of all threads; one that is in use, when it has its answer."""
+        # Nobody else knows the connections of a thread.
+        self._wires = _Wires()
+
+    def renew(self) -> None:
+        """Leave to the parent of this process what belongs to it."""
+        self._wires = _Wires()
+        self.route.renew()
+
+    def meaning(self, lost: Lost, *, reads: bool) -> CounterUnavailable | OutcomeUnknown:
+        """What a lost connection means for who counts."""
+        if lost.sent and not reads:
+            return OutcomeUnknown(using=self.using)
+        return CounterUnavailable(using=self.using, reason=str(lost))
+
+    def _one(self, request: Request, *, reads: bool) -> Any:
+        try:
+            reply = self._take(run(self.route, request))
+        except Lost as lost:
+            raise self.meaning(lost, reads=reads) from lost
+        if type(reply) is Refused:
+            raise reply
+        return reply
+
+    def _take(self, flow: Flow[_T]) -> _T:
+        try:
+            step = next(flow)
+            while True:
+                try:
+                    came = self._step(step)
+                except Lost as lost:
+                    step = flow.throw(lost)
+                else:
+                    step = flow.send(came)
+        except StopIteration as end:
+            result: _T = end.value
+            return result
+
+    def _step(self, step: Step) -> Any:
+        if isinstance(step, Ask):
+            return self._ask(step)
+        if isinstance(step, Discover):
+            return self._discover()
+        time.sleep(step.seconds)
+        return None
+
+    def _ask(self, ask: Ask) -> list[Any]:
+        idle, node = self._wires.idle, ask.node
+        ticket = self.route.admit(node)
+        # Taken away while in use: a signal handler that counts in between gets another one.
+        wire = idle.pop(node, None)
+        try:
+            if wire is None or wire.is_stale():
+                wire = self._connect(idle, node, wire)
+            replies = wire.ask(ask.request, ask.replies)
+        except BaseException as error:
+            self.route.broken(node, ticket, error)
+            raise
+        if self.route.answered(node, ticket, replies):
+            idle[node] = wire
+        else:
+            wire.close()
+        return replies
+
+    def _connect(self, idle: dict[Node, Wire], node: Node, stale: Wire | None) -> Wire:
+        if stale is not None:
+            stale.close()
+        for other in [other for other in idle if not self.route.keeps(other)]:
+            idle.pop(other).close()
+        return Wire(self.making.connection(node))
+
+    def _discover(self) -> Node:
+        ticket = self.route.admit(None)
+        try:
+            node = self.making.master()
+        except BaseException as error:
+            self.route.broken(None, ticket, error)
+            raise
+        self.route.answered(None, ticket, ())
+        return node
+
+
+def _slot_of(key: str) -> int:
+    return key_slot(key.encode())
+
+
+_clients: dict[Address, Client] = {}
+_aclients: dict[Address, AsyncClient] = {}
+
+
+def client_of(address: Address) -> Client:
+    """The one client of this process for an address. Nothing is connected yet.
+
+    Raises:
+        InvalidConfiguration: redis-py does not know one of the options.
+    """
+    return _clients.get(address) or _clients.setdefault(address, Client(address))
+
+
+def aclient_of(address: Address) -> AsyncClient:
+    """The one client of this process for async code; as `client_of`."""
+    from django_counters.stores.redis.aclient import AsyncClient
+
+    found = _aclients.get(address)
+    return found or _aclients.setdefault(address, AsyncClient(client_of(address)))
+
+
+def _renew() -> None:
+    for client in _clients.values():
+        client.renew()
+    for aclient in _aclients.values():
+        aclient.renew()
+
+
+# A child has the sockets of its parent, and must not say anything there.
+os.register_at_fork(after_in_child=_renew)

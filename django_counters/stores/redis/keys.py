@@ -1,0 +1,56 @@
+"""The only place that spells a key of Redis. What users write is never part of one."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import zlib
+
+from django_counters.clock import utc
+
+SLOTS = 16
+PLACES = 8
+# Fields of a generation that are no counters.
+GENERATION = "\0g"
+TOKEN = "\0k"  # noqa: S105
+
+
+class Slots:
+    """The keys of what waits in one Redis for one database.
+
+    The keys of a slot have a hash tag of their own, so that a cluster keeps them together.
+    """
+
+    def __init__(self, using: str, prefix: str = "") -> None:
+        apart = f":{hashlib.sha256(prefix.encode()).hexdigest()[:12]}" if prefix else ""
+        self._tags = [f"djc:{{{using}{apart}:{slot}}}" for slot in range(SLOTS)]
+        self._keys = [
+            (f"{tag}:p", f"{tag}:c", *(f"{tag}:b{place}" for place in range(PLACES)))
+            for tag in self._tags
+        ]
+        self.flight = f"{self._tags[0]}:f"
+
+    def keys(self, slot: int) -> tuple[str, ...]:
+        """What every script declares: the open generation, the known totals, the ring."""
+        return self._keys[slot]
+
+    def place(self, slot: int, place: int) -> str:
+        """One place of the ring."""
+        return self._keys[slot][2 + place]
+
+    def token(self, slot: int, token: str) -> str:
+        """What is remembered of a token, given by its hexadecimal digits."""
+        return f"{self._tags[slot]}:t:{token}"
+
+
+def slot_of(counter: str) -> int:
+    """The slot of a counter, the same in every process and on every machine."""
+    return zlib.crc32(counter.encode()) % SLOTS
+
+
+def proposed(slot: int) -> str:
+    """A new generation of a slot: the digits of a UUIDv7 that ends with the slot."""
+    # Made for each request, so it is put together without the objects in between.
+    chance = os.urandom(8).hex()
+    moment = int(utc().timestamp() * 1000)
+    return f"{moment:012x}7{chance[:3]}8{chance[3:]}{slot:02x}"

@@ -1,0 +1,229 @@
+"""Increments that wait in Redis: added in one step, read, and handed over to be landed."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from typing import Any, NamedTuple, TypeVar
+from uuid import UUID
+
+from django_counters import clock
+from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
+from django_counters.stores.redis.addresses import Address
+from django_counters.stores.redis.client import aclient_of, client_of
+from django_counters.stores.redis.commands import Command, Refused
+from django_counters.stores.redis.keys import SLOTS, TOKEN, Slots, proposed
+from django_counters.stores.redis.requests import Request, Requests
+from django_counters.stores.redis.scripts import ACKNOWLEDGE, CUT, HOLD, READ, RELEASE, WAITING
+from django_counters.tokens import mint
+
+_T = TypeVar("_T")
+_PAGE = 1000
+# An open generation is not older, so that its id is remembered for as long as it is needed.
+_REFRESHED_AFTER = timedelta(days=1)
+# Milliseconds after which the flush of a process that died may be taken over.
+_FLIGHT = 10_000
+
+
+class Sealed(NamedTuple):
+    """A generation that nothing is added to any more.
+
+    ``fields``: how many counters, at most. ``history`` is that of the generation, ``server`` that
+    of the server that told of it.
+    """
+
+    slot: int
+    place: int
+    generation: str
+    before: str
+    history: str
+    fields: int
+    server: str
+
+
+class Cut(NamedTuple):
+    """What one slot holds: its open generation, the one before that, and what is sealed.
+
+    ``fields``: how much is in the open one, because something else was sealed before it.
+    """
+
+    slot: int
+    generation: str
+    before: str
+    history: str
+    fields: int
+    sealed: Sequence[Sealed]
+
+
+class Waiting(NamedTuple):
+    """How much waits in one slot: counters that are open or sealed, and since when."""
+
+    open: int
+    generation: str
+    places: int
+    sealed: int
+    oldest: str
+
+
+class Contents(NamedTuple):
+    """What was added to a generation; each increment with a token is part of its sum, too.
+
+    ``strange``: what somebody else has written there.
+    """
+
+    sums: Mapping[str, int]
+    tokens: Mapping[str, tuple[str, int]]
+    strange: Mapping[str, str]
+
+
+class RedisPending(Requests):
+    """Keeps increments until they are landed. Every verb is one atomic step of each slot."""
+
+    def __init__(self, using: str, address: Address) -> None:
+        self._client = client_of(address)
+        self._aclient = aclient_of(address)
+        self.name = self._client.name
+        slots = Slots(using, address.prefix)
+        super().__init__(self._client.using, slots, together=not address.is_cluster)
+
+    def send(self, request: Request[_T]) -> _T:
+        """The answer to a request, in one round trip.
+
+        Raises:
+            CounterUnavailable: nothing was done.
+            OutcomeUnknown: the answer was lost, to a request that counts.
+        """
+        if not request.counts:
+            with self._reading():
+                return request.read(self._client.run_many(request.commands))
+        if len(request.commands) > 1:
+            return request.read(self._client.run_many(request.commands))
+        try:
+            reply = self._client.run(request.commands[0])
+        except Refused as refused:
+            reply = refused
+        return request.read((reply,))
+
+    async def asend(self, request: Request[_T]) -> _T:
+        """`send` for async code."""
+        if request.counts:
+            return request.read(await self._aclient.run_many(request.commands))
+        with self._reading():
+            return request.read(await self._aclient.run_many(request.commands))
+
+    def cut(self) -> list[Cut]:
+        """Seal what is open in each slot, unless something sealed still waits there."""
+        oldest = f"{mint(clock.utc() - _REFRESHED_AFTER).hex[:12]}"
+        commands = [
+            Command(CUT, self._slots.keys(slot), (proposed(slot), oldest)) for slot in range(SLOTS)
+        ]
+        replies = self._run(commands)
+        return [_cut(slot, reply) for slot, reply in enumerate(replies)]
+
+    def waiting(self) -> list[Waiting]:
+        """How much waits in each slot."""
+        replies = self._run([Command(WAITING, self._slots.keys(slot), ()) for slot in range(SLOTS)])
+        return [Waiting(*reply) for reply in replies]
+
+    def information(self, section: str) -> dict[str, str]:
+        """A section of what a server says of itself: that of the first slot."""
+        text = self._client.call("INFO", section, key=self._slots.keys(0)[0])
+        pairs = (line.partition(":") for line in text.splitlines())
+        return {name: value for name, colon, value in pairs if colon}
+
+    def contents(self, sealed: Sealed) -> Contents | None:
+        """What is in a sealed generation; None where somebody else has landed it meanwhile."""
+        key = self._slots.place(sealed.slot, sealed.place)
+        fields: dict[str, str] = {}
+        cursor = "0"
+        while True:
+            words = (sealed.generation, cursor, _PAGE, sealed.server)
+            # Each page says whether it is of this generation, which nothing is added to.
+            (page,) = self._run([Command(READ, (key,), words)])
+            if not page:
+                return None
+            cursor, found = page[0], json.loads(page[1])
+            fields.update(zip(found[::2], found[1::2], strict=True))
+            if cursor == "0":
+                return _contents(fields)
+
+    def acknowledge(self, landed: Mapping[Sealed, Sequence[str]]) -> None:
+        """Remove generations that have landed; of each, counters whose total is to be forgotten."""
+        commands = [
+            Command(
+                ACKNOWLEDGE,
+                self._slots.keys(sealed.slot),
+                (proposed(sealed.slot), sealed.generation, *forgotten),
+            )
+            for sealed, forgotten in landed.items()
+        ]
+        self._run(commands)
+
+    @contextmanager
+    def flight(self) -> Iterator[Callable[[], object] | None]:
+        """None where somebody else flushes, else what says now and then that this one goes on.
+
+        It spares work; it is not what makes a flush right.
+        """
+        key, mark = self._slots.flight, secrets.token_hex(8)
+        hold = Command(HOLD, (key,), (mark, _FLIGHT))
+
+        def held() -> bool:
+            # A server that is full refuses; it has to be flushed all the more.
+            with self._reading():
+                return bool(self._client.run_many([hold])[0])
+
+        if not held():
+            yield None
+            return
+        try:
+            yield held
+        finally:
+            with suppress(CounterUnavailable, OutcomeUnknown):
+                self._client.run_many([Command(RELEASE, (key,), (mark,))])
+
+    def _run(self, commands: Sequence[Command]) -> list[Any]:
+        """Commands that can be repeated: where one of them fails, nothing is lost."""
+        with self._reading():
+            replies = self._client.run_many(commands)
+        for reply in replies:
+            if isinstance(reply, Refused):
+                raise CounterUnavailable(using=self.shown, reason=str(reply).rstrip("."))
+        return replies
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Nothing is counted here, so there is nothing that could be unknown."""
+        try:
+            yield
+        except OutcomeUnknown as error:
+            reason = "the answer was lost"
+            raise CounterUnavailable(using=self.shown, reason=reason) from error
+
+
+def _contents(fields: Mapping[str, str]) -> Contents:
+    sums: dict[str, int] = {}
+    tokens: dict[str, tuple[str, int]] = {}
+    strange: dict[str, str] = {}
+    for name, text in fields.items():
+        try:
+            if name.startswith(TOKEN):
+                by, _, counter = text.partition(" ")
+                tokens[str(UUID(name.removeprefix(TOKEN)))] = (counter, int(by))
+            elif not name.startswith("\0"):
+                sums[name] = int(text)
+        except ValueError:
+            strange[name] = text
+    return Contents(sums, tokens, strange)
+
+
+def _cut(slot: int, reply: Sequence[Any]) -> Cut:
+    generation, before, server = map(str, reply[:3])
+    sealed = [
+        Sealed(slot, int(place), str(one), str(parent), str(history), int(fields), server)
+        for place, one, parent, history, fields in reply[4:]
+    ]
+    return Cut(slot, generation, before, server, int(reply[3]), sealed)

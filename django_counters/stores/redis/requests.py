@@ -1,0 +1,187 @@
+"""What is asked of Redis and what its answers mean; who sends it, and waits, is somebody else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from django_counters.exceptions import (
+    CounterError,
+    CounterOverflow,
+    CounterUnavailable,
+    OutcomeUnknown,
+    TokenConflict,
+)
+from django_counters.stores.base import Added, Found, Lease
+from django_counters.stores.redis.commands import Command, Refused
+from django_counters.stores.redis.keys import Slots, proposed, slot_of
+from django_counters.stores.redis.scripts import ADD, ADD_ONCE, FILL, LOOK, SETTLE
+
+_T = TypeVar("_T")
+
+# What waits for one counter stays far below 64 bits: beyond, Lua could not compare it.
+LARGEST_PENDING = 2**62
+# Answers of a server that has executed nothing.
+_NOTHING_DONE = frozenset(
+    {
+        *("OOM", "READONLY", "LOADING", "MISCONF", "CLUSTERDOWN", "MASTERDOWN", "NOREPLICAS"),
+        *("BUSY", "NOAUTH", "WRONGPASS", "NOPERM", "TRYAGAIN", "RINGFULL", "HISTORY", "NOINFO"),
+    }
+)
+
+
+class Request(NamedTuple, Generic[_T]):
+    """Commands for one round trip, and how to read the replies to them.
+
+    ``counts``: whether it would matter that they were executed, if no answer comes.
+    """
+
+    commands: Sequence[Command]
+    read: Callable[[Sequence[Any]], _T]
+    counts: bool = True
+
+
+class Requests:
+    """Makes requests about the slots of one Redis.
+
+    ``shown``: what errors call this Redis. ``together``: whether slots may be in one command. In a
+    cluster they are on several servers.
+    """
+
+    def __init__(self, shown: str, slots: Slots, *, together: bool) -> None:
+        self.shown = shown
+        self._slots = slots
+        self._together = together
+
+    def add(self, deltas: Mapping[str, int], age: int) -> Request[Added]:
+        """Add to counters; their values, where a total not older than ``age`` ms is known."""
+        if len(deltas) == 1:
+            return self._add_to_one(*next(iter(deltas.items())), age)
+        groups = self._groups(deltas)
+        words = {
+            slot: (proposed(slot), len(mine), *(w for c in mine for w in (c, deltas[c])))
+            for slot, mine in groups.items()
+        }
+        parts = self._parts(groups)
+        commands = [self._command(ADD, part, (age,), words) for part in parts]
+        return Request(commands, lambda replies: self._added(parts, groups, replies))
+
+    def _add_to_one(self, counter: str, by: int, age: int) -> Request[Added]:
+        slot = slot_of(counter)
+        words = (age, proposed(slot), 1, counter, by)
+        command = Command(ADD, self._slots.keys(slot), words)
+        return Request((command,), partial(self._added_to_one, counter))
+
+    def add_once(
+        self, counter: str, by: int, token: str, age: int, keep: int
+    ) -> Request[tuple[Found, bool]]:
+        """Add to one counter unless its token was used; remembered for ``keep`` ms."""
+        slot = slot_of(counter)
+        keys = (*self._slots.keys(slot), self._slots.token(slot, token))
+        command = Command(ADD_ONCE, keys, (age, proposed(slot), counter, by, token, keep))
+        return Request([command], self._added_once)
+
+    def look(self, counters: Iterable[str], age: int) -> Request[Mapping[str, Found]]:
+        """Ask for counters; ``age`` in ms, -1 where no total is wanted."""
+        groups = self._groups(counters)
+        words = {slot: (proposed(slot), len(mine), *mine) for slot, mine in groups.items()}
+        parts = self._parts(groups)
+        commands = [self._command(LOOK, part, (age,), words) for part in parts]
+        return Request(
+            commands, lambda replies: _seen(self._added(parts, groups, replies)), counts=False
+        )
+
+    def fill(self, totals: Mapping[str, tuple[int, Lease]]) -> Request[None]:
+        """Fill in totals under the leases that were given for them."""
+        held: dict[tuple[int, str], list[str | int]] = {}
+        for counter, (total, lease) in totals.items():
+            triples = held.setdefault((slot_of(counter), lease.version), [])
+            triples += (counter, total, lease.moment)
+        commands = [
+            Command(FILL, self._slots.keys(slot), (proposed(slot), version, *triples))
+            for (slot, version), triples in held.items()
+        ]
+        return Request(commands, lambda replies: None, counts=False)  # noqa: ARG005
+
+    def settle(self, counter: str, token: str, value: int) -> Request[None]:
+        """Remember what a call with a token returned, where its answer did not say it."""
+        key = self._slots.token(slot_of(counter), token)
+        command = Command(SETTLE, (key,), (value,))
+        return Request([command], lambda replies: None, counts=False)  # noqa: ARG005
+
+    def _groups(self, counters: Iterable[str]) -> dict[int, list[str]]:
+        groups: dict[int, list[str]] = {}
+        for counter in counters:
+            groups.setdefault(slot_of(counter), []).append(counter)
+        return groups
+
+    def _parts(self, groups: Mapping[int, object]) -> list[tuple[int, ...]]:
+        """Which slots are asked in one command."""
+        return [tuple(groups)] if self._together else [(slot,) for slot in groups]
+
+    def _command(
+        self, script: Any, part: Sequence[int], first: tuple[int, ...], words: Mapping[int, Any]
+    ) -> Command:
+        keys = tuple(key for slot in part for key in self._slots.keys(slot))
+        return Command(script, keys, (*first, *(word for slot in part for word in words[slot])))
+
+    def _added(
+        self,
+        parts: Sequence[Sequence[int]],
+        groups: Mapping[int, Sequence[str]],
+        replies: Sequence[Any],
+    ) -> Added:
+        found: dict[str, Found] = {}
+        refused: dict[str, CounterError] = {}
+        for part, reply in zip(parts, replies, strict=True):
+            counters = [counter for slot in part for counter in groups[slot]]
+            if isinstance(reply, Refused):
+                refused.update(dict.fromkeys(counters, self.meaning(reply)))
+            else:
+                found.update(zip(counters, map(found_in, reply.splitlines()), strict=True))
+        return Added(found, refused)
+
+    def _added_to_one(self, counter: str, replies: Sequence[Any]) -> Added:
+        (reply,) = replies
+        if type(reply) is Refused:
+            return Added({}, {counter: self.meaning(reply)})
+        return Added({counter: found_in(reply)}, {})
+
+    def _added_once(self, replies: Sequence[Any]) -> tuple[Found, bool]:
+        (reply,) = replies
+        if isinstance(reply, Refused):
+            raise self.meaning(reply)
+        answer, used = reply
+        return found_in(answer), bool(used)
+
+    def meaning(self, refused: Refused) -> CounterError:
+        """What an error of the server means for who counts."""
+        if refused.code == "OVERFLOW":
+            return CounterOverflow(key=refused.message, low=-LARGEST_PENDING, high=LARGEST_PENDING)
+        if refused.code == "CONFLICT":
+            return TokenConflict(token=refused.message)
+        if refused.code in _NOTHING_DONE:
+            reason = f"{refused.code} {refused.message}".rstrip(".")
+            return CounterUnavailable(using=self.shown, reason=reason)
+        # A script that ends with an error keeps what it has written before.
+        return OutcomeUnknown(using=self.shown)
+
+
+def _seen(added: Added) -> Mapping[str, Found]:
+    for refused in added.refused.values():
+        raise refused
+    return added.found
+
+
+def found_in(answer: str) -> Found:
+    """What an answer means; see ``slot.lua``."""
+    words = answer.split(" ")
+    if words[0] != "?":
+        if len(words) == 3:
+            return Found(int(words[1]), int(words[2]), int(words[0]))
+        return Found(int(words[1]), sum(map(int, words[2:])), int(words[0]))
+    _, version, moment, *pairs = words
+    waits = tuple(zip(pairs[::2], map(int, pairs[1::2]), strict=True))
+    lease = None if version == "-" else Lease(version, int(moment))
+    return Found(None, sum(amount for _, amount in waits), 0, waits, lease)

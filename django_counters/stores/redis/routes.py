@@ -1,0 +1,309 @@
+"""Which server is asked, and what is done when it answers that another one should be. No I/O.
+
+What happens is written once, as generators: they yield steps, somebody else takes them, blocking or
+not, and sends back what came of it. A step that failed is thrown in as `Lost`. Nothing is asked a
+second time here unless the server answered that it did not execute it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeVar
+
+from django_counters.stores.redis.addresses import Address, Node
+from django_counters.stores.redis.breaker import Breaker
+from django_counters.stores.redis.commands import Lost, Refused, Request, packed
+
+# How often a command is sent on by servers that did not execute it.
+REDIRECTIONS = 5
+# Seconds between two of these, while the keys of a slot are on two servers.
+PATIENCE = 0.01
+# What a server answers that cannot serve: as good as one that does not answer.
+_AWAY = frozenset({"LOADING", "CLUSTERDOWN"})
+# After these the connection is made again, for the name may lead to another server by then.
+_LEFT = _AWAY | {"READONLY"}
+_ASKING = packed("ASKING")
+_TABLE = packed("CLUSTER", "SLOTS")
+
+
+class Ask(NamedTuple):
+    """Send this to a server once; what is sent back are its replies."""
+
+    node: Node
+    request: bytes
+    replies: int = 1
+
+
+class Discover(NamedTuple):
+    """Ask the Sentinels for the present master; what is sent back is its node."""
+
+
+class Wait(NamedTuple):
+    """Do nothing for some seconds."""
+
+    seconds: float
+
+
+Step = Ask | Discover | Wait
+_T = TypeVar("_T")
+Flow = Generator[Step, Any, _T]
+
+
+class Route:
+    """One server."""
+
+    def __init__(self, address: Address) -> None:
+        self.seeds = address.nodes
+        self.renew()
+
+    def renew(self) -> None:
+        """Forget what was learned, and locks that a thread of another process might hold."""
+        self._breakers: dict[Node | None, Breaker] = {}
+
+    def admit(self, node: Node | None) -> int:
+        """The ticket for a request to a server, or to the Sentinels where there is None.
+
+        Raises:
+            Lost: the server is left alone for a moment.
+        """
+        breaker = self._breakers.get(node) or self._breakers.setdefault(node, Breaker())
+        ticket = breaker.admit()
+        if ticket is None:
+            raise Lost("it failed several times in a row and is left alone", sent=False)
+        return ticket
+
+    def answered(self, node: Node | None, ticket: int, replies: Sequence[Any]) -> bool:
+        """Take note of answers; whether the connection may be used again."""
+        codes = {reply.code for reply in replies if type(reply) is Refused}
+        breaker = self._breakers[node]
+        (breaker.failed if codes & _AWAY else breaker.succeeded)(ticket)
+        return not codes & _LEFT
+
+    def broken(self, node: Node | None, ticket: int, error: BaseException) -> None:
+        """Take note that there was no answer, and why."""
+        if not isinstance(error, Lost):
+            self._breakers[node].abandoned(ticket)
+            return
+        self._breakers[node].failed(ticket)
+        if node is not None:
+            self.failed(node)
+
+    def find(self, key: str | None) -> Flow[Node]:  # noqa: ARG002
+        """The server that has the key."""
+        yield from ()
+        return self.seeds[0]
+
+    def keeps(self, node: Node) -> bool:  # noqa: ARG002
+        """Whether connections to it are worth keeping."""
+        return True
+
+    def failed(self, node: Node) -> None:
+        """A connection to it was lost or could not be made."""
+
+    def refused(self, node: Node, code: str) -> None:
+        """It answered an error."""
+
+    def moved(self, key: str | None, node: Node) -> None:
+        """Another server has the key now."""
+
+
+class SentinelRoute(Route):
+    """The master among servers that Sentinels watch."""
+
+    def renew(self) -> None:
+        super().renew()
+        self._master: Node | None = None
+
+    def find(self, key: str | None) -> Flow[Node]:  # noqa: ARG002
+        node = self._master
+        if node is None:
+            node = self._master = yield Discover()
+        return node
+
+    def keeps(self, node: Node) -> bool:
+        return node == self._master
+
+    def failed(self, node: Node) -> None:
+        self._forget(node)
+
+    def refused(self, node: Node, code: str) -> None:
+        if code == "READONLY":
+            self._forget(node)
+
+    def _forget(self, node: Node) -> None:
+        if node == self._master:
+            self._master = None
+
+
+class ClusterRoute(Route):
+    """Servers that share the keys.
+
+    ``slot_of``: the slot of a key.
+    """
+
+    def __init__(self, address: Address, slot_of: Callable[[str], int]) -> None:
+        self._slot_of = slot_of
+        super().__init__(address)
+
+    def renew(self) -> None:
+        super().renew()
+        self._table: dict[int, Node] = {}
+        self._nodes: tuple[Node, ...] = ()
+        self._stale = True
+        self._suspect: Node | None = None
+
+    def find(self, key: str | None) -> Flow[Node]:
+        if self._stale or not self._table:
+            yield from self._load()
+        if key is None:
+            return self._nodes[0]
+        node = self._table.get(self._slot_of(key))
+        if node is None:
+            self._stale = True
+            raise Lost("no server of the cluster has this slot", sent=False)
+        return node
+
+    def keeps(self, node: Node) -> bool:
+        return node in self._nodes
+
+    def failed(self, node: Node) -> None:
+        self._suspect = node
+        self._stale = True
+
+    def refused(self, node: Node, code: str) -> None:
+        if code in ("CLUSTERDOWN", "READONLY"):
+            self.failed(node)
+
+    def moved(self, key: str | None, node: Node) -> None:
+        if key is not None:
+            self._table[self._slot_of(key)] = node
+        self._stale = True
+
+    def _load(self) -> Flow[None]:
+        """The table of slots from the first server that has one; the old one serves if none has."""
+        # Before asking: what is noticed meanwhile makes the answer stale again.
+        self._stale = False
+        reason: object = ""
+        for node in self._candidates():
+            try:
+                (reply,) = yield Ask(node, _TABLE)
+            except Lost as lost:
+                reason = lost
+                continue
+            if not isinstance(reply, Refused) and self._read(node, reply):
+                return
+            reason = reply or "the cluster has no slots yet"
+        self._stale = True
+        if not self._table:
+            raise Lost(reason, sent=False)
+
+    def _candidates(self) -> Sequence[Node]:
+        nodes = dict.fromkeys((*self._nodes, *self.seeds))
+        return sorted(nodes, key=lambda node: node == self._suspect)
+
+    def _read(self, told_by: Node, reply: Sequence[Any]) -> bool:
+        table: dict[int, Node] = {}
+        for first, last, (host, port, *_), *_ in reply:
+            node = Node(host or told_by.host, int(port))
+            table.update(dict.fromkeys(range(first, last + 1), node))
+        if table:
+            self._table, self._nodes = table, tuple(dict.fromkeys(table.values()))
+        return bool(table)
+
+
+def route_of(address: Address, slot_of: Callable[[str], int]) -> Route:
+    """The way to the servers of an address; ``slot_of`` tells the slot of a key of a cluster."""
+    if address.is_cluster:
+        return ClusterRoute(address, lru_cache(maxsize=1024)(slot_of))
+    return SentinelRoute(address) if address.kind == "sentinel" else Route(address)
+
+
+def run(route: Route, request: Request) -> Flow[Any]:
+    """The reply to one request, which may be `Refused`."""
+    node = yield from route.find(request.key)
+    (reply,) = yield Ask(node, request.words)
+    if type(reply) is Refused:
+        return (yield from _settle(route, request, node, reply))
+    return reply
+
+
+def run_many(route: Route, requests: Sequence[Request]) -> Flow[list[Any]]:
+    """The replies to several requests, each of which may be `Refused`.
+
+    Those for one server go there together. Where some were answered and a server of a cluster could
+    not be reached, what was meant for that one is refused with CLUSTERDOWN.
+    """
+    groups = yield from _grouped(route, requests)
+    replies: list[Any] = [None] * len(requests)
+    failed: list[Lost] = []
+    for node, places in groups.items():
+        words = b"".join([requests[place].words for place in places])
+        try:
+            answered = yield Ask(node, words, len(places))
+        except Lost as lost:
+            failed.append(lost)
+            answered = [_unreached(lost)] * len(places)
+        for place, reply in zip(places, answered, strict=True):
+            replies[place] = reply
+    if failed and len(failed) == len(groups):
+        raise failed[0]
+    yield from _settle_many(route, requests, groups, replies)
+    return replies
+
+
+def _grouped(route: Route, requests: Sequence[Request]) -> Flow[dict[Node, list[int]]]:
+    groups: dict[Node, list[int]] = {}
+    for place, request in enumerate(requests):
+        node = yield from route.find(request.key)
+        groups.setdefault(node, []).append(place)
+    return groups
+
+
+def _unreached(lost: Lost) -> Refused:
+    """A server was not reached, and others may have executed their part."""
+    if lost.sent:
+        raise lost
+    return Refused("CLUSTERDOWN", f"a server was not reached: {lost}")
+
+
+def _settle_many(
+    route: Route,
+    requests: Sequence[Request],
+    groups: dict[Node, list[int]],
+    replies: list[Any],
+) -> Flow[None]:
+    for node, places in groups.items():
+        for place in places:
+            reply = replies[place]
+            if type(reply) is Refused:
+                try:
+                    replies[place] = yield from _settle(route, requests[place], node, reply)
+                except Lost as lost:
+                    replies[place] = _unreached(lost)
+
+
+def _settle(route: Route, request: Request, node: Node, reply: Any) -> Flow[Any]:
+    """Send again what a server said that it did not execute, until one does or there is no use."""
+    words, asking = request.words, False
+    for _ in range(REDIRECTIONS):
+        if reply.code == "NOSCRIPT" and request.whole and words is request.words:
+            words = request.whole()
+        elif reply.code in ("MOVED", "ASK"):
+            node, asking = _target(node, reply), reply.code == "ASK"
+            if not asking:
+                route.moved(request.key, node)
+        elif reply.code == "TRYAGAIN":
+            yield Wait(PATIENCE)
+        else:
+            route.refused(node, reply.code)
+            return reply
+        reply = (yield Ask(node, _ASKING + words if asking else words, 1 + asking))[-1]
+        if type(reply) is not Refused:
+            return reply
+    raise Lost(f"no server took it: {reply}", sent=False)
+
+
+def _target(node: Node, reply: Refused) -> Node:
+    host, _, port = reply.message.rpartition(" ")[2].rpartition(":")
+    return Node(host or node.host, int(port))

@@ -1,0 +1,41 @@
+"""The scripts that Redis runs, one verb each."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from importlib.resources import files
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """The text of a script, and the name under which a server keeps it."""
+
+    text: str
+    sha: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sha", hashlib.sha1(self.text.encode()).hexdigest())  # noqa: S324
+
+
+def _read(name: str) -> str:
+    return (files(__package__) / "lua" / f"{name}.lua").read_text("utf-8")
+
+
+def _on_slots(verb: str) -> Script:
+    """A verb that works on slots, with what all of those share before it."""
+    return Script(_read("slot") + _read(verb))
+
+
+# Most of what is asked is one increment of a counter that was counted a moment ago.
+ADD = Script(_read("usual") + _on_slots("add").text)
+ADD_ONCE = _on_slots("add_once")
+LOOK = _on_slots("look")
+FILL = _on_slots("fill")
+CUT = _on_slots("cut")
+ACKNOWLEDGE = _on_slots("acknowledge")
+WAITING = _on_slots("waiting")
+SETTLE = Script(_read("settle"))
+READ = _on_slots("read")
+HOLD = Script(_read("hold"))
+RELEASE = Script(_read("release"))

@@ -1,0 +1,270 @@
+"""Generations of increments that come from elsewhere: each is added to the totals once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+from django.db import Error, connections, transaction
+from django.db.transaction import TransactionManagementError
+
+from django_counters.exceptions import (
+    CounterError,
+    CounterOverflow,
+    CounterUnavailable,
+    InvalidKey,
+    OutcomeUnknown,
+)
+from django_counters.stores.base import Batched, Refusal, Seen
+from django_counters.stores.sql.deltas import aware
+from django_counters.stores.sql.dialects import Table
+from django_counters.stores.sql.named import NAMED
+from django_counters.stores.sql.partitions import Busy
+from django_counters.stores.sql.records import RecordKeys
+from django_counters.stores.sql.session import Session
+from django_counters.stores.sql.totals import SqlTotals, hex_of
+from django_counters.types import INT8, Amounts, Delta, check_key
+
+# Milliseconds: others may have to wait behind us for as long.
+LOCK_TIMEOUT = 2_000
+STATEMENT_TIMEOUT = 30_000
+_PAGE = 1000
+
+
+class SqlBatches:
+    """Lands generations. What one landing does is committed together with the claim to it."""
+
+    def __init__(self, using: str) -> None:
+        self._using = using
+        self._session = Session(using)
+        self._sql = self._session.dialect.landing
+        self._named = SqlTotals(NAMED, using)
+
+    @contextmanager
+    def landing(
+        self, *, lock_timeout: int = LOCK_TIMEOUT, statement_timeout: int = STATEMENT_TIMEOUT
+    ) -> Iterator[None]:
+        """A transaction of its own: when the block ends without an error, it is on the disk.
+
+        Its statements are READ COMMITTED, whatever the connection declares. SQLite has one writer,
+        which this is from the start; there the timeout of the connection holds instead.
+
+        Args:
+            lock_timeout: for how many milliseconds a statement waits for what others hold.
+            statement_timeout: how many milliseconds a statement may take.
+
+        Raises:
+            Busy: others held what is needed, or it took too long. Nothing is landed: try again.
+            OutcomeUnknown: the connection was lost in COMMIT. Land the same generations again:
+                those that are landed are not returned by `claim`.
+            CounterUnavailable, ReadOnlyDatabase: nothing is landed.
+            RuntimeError: the caller has a transaction, which could take back what is landed.
+            TransactionManagementError: the connection is not in autocommit mode.
+        """
+        begins = self._connected()
+        done = False
+        try:
+            with transaction.atomic(using=self._using, durable=True):
+                # Otherwise it is within the transaction of a test case, which was begun before.
+                if begins:
+                    self._begin(lock_timeout, statement_timeout)
+                yield
+                done = True
+        except Error as error:
+            self._explain(error, unknown=begins and done)
+            raise
+
+    def claim(self, batches: Sequence[Batched]) -> set[str]:
+        """Write down that generations are landed; those of which nobody had written it down.
+
+        Only they are to be applied, in the same landing. Waits for others who are just landing the
+        same, in the order of the generations.
+        """
+        self._check_that_it_is_a_landing()
+        if not batches:
+            return set()
+        rows = [(*batch[:4], str(batch.total)) for batch in batches]
+        return _generations(self._session.run(self._sql.claim, self._sql.columns(rows)))
+
+    def land_named(self, sums: Mapping[str, int]) -> dict[str, Refusal]:
+        """Add to the totals of named counters, in the order of their keys; what was refused.
+
+        A total that is missing is made. All that is not refused is added: what does not fit (the
+        total, or the value with what waits elsewhere) does not stop its neighbours.
+        """
+        self._check_that_it_is_a_landing()
+        refused = {key: reason for key, by in sums.items() if (reason := _why_never(key, by))}
+        fitting = {key: by for key, by in sums.items() if by and key not in refused}
+        try:
+            self._add(fitting)
+        except CounterOverflow:
+            over = self._over(fitting)
+            refused.update(dict.fromkeys(over, Refusal.OVERFLOW))
+            self._add_the_rest({key: by for key, by in fitting.items() if key not in over})
+        return refused
+
+    def land_records(
+        self, table: Table, key_field: Any, sums: Mapping[str, int]
+    ) -> dict[str, Refusal]:
+        """Add to one column of a model's records, held in the order of their keys; the refused.
+
+        Args:
+            table: where the column stands.
+            key_field: the primary key of the model.
+            sums: what to add, by the text of the primary key.
+        """
+        self._check_that_it_is_a_landing()
+        quoted = table.quoted(self._session.quote)
+        keys = RecordKeys(key_field, self._using)
+        natives = keys.natives(sums)
+        totals = self._held(quoted, keys, natives)
+        refused = {}
+        credits = []
+        for key, by in sums.items():
+            if reason := _why_not(key in natives, totals.get(key), by, table.capacity):
+                refused[key] = reason
+            elif by:
+                credits.append((natives[key], by))
+        if credits:
+            self._credit(quoted, keys, credits)
+        return refused
+
+    def known(self, generations: Iterable[str]) -> set[str]:
+        """Those among them that are landed, as far as their rows are kept."""
+        params = (self._session.dialect.keys(list(generations)),)
+        return _generations(self._session.run(self._sql.known, params, writes=False))
+
+    def oldest(self) -> datetime | None:
+        """When the oldest generation was landed whose row is kept; None where there is none."""
+        ((moment,),) = self._session.run(self._sql.oldest, (), writes=False)
+        local = bool(self._session.dialect.ledger.partitioned)
+        return aware(moment, local=local) if moment else None
+
+    def prune(self, before: datetime) -> int:
+        """Forget what was landed before a moment, some rows at once; how many those were.
+
+        A generation that is forgotten could be landed again. Whoever refuses generations by the
+        time that they carry has to refuse them earlier than they are forgotten, by as much as the
+        clocks of clients may be ahead.
+        """
+        gone = 0
+        params = (self._sql.moment(before), _PAGE)
+        while rows := len(self._session.run(self._sql.prune, params)):
+            gone += rows
+        return gone
+
+    def sources(self) -> list[str]:
+        """The names of all sources of which something was seen."""
+        return [name for (name,) in self._session.run(self._sql.sources, (), writes=False)]
+
+    def source(self, name: str, *, hold: bool = False) -> dict[int, Seen]:
+        """What was last seen in the slots of a source; held until the transaction ends."""
+        sql = self._sql.hold_source if hold else self._sql.seen
+        rows = self._session.run(sql, (name,), writes=hold)
+        return {slot: Seen(generation, timeline) for slot, generation, timeline in rows}
+
+    def remember(self, name: str, seen: Mapping[int, tuple[str, str]]) -> None:
+        """Keep what is now seen in slots of a source, instead of what was seen before."""
+        if seen:
+            rows = [(name, slot, *seen[slot]) for slot in sorted(seen)]
+            self._session.run(self._sql.remember, self._sql.columns(rows))
+
+    def _check_that_it_is_a_landing(self) -> None:
+        """A claim that is committed before what is landed would lose it, or the other way round."""
+        if self._session.commits_at_once():
+            raise TransactionManagementError("This is a part of a landing.")
+
+    def _connected(self) -> bool:
+        """Open the connection; whether a transaction that begins now is the outermost."""
+        connection = connections[self._using]
+        try:
+            connection.ensure_connection()
+        except Error as error:
+            reason = str(error).strip().partition("\n")[0].rstrip(".")
+            raise CounterUnavailable(using=self._using, reason=reason) from error
+        if not (connection.autocommit or connection.in_atomic_block):
+            # Django would leave the COMMIT to somebody who may never send it.
+            raise TransactionManagementError("A landing needs a connection in autocommit mode.")
+        return self._session.commits_at_once()
+
+    def _begin(self, lock_timeout: int, statement_timeout: int) -> None:
+        self._session.execute(self._sql.begin)
+        if self._sql.settings:
+            timeouts = (str(lock_timeout), str(statement_timeout))
+            self._session.run(self._sql.settings, timeouts)
+
+    def _explain(self, error: Error, *, unknown: bool) -> None:
+        """Raise our own error for one of a landing, if it has a name."""
+        if isinstance(error, CounterError):
+            return
+        if self._session.dialect.busy(error):
+            raise Busy(str(error).strip()) from error
+        if unknown and self._session.dialect.lost(error):
+            raise OutcomeUnknown(using=self._using) from error
+        self._session.translate(error)
+
+    def _add(self, sums: Mapping[str, int]) -> None:
+        """Add all or, with an error, nothing: what was done before stays."""
+        if sums:
+            with self._session.all_or_nothing():
+                self._named.add_many([Delta(key, by) for key, by in sums.items()])
+
+    def _over(self, sums: Mapping[str, int]) -> set[str]:
+        """Hold all totals, and say which of them the sums do not fit into."""
+        self._session.run(self._sql.make, (self._session.dialect.keys(list(sums)),))
+        found = {str(key): amounts for key, amounts in self._named.read(sums).items()}
+        return {key for key, amounts in found.items() if not _takes(amounts, sums[key])}
+
+    def _add_the_rest(self, sums: Mapping[str, int]) -> None:
+        try:
+            self._add(sums)
+        except CounterOverflow as error:
+            # The totals are held; what waits elsewhere has just changed.
+            raise Busy(str(error)) from error
+
+    def _held(self, quoted: Table, keys: RecordKeys, natives: Mapping[str, Any]) -> dict[str, int]:
+        """Hold rows; their totals by the text of their keys."""
+        if not natives:
+            return {}
+        among = self._session.dialect.keys(list(natives.values()))
+        rows = self._session.run(self._sql.hold(quoted, keys.type), (among,))
+        return {str(key): total for key, total in rows}
+
+    def _credit(self, quoted: Table, keys: RecordKeys, credits: Sequence[tuple[Any, int]]) -> None:
+        sql = self._sql.credit(quoted, keys.type)
+        credited = self._session.run(sql, self._sql.columns(credits))
+        if len(credited) != len(credits):
+            raise RuntimeError(f"{len(credits)} rows are held, {len(credited)} were changed")
+
+
+def _generations(rows: Sequence[tuple[Any, ...]]) -> set[str]:
+    return {hex_of(generation) for (generation,) in rows}
+
+
+def _why_never(key: str, by: int) -> Refusal | None:
+    """Why a named counter cannot take an amount, whatever its total is."""
+    try:
+        check_key(key)
+    except InvalidKey:
+        return Refusal.STRANGE
+    low, high = INT8
+    return None if low <= by <= high else Refusal.OVERFLOW
+
+
+def _takes(amounts: Amounts, by: int) -> bool:
+    """Whether both the total and the value of a named counter can change by an amount."""
+    low, high = INT8
+    return all(low <= number + by <= high for number in (amounts.total or 0, amounts.value))
+
+
+def _why_not(is_key: bool, total: int | None, by: int, capacity: tuple[int, int]) -> Refusal | None:
+    """Why a record cannot take an amount."""
+    if not is_key:
+        return Refusal.STRANGE
+    if total is None:
+        return Refusal.MISSING
+    low, high = capacity
+    fits = low <= total + by <= high and INT8[0] <= by <= INT8[1]
+    return None if fits else Refusal.OVERFLOW

@@ -1,0 +1,89 @@
+"""Landings in PostgreSQL: whoever inserts a generation applies it, all others wait and go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from django_counters.stores.sql.dialects.landing import (
+    BATCHES,
+    NAMES,
+    OLDEST,
+    SEEN,
+    Landing,
+    claim,
+    known,
+    remember,
+    together,
+)
+from django_counters.stores.sql.dialects.ledger import COUNTER
+
+if TYPE_CHECKING:
+    from django_counters.stores.sql.dialects.base import Table
+
+_AMONG = "= ANY(%s::uuid[])"
+
+
+def _columns(rows: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
+    return tuple(list(column) for column in zip(*rows, strict=True))
+
+
+def _hold(table: Table, key_type: str) -> str:
+    """Hold rows in the order of their keys, so that no two landings wait for each other."""
+    return (
+        f"SELECT {table.key}, {table.value} FROM {table.name} "
+        f"WHERE {table.key} = ANY(%s::{key_type}[]) ORDER BY {table.key} FOR NO KEY UPDATE"
+    )
+
+
+def _credit(table: Table, key_type: str) -> str:
+    return (
+        f"UPDATE {table.name} t SET {table.value} = t.{table.value} + u.d "
+        f"FROM unnest(%s::{key_type}[], %s::bigint[]) AS u (k, d) "
+        f"WHERE t.{table.key} = u.k RETURNING 1"
+    )
+
+
+LANDING = Landing(
+    # Where transactions keep one snapshot, what another landing has just written is an error.
+    begin="SET TRANSACTION ISOLATION LEVEL READ COMMITTED",
+    # What Redis is told to forget has to be on the disk.
+    settings=(
+        "SELECT set_config('synchronous_commit', 'on', true), "
+        "set_config('lock_timeout', %s, true), set_config('statement_timeout', %s, true)"
+    ),
+    claim=claim(
+        "SELECT u.g, u.slot, u.source, CLOCK_TIMESTAMP(), u.n, u.d FROM "
+        "unnest(%s::uuid[], %s::smallint[], %s::text[], %s::int[], %s::numeric[]) "
+        "AS u (g, slot, source, n, d) ORDER BY u.g"
+    ),
+    known=known(_AMONG),
+    together=together(_AMONG),
+    settled=(
+        "SELECT pg_current_xact_id_if_assigned() IS NULL "
+        "AND current_setting('transaction_isolation') = 'read committed'"
+    ),
+    oldest=OLDEST,
+    prune=(
+        f"DELETE FROM {BATCHES} WHERE ctid = ANY(ARRAY(SELECT ctid FROM {BATCHES} "
+        "WHERE applied_at < %s ORDER BY applied_at LIMIT %s FOR UPDATE SKIP LOCKED)) RETURNING 1"
+    ),
+    sources=NAMES,
+    seen=SEEN,
+    hold_source=f"{SEEN} FOR NO KEY UPDATE",
+    remember=remember(
+        "SELECT u.source, u.slot, u.seen, u.timeline, CLOCK_TIMESTAMP() FROM "
+        "unnest(%s::text[], %s::smallint[], %s::text[], %s::text[]) "
+        "AS u (source, slot, seen, timeline) ORDER BY u.slot"
+    ),
+    # In one pass: whoever made rows first and held others then could wait in a circle.
+    make=(
+        f"INSERT INTO {COUNTER} AS t (key, value, updated_at) "
+        "SELECT u.k, 0, STATEMENT_TIMESTAMP() FROM unnest(%s::text[]) AS u (k) "
+        'ORDER BY u.k COLLATE "C" ON CONFLICT (key) DO UPDATE SET value = t.value RETURNING 1'
+    ),
+    hold=_hold,
+    credit=_credit,
+    columns=_columns,
+    moment=lambda moment: moment,
+)

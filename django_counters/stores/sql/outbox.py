@@ -1,0 +1,67 @@
+"""What is to be sent when a transaction commits, and never if it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+from django.db import connections, transaction
+
+from django_counters.stores.sql.totals import SqlReads
+
+Send = Callable[[Mapping[Hashable, int]], None]
+
+
+class Outbox:
+    """The increments of one transaction, or of one savepoint in it, for one way of sending.
+
+    Django delivers it after COMMIT, and forgets it with the savepoint that is rolled back.
+    """
+
+    def __init__(self, send: Send) -> None:
+        self.send = send
+        self._sums: dict[Hashable, int] = {}
+
+    def add(self, deltas: Mapping[Hashable, int]) -> None:
+        """Keep increments until the transaction commits."""
+        for key, by in deltas.items():
+            self._sums[key] = self._sums.get(key, 0) + by
+
+    def deliver(self) -> None:
+        """Send what was kept."""
+        sums = {key: by for key, by in self._sums.items() if by}
+        if sums:
+            self.send(sums)
+
+
+class SqlLanded(SqlReads):
+    """Reads what has landed, and keeps increments until the caller's transaction commits."""
+
+    def sees_settled(self) -> bool:
+        """Whether a read sees what is committed by now, and nothing that may be rolled back."""
+        if self.commits_at_once():
+            return True
+        sql = self._session.dialect.landing.settled
+        return bool(sql) and bool(self._session.run(sql, (), writes=False)[0][0])
+
+    def after_commit(self, deltas: Mapping[Hashable, int], send: Send, *, merge: bool) -> None:
+        """Send deltas when the caller's transaction commits; else never.
+
+        ``merge``: together with others that go the same way, in one round trip.
+        """
+        outbox = self._present(send) if merge else None
+        if outbox is None:
+            outbox = Outbox(send)
+            # An error there must not keep other hooks from running: the transaction is committed.
+            transaction.on_commit(outbox.deliver, using=self._session.using, robust=True)
+        outbox.add(deltas)
+
+    def _present(self, send: Send) -> Outbox | None:
+        """The outbox of this savepoint, if there is one already."""
+        connection: Any = connections[self._session.using]
+        here = set(connection.savepoint_ids)
+        for savepoints, hook, _ in reversed(connection.run_on_commit):
+            outbox = getattr(hook, "__self__", None)
+            if isinstance(outbox, Outbox) and outbox.send == send and savepoints == here:
+                return outbox
+        return None

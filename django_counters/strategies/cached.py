@@ -1,0 +1,337 @@
+"""The cached strategy: increments wait in Redis, and a flush lands them in the totals, once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from datetime import timedelta
+from functools import partial
+from typing import Any, ClassVar, NamedTuple, cast
+from uuid import UUID
+
+from django.db import Error
+
+from django_counters import clock
+from django_counters.exceptions import (
+    CounterError,
+    CounterUnavailable,
+    OutcomeUnknown,
+    RecordMissing,
+    TokenConflict,
+    TokenExpired,
+    UnsupportedBounds,
+    UnsupportedConsistency,
+)
+from django_counters.stores.base import Added, CachedStore, Found, LandedStore, Lease
+from django_counters.strategies.base import Strategy
+from django_counters.strategies.steps import Steps, arun, run
+from django_counters.tokens import moment_of
+from django_counters.types import Batch, Delta, Reading
+from django_counters.values import Counted, Sent
+
+# How old a known total may be where a change returns its new value. It concerns only what came into
+# the total in another way: what is counted here is always part of the value.
+RETURNED_AGE = 60_000
+# A token has to reach the database while its window there is open, whatever holds the flush up.
+TOKEN_WINDOW = timedelta(hours=24)
+AHEAD = timedelta(hours=1)
+_REMEMBERED = int((TOKEN_WINDOW + AHEAD) / timedelta(milliseconds=1))
+_NO_TOTALS = -1
+Unsent = Callable[[Mapping[str, int], Exception], None]
+# How many counters are asked for in one round trip: a script keeps the server from other work.
+_PAGE = 2000
+
+
+class Seen(NamedTuple):
+    """The parts of one value, and how long ago its total was asked for, in milliseconds."""
+
+    total: int
+    pending: int
+    age: int = 0
+    exists: bool = True
+
+
+class Cached:
+    """Counted in Redis in one round trip; inside a transaction, when it commits.
+
+    Nothing reaches the database twice, and all that was acknowledged and that Redis kept arrives.
+    An exact read asks Redis, then the database; a cached one asks Redis alone. A floor or ceiling
+    cannot hold. ``spill``: where increments go while Redis cannot be reached; None: nowhere.
+    ``unsent`` is told of increments that were committed, and were not sent, or perhaps not.
+    """
+
+    name: ClassVar[str] = "cached"
+    holds: ClassVar[bool] = False
+    keeps_tokens: ClassVar[bool] = True
+    claims_tokens: ClassVar[bool] = False
+    joins: ClassVar[bool] = False
+    consistencies: ClassVar[tuple[str, ...]] = ("exact", "cached")
+
+    def __init__(
+        self,
+        pending: CachedStore,
+        landed: LandedStore,
+        spill: Strategy | None,
+        unsent: Unsent,
+        label: str = "",
+    ) -> None:
+        self._pending = pending
+        self._landed = landed
+        self._spill = spill
+        self._unsent = unsent
+        self._label = label
+
+    def apply(self, batch: Batch) -> Mapping[Hashable, int]:
+        """Count in one round trip, or when the caller's transaction commits."""
+        self._check(batch)
+        if not batch.immediately and not self._landed.commits_at_once():
+            return self._postponed(batch)
+        return run(self._count(batch), self._pending.send)
+
+    async def aapply(self, batch: Batch) -> Mapping[Hashable, int]:
+        """`apply` for async code, where no transaction is open."""
+        self._check(batch)
+        return await arun(self._count(batch), self._pending.asend)
+
+    def value(self, key: Hashable) -> int:
+        """Return one exact value; zero if there is none."""
+        return self.values([key]).get(key, 0)
+
+    def values(
+        self, keys: Iterable[Hashable], max_age: float | None = None
+    ) -> Mapping[Hashable, int]:
+        """Return values; exact ones, or those with totals that are ``max_age`` seconds old."""
+        seen = run(self._values(list(keys), max_age), self._pending.send)
+        return {key: found.total + found.pending for key, found in seen.items()}
+
+    async def avalues(
+        self, keys: Iterable[Hashable], max_age: float | None = None
+    ) -> Mapping[Hashable, int]:
+        """`values` for async code."""
+        seen = await arun(self._values(list(keys), max_age), self._pending.asend)
+        return {key: found.total + found.pending for key, found in seen.items()}
+
+    def read(self, key: Hashable, consistency: str, max_age: float) -> Reading:
+        """Return one value and what is known of it; see `consistencies`."""
+        return run(self._read(key, consistency, max_age), self._pending.send)
+
+    async def aread(self, key: Hashable, consistency: str, max_age: float) -> Reading:
+        """`read` for async code."""
+        return await arun(self._read(key, consistency, max_age), self._pending.asend)
+
+    def all_or_nothing(self, *, own: bool = True) -> AbstractContextManager[None]:
+        """A transaction, or a savepoint in the caller's: what it counts is sent when it commits."""
+        return self._landed.all_or_nothing(own=own)
+
+    def _check(self, batch: Batch) -> None:
+        for delta in batch.deltas:
+            if delta.is_bounded:
+                raise UnsupportedBounds(key=self._landed.label(delta.key), strategy=self.name)
+        if batch.token is not None:
+            moment, now = moment_of(batch.token), clock.utc()
+            if not now - TOKEN_WINDOW < moment < now + AHEAD:
+                raise TokenExpired(token=str(batch.token), created_at=moment)
+
+    def _postponed(self, batch: Batch) -> Mapping[Hashable, int]:
+        sums = {delta.key: delta.by for delta in batch.deltas}
+        if batch.token is None:
+            self._landed.after_commit(sums, self._send, merge=True)
+        else:
+            # One with a token stands for itself: merged with others it would lose it.
+            send = partial(self._send, token=batch.token)
+            self._landed.after_commit(sums, send, merge=False)
+        return self._unknown(batch.deltas, Sent.COMMIT)
+
+    def _send(self, sums: Mapping[Hashable, int], token: UUID | None = None) -> None:
+        """Count what was committed. Nobody waits for the values."""
+        batch = Batch(tuple(Delta(key, by) for key, by in sums.items()), token)
+        try:
+            run(self._count(batch, age=_NO_TOTALS), self._pending.send)
+        except (CounterError, Error) as error:
+            # The caller has committed, and gets no error.
+            self._unsent({self._landed.label(key): by for key, by in sums.items()}, error)
+            raise
+
+    def _count(self, batch: Batch, age: int = RETURNED_AGE) -> Steps[Mapping[Hashable, int]]:
+        if batch.token is not None:
+            return (yield from self._count_once(batch.deltas[0], batch.token, age))
+        keys = {self._counter(delta.key): delta for delta in batch.deltas}
+        request = self._pending.add({counter: delta.by for counter, delta in keys.items()}, age)
+        try:
+            added: Added = yield request
+        except CounterUnavailable as error:
+            return (yield from self._spilled(batch.deltas, error))
+        # Nearly always all totals are known, and nobody else has to be asked.
+        known = {
+            keys[counter].key: found.total + found.pending
+            for counter, found in added.found.items()
+            if found.total is not None
+        }
+        if len(known) == len(keys):
+            return known
+        rest = self._refused(added)
+        values = dict((yield from self._new_values(added.found, keys, age)))
+        if rest:
+            refused = [delta for counter, delta in keys.items() if counter in added.refused]
+            try:
+                values.update((yield from self._spilled(refused, rest)))
+            except CounterError as error:
+                if not values:
+                    raise
+                # Some are counted, in another part of the cluster.
+                raise OutcomeUnknown(using=self._pending.shown) from error
+        return values
+
+    def _refused(self, added: Added) -> CounterUnavailable | None:
+        """Why some could not be added, where others can be counted elsewhere."""
+        for error in added.refused.values():
+            if not isinstance(error, CounterUnavailable):
+                # An error other than this says that nothing was counted.
+                raise OutcomeUnknown(using=self._pending.shown) if added.found else error
+        return cast("CounterUnavailable | None", next(iter(added.refused.values()), None))
+
+    def _count_once(self, delta: Delta, token: UUID, age: int) -> Steps[Mapping[Hashable, int]]:
+        counter = self._counter(delta.key)
+        request = self._pending.add_once(counter, delta.by, token.hex, age, _REMEMBERED)
+        try:
+            found, used = yield request
+        except TokenConflict:
+            raise TokenConflict(token=str(token)) from None
+        except (CounterUnavailable, OutcomeUnknown):
+            # With the same token it counts once, whatever became of the request.
+            if self._spill is None or not self._spill.keeps_tokens:
+                raise
+            spilled: Any = yield partial(self._spill.apply, Batch((delta,), token))
+            replayed = spilled[delta.key].replayed
+            return {delta.key: _as_value(str(delta.key), Sent.SPILLED, replayed=replayed)}
+        values = yield from self._new_values({counter: found}, {counter: delta}, age)
+        value: Any = values[delta.key]
+        if isinstance(value, Sent):
+            return {delta.key: _as_value(str(delta.key), value.reason, replayed=used)}
+        if found.total is None:
+            with suppress(CounterUnavailable):
+                yield self._pending.settle(counter, token.hex, value)
+        return {delta.key: Counted(value, replayed=used)}
+
+    def _spilled(
+        self, deltas: Sequence[Delta], error: CounterUnavailable
+    ) -> Steps[Mapping[Hashable, int]]:
+        """Count elsewhere what is known not to be counted."""
+        if self._spill is None:
+            raise error
+        yield partial(self._spill.apply, Batch(tuple(deltas)))
+        return self._unknown(deltas, Sent.SPILLED)
+
+    def _new_values(
+        self, found: Mapping[str, Found], keys: Mapping[str, Delta], age: int
+    ) -> Steps[Mapping[Hashable, int]]:
+        """The values after a change. What is counted stays counted, whether or not they are."""
+        if age == _NO_TOTALS:
+            return self._unknown([keys[counter] for counter in found], Sent.COMMIT)
+        try:
+            seen = yield from self._parts(found, {c: d.key for c, d in keys.items()})
+        except (CounterError, Error):
+            return self._unknown([keys[counter] for counter in found], Sent.DATABASE)
+        return {key: parts.total + parts.pending for key, parts in seen.items()}
+
+    def _unknown(self, deltas: Iterable[Delta], why: str) -> Mapping[Hashable, int]:
+        return {delta.key: _as_value(self._landed.label(delta.key), why) for delta in deltas}
+
+    def _read(self, key: Hashable, consistency: str, max_age: float) -> Steps[Reading]:
+        if consistency not in self.consistencies:
+            raise UnsupportedConsistency(
+                strategy=self.name, consistency=consistency, offered=", ".join(self.consistencies)
+            )
+        as_of = clock.now()
+        try:
+            age = None if consistency == "exact" else max_age
+            seen = yield from self._asked([key], age)
+        except CounterUnavailable:
+            if consistency == "exact":
+                raise
+            seen, consistency = (yield from self._landed_only([key])), "landed"
+        (parts,) = seen.values()
+        if not parts.exists and not self._landed.inserts:
+            raise RecordMissing(key=self._landed.label(key))
+        total, pending, ago, _ = parts
+        as_of -= timedelta(milliseconds=ago)
+        return Reading(total + pending, total, pending, as_of, consistency)
+
+    def _values(self, keys: Sequence[Hashable], max_age: float | None) -> Steps[Any]:
+        """The parts of many values, page by page."""
+        seen: dict[Hashable, Seen] = {}
+        for start in range(0, len(keys), _PAGE):
+            page = keys[start : start + _PAGE]
+            try:
+                seen.update((yield from self._asked(page, max_age)))
+            except CounterUnavailable:
+                if max_age is None:
+                    raise
+                seen.update((yield from self._landed_only(page)))
+        return {key: parts for key, parts in seen.items() if parts.exists or parts.pending}
+
+    def _asked(
+        self, keys: Sequence[Hashable], max_age: float | None
+    ) -> Steps[dict[Hashable, Seen]]:
+        """Redis first: what lands meanwhile is then told from what does not."""
+        age = _NO_TOTALS if max_age is None else int(max_age * 1000)
+        counters = {self._counter(key): key for key in keys}
+        found: Mapping[str, Found] = yield self._pending.look(counters, age)
+        return (yield from self._parts(found, counters))
+
+    def _landed_only(self, keys: Sequence[Hashable]) -> Steps[dict[Hashable, Seen]]:
+        amounts, _ = yield partial(self._landed.read_landed, keys, ())
+        return {
+            key: Seen(a.total or 0, a.pending) if (a := amounts.get(key)) else _NOTHING
+            for key in keys
+        }
+
+    def _parts(
+        self, found: Mapping[str, Found], keys: Mapping[str, Hashable]
+    ) -> Steps[dict[Hashable, Seen]]:
+        """The parts of values; totals that Redis does not know come from the database."""
+        seen = {
+            keys[counter]: Seen(f.total, f.pending, f.age)
+            for counter, f in found.items()
+            if f.total is not None
+        }
+        unknown = {counter: f for counter, f in found.items() if f.total is None}
+        if unknown:
+            seen.update((yield from self._with_totals(unknown, keys)))
+        return seen
+
+    def _with_totals(
+        self, found: Mapping[str, Found], keys: Mapping[str, Hashable]
+    ) -> Steps[dict[Hashable, Seen]]:
+        generations = sorted({generation for f in found.values() for generation, _ in f.waits})
+        wanted = [keys[counter] for counter in found]
+        amounts, landed = yield partial(self._landed.read_landed, wanted, generations)
+        seen: dict[Hashable, Seen] = {}
+        fills: dict[str, tuple[int, Lease]] = {}
+        for counter, f in found.items():
+            total, pending = amounts.get(keys[counter]) or (None, 0)
+            waits = sum(amount for generation, amount in f.waits if generation not in landed)
+            exists = total is not None or pending != 0
+            seen[keys[counter]] = Seen(total or 0, pending + waits, 0, exists)
+            # What has landed since is in this total, and would be added to it once more.
+            fillable = exists or self._landed.inserts
+            if f.lease and fillable and landed.isdisjoint(g for g, _ in f.waits):
+                fills[counter] = ((total or 0) + pending, f.lease)
+        # What only this transaction sees is not for others.
+        if fills and (yield self._landed.sees_settled):
+            # Where it fails, it is asked for again.
+            with suppress(CounterUnavailable):
+                yield self._pending.fill(fills)
+        return seen
+
+    def _counter(self, key: Hashable) -> str:
+        """What Redis calls a counter; the key of a named one has no white space."""
+        return f"{self._label} {key}" if self._label else str(key)
+
+
+_NOTHING = Seen(0, 0, 0, exists=False)
+
+
+def _as_value(key: str, why: str, *, replayed: bool = False) -> int:
+    """What stands where a number is asked for; whoever takes it as one gets an error."""
+    return cast("int", Sent(key, why, replayed=replayed))

@@ -1,0 +1,142 @@
+"""What Redis has lost: noticed by the generations that should be there, and are not."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from django_counters.models import CounterIncident
+from django_counters.stores.base import Seen
+from django_counters.stores.sql.batches import SqlBatches
+from django_counters.stores.sql.incidents import record
+
+if TYPE_CHECKING:
+    from django_counters.stores.redis.pending import Cut
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What is found in the slots of one source, and what is to be remembered of them.
+
+    Attributes:
+        lost: by slot, generations of which nobody knows what became.
+        births: by slot, generations that had none before them. In a slot that is known that means
+            that the one before was lost, unless they have landed since they were found.
+        histories: by slot, the history that the server had, and the one it has.
+        seen: by slot, what was seen there now, where it is something new.
+    """
+
+    lost: Mapping[int, list[str]] = field(default_factory=dict)
+    births: Mapping[int, list[str]] = field(default_factory=dict)
+    histories: Mapping[int, tuple[str, str]] = field(default_factory=dict)
+    seen: Mapping[int, tuple[str, str]] = field(default_factory=dict)
+
+    def of(self, slots: Collection[int], vanished: Mapping[int, list[str]]) -> Judgement:
+        """What concerns some slots, and what has vanished meanwhile."""
+        lost = {
+            slot: [*self.lost.get(slot, ()), *vanished.get(slot, ())]
+            for slot in {*self.lost, *vanished}
+            if slot in slots or slot in vanished
+        }
+        return Judgement(
+            lost,
+            _only(slots, self.births),
+            _only(slots, self.histories),
+            _only(slots, self.seen),
+        )
+
+
+def judge(before: Mapping[int, Seen], cuts: Sequence[Cut], batches: SqlBatches) -> Judgement:
+    """Compare what is there with what was there.
+
+    ``before`` has to be read before the cuts are made: what was there then is still there, or has
+    landed by now, or is lost.
+    """
+    missing = {cut.slot: _missing(before.get(cut.slot), cut) for cut in cuts}
+    landed = batches.known({one for slot in missing.values() for one in slot})
+    changed = {
+        cut.slot: (seen.timeline, cut.history)
+        for cut in cuts
+        if (seen := before.get(cut.slot)) and seen.timeline != cut.history
+    }
+    return Judgement(
+        lost={slot: sorted(one - landed) for slot, one in missing.items() if one - landed},
+        births={cut.slot: born for cut in cuts if (born := _born(cut))},
+        histories=changed,
+        seen={
+            cut.slot: (cut.generation, cut.history)
+            for cut in cuts
+            if before.get(cut.slot) != (cut.generation, cut.history)
+        },
+    )
+
+
+def write(judgement: Judgement, source: str, batches: SqlBatches, using: str) -> list[str]:
+    """Record what was found and remember what was seen, in the caller's transaction."""
+    told: list[str] = []
+    if judgement == Judgement():
+        return told
+    lost = {slot: list(generations) for slot, generations in judgement.lost.items()}
+    for slot, born in _orphans(judgement.births, source, batches).items():
+        lost.setdefault(slot, []).extend(f"the one before {generation}" for generation in born)
+    for slot, generations in sorted(lost.items()):
+        detail: dict[str, Any] = {"generations": generations}
+        if slot in judgement.histories:
+            detail["history"] = list(judgement.histories[slot])
+        if record(CounterIncident.Kind.LOST, f"{source} [{slot}]", detail, using):
+            told.append(f"lost: {source} [{slot}]")
+    if judgement.histories:
+        pairs = [list(pair) for pair in sorted(set(judgement.histories.values()))]
+        if record(CounterIncident.Kind.HISTORY, source, {"histories": pairs}, using):
+            told.append(f"history: {source}")
+    batches.remember(source, judgement.seen)
+    return told
+
+
+def _missing(seen: Seen | None, cut: Cut) -> set[str]:
+    """Generations that were there and are not: lost, unless they have landed.
+
+    Each one names the one before it, so that one in the middle cannot vanish unnoticed. What is
+    before the one that was seen was asked for when that was.
+    """
+    links = {cut.generation: cut.before, **{s.generation: s.before for s in cut.sealed}}
+    asked = {before for generation, before in links.items() if _is_new(generation, seen)}
+    if seen:
+        asked.add(seen.generation)
+    return asked - links.keys() - {""}
+
+
+def _is_new(generation: str, seen: Seen | None) -> bool:
+    return seen is None or generation != seen.generation
+
+
+def _born(cut: Cut) -> list[str]:
+    """Generations with nothing before them."""
+    links = [(cut.generation, cut.before), *((s.generation, s.before) for s in cut.sealed)]
+    return [generation for generation, before in links if not before]
+
+
+def _orphans(
+    births: Mapping[int, list[str]], source: str, batches: SqlBatches
+) -> Mapping[int, list[str]]:
+    """Those whose slot was known, so that there must have been something before them.
+
+    Asked again, and held: others may have landed or remembered them meanwhile.
+    """
+    if not births:
+        return {}
+    stored = batches.source(source, hold=True)
+    landed = batches.known({one for born in births.values() for one in born})
+    orphans = {
+        slot: [one for one in born if one != stored[slot].generation and one not in landed]
+        for slot, born in births.items()
+        if slot in stored
+    }
+    return {slot: born for slot, born in orphans.items() if born}
+
+
+def _only(slots: Collection[int], by_slot: Mapping[int, _T]) -> dict[int, _T]:
+    return {slot: value for slot, value in by_slot.items() if slot in slots}

@@ -1,0 +1,227 @@
+"""What is in sealed generations becomes part of the totals, once; what cannot, becomes known."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeVar
+from uuid import UUID
+
+from django.db import DataError, models
+
+from django_counters import clock
+from django_counters.exceptions import (
+    CounterError,
+    CounterUnavailable,
+    OutcomeUnknown,
+    ReadOnlyDatabase,
+    RetryTransaction,
+)
+from django_counters.kinds.record import column_of
+from django_counters.kinds.registry import registry
+from django_counters.models import CounterIncident
+from django_counters.models.total import TotalField
+from django_counters.stores.base import Batched, Outcome
+from django_counters.stores.sql.batches import SqlBatches
+from django_counters.stores.sql.incidents import record
+from django_counters.tokens import moment_of
+from django_counters.upkeep.fence import Judgement, write
+from django_counters.upkeep.partitions import make_ahead, partitions_ahead, too_few
+from django_counters.upkeep.places import columns
+
+if TYPE_CHECKING:
+    from django_counters.stores.redis.pending import Contents, Sealed
+
+_T = TypeVar("_T")
+# For how long it is known which generations have landed. One that is older cannot be told from one
+# that has landed, so it is not landed any more.
+REMEMBERED = timedelta(days=30)
+_OLDEST = REMEMBERED - timedelta(days=2)
+
+
+@dataclass
+class Landed:
+    """What became of some generations.
+
+    Attributes:
+        generations: how many were landed here.
+        counters: how many counters were changed.
+        quarantined: amounts that could not be landed, by counter.
+        forget: by generation, counters whose known total in Redis is not right any more.
+    """
+
+    generations: int = 0
+    counters: int = 0
+    quarantined: dict[str, int] = field(default_factory=dict)
+    forget: dict[str, list[str]] = field(default_factory=dict)
+
+
+class Landing:
+    """Lands generations of one source in one database."""
+
+    def __init__(self, using: str, source: str, batches: SqlBatches) -> None:
+        self._using = using
+        self._source = source
+        self._batches = batches
+        self._fields = {
+            f"{model._meta.label}.{name}": column
+            for model, name in columns(using)
+            if (column := column_of(model, name))
+        }
+
+    def commit(
+        self, held: Mapping[Sealed, Contents], judgement: Judgement
+    ) -> tuple[Landed, list[str]]:
+        """Land generations and write down what was found, in one transaction of our own."""
+        if any(contents.tokens for contents in held.values()):
+            self._make_room()
+        with self._batches.landing():
+            told = write(judgement, self._source, self._batches, self._using)
+            landed = self._land(held)
+        return landed, told
+
+    def _make_room(self) -> None:
+        """The ledger needs partitions for the increments that have tokens."""
+        if too_few(partitions_ahead(self._using)):
+            make_ahead(self._using)
+
+    def vanished(self, unread: Collection[Sealed]) -> dict[int, list[str]]:
+        """Generations that were there and could not be read, unless others have landed them."""
+        lost: dict[int, list[str]] = {}
+        landed = self._batches.known([one.generation for one in unread]) if unread else set()
+        for one in sorted(unread):
+            if one.generation not in landed:
+                lost.setdefault(one.slot, []).append(one.generation)
+        return lost
+
+    def _land(self, held: Mapping[Sealed, Contents]) -> Landed:
+        """Land those that nobody else has landed; what is not new is only to be acknowledged."""
+        claimed = self._batches.claim([self._batched(s, c) for s, c in held.items()])
+        fresh = {s: c for s, c in held.items() if s.generation in claimed}
+        landed = Landed(generations=len(fresh))
+        for sealed in held.keys() - fresh.keys():
+            # Whoever landed it knows which of its amounts are not in the totals.
+            landed.forget[sealed.generation] = list(held[sealed].sums)
+        due = {s: c for s, c in fresh.items() if not _is_too_old(s)}
+        for sealed in fresh.keys() - due.keys():
+            self._quarantine(landed, "expired", dict(fresh[sealed].sums), [sealed])
+        for sealed, contents in fresh.items():
+            if contents.strange:
+                detail = {"reason": "strange", "fields": _shown(contents.strange)}
+                detail["generations"] = [sealed.generation]
+                record(CounterIncident.Kind.QUARANTINED, self._source, detail, self._using)
+        tokened = self._append(due, landed)
+        sums: dict[str, int] = defaultdict(int)
+        for sealed, contents in due.items():
+            for counter, by in contents.sums.items():
+                sums[counter] += by
+            for counter, by in tokened[sealed].items():
+                sums[counter] -= by
+        self._add({counter: by for counter, by in sums.items() if by}, landed, list(due))
+        return landed
+
+    def _batched(self, sealed: Sealed, contents: Contents) -> Batched:
+        total = sum(contents.sums.values())
+        return Batched(sealed.generation, sealed.slot, self._source, len(contents.sums), total)
+
+    def _append(
+        self, due: Mapping[Sealed, Contents], landed: Landed
+    ) -> Mapping[Sealed, Mapping[str, int]]:
+        """Append increments with tokens to the ledger; what they are part of the sums with."""
+        taken: dict[Sealed, dict[str, int]] = {sealed: defaultdict(int) for sealed in due}
+        for sealed, contents in due.items():
+            for token, (counter, by) in sorted(contents.tokens.items()):
+                taken[sealed][counter] += by
+                self._append_one(UUID(token), counter, by, sealed, landed)
+        return taken
+
+    def _append_one(
+        self, token: UUID, counter: str, by: int, sealed: Sealed, landed: Landed
+    ) -> None:
+        deltas = registry.deltas(self._using)
+        try:
+            with deltas.all_or_nothing():
+                outcome = deltas.append_once(counter, by, token)
+        except (CounterUnavailable, OutcomeUnknown, ReadOnlyDatabase, RetryTransaction):
+            raise
+        except (CounterError, DataError) as error:
+            # What the ledger does not take must not keep everything else from landing.
+            self._quarantine(landed, type(error).__name__, {counter: by}, [sealed], str(token))
+            return
+        if outcome is not Outcome.APPENDED:
+            # It was counted before, in another way: it was waiting here for nothing.
+            landed.forget.setdefault(sealed.generation, []).append(counter)
+
+    def _add(self, sums: Mapping[str, int], landed: Landed, due: Sequence[Sealed]) -> None:
+        """Add sums to the totals, each kind of counters in one statement."""
+        for label, group in sorted(_by_place(sums).items()):
+            refused: Mapping[str, str]
+            if not label:
+                refused = self._batches.land_named(group)
+            elif label in self._fields:
+                refused = self._land_records(self._fields[label], group)
+            else:
+                refused = dict.fromkeys(group, "unknown")
+            landed.counters += len(group) - len(refused)
+            for reason in sorted(set(refused.values())):
+                amounts = {key: group[key] for key, why in refused.items() if why == reason}
+                named = {f"{label} {key}" if label else key: by for key, by in amounts.items()}
+                self._quarantine(landed, reason, named, due)
+
+    def _land_records(self, column: TotalField, sums: Mapping[str, int]) -> Mapping[str, str]:
+        model: type[models.Model] = column.model
+        return self._batches.land_records(column.place().table, model._meta.pk, sums)
+
+    def _quarantine(
+        self,
+        landed: Landed,
+        reason: str,
+        amounts: dict[str, int],
+        sealed: Sequence[Sealed],
+        token: str = "",
+    ) -> None:
+        """Write down what could not be landed: with this row it can be put right by hand."""
+        generations = sorted(one.generation for one in sealed)
+        detail = {"reason": str(reason), "amounts": _shown(amounts), "generations": generations}
+        if token:
+            detail["token"] = token
+        record(CounterIncident.Kind.QUARANTINED, self._source, detail, self._using)
+        for counter, by in amounts.items():
+            landed.quarantined[counter] = landed.quarantined.get(counter, 0) + by
+        for generation in generations:
+            landed.forget.setdefault(generation, []).extend(amounts)
+
+
+def _by_place(sums: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    """Sums by the column they belong to; "" for named counters, whose keys have no white space."""
+    places: dict[str, dict[str, int]] = {}
+    named = {counter: by for counter, by in sums.items() if " " not in counter}
+    if named:
+        places[""] = named
+    for counter in sums.keys() - named.keys():
+        label, _, key = counter.partition(" ")
+        places.setdefault(label, {})[key] = sums[counter]
+    return places
+
+
+def _shown(found: Mapping[str, _T]) -> dict[str, _T]:
+    """With names that JSON in a database can hold: somebody else may have written any bytes."""
+    return {name.replace("\0", "\\0"): value for name, value in found.items()}
+
+
+def _is_too_old(sealed: Sealed) -> bool:
+    return moment_of(UUID(sealed.generation)) < clock.utc() - _OLDEST
+
+
+def groups(sealed: Sequence[Sealed], largest: int) -> Iterator[list[Sealed]]:
+    """Generations for one transaction each, none with more than so many counters if possible."""
+    group: list[Sealed] = []
+    for one in sealed:
+        if group and sum(s.fields for s in group) + one.fields > largest:
+            yield group
+            group = []
+        group.append(one)
+    if group:
+        yield group

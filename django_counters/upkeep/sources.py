@@ -1,0 +1,51 @@
+"""Every Redis that may hold increments of a database's counters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from django.db import router
+
+from django_counters.conf import TIMEOUT
+from django_counters.exceptions import InvalidConfiguration
+from django_counters.kinds.record import column_of
+from django_counters.kinds.registry import pending_in, registry
+from django_counters.models import Counter
+from django_counters.stores.sql.batches import SqlBatches
+from django_counters.upkeep.places import columns
+
+if TYPE_CHECKING:
+    from django_counters.stores.redis.pending import RedisPending
+
+# A flush waits longer than somebody who counts.
+PATIENCE = 5.0
+
+
+def sources(using: str) -> Iterator[RedisPending]:
+    """What is declared, and what held something before and can still be found.
+
+    Raises:
+        InvalidConfiguration: what is declared is not a Redis.
+    """
+    if not router.allow_migrate_model(using, Counter):
+        return
+    known: set[str] = set()
+    for cache in declared(using):
+        pending = pending_in(cache, max(PATIENCE, TIMEOUT), using)
+        known.add(pending.name)
+        yield pending
+    for name in sorted(set(SqlBatches(using).sources()) - known):
+        # It is no alias any more, or was a URL: only a person can find it.
+        with suppress(InvalidConfiguration):
+            yield pending_in(name, PATIENCE, using)
+
+
+def declared(using: str) -> list[str]:
+    """The caches that namespaces and fields declare for cached counters."""
+    policies = registry.policies().values()
+    named = [policy.recipe.cache for policy in policies if policy.recipe.strategy == "cached"]
+    fields = (column_of(model, name) for model, name in columns(using))
+    held = [field.cache for field in fields if field and field.strategy == "cached"]
+    return sorted({*named, *held})

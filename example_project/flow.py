@@ -1,0 +1,123 @@
+"""How far the views have come: written by those who count, then in Redis, then in PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from django.db.models import Sum
+
+from django_counters import CounterUnavailable
+from django_counters.kinds.tables import NAMED
+from django_counters.models import Counter
+from django_counters.stores.sql.outbox import SqlLanded
+from example_project.blog.models import Post
+from example_project.named import keys_of
+from example_project.tally import UNKNOWN, acknowledged, uncertain
+
+VISITS = "visits"
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Changes of cached counters, by where they are.
+
+    Attributes:
+        written: those whose requests were answered; None where nobody keeps an account.
+        waiting: those in Redis; None while it does not answer.
+        landed: those in the database, entries that were spilled there included.
+        unknown: those of which nobody knows whether they were counted.
+    """
+
+    written: int | None
+    waiting: int | None
+    landed: int
+    unknown: int = 0
+
+    @property
+    def lost(self) -> int | None:
+        """Those that were answered and are nowhere; None where that cannot be told."""
+        if self.written is None or self.waiting is None:
+            return None
+        return max(0, self.written - self.waiting - self.landed)
+
+    def __str__(self) -> str:
+        parts = {
+            "written": self.written,
+            "in Redis": self.waiting,
+            "in PostgreSQL": self.landed,
+            "lost": self.lost,
+        }
+        if self.written is None:
+            parts = {name: parts[name] for name in ("in Redis", "in PostgreSQL")}
+        if self.unknown:
+            parts["unknown"] = self.unknown
+        return " · ".join(f"{name} {grouped(number)}" for name, number in parts.items())
+
+
+def grouped(number: float | None) -> str:
+    """12400 as ``12 400``, and a question mark for what is not known."""
+    return "?" if number is None else f"{number:,.0f}".replace(",", "\N{NO-BREAK SPACE}")
+
+
+class Meter:
+    """Measures the flow since it was made.
+
+    Args:
+        sums: tells what was answered; None where nobody keeps an account.
+    """
+
+    def __init__(self, sums: Callable[[], Mapping[str, int]] | None = None) -> None:
+        self._sums = sums
+        self._began = 0 if sums is None else _exact(_keys({}))
+
+    def read(self) -> Flow:
+        """The flow of this moment.
+
+        In this order nothing can seem lost that is not: what is answered was counted before, and
+        what has landed meanwhile is only taken for what still waits.
+        """
+        sums = self._sums() if self._sums else {}
+        keys = _keys(sums)
+        landed = _landed(keys) - self._began
+        try:
+            waiting: int | None = _exact(keys) - self._began - landed
+        except CounterUnavailable:
+            waiting = None
+        return Flow(acknowledged(sums) if self._sums else None, waiting, landed, uncertain(sums))
+
+
+_meters: list[Meter] = []
+
+
+@contextmanager
+def measuring(meter: Meter) -> Iterator[Meter]:
+    """Let the live page show what this one measures."""
+    _meters.append(meter)
+    try:
+        yield meter
+    finally:
+        _meters.remove(meter)
+
+
+def present() -> Flow:
+    """What the live page shows."""
+    return (_meters[-1] if _meters else Meter()).read()
+
+
+def _keys(sums: Mapping[str, int]) -> list[str]:
+    """Also those that are in no table yet, because all of them still waits in Redis."""
+    told = (name.removeprefix(f"{UNKNOWN}:") for name in sums)
+    return sorted({*keys_of(VISITS), *(key for key in told if key.startswith(f"{VISITS}:"))})
+
+
+def _landed(keys: Iterable[str]) -> int:
+    views = Post.objects.aggregate(sum=Sum("views", default=0))["sum"]
+    named = SqlLanded(NAMED, "default").read(list(keys))
+    return int(views) + sum((one.total or 0) + one.pending for one in named.values())
+
+
+def _exact(keys: Iterable[str]) -> int:
+    views = sum(int(post.views) for post in Post.objects.with_counts("views"))
+    return views + sum(Counter.objects.values_of(keys).values())

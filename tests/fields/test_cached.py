@@ -1,0 +1,354 @@
+"""Fields that are cached: counted in Redis, landed in their column."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.db import models, transaction
+from django.db.models import F
+from django.test.utils import isolate_apps
+
+from django_counters import CachedCounterField, CounterField, CounterValue, Sent
+from django_counters.exceptions import (
+    InvalidPeriod,
+    RecordMissing,
+    UnsavedInstance,
+    UnsupportedBounds,
+    UnsupportedConsistency,
+    UnsupportedToken,
+)
+from django_counters.kinds.registry import pending_in
+from django_counters.models import Counter, CounterIncident
+from django_counters.upkeep.flush import flush
+from tests.strategies.test_cached_round_trips import watched
+from tests.testapp.models import Abstract, Article, Beacon, City, Review, Ticket
+
+pytestmark = pytest.mark.django_db(transaction=True)
+FIELDS: list[Any] = [
+    Article._meta.get_field("reads"),
+    Article._meta.get_field("claps"),
+    Review._meta.get_field("stars"),
+    Beacon._meta.get_field("pings"),
+    City._meta.get_field("trips"),
+    Ticket._meta.get_field("scans"),
+    Abstract._meta.get_field("opens"),
+]
+
+
+def be_patient(patch: pytest.MonkeyPatch) -> None:
+    """The machine of a test may be busy."""
+    for field in FIELDS:
+        patch.setitem(vars(field), "recipe", field.recipe._replace(timeout=10))
+
+
+@pytest.fixture(autouse=True)
+def patient(cached: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The fields wait for Redis; its prefix."""
+    be_patient(monkeypatch)
+    return cached
+
+
+def column(instance: models.Model, name: str) -> int:
+    return int(type(instance)._base_manager.values_list(name, flat=True).get(pk=instance.pk))
+
+
+def test_a_change_returns_the_new_value_and_sets_the_instance() -> None:
+    article = Article.objects.create()
+    value = article.reads.increment(3)
+    assert (type(value), value, article.reads) == (CounterValue, 3, 3)
+    assert article.reads.decrement(5) == -2
+    assert value.increment() == -1
+    assert article.claps.increment() == 1
+    assert article.shares.increment() == 1
+    assert (article.reads, article.claps, article.shares) == (-1, 1, 1)
+    # Another instance of the row counts from the same value.
+    assert Article.objects.get().reads.increment(10) == 9
+    assert column(article, "reads") == 0
+    assert flush().counters == 2
+    article.refresh_from_db()
+    assert (article.reads, article.claps) == (9, 1)
+
+
+def test_save_never_overwrites() -> None:
+    article = Article.objects.create(reads=4)
+    stale = Article.objects.get()
+    article.reads.increment()
+    flush()
+    stale.title = "changed"
+    stale.save()
+    assert (column(article, "reads"), Article.objects.get().title) == (5, "changed")
+    assert stale.reads.increment() == 6
+    stale.save()
+    flush()
+    assert column(article, "reads") == 6
+
+
+def test_what_is_loaded_is_what_has_landed() -> None:
+    article = Article.objects.create()
+    article.reads.increment(2)
+    assert Article.objects.get().reads == 0
+    assert Article.objects.with_counts().get().reads == 2
+    assert not Article.objects.filter(reads=2).exists()
+    flush()
+    assert Article.objects.filter(reads=2).annotate(more=F("reads") + 1).get().more == 3
+
+
+def test_a_transaction() -> None:
+    article = Article.objects.create()
+    with pytest.raises(KeyError), transaction.atomic():
+        article.reads.increment()
+        raise KeyError
+    with transaction.atomic():
+        told: Any = article.reads.increment(2)
+        assert (type(told), article.reads) == (Sent, 0)
+        with pytest.raises(KeyError), transaction.atomic():
+            article.reads.increment(100)
+            raise KeyError
+        assert article.reads.increment(4, immediately=True) == 4
+        assert article.reads == 4
+    assert article.reads.read().value == 6
+
+
+def test_a_transaction_of_several_records_is_one_round_trip(patient: str) -> None:
+    articles = [Article.objects.create() for _ in range(5)]
+    articles[0].reads.increment()
+    with watched(patient) as told, transaction.atomic():
+        for article in articles:
+            article.reads.increment()
+    assert told == ["add"]
+    assert [a.reads for a in Article.objects.with_counts("reads").order_by("pk")] == [2, 1, 1, 1, 1]
+
+
+def test_a_record_that_is_made_and_counted_in_one_transaction() -> None:
+    with transaction.atomic():
+        article = Article.objects.create()
+        article.reads.increment(3)
+    flush()
+    assert column(article, "reads") == 3
+
+
+class TestRead:
+    def test_exact_and_cached(self) -> None:
+        article = Article.objects.create(reads=5)
+        article.reads.increment(2)
+        reading = article.reads.read()
+        assert (reading.value, reading.total, reading.pending) == (7, 5, 2)
+        assert reading.consistency == "exact"
+        reading = article.reads.read(consistency="cached", max_age=600)
+        assert (reading.value, reading.consistency) == (7, "cached")
+        # It says what is, and changes nothing.
+        assert Article.objects.get().reads == 5
+
+    def test_async(self) -> None:
+        article = Article.objects.create()
+
+        async def work() -> tuple[int, int]:
+            await article.reads.aincrement(5)
+            await article.reads.adecrement()
+            reading = await article.reads.aread(consistency="cached")
+            return int(article.reads), reading.value
+
+        assert async_to_sync(work)() == (4, 4)
+
+    def test_what_is_refused(self) -> None:
+        article = Article.objects.create()
+        with pytest.raises(UnsupportedConsistency):
+            article.reads.read(consistency="rolled_up")
+        with pytest.raises(InvalidPeriod):
+            article.reads.read(consistency="cached", max_age=-1)
+        with pytest.raises(UnsupportedConsistency):
+            article.shares.read(consistency="cached")
+
+    def test_a_record_that_is_gone(self) -> None:
+        article = Article.objects.create()
+        Article.objects.all().delete()
+        with pytest.raises(RecordMissing):
+            article.reads.read()
+        with pytest.raises(RecordMissing):
+            article.reads.read(consistency="cached")
+
+
+def test_what_a_change_refuses() -> None:
+    article = Article.objects.create()
+    with pytest.raises(UnsupportedBounds):
+        article.reads.increment(ceiling=5)
+    with pytest.raises(UnsupportedToken):
+        article.reads.increment(token=str(uuid.uuid4()))
+    with pytest.raises(UnsavedInstance):
+        Article().reads.increment()
+    assert article.reads.read().value == 0
+
+
+def test_what_is_counted_for_a_record_that_is_gone_is_an_incident() -> None:
+    gone, stays = Article.objects.create(), Article.objects.create()
+    key = gone.pk
+    gone.reads.increment(3)
+    stays.reads.increment(4)
+    Counter.objects.increment("views:a", 5)
+    Article.objects.filter(pk=key).delete()
+    report = flush()
+    name = f"testapp.Article.reads {key}"
+    assert (report.quarantined, report.counters) == ({name: 3}, 2)
+    (incident,) = CounterIncident.objects.all()
+    assert incident.kind == CounterIncident.Kind.QUARANTINED
+    assert (incident.detail["reason"], incident.detail["amounts"]) == ("missing", {name: 3})
+    assert (column(stays, "reads"), Counter.objects.value("views:a")) == (4, 5)
+    assert flush().quarantined == {}
+    assert CounterIncident.objects.count() == 1
+
+
+def test_what_does_not_fit_into_the_column_is_an_incident() -> None:
+    full, small = Ticket.objects.create(scans=2**31 - 3), Ticket.objects.create()
+    # The column is not asked.
+    assert full.scans.increment(3) == 2**31
+    small.scans.increment()
+    report = flush()
+    assert report.quarantined == {f"testapp.Ticket.scans {full.pk}": 3}
+    assert (column(full, "scans"), column(small, "scans")) == (2**31 - 3, 1)
+    assert full.scans.increment(2) == 2**31 - 1
+    assert full.scans.read(consistency="cached").value == 2**31 - 1
+    assert flush().quarantined == {}
+    assert column(full, "scans") == 2**31 - 1
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: (Article.objects.create(), "reads"),
+        lambda: (Article.objects.create(pk=-(2**63)), "claps"),
+        lambda: (Beacon.objects.create(), "pings"),
+        lambda: (Beacon.objects.create(pk=uuid.UUID(int=0)), "pings"),
+        lambda: (City.objects.create(pk="x"), "trips"),
+        lambda: (City.objects.create(pk="Bad {Oeynhausen}:%s 'ß' \\ \n日本 🙂"), "trips"),
+        lambda: (City.objects.create(pk=" " + "ß" * 298 + " "), "trips"),
+        lambda: (City.objects.create(pk=""), "trips"),
+        lambda: (Review.objects.create(), "stars"),
+        lambda: (Review.objects.create(), "reads"),
+        lambda: (Abstract.objects.create(article=Article.objects.create()), "opens"),
+    ],
+)
+def test_kinds_of_keys(make: Any) -> None:
+    record, name = make()
+    assert getattr(record, name).increment(3) == 3
+    rows = type(record).objects
+    assert getattr(rows.with_counts(name).get(), name) == 3
+    report = flush()
+    assert (report.quarantined, report.counters) == ({}, 1)
+    assert column(record, name) == 3
+    assert getattr(record, name).increment() == 4
+    assert getattr(rows.with_counts(name, consistency="cached").get(), name) == 4
+    assert getattr(record, name).read().value == 4
+
+
+def test_a_parent_and_its_child_are_one_counter() -> None:
+    review = Review.objects.create()
+    review.reads.increment()
+    Article.objects.get().reads.increment(10)
+    review.stars.increment(5)
+    assert Review.objects.with_counts().get().reads == 11
+    assert Article.objects.with_counts().get().reads == 11
+    assert flush().counters == 2
+    review.refresh_from_db()
+    assert (review.reads, review.stars) == (11, 5)
+
+
+def test_a_field_that_is_no_more_does_not_stop_the_others() -> None:
+    article = Article.objects.create()
+    pending = pending_in("default", 10, "default")
+    amounts = {"testapp.Removed.hits 7": 5, "testapp.Article.removed 1": 2, "gone.App.x y z": 1}
+    pending.send(pending.add(amounts, -1))
+    article.reads.increment()
+    Counter.objects.increment("views:a")
+    report = flush()
+    assert (report.quarantined, report.counters) == (amounts, 2)
+    reasons = {incident.detail["reason"] for incident in CounterIncident.objects.all()}
+    assert reasons == {"unknown"}
+    assert column(article, "reads") == 1
+
+
+@pytest.mark.parametrize("key", ["0x10", "1.0", " 1", "01", "1e0", "", "None", str(2**63)])
+def test_what_cannot_be_a_key_is_an_incident(key: str) -> None:
+    article = Article.objects.create(pk=1)
+    pending = pending_in("default", 10, "default")
+    pending.send(pending.add({f"testapp.Article.reads {key}": 5}, -1))
+    article.reads.increment()
+    assert flush().quarantined == {f"testapp.Article.reads {key}": 5}
+    assert column(article, "reads") == 1
+
+
+class TestDeclaration:
+    def test_both_ways_are_one(self) -> None:
+        reads, claps = Article._meta.get_field("reads"), Article._meta.get_field("claps")
+        assert (reads.strategy, claps.strategy) == ("cached", "cached")
+        assert (reads.recipe, isinstance(claps, CounterField)) == (claps.recipe, True)
+
+    def test_migrations_name_the_package(self) -> None:
+        path, _, options = _deconstructed(CounterField(strategy="cached"))
+        assert (path, options["strategy"]) == ("django_counters.fields.CounterField", "cached")
+        path, _, options = _deconstructed(CachedCounterField(cache="b", on_redis_down="raise"))
+        assert path == "django_counters.fields.CachedCounterField"
+        assert (options["cache"], options["on_redis_down"]) == ("b", "raise")
+
+    def test_what_was_deconstructed_is_the_same_field(self) -> None:
+        field = CachedCounterField(cache="b", on_redis_down="raise", db_column="x")
+        _, args, options = _deconstructed(field)
+        clone = CachedCounterField(*args, **options)
+        assert _deconstructed(clone) == _deconstructed(field)
+        assert (clone.cache, clone.on_redis_down, clone.strategy) == ("b", "raise", "cached")
+
+    def test_another_cache_changes_no_column(self) -> None:
+        assert {"cache", "on_redis_down"} <= set(CounterField().non_db_attrs)
+
+    @pytest.mark.parametrize(
+        ("options", "ids"),
+        [
+            ({}, []),
+            ({"cache": "redis://localhost/1", "on_redis_down": "raise"}, []),
+            ({"floor": 0}, ["counters.E016"]),
+            ({"ceiling": 10}, ["counters.E016"]),
+            ({"on_redis_down": "ledger"}, ["counters.E020"]),
+            ({"on_redis_down": None}, ["counters.E020"]),
+            ({"null": True}, ["counters.E012"]),
+        ],
+    )
+    def test_it_is_checked(self, options: dict[str, Any], ids: list[str]) -> None:
+        with isolate_apps("tests.testapp"):
+
+            class Sample(models.Model):
+                hits = CachedCounterField(**options)
+
+                class Meta:
+                    app_label = "testapp"
+
+            assert [m.id for m in Sample.check() if "counters" in (m.id or "")] == ids
+
+    @pytest.mark.parametrize(
+        ("key", "ids"),
+        [
+            (models.DateTimeField(primary_key=True), ["counters.E018"]),
+            (models.FloatField(primary_key=True), ["counters.E018"]),
+            (models.BinaryField(primary_key=True), ["counters.E018"]),
+            (models.SmallIntegerField(primary_key=True), []),
+            (models.UUIDField(primary_key=True), []),
+            (models.TextField(primary_key=True), []),
+        ],
+    )
+    def test_the_key_is_checked(self, key: Any, ids: list[str]) -> None:
+        with isolate_apps("tests.testapp"):
+
+            class Keyed(models.Model):
+                at = key
+                hits = CounterField(strategy="cached")
+
+                class Meta:
+                    app_label = "testapp"
+
+            assert [m.id for m in Keyed.check() if "counters" in (m.id or "")] == ids
+
+
+def _deconstructed(field: CounterField) -> tuple[str, Any, dict[str, Any]]:
+    _, path, args, options = field.deconstruct()
+    return path, args, options

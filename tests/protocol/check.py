@@ -1,0 +1,89 @@
+"""What has to hold in every state."""
+
+from __future__ import annotations
+
+from tests.protocol import scripts
+from tests.protocol.amounts import present, repeated, spelled
+from tests.protocol.flushing import flush
+from tests.protocol.plan import Plan
+from tests.protocol.state import Base, Flusher, Redis, World
+
+
+def fault_of(plan: Plan, world: World) -> str:
+    """What is wrong with a state; nothing: the empty text."""
+    return (
+        world.fault
+        or _database(world)
+        or _kept(world)
+        or (_cached(plan, world) if plan.cached else "")
+        or (_drained(plan, world) if plan.drains else "")
+    )
+
+
+def _database(world: World) -> str:
+    """Nothing counts twice in the database, ever."""
+    database = world.database
+    twice = repeated(database.total + database.ledger + database.quarantined)
+    return f"{spelled(twice)} counted twice in the database" if twice else ""
+
+
+def _kept(world: World) -> str:
+    """What was acknowledged, and Redis has not lost, is applied, quarantined or waits in Redis."""
+    database = world.database
+    there = database.total + database.ledger + database.quarantined + waiting(world)
+    missed = world.acked & ~world.lost & ~present(there)
+    return f"{spelled(missed)} acknowledged and gone" if missed else ""
+
+
+def waiting(world: World) -> int:
+    """What Redis keeps that is not applied."""
+    redis, batches = world.redis, world.database.batches
+    kept = [redis.open, *redis.ring]
+    return sum(g.amounts for g in kept if g is not None and not batches >> g.number & 1)
+
+
+def _cached(plan: Plan, world: World) -> str:
+    """What a cached read would answer now.
+
+    It has each increment that was acknowledged, and that Redis has not lost, exactly once; but it
+    may miss what Redis was not told of yet (``owing``), and may have a token twice that was sent
+    again when nothing in Redis knew it any more, or that was spilled after all.
+    """
+    redis = scripts.begin(plan, world).redis
+    base, database = redis.base, world.database
+    if base is None or not base.known:
+        return ""
+    value = base.total + sum(amounts & base.known for _, amounts in scripts.told_by(redis))
+    required = world.acked & ~world.lost & ~world.owing & base.known
+    missed = required & ~present(database.quarantined) & ~present(value)
+    twice = repeated(value) & ~world.resent
+    if missed:
+        return f"a cached read misses {spelled(missed)}"
+    if twice:
+        return f"a cached read has {spelled(twice)} twice"
+    return _settled(plan, world, redis, base, value)
+
+
+def _settled(plan: Plan, world: World, redis: Redis, base: Base, value: int) -> str:
+    """When nobody has to acknowledge or to forget, cached and exact reads are the same."""
+    if world.unacked:
+        return ""
+    batches = world.database.batches
+    pending = sum(a for number, a in scripts.told_by(redis) if not batches >> number & 1)
+    settled = base.known & ~plan.counters_of(world.owing)
+    exact = (world.database.counted + pending) & settled
+    if exact != value & settled:
+        return f"a cached read has {spelled(value)}, an exact one {spelled(exact)}"
+    return ""
+
+
+def _drained(plan: Plan, world: World) -> str:
+    """When no further fault happens, flushes land everything."""
+    if any(flusher.at != "idle" for flusher in world.flushers):
+        return ""
+    world = world._replace(flushers=(Flusher(),))
+    for _ in range(2 * plan.ring + 2):
+        world = flush(plan, world)
+    left = waiting(world)
+    wrong = world.fault or _database(world) or _kept(world)
+    return f"{spelled(left)} cannot be flushed" if left else wrong and f"after a drain: {wrong}"

@@ -1,0 +1,142 @@
+"""A flusher: recall, cut, read, apply, acknowledge. It may die after each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.protocol import scripts
+from tests.protocol.landing import apply
+from tests.protocol.plan import Flaw, Plan
+from tests.protocol.state import Ack, Chart, Flusher, Step, World
+
+Moved = tuple[str, World, Flusher]
+
+
+def flushing(plan: Plan, world: World) -> Iterator[Step]:
+    """The next step of each flusher, and its end."""
+    for at, flusher in enumerate(world.flushers):
+        # Of two in the same state it does not matter which one moves.
+        if flusher not in world.flushers[:at]:
+            yield from _next(plan, world, at)
+
+
+def _next(plan: Plan, world: World, at: int) -> Iterator[Step]:
+    flusher = world.flushers[at]
+    label, after, moved = _move(plan, world, flusher)
+    if label:
+        yield f"{label} [flusher {at}]", _with(after, at, moved)
+    if flusher.at != "idle" and world.kills < plan.kills:
+        killed = world._replace(kills=world.kills + 1)
+        # After it landed, this is also a COMMIT whose answer was lost.
+        yield f"kill when {flusher.at} [flusher {at}]", _with(killed, at, Flusher())
+
+
+def _with(world: World, at: int, flusher: Flusher) -> World:
+    """Flushers do not differ: only one order of them is kept."""
+    others = (*world.flushers[:at], *world.flushers[at + 1 :])
+    return world._replace(flushers=tuple(sorted((flusher, *others))))
+
+
+def _move(plan: Plan, world: World, flusher: Flusher) -> Moved:
+    """The one next step of a flusher."""
+    if flusher.at == "idle":
+        return _recall(world) if plan.fence else _cut(plan, world, flusher)
+    if flusher.at == "recalled":
+        return _cut(plan, world, flusher)
+    if flusher.at == "reading" and flusher.todo:
+        turns = plan.pages and flusher.page < 0
+        return _turn(world, flusher) if turns else _read(plan, world, flusher)
+    if flusher.at == "reading" and plan.flaw is Flaw.ACK_FIRST:
+        return _acknowledge_early(plan, world, flusher)
+    if flusher.at == "landed":
+        return _acknowledge(plan, world, flusher)
+    return "apply", *apply(plan, world, flusher)
+
+
+def _recall(world: World) -> Moved:
+    """Ask what the last flush has seen, before the cut: Redis may only be newer than that."""
+    return "recall", world, Flusher("recalled", world.database.seen, world.unreported)
+
+
+def _cut(plan: Plan, world: World, flusher: Flusher) -> Moved:
+    after = scripts.cut(plan, world)
+    todo = tuple((place, kept.number) for place, kept in scripts.sealed_of(after.redis))
+    if plan.flaw is Flaw.RING_STUCK and scripts.is_foreign(plan, after):
+        return "", world, flusher
+    if not plan.fence:
+        timeline = after.timeline if plan.pages else 0
+        reading = Flusher("reading", todo=todo, timeline=timeline)
+        return "cut", after, reading if todo else Flusher()
+    chart = _chart(after)
+    flusher = flusher._replace(at="reading", todo=todo, chart=chart, might=world.unreported)
+    return "cut", after, flusher
+
+
+def _chart(world: World) -> Chart:
+    kept = [sealed for _, sealed in scripts.sealed_of(world.redis)]
+    if world.redis.open is not None:
+        kept.append(world.redis.open)
+    generations = tuple((one.number, one.parent) for one in kept)
+    return Chart(generations, any(g.timeline != world.timeline for g in kept), world.timeline)
+
+
+def _turn(world: World, flusher: Flusher) -> Moved:
+    """Read the first page of a generation, which has its tokens."""
+    place, number = flusher.todo[0]
+    kept = world.redis.ring[place]
+    if kept is None or kept.number != number:
+        return _miss(world, flusher)
+    return f"read the tokens of g{number}", world, flusher._replace(page=kept.tokens)
+
+
+def _read(plan: Plan, world: World, flusher: Flusher) -> Moved:
+    """Copy a generation, if it still stands there.
+
+    Pages are of one copy only if the history is still the one of the cut: another history may have
+    a shorter one, of the same name.
+    """
+    (place, number), *rest = flusher.todo
+    kept = world.redis.ring[place]
+    other = plan.pages and flusher.timeline != world.timeline
+    if other and plan.flaw is not Flaw.PAGES_OF_TWO:
+        return "history changed", world, Flusher()
+    if kept is None or kept.number != number:
+        return _miss(world, flusher)
+    if plan.pages:
+        kept = kept._replace(tokens=flusher.page)
+    copies = (*flusher.copies, (place, kept))
+    return f"read g{number}", world, flusher._replace(todo=tuple(rest), page=-1, copies=copies)
+
+
+def _miss(world: World, flusher: Flusher) -> Moved:
+    """Go on without a generation: it is lost, or somebody else has landed it."""
+    (_, number), *rest = flusher.todo
+    flusher = flusher._replace(todo=tuple(rest), page=-1)
+    might = flusher.might | world.unreported
+    missed = flusher.missed | 1 << number
+    return f"miss g{number}", world, flusher._replace(missed=missed, might=might)
+
+
+def _acknowledge(plan: Plan, world: World, flusher: Flusher) -> Moved:
+    if not flusher.acks:
+        return "", world, flusher
+    ack, *rest = flusher.acks
+    after = scripts.acknowledge(plan, world, ack)
+    after = after._replace(unacked=after.unacked & ~(1 << ack.number))
+    left = Flusher("landed", acks=tuple(rest)) if rest else Flusher()
+    return f"acknowledge g{ack.number}", after, left
+
+
+def _acknowledge_early(plan: Plan, world: World, flusher: Flusher) -> Moved:
+    for place, copy in flusher.copies:
+        world = scripts.acknowledge(plan, world, Ack(copy.number, place, forget=0))
+    return "acknowledge", world, flusher._replace(at="early")
+
+
+def flush(plan: Plan, world: World) -> World:
+    """One whole flush by a flusher whom nobody disturbs."""
+    flusher = Flusher()
+    label, world, flusher = _move(plan, world, flusher)
+    while label and flusher.at != "idle":
+        label, world, flusher = _move(plan, world, flusher)
+    return world

@@ -1,0 +1,216 @@
+"""What there is: one slot of a Redis, the database, flushers, a reader, and what a ghost knows.
+
+Everything is a tuple of numbers, so that states compare and hash fast. ``amounts.py`` says what an
+amount is. Sets of generations are bits: ``batches >> number & 1``.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tests.protocol.amounts import present
+
+
+class Generation(NamedTuple):
+    """A hash of increments, open (P) or sealed (B).
+
+    Attributes:
+        number: Its id, which it has from its first moment.
+        timeline: The history of Redis that it belongs to.
+        parent: The generation that was sealed when it was made; 0: it was born from nothing.
+        amounts: The increments in it, with those that have a token.
+        tokens: The set of those that left an entry with their token.
+    """
+
+    number: int
+    timeline: int
+    parent: int
+    amounts: int = 0
+    tokens: int = 0
+
+
+class Base(NamedTuple):
+    """Totals that Redis knows.
+
+    Attributes:
+        timeline: The history of Redis in which they were asked for.
+        lease: Who holds it may fill in totals; 0: nobody may.
+        known: The counters that have a total: 7 in the digits of their increments.
+        total: The totals.
+    """
+
+    timeline: int
+    lease: int = 0
+    known: int = 0
+    total: int = 0
+
+
+class Redis(NamedTuple):
+    """What one Redis keeps of one slot, in memory or on its disk (or its replica).
+
+    Attributes:
+        open: P.
+        marks: The places that P says are occupied, as bits. They go where P goes.
+        ring: B0, B1, ...
+        base: BASE.
+        tokens: The token keys: a set of increments.
+    """
+
+    open: Generation | None
+    marks: int
+    ring: tuple[Generation | None, ...]
+    base: Base | None = None
+    tokens: int = 0
+
+    @property
+    def amounts(self) -> int:
+        """What is in all generations together, whether P names their places or not."""
+        return sum(kept.amounts for kept in (self.open, *self.ring) if kept is not None)
+
+    @property
+    def held(self) -> int:
+        """The set of increments that are in a generation."""
+        return present(self.amounts)
+
+
+class Database(NamedTuple):
+    """What is committed.
+
+    Attributes:
+        total: The totals.
+        ledger: The entries.
+        quarantined: The amounts in incidents.
+        batches: The generations that were applied.
+        seen: P at the last flush; 0: the slot was never flushed.
+        timeline: The timeline of P at the last flush.
+    """
+
+    total: int = 0
+    ledger: int = 0
+    quarantined: int = 0
+    batches: int = 0
+    seen: int = 0
+    timeline: int = 0
+
+    @property
+    def counted(self) -> int:
+        """What the one statement of a read adds up."""
+        return self.total + self.ledger
+
+
+class Chart(NamedTuple):
+    """What a cut told of the family of generations.
+
+    Attributes:
+        generations: Number and parent of each, P last.
+        foreign: Whether one of them belongs to another timeline.
+        timeline: The present one.
+    """
+
+    generations: tuple[tuple[int, int], ...] = ()
+    foreign: bool = False
+    timeline: int = 0
+
+
+class Ack(NamedTuple):
+    """What a flusher has to acknowledge: a generation, its place, and the counters to forget."""
+
+    number: int
+    place: int
+    forget: int
+
+
+class Flusher(NamedTuple):
+    """A flusher, and what it holds in its memory.
+
+    Attributes:
+        at: ``idle``, ``recalled``, ``reading``, ``landed``, (in a mutant: ``early``).
+        seen: What the database remembered before the cut.
+        due: The losses that this flush has to notice, as a ghost knows.
+        might: The losses that it can have noticed.
+        chart: What the cut told.
+        todo: Place and number of what it still has to read.
+        page: The tokens of a generation whose amounts it has not read yet.
+        timeline: The present one at its cut.
+        copies: What it has read.
+        missed: What was no longer there when it came to read it, as bits.
+        acks: What it still has to acknowledge.
+    """
+
+    at: str = "idle"
+    seen: int = 0
+    due: int = 0
+    might: int = 0
+    chart: Chart = Chart()
+    todo: tuple[tuple[int, int], ...] = ()
+    page: int = -1
+    timeline: int = 0
+    copies: tuple[tuple[int, Generation], ...] = ()
+    missed: int = 0
+    acks: tuple[Ack, ...] = ()
+
+
+class Reader(NamedTuple):
+    """Somebody who reads all counters exactly, and then fills in what he missed.
+
+    Attributes:
+        at: ``idle``, ``looked``, ``filling``, (in a mutant: ``asked``).
+        required: What the value has to have: acknowledged before he began.
+        told: The generations that Redis told him, with their amounts.
+        missing: The counters that had no total in Redis.
+        lease: With which he may fill them in.
+        total: What he is going to fill in. In a mutant: what he asked the database first.
+        batches: In a mutant: the generations that were applied then.
+    """
+
+    at: str = "idle"
+    required: int = 0
+    told: tuple[tuple[int, int], ...] = ()
+    missing: int = 0
+    lease: int = 0
+    total: int = 0
+    batches: int = 0
+
+
+class World(NamedTuple):
+    """One state. All after ``reader`` is known to no process: it is there to count and to check.
+
+    Attributes:
+        timeline: master_replid.
+        saved: What Redis comes back with when it crashes next.
+        begun: How many increments were begun, in their order.
+        tries: How often each increment with a token was sent to Redis.
+        spilled: The increments that were appended to the ledger by their callers.
+        acked: The increments that were acknowledged to their callers.
+        lost: The increments that Redis has lost, and that the database did not have then.
+        unreported: The same, until an incident.
+        resent: Increments with a token of which there was a copy when another was made.
+        owing: Changes made in the database of which Redis was not told yet.
+        unacked: Generations that were applied and not acknowledged yet, as bits.
+        minted: The next number of a generation.
+        fault: What a step did that it must not do.
+    """
+
+    redis: Redis
+    timeline: int = 1
+    saved: Redis | None = None
+    database: Database = Database()
+    flushers: tuple[Flusher, ...] = ()
+    reader: Reader = Reader()
+    begun: int = 0
+    tries: int = 0
+    spilled: int = 0
+    acked: int = 0
+    lost: int = 0
+    unreported: int = 0
+    resent: int = 0
+    owing: int = 0
+    unacked: int = 0
+    crashes: int = 0
+    kills: int = 0
+    evictions: int = 0
+    minted: int = 1
+    fault: str = ""
+
+
+Step = tuple[str, World]

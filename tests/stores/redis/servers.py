@@ -1,0 +1,88 @@
+"""Servers of Redis beside the one of this run: a cluster, or servers that Sentinels watch."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from tests.stores.redis.counting import eventually
+
+PROGRAM = shutil.which("redis-server")
+needs_redis = pytest.mark.skipif(PROGRAM is None, reason="there is no redis-server on the PATH")
+
+
+def free_port() -> int:
+    """A port that nobody had a moment ago."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+class Server:
+    """One redis-server."""
+
+    def __init__(self, folder: Path, *arguments: object) -> None:
+        self.port = free_port()
+        folder.mkdir(parents=True)
+        words = [PROGRAM, *arguments, "--port", self.port, "--bind", "127.0.0.1", "--dir", folder]
+        with (folder / "log").open("w") as log:
+            self.process = subprocess.Popen(list(map(str, words)), stdout=log, cwd=folder)
+        self.direct: Any = redis.Redis("127.0.0.1", self.port, decode_responses=True, protocol=2)
+        assert eventually(self.answers), (folder / "log").read_text()
+
+    def answers(self) -> bool:
+        """Whether it takes commands."""
+        with suppress(redis.ConnectionError):
+            return bool(self.direct.ping())
+        return False
+
+    def __call__(self, *words: Any) -> Any:
+        """Tell it something, straight."""
+        return self.direct.execute_command(*words)
+
+    def stop(self) -> None:
+        """End it at once."""
+        self.direct.close()
+        self.process.kill()
+        self.process.wait(30)
+
+
+@contextmanager
+def running(folder: Path, *settings: tuple[object, ...]) -> Iterator[list[Server]]:
+    """Servers, one for each tuple of arguments."""
+    with ExitStack() as stack:
+        servers = []
+        for number, arguments in enumerate(settings):
+            servers.append(Server(folder / str(number), *arguments))
+            stack.callback(servers[-1].stop)
+        yield servers
+
+
+def joined(servers: list[Server], slots: int = 16384) -> None:
+    """Make a cluster of servers, each with as many slots."""
+    bounds = [round(slots * part / len(servers)) for part in range(len(servers) + 1)]
+    for number, each in enumerate(servers):
+        each("CLUSTER", "ADDSLOTSRANGE", bounds[number], bounds[number + 1] - 1)
+        each("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+    for other in servers[1:]:
+        _, bus = other("CONFIG", "GET", "cluster-port")
+        servers[0]("CLUSTER", "MEET", "127.0.0.1", other.port, bus)
+    assert eventually(lambda: all(is_whole(each, len(servers)) for each in servers), 60)
+
+
+def is_whole(server: Server, servers: int) -> bool:
+    """Whether it knows all others and all slots."""
+    told = dict(line.split(":") for line in server("CLUSTER", "INFO").split())
+    return (told["cluster_state"], told["cluster_known_nodes"], told["cluster_slots_ok"]) == (
+        "ok",
+        str(servers),
+        "16384",
+    )

@@ -1,0 +1,79 @@
+"""A process that was forked says nothing on the connections of its parent."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+# In a process of its own, since that of the tests has other threads.
+SCRIPT = """
+import asyncio, json, os, sys
+from concurrent.futures import ThreadPoolExecutor
+from django.conf import settings
+settings.configure(CACHES={})
+from tests.stores.redis.counting import add, fresh
+from django_counters.stores.redis.addresses import address_of
+from django_counters.stores.redis.client import aclient_of, client_of
+key = sys.argv[1]
+address = address_of(os.environ["REDIS_URL"], {"timeout": 10})
+client, aclient = client_of(address), aclient_of(address)
+TURNS = 200
+
+def turns():
+    return [client.run(add(key)) for _ in range(TURNS)], client.call("CLIENT", "ID")
+
+async def aturns():
+    return [await aclient.run(add(key)) for _ in range(TURNS)], await aclient.call("CLIENT", "ID")
+
+async def before_and_after():
+    first = await aturns()
+    before = turns()
+    # A thread that does not exist in the child holds the locks.
+    breaker = client.route._breakers[address.nodes[0]]
+    breaker._lock.acquire()
+    breaker._count = 1
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            with ThreadPoolExecutor(1) as pool:
+                told = turns(), pool.submit(asyncio.run, aturns()).result()
+            os.write(writing, json.dumps(told).encode())
+        finally:
+            os._exit(0)
+    breaker._count = 0
+    breaker._lock.release()
+    after = turns(), await aturns()
+    os.close(writing)
+    with os.fdopen(reading) as answer:
+        told = json.load(answer)
+    os.waitpid(child, 0)
+    print(json.dumps([[before, first], told, after]))
+
+asyncio.run(before_and_after())
+"""
+
+
+def test_a_child_has_connections_of_its_own(key: str) -> None:
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", SCRIPT, key],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stderr == ""
+    before, child, after = json.loads(run.stdout)
+    ids = [[each[1] for each in part] for part in (before, child, after)]
+    assert ids[0] == ids[2]
+    assert len({*ids[0], *ids[1]}) == 4
+    # Each reply went to who asked: no answer twice, none missing.
+    replies = [reply for part in (before, child, after) for each in part for reply in each[0]]
+    assert sorted(replies) == list(range(1, 1201))

@@ -1,0 +1,237 @@
+"""The usual case of ``add`` does what ``add`` does: both are given the same, step by step."""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+import redis
+
+from django_counters.stores.redis.keys import Slots, proposed
+from django_counters.stores.redis.scripts import ACKNOWLEDGE, ADD, CUT, FILL, Script
+
+USUAL = "local function usual"
+COUNTERS = [f"views:{number}" for number in range(6)]
+MINUTE = 60_000
+STEPS = 60
+EARLY = 5000
+# A double does not have it.
+ODD = 2**55 + 1
+ENDED = ((0,), (1,), (0, 1))
+
+
+class Twin:
+    """Slots 0 and 1 of a part of a Redis of its own."""
+
+    def __init__(self, server: Any, add: Script) -> None:
+        slots = Slots("default", secrets.token_hex(6))
+        self.keys = [slots.keys(slot) for slot in range(2)]
+        self.server = server
+        self.add_script = add
+
+    def run(self, script: Script, keys: tuple[str, ...], *words: Any) -> Any:
+        return self.server.eval(script.text, len(keys), *keys, *words)
+
+    def add(self, age: int, *parts: tuple[int, str, dict[str, int]]) -> Any:
+        keys = tuple(key for slot, _, _ in parts for key in self.keys[slot])
+        words: list[Any] = [age]
+        for _, generation, deltas in parts:
+            words += [generation, len(deltas), *(w for pair in deltas.items() for w in pair)]
+        try:
+            return [
+                _timeless(line) for line in self.run(self.add_script, keys, *words).splitlines()
+            ]
+        except redis.ResponseError as error:
+            return str(error)
+
+    def fill(self, slot: int, generation: str, totals: dict[str, int]) -> None:
+        """Under the present lease, as of now."""
+        lease = self.server.hget(self.keys[slot][1], "\0v") or "none"
+        now = self.server.time()[0] * 1000
+        triples = [word for key, total in totals.items() for word in (key, total, now)]
+        self.run(FILL, self.keys[slot], generation, lease, *triples)
+
+    def contents(self) -> list[dict[str, str]]:
+        """All that is kept, without leases and times."""
+        kept = [self.server.hgetall(key) for keys in self.keys for key in keys]
+        return [
+            {name: value for name, value in one.items() if not name.startswith(("\0v", "\0m"))}
+            for one in kept
+        ]
+
+
+def _timeless(line: str) -> list[str]:
+    """An answer without the age of its total, or without its lease and its time."""
+    words = line.split(" ")
+    return ["?", *words[3:]] if words[0] == "?" else words[1:]
+
+
+@pytest.fixture
+def server() -> Iterator[Any]:
+    with redis.Redis.from_url(os.environ["REDIS_URL"], decode_responses=True) as client:
+        yield client
+
+
+@pytest.fixture
+def twins(server: Any) -> Iterator[tuple[Twin, Twin]]:
+    """One with the usual case, one without."""
+    head, rest = ADD.text.split("-- What all verbs share", 1)
+    assert "local function one" in head
+    both = Twin(server, ADD), Twin(server, Script("-- What all verbs share" + rest))
+    yield both
+    for twin in both:
+        server.delete(*(key for keys in twin.keys for key in keys))
+
+
+def both(twins: tuple[Twin, Twin], step: Callable[[Twin], Any]) -> Any:
+    """Take a step with each; it must make no difference."""
+    mine, theirs = map(step, twins)
+    assert mine == theirs
+    assert twins[0].contents() == twins[1].contents()
+    return mine
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_step_tells_them_apart(twins: tuple[Twin, Twin], seed: int) -> None:
+    chance = random.Random(seed)
+    for _ in range(STEPS):
+        both(twins, _step(chance))
+
+
+def _step(chance: random.Random) -> Callable[[Twin], Any]:
+    generations = [proposed(slot) for slot in range(2)]
+    slots = chance.choice([[0], [0], [1], [0, 1]])
+    deltas = {
+        slot: {
+            key: chance.choice([1, 1, 7, -3, 10**13, 2**52, ODD, -ODD, -(2**61)])
+            for key in chance.sample(COUNTERS, chance.choice([1, 1, 1, 3]))
+        }
+        for slot in slots
+    }
+    parts = [(slot, generations[slot], deltas[slot]) for slot in slots]
+    age = chance.choice([MINUTE, MINUTE, MINUTE, 0, -1])
+    totals = {key: chance.choice([5, -1, 10**18]) for key in COUNTERS}
+    slot, ended = slots[0], chance.choice(ENDED)
+    steps: dict[str, Callable[[Twin], Any]] = {
+        "add": lambda twin: twin.add(age, *parts),
+        "fill": lambda twin: twin.fill(slot, generations[slot], totals),
+        "cut": lambda twin: _cut(twin, slot, generations[slot]),
+        "land": lambda twin: _land(twin, slot, generations[slot]),
+        "restart": lambda twin: _restart(twin, slot, ended),
+        "grow old": lambda twin: _grow_old(twin, slot),
+    }
+    return steps[chance.choices(list(steps), [12, 3, 1, 2, 1, 1])[0]]
+
+
+def _cut(twin: Twin, slot: int, generation: str) -> Any:
+    return twin.run(CUT, twin.keys[slot], generation, "0")
+
+
+def _land(twin: Twin, slot: int, generation: str) -> None:
+    for place in twin.keys[slot][2:]:
+        if sealed := twin.server.hget(place, "\0g"):
+            twin.run(ACKNOWLEDGE, twin.keys[slot], generation, sealed)
+
+
+def _restart(twin: Twin, slot: int, ended: Sequence[int]) -> None:
+    """The open generation, the known totals, or both are of a history that has ended."""
+    for key in (twin.keys[slot][place] for place in ended):
+        if twin.server.exists(key):
+            twin.server.hset(key, "\0t", "0" * 40)
+
+
+def _grow_old(twin: Twin, slot: int) -> None:
+    """All known totals were asked for long ago."""
+    base = twin.keys[slot][1]
+    for name in twin.server.hkeys(base):
+        if name.startswith("\0m"):
+            twin.server.hset(base, name, 1)
+
+
+def _warm(twins: tuple[Twin, Twin], deltas: dict[str, int]) -> None:
+    """Count once, so that totals can be filled in; then they are known."""
+    generation = proposed(0)
+    both(twins, lambda twin: twin.add(MINUTE, (0, generation, deltas)))
+    both(twins, lambda twin: twin.fill(0, generation, dict.fromkeys(deltas, 10)))
+
+
+@pytest.mark.parametrize("keys", [COUNTERS[:1], COUNTERS])
+def test_the_usual_case_is_taken(twins: tuple[Twin, Twin], keys: list[str]) -> None:
+    usual, plain = twins
+    deltas = dict.fromkeys(keys, 1)
+    _warm(twins, deltas)
+    usual.server.config_resetstat()
+    assert usual.add(MINUTE, (0, proposed(0), deltas)) == [["10", "2"]] * len(keys)
+    mine = _calls(usual.server)
+    usual.server.config_resetstat()
+    assert plain.add(MINUTE, (0, proposed(0), deltas)) == [["10", "2"]] * len(keys)
+    assert mine < _calls(usual.server)
+    assert mine <= 6
+
+
+@pytest.mark.parametrize("ended", ENDED)
+@pytest.mark.parametrize("keys", [COUNTERS[:1], COUNTERS])
+def test_nothing_is_taken_from_a_history_that_has_ended(
+    twins: tuple[Twin, Twin], keys: list[str], ended: Sequence[int]
+) -> None:
+    deltas = dict.fromkeys(keys, 1)
+    _warm(twins, deltas)
+    generation = proposed(0)
+    both(twins, lambda twin: _restart(twin, 0, ended))
+    both(twins, lambda twin: twin.add(MINUTE, (0, generation, deltas)))
+    # Once more: what was set right is right.
+    both(twins, lambda twin: twin.add(MINUTE, (0, generation, deltas)))
+
+
+@pytest.mark.parametrize("keys", [COUNTERS[:1], COUNTERS])
+@pytest.mark.parametrize("first", [ODD, -ODD, 10**14 - 1, 1 - 10**14, 2**53 + 1])
+def test_large_amounts_are_counted_exactly(
+    twins: tuple[Twin, Twin], keys: list[str], first: int
+) -> None:
+    _warm(twins, dict.fromkeys(keys, first))
+    for by in (-first, 3, first, -3, 1 - first):
+        generation = proposed(0)
+        both(twins, lambda twin: twin.add(MINUTE, (0, generation, dict.fromkeys(keys, by))))  # noqa: B023
+    answers = twins[0].add(MINUTE, (0, proposed(0), dict.fromkeys(keys, 1)))
+    assert answers == [["10", "2"]] * len(keys)
+
+
+@pytest.mark.parametrize("total", [0, ODD, -ODD, -ODD - 4, 2**53, 10])
+@pytest.mark.parametrize("by", [ODD, -ODD, 2**53 + 1, 3])
+def test_what_is_known_grows_exactly(twins: tuple[Twin, Twin], total: int, by: int) -> None:
+    twin, generation = twins[0], proposed(0)
+    twin.add(MINUTE, (0, generation, {"views:grows": by}))
+    _cut(twin, 0, proposed(0))
+    twin.add(MINUTE, (0, generation, {"views:grows": 1}))
+    twin.fill(0, generation, {"views:grows": total})
+    _land(twin, 0, proposed(0))
+    assert twin.server.hget(twin.keys[0][1], "views:grows") == str(total + by)
+
+
+def _calls(server: Any) -> int:
+    """How many commands scripts have given, at most."""
+    return sum(
+        stats["calls"]
+        for name, stats in server.info("commandstats").items()
+        if name not in ("cmdstat_eval", "cmdstat_config|resetstat", "cmdstat_info")
+    )
+
+
+@pytest.mark.parametrize("more", [1, 30])
+def test_a_large_generation_is_sealed_early(twins: tuple[Twin, Twin], more: int) -> None:
+    for twin in twins:
+        twin.add(MINUTE, (0, "0" * 31 + "1", {"views:first": 1}))
+        for start in range(0, EARLY - 10, 999):
+            many = {f"views:{n}": 1 for n in range(start, min(start + 999, EARLY - 10))}
+            twin.server.hset(twin.keys[0][0], mapping=many)
+    for step in range(20):
+        deltas = {f"views:new{step}:{number}": 1 for number in range(more)}
+        generation = proposed(0)
+        for twin in twins:
+            twin.fill(0, generation, dict.fromkeys(deltas, 3))
+        both(twins, lambda twin: twin.add(MINUTE, (0, generation, deltas)))  # noqa: B023
+    assert twins[0].server.exists(twins[0].keys[0][2])

@@ -1,0 +1,209 @@
+"""What lands in the totals: all that fits, whatever stands beside it and whoever else lands."""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from typing import Any
+
+import pytest
+from django.db import connection, models, transaction
+from django.test.utils import CaptureQueriesContext
+
+from django_counters.models import Counter, CounterShard
+from django_counters.stores.base import Refusal
+from django_counters.testing import assert_counts
+from django_counters.types import INT8
+from tests.concurrency.crowd import Threads
+from tests.stores.test_batches import BATCHES, batched, beside, generations
+from tests.stores.test_failures import wait_for_lock
+from tests.testapp.models import Country, Device, Lyrics, Post, Release, Small, Song
+
+pytestmark = pytest.mark.django_db(transaction=True)
+LOWEST, HIGHEST = INT8
+VIEWS: Any = Post._meta.get_field("views")
+
+
+def land_column(model: type[models.Model], name: str, sums: dict[str, int]) -> dict[str, Refusal]:
+    field: Any = model._meta.get_field(name)
+    with BATCHES.landing():
+        return BATCHES.land_records(field.table, field.model._meta.pk, sums)
+
+
+class TestNamed:
+    def test_totals_are_made_and_changed(self) -> None:
+        Counter.objects.create(key="old", value=8, outside=5)
+        with BATCHES.landing():
+            assert BATCHES.land_named({"old": 2, "new": -3, "nothing": 0}) == {}
+        assert_counts({"old": 10, "new": -3})
+        # It did not come through the ledger.
+        assert Counter.objects.get(key="old").outside == 7
+        assert not Counter.objects.filter(key="nothing").exists()
+
+    def test_what_does_not_fit_does_not_stop_its_neighbours(self) -> None:
+        full = {f"full:{number}": 1 for number in range(40)}
+        Counter.objects.bulk_create(Counter(key=key, value=HIGHEST) for key in full)
+        Counter.objects.create(key="low", value=LOWEST)
+        Counter.objects.create(key="waits", value=HIGHEST - 5)
+        CounterShard.objects.create(key="waits", shard=0, value=3)
+        fits = {"z": 2, "a": 3, "low": 1, "full:0": -1}
+        over = {**full, "waits": 3, "wide": HIGHEST + 1, "full:0": -1}
+        (generation,) = generations(1)
+        with BATCHES.landing(), CaptureQueriesContext(connection) as queries:
+            BATCHES.claim(batched(generation))
+            refused = BATCHES.land_named({**over, **fits})
+        assert refused == dict.fromkeys(set(over) - {"full:0"}, Refusal.OVERFLOW)
+        assert_counts({"z": 2, "a": 3, "low": LOWEST + 1, "full:0": HIGHEST - 1, "wide": 0})
+        assert_counts({"full:1": HIGHEST, "waits": HIGHEST - 2})
+        assert BATCHES.known([generation]) == {generation}
+        assert len(queries) < 12
+
+    @pytest.mark.parametrize("key", ["", "a b", "x" * 201, "a\0b", "\udcff", "\u202e"])
+    def test_what_is_no_key_does_not_stop_its_neighbours(self, key: str) -> None:
+        with BATCHES.landing():
+            assert BATCHES.land_named({key: 1, "a": 2}) == {key: "strange"}
+        assert list(Counter.objects.values_list("key", "value")) == [("a", 2)]
+
+    @pytest.mark.postgres
+    @pytest.mark.parametrize("full", [False, True])
+    def test_totals_are_held_in_the_order_of_their_keys(self, full: bool) -> None:
+        Counter.objects.increment_many({"a": 1, "b": 1})
+        # The first of all keys: that it does not fit is found out before anybody waits.
+        Counter.objects.create(key="0:full", value=HIGHEST)
+        sums = {"new": 1, "b": 1, "a": 1} | ({"0:full": 1} if full else {})
+
+        def other() -> dict[str, Refusal]:
+            with BATCHES.landing():
+                return BATCHES.land_named(sums)
+
+        with beside() as call:
+            with transaction.atomic():
+                Counter.objects.increment("a")
+                future = call(other)
+                wait_for_lock()
+                Counter.objects.increment_many({"b": 1, "new": 1})
+            assert future.result(30) == ({"0:full": "overflow"} if full else {})
+        assert_counts({"a": 3, "b": 3, "new": 2, "0:full": HIGHEST})
+
+
+class TestRecords:
+    def test_what_cannot_land_does_not_stop_its_neighbours(self) -> None:
+        one, two, low = Small.objects.bulk_create(
+            Small(hits=hits) for hits in (1, 2**31 - 2, -(2**31))
+        )
+        sums = {str(one.pk): 4, str(two.pk): 2, str(low.pk): -1, "999999": 5}
+        strange = dict.fromkeys(
+            ["x", "", "1.0", "01", " 1", "\u0661", "1\0", str(2**63), "\udcff"], 1
+        )
+        refused = land_column(Small, "hits", {**strange, **sums})
+        assert refused == {
+            str(two.pk): "overflow",
+            str(low.pk): "overflow",
+            "999999": "missing",
+            **dict.fromkeys(strange, "strange"),
+        }
+        found = Small.objects.order_by("pk").values_list("hits", flat=True)
+        assert list(found) == [5, 2**31 - 2, -(2**31)]
+        assert land_column(Small, "hits", {str(two.pk): 1, str(low.pk): 0}) == {}
+
+    def test_one_column_of_several(self) -> None:
+        post = Post.objects.create(views=HIGHEST - 1, likes=2)
+        assert land_column(Post, "views", {str(post.pk): 1}) == {}
+        assert land_column(Post, "views", {str(post.pk): HIGHEST + 1}) == {str(post.pk): "overflow"}
+        post.refresh_from_db()
+        assert (post.views, post.likes) == (HIGHEST, 2)
+
+    def test_keys_of_every_kind(self) -> None:
+        device, country = Device.objects.create(), Country.objects.create(code="a b")
+        lyrics = Lyrics.objects.create(song=Song.objects.create())
+        release = Release.objects.create(code="r")
+        key = str(device._meta.pk.get_db_prep_value(device.pk, connection))
+        other = str(uuid.uuid4())
+        other = other.replace("-", "") if "-" not in key else other
+        assert land_column(Device, "events", {key: 2, key.upper(): 1, other: 1, "1": 1}) == {
+            **({key.upper(): "strange"} if key != key.upper() else {}),
+            other: "missing",
+            "1": "strange",
+        }
+        refused = land_column(Country, "visits", {"a b": 3, "a\0b": 1, "\udcff": 1, "no": 1})
+        assert refused == {"a\0b": "strange", "\udcff": "strange", "no": "missing"}
+        assert land_column(Lyrics, "reads", {str(lyrics.pk): 4}) == {}
+        assert land_column(Release, "plays", {str(release.track_id): 5}) == {}
+        for row in (device, country, lyrics, release):
+            row.refresh_from_db()
+        assert (device.events, country.visits, lyrics.reads, release.plays) == (2, 3, 4, 5)
+
+    def test_a_text_is_never_cut_to_that_of_another_record(self) -> None:
+        whole = Country.objects.create(code="x" * 300)
+        assert land_column(Country, "visits", {"x" * 301: 1}) == {"x" * 301: "strange"}
+        whole.refresh_from_db()
+        assert whole.visits == 0
+
+    @pytest.mark.postgres
+    def test_what_others_change_meanwhile_is_part_of_what_has_to_fit(self) -> None:
+        small = Small.objects.create(hits=2**31 - 10)
+        sums = {str(small.pk): 6}
+        with beside() as call:
+            with transaction.atomic():
+                small.hits.increment(6)
+                other = call(lambda: land_column(Small, "hits", sums))
+                wait_for_lock()
+            assert other.result(30) == {str(small.pk): "overflow"}
+
+    @pytest.mark.postgres
+    def test_rows_are_held_in_the_order_of_their_keys(self) -> None:
+        # In the table they stand the other way round.
+        posts = [Post.objects.create(pk=number) for number in range(50, 0, -1)]
+        sums = {str(post.pk): 1 for post in posts}
+        with beside() as call:
+            with transaction.atomic():
+                Post.objects.select_for_update().get(pk=1)
+                other = call(lambda: land_column(Post, "views", sums))
+                wait_for_lock()
+                free = Post.objects.select_for_update(skip_locked=True).exclude(pk=1)
+                assert len(free) == 49
+            assert other.result(30) == {}
+        assert set(Post.objects.values_list("views", flat=True)) == {1}
+
+
+class TestCrowd:
+    @pytest.mark.postgres
+    def test_landings_that_overlap(self) -> None:
+        """In any order, the same generations more than once: nothing is doubled, nobody dies."""
+        ids = generations(60)
+        posts = [str(post.pk) for post in (Post.objects.create() for _ in range(20))]
+
+        def work(number: int) -> int:
+            chance = random.Random(number)
+            landed = 0
+            for _ in range(25):
+                chosen = chance.sample(ids, 4)
+                keys = [f"k:{n}" for n in chance.sample(range(20), 20)]
+                records = chance.sample(posts, 20)
+                with BATCHES.landing(lock_timeout=60_000):
+                    count = len(BATCHES.claim(batched(*chosen)))
+                    BATCHES.land_named(dict.fromkeys(keys, count))
+                    columns = dict.fromkeys(records, count)
+                    BATCHES.land_records(VIEWS.table, Post._meta.pk, columns)
+                landed += count
+            return landed
+
+        landed = sum(Threads(4).run(work))
+        assert landed == len(BATCHES.known(ids)) > 50
+        assert_counts({f"k:{n}": landed for n in range(20)})
+        assert set(Post.objects.values_list("views", flat=True)) == {landed}
+
+    def test_ten_thousand_counters_take_a_few_seconds(self) -> None:
+        posts = Post.objects.bulk_create(Post() for _ in range(10_000))
+        named = {f"k:{number}": number + 1 for number in range(10_000)}
+        columns = {str(post.pk): 2 for post in posts}
+        Counter.objects.create(key="full", value=HIGHEST)
+        began = time.monotonic()
+        for full, by in (({}, 1), ({"full": 1}, 2)):
+            with BATCHES.landing():
+                assert BATCHES.land_named({**named, **full}).keys() == full.keys()
+                assert BATCHES.land_records(VIEWS.table, Post._meta.pk, columns) == {}
+            assert Post.objects.filter(views=2 * by).count() == 10_000
+        assert time.monotonic() - began < 10
+        assert Counter.objects.get(key="k:9999").value == 20_000

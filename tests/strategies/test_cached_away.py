@@ -1,0 +1,233 @@
+"""Named cached counters while Redis, or the database, cannot be reached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+
+from django_counters import Sent, clock
+from django_counters.exceptions import CounterUnavailable, OutcomeUnknown, ValueNotKnown
+from django_counters.models import Counter, CounterDelta, CounterIncident
+from django_counters.testing import override_counters
+from django_counters.tokens import mint
+from django_counters.upkeep.flush import flush
+from tests.settling import roll_up
+from tests.stores.redis.counting import eventually
+from tests.stores.redis.proxy import proxied
+from tests.stores.redis.servers import Server, needs_redis, running
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("cached")]
+DEAD: dict[str, Any] = {"STRATEGY": "cached", "CACHE": "redis://127.0.0.1:1/0"}
+
+
+def value(key: str = "views:a") -> int:
+    return Counter.objects.value(key)
+
+
+@pytest.mark.parametrize("detour", ["ledger", "exact"])
+def test_it_is_counted_in_the_database_once(detour: str) -> None:
+    Counter.objects.increment("views:a", 10)
+    with override_counters(views={**DEAD, "ON_REDIS_DOWN": detour}):
+        for _ in range(5):
+            told: Any = Counter.objects.increment("views:a")
+            assert (type(told), told.key) == (Sent, "views:a")
+            with pytest.raises(ValueNotKnown, match="Redis is away"):
+                int(told)
+        Counter.objects.decrement("views:a", 20)
+        many: Any = Counter.objects.increment_many({"views:a": 100, "views:b": 7})
+        assert {type(each) for each in many.values()} == {Sent}
+        with transaction.atomic():
+            Counter.objects.increment("views:a", 1000)
+        with pytest.raises(KeyError), transaction.atomic():
+            Counter.objects.increment("views:a", 10_000)
+            raise KeyError
+    # Nothing has to be repaired.
+    assert Counter.objects.values_of(["views:a", "views:b"]) == {"views:a": 1095, "views:b": 7}
+    Counter.objects.increment("views:a")
+    flush()
+    roll_up()
+    assert Counter.objects.get(key="views:a").value == value() == 1096
+    assert not CounterIncident.objects.exists()
+
+
+def test_the_ledger_is_where_it_goes_if_nothing_is_said() -> None:
+    with override_counters(views=DEAD):
+        Counter.objects.increment("views:a")
+    assert CounterDelta._base_manager.count() == 1
+
+
+def test_it_can_be_an_error() -> None:
+    with override_counters(views={**DEAD, "ON_REDIS_DOWN": "raise"}):
+        # Also when the server is left alone, after some failures.
+        for _ in range(10):
+            with pytest.raises(CounterUnavailable) as caught:
+                Counter.objects.increment("views:a")
+            assert "127.0.0.1:1" in str(caught.value)
+        with pytest.raises(CounterUnavailable):
+            Counter.objects.increment_many({"views:a": 1})
+    assert value() == 0
+    assert not CounterDelta._base_manager.exists()
+
+
+def test_what_is_not_cached_is_not_concerned() -> None:
+    with override_counters(views=DEAD):
+        many: Any = Counter.objects.increment_many({"plain": 3, "views:a": 1})
+        assert many["plain"] == Counter.objects.value("plain") == 3
+
+
+@pytest.mark.parametrize("detour", ["ledger", "raise", "exact"])
+def test_an_answer_that_is_lost_is_counted_nowhere_else(detour: str) -> None:
+    with proxied() as proxy:
+        views = {"STRATEGY": "cached", "CACHE": f"{proxy.url[:-1]}9", "ON_REDIS_DOWN": detour}
+        with override_counters(views={**views, "OPTIONS": {"timeout": 0.5}}):
+            Counter.objects.increment("views:a")
+            proxy.lose("swallow")
+            with pytest.raises(OutcomeUnknown):
+                Counter.objects.increment("views:a", 10)
+            assert value() == 11
+            proxy.lose("unsent")
+            with pytest.raises(OutcomeUnknown):
+                Counter.objects.increment_many({"views:a": 100})
+            assert value() == 11
+            proxy.lose("swallow")
+            with transaction.atomic():
+                Counter.objects.increment("views:a", 1000)
+            (incident,) = CounterIncident.objects.all()
+            assert incident.kind == CounterIncident.Kind.UNKNOWN
+            assert incident.detail["amounts"] == {"views:a": 1000}
+            flush()
+            assert (value(), Counter.objects.get(key="views:a").value) == (1011, 1011)
+            assert not CounterDelta._base_manager.exists()
+
+
+def test_a_read_whose_answer_is_lost_is_a_read_without_redis() -> None:
+    with proxied() as proxy:
+        views = {"STRATEGY": "cached", "CACHE": f"{proxy.url[:-1]}9", "OPTIONS": {"timeout": 0.5}}
+        with override_counters(views=views):
+            Counter.objects.increment("views:a", 5)
+            flush()
+            proxy.lose("swallow")
+            with pytest.raises(CounterUnavailable):
+                value()
+            proxy.lose("swallow")
+            assert Counter.objects.read("views:a", consistency="cached").consistency == "landed"
+            proxy.lose("swallow")
+            found = Counter.objects.values_of(["views:a"], consistency="cached")
+            assert found == {"views:a": 5}
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Server]:
+    """A Redis of our own, that the namespace is cached in."""
+    with running(tmp_path, ("--save", "", "--enable-protected-configs", "yes")) as (server,):
+        url = f"redis://127.0.0.1:{server.port}/0"
+        views = {"STRATEGY": "cached", "CACHE": url, "OPTIONS": {"timeout": 10}}
+        with override_counters(views=views):
+            assert Counter.objects.increment("views:a") == 1
+            yield server
+
+
+def _full(server: Server) -> None:
+    server("CONFIG", "SET", "maxmemory", 1)
+
+
+def _replica(server: Server) -> None:
+    server("REPLICAOF", "127.0.0.1", 1)
+
+
+def _forbidden(server: Server) -> None:
+    server("ACL", "SETUSER", "default", "-@scripting")
+
+
+def _unsaved(server: Server) -> None:
+    server("CONFIG", "SET", "save", "1 1")
+    server("CONFIG", "SET", "dir", "/proc")
+    server("BGSAVE")
+    assert eventually(lambda: server("INFO", "persistence")["rdb_last_bgsave_status"] == "err")
+
+
+@needs_redis
+@pytest.mark.parametrize("refuse", [_full, _replica, _forbidden, _unsaved])
+def test_what_a_server_refuses_is_counted_elsewhere(
+    own: Server, refuse: Callable[[Server], None]
+) -> None:
+    refuse(own)
+    told: Any = Counter.objects.increment("views:a", 5)
+    assert "Redis is away" in told.reason
+    token = mint(clock.utc())
+    replays: list[Any] = [Counter.objects.increment("views:a", 10, token=token) for _ in range(2)]
+    assert [each.replayed for each in replays] == [False, True]
+    entries = CounterDelta._base_manager.values_list("delta", flat=True)
+    assert sorted(entries) == [5, 10]
+    own("ACL", "SETUSER", "default", "+@all")
+    own("REPLICAOF", "NO", "ONE")
+    own("CONFIG", "SET", "maxmemory", 0)
+    own("CONFIG", "SET", "stop-writes-on-bgsave-error", "no")
+    assert value() == 16
+    report = flush()
+    assert (report.away, report.quarantined, value()) == ({}, {}, 16)
+
+
+@contextmanager
+def database_away() -> Iterator[None]:
+    """Connections of this thread are refused."""
+    before = dict(connection.settings_dict)
+    connection.close()
+    connection.settings_dict.update(HOST="127.0.0.1", PORT="1")
+    try:
+        yield
+    finally:
+        connection.settings_dict.update(before)
+        connection.close()
+
+
+@pytest.mark.postgres
+class TestWithoutTheDatabase:
+    def test_redis_goes_on_counting(self) -> None:
+        flush()
+        Counter.objects.values_of(["views:a"], consistency="cached")
+        with database_away():
+            assert Counter.objects.increment("views:a") == 1
+            assert Counter.objects.increment("views:a", 2) == 3
+            found = Counter.objects.values_of(["views:a"], consistency="cached", max_age=600)
+            assert found == {"views:a": 3}
+        assert value() == 3
+
+    def test_a_total_that_is_not_known_leaves_the_value_unknown(self) -> None:
+        with database_away():
+            told: Any = Counter.objects.increment("views:a", 5)
+            assert type(told) is Sent
+            with pytest.raises(ValueNotKnown, match="it is counted"):
+                int(told)
+            token = mint(clock.utc())
+            first: Any = Counter.objects.increment("views:a", token=token)
+            again: Any = Counter.objects.increment("views:a", token=token)
+            assert (first.replayed, again.replayed) == (False, True)
+            many: Any = Counter.objects.increment_many({"views:a": 10, "views:b": 1})
+            assert {type(each) for each in many.values()} == {Sent}
+        assert value() == 16
+        flush()
+        assert (value(), value("views:b")) == (16, 1)
+
+    def test_what_needs_it_says_so(self) -> None:
+        Counter.objects.increment("views:a", 5)
+        with database_away():
+            for call in (value, lambda: Counter.objects.read("views:a"), flush):
+                with pytest.raises(CounterUnavailable) as caught:
+                    call()
+                assert caught.value.using == "default"
+        flush()
+        assert value() == 5
+
+    def test_without_both_nothing_is_counted(self) -> None:
+        with override_counters(views=DEAD), database_away():
+            with pytest.raises(CounterUnavailable):
+                Counter.objects.increment("views:a")
+            with pytest.raises(CounterUnavailable):
+                Counter.objects.read("views:a", consistency="cached")
+        assert value() == 0

@@ -1,0 +1,259 @@
+"""Cached counters against a dictionary: whatever happens, they agree."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+import redis
+from django.conf import settings as django_settings
+from django.db import models, transaction
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
+
+from django_counters import clock
+from django_counters.models import Counter, CounterDelta, CounterIncident, CounterShard
+from django_counters.stores.redis.keys import SLOTS, Slots
+from django_counters.testing import override_counters
+from django_counters.tokens import mint
+from django_counters.upkeep.flush import flush
+from django_counters.upkeep.rollup import rollup
+from tests.conftest import forget_pending
+from tests.fields.test_cached import be_patient
+from tests.testapp.models import Article, City
+
+KEYS = ["views:a", "views:b", "views:größe", "views:%s{}*", "likes:a"]
+STEPS = ["look", "cut", "judge", "read", "apply", "acknowledge", "acknowledged"]
+CACHED: dict[str, Any] = {"STRATEGY": "cached", "OPTIONS": {"timeout": 10}}
+AWAY: dict[str, Any] = {"STRATEGY": "cached", "CACHE": "redis://127.0.0.1:1/0"}
+LIKES: list[dict[str, Any]] = [CACHED, {}, {"STRATEGY": "sharded"}, {"STRATEGY": "ledger"}]
+YEAR = 365 * 86_400.0
+FIELDS = {"article": ("reads", "claps"), "city": ("trips",)}
+
+keys = st.sampled_from(KEYS)
+views = st.sampled_from(KEYS[:4])
+deltas = st.integers(-9, 9).filter(bool) | st.sampled_from([-(2**55) - 1, 2**55 + 1])
+many = st.dictionaries(keys, deltas, max_size=4)
+columns = st.sampled_from([(name, field) for name, fields in FIELDS.items() for field in fields])
+
+
+class Undone(Exception):
+    """Takes a transaction or a savepoint back."""
+
+
+class Killed(BaseException):
+    """Ends a flush where it stands."""
+
+
+class Model(RuleBasedStateMachine):
+    """What the counters should be."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.prefix = str(django_settings.CACHES["default"]["KEY_PREFIX"])
+        for model in (Counter, CounterDelta, CounterShard, CounterIncident, Article, City):
+            model._base_manager.all().delete()
+        forget_pending("default", self.prefix)
+        flush()
+        CounterIncident._base_manager.all().delete()
+        self.values = dict.fromkeys(KEYS, 0)
+        self.records: dict[str, models.Model] = {
+            "article": Article.objects.create(),
+            "city": City.objects.create(pk="%s 'ß'\n{x}"),
+        }
+        self.counts = {(name, field): 0 for name, fields in FIELDS.items() for field in fields}
+        self.tokens: list[tuple[Any, str, int]] = []
+        self.likes = CACHED
+
+    @initialize(likes=st.sampled_from(LIKES))
+    def declare(self, likes: dict[str, Any]) -> None:
+        self.likes = likes
+
+    @property
+    def declared(self) -> override_counters:
+        return override_counters(views=CACHED, likes=self.likes)
+
+    @rule(to=st.sampled_from(LIKES))
+    def change_strategy(self, to: dict[str, Any]) -> None:
+        """Flushed before, as it has to be. What was known of totals may be old from now on."""
+        flush()
+        self.forget_known_totals()
+        self.likes = to
+
+    @rule(key=views, by=deltas)
+    def increment(self, key: str, by: int) -> None:
+        self.values[key] += by
+        with self.declared:
+            assert Counter.objects.increment(key, by) == self.values[key]
+
+    @rule(by=deltas)
+    def increment_the_one_that_changes(self, by: int) -> None:
+        self.values["likes:a"] += by
+        with self.declared:
+            Counter.objects.increment("likes:a", by)
+
+    @rule(batch=many)
+    def increment_many(self, batch: dict[str, int]) -> None:
+        self._count(batch)
+        with self.declared:
+            Counter.objects.increment_many(batch)
+
+    def _count(self, batch: dict[str, int]) -> None:
+        for key, by in batch.items():
+            self.values[key] += by
+
+    @rule(key=views, by=deltas)
+    def increment_with_a_token(self, key: str, by: int) -> None:
+        token = mint(clock.utc())
+        self.tokens.append((token, key, by))
+        self.values[key] += by
+        with self.declared:
+            told: Any = Counter.objects.increment(key, by, token=token)
+        assert (told, told.replayed) == (self.values[key], False)
+
+    @rule(data=st.data())
+    def repeat_a_token(self, data: st.DataObject) -> None:
+        if self.tokens:
+            token, key, by = data.draw(st.sampled_from(self.tokens))
+            with self.declared:
+                told: Any = Counter.objects.increment(key, by, token=token)
+            assert told.replayed
+
+    @rule(column=columns, by=deltas)
+    def increment_a_field(self, column: tuple[str, str], by: int) -> None:
+        self.counts[column] += by
+        value = getattr(self.records[column[0]], column[1]).increment(by)
+        assert value == self.counts[column]
+
+    @rule(batch=many, inner=many, undo_inner=st.booleans(), undo=st.booleans())
+    def in_a_transaction(
+        self, batch: dict[str, int], inner: dict[str, int], undo_inner: bool, undo: bool
+    ) -> None:
+        with self.declared:
+            try:
+                with transaction.atomic():
+                    Counter.objects.increment_many(batch)
+                    self._in_a_savepoint(inner, undo_inner)
+                    if undo:
+                        raise Undone
+            except Undone:
+                return
+        self._count(batch)
+        if not undo_inner:
+            self._count(inner)
+
+    def _in_a_savepoint(self, batch: dict[str, int], undo: bool) -> None:
+        try:
+            with transaction.atomic():
+                for key, by in batch.items():
+                    Counter.objects.increment(key, by)
+                if undo:
+                    raise Undone
+        except Undone:
+            pass
+
+    @rule(batch=many)
+    def collect(self, batch: dict[str, int]) -> None:
+        with self.declared, Counter.objects.collect():
+            for key, by in batch.items():
+                Counter.objects.increment(key, by)
+                Counter.objects.increment(key, by)
+        self._count({key: 2 * by for key, by in batch.items()})
+
+    @rule(key=views, by=deltas)
+    def without_redis(self, key: str, by: int) -> None:
+        """What is known of totals is without it for a minute; an exact value has it."""
+        self.values[key] += by
+        with override_counters(views=AWAY):
+            Counter.objects.increment(key, by)
+        self.forget_known_totals()
+
+    @rule()
+    def flush(self) -> None:
+        report = flush()
+        assert (report.incidents, report.quarantined) == ([], {})
+        assert (report.away, report.busy) == ({}, [])
+
+    @rule(step=st.sampled_from(STEPS), time=st.integers(1, 3), largest=st.integers(1, 4))
+    def flush_that_dies(self, step: str, time: int, largest: int) -> None:
+        left = time
+
+        def dying(name: str) -> None:
+            nonlocal left
+            left -= name == step
+            if left == 0:
+                raise Killed
+
+        try:
+            report = flush(step=dying, largest=largest)
+        except Killed:
+            return
+        assert report.incidents == []
+
+    @rule()
+    def roll_up(self) -> None:
+        rollup()
+
+    @rule()
+    def forget_known_totals(self) -> None:
+        """Redis may evict what has a TTL."""
+        slots = Slots("default", self.prefix)
+        with redis.Redis.from_url(os.environ["REDIS_URL"]) as client:
+            client.delete(*(slots.keys(slot)[1] for slot in range(SLOTS)))
+
+    @rule()
+    def save_the_records(self) -> None:
+        for record in self.records.values():
+            record.save()
+
+    @invariant()
+    def agree(self) -> None:
+        with self.declared:
+            assert Counter.objects.values_of(KEYS) == self.values
+            found = Counter.objects.values_of(KEYS, consistency="cached", max_age=YEAR)
+            assert found == self.values
+
+    @invariant()
+    def agree_in_pages(self) -> None:
+        for name, fields in FIELDS.items():
+            rows: Any = type(self.records[name])._default_manager
+            for options in ({}, {"consistency": "cached", "max_age": YEAR}):
+                row = rows.with_counts(**options).get()
+                found = {field: getattr(row, field) for field in fields}
+                assert found == {field: self.counts[name, field] for field in fields}
+
+    def teardown(self) -> None:
+        flush()
+        assert not CounterIncident._base_manager.exists()
+        for (name, field), expected in self.counts.items():
+            column = type(self.records[name])._base_manager.values_list(field, flat=True).get()
+            assert column == expected
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("cached", "patient")
+def test_cached_counters_agree_with_a_dictionary(request: pytest.FixtureRequest) -> None:
+    slow: Any = request.config.getoption("--slow")
+    examples = settings(
+        max_examples=200 if slow else 12,
+        stateful_step_count=40,
+        deadline=None,
+        # To explain a failure line by line takes minutes.
+        phases=[phase for phase in Phase if phase is not Phase.explain],
+        suppress_health_check=list(HealthCheck),
+    )
+    run_state_machine_as_test(Model, settings=examples)
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fields wait for Redis."""
+    be_patient(monkeypatch)
