@@ -1,0 +1,1 @@
+"""Real servers that are killed, cut off and rolled back while counters count."""

@@ -1,0 +1,1 @@
+"""Tests with real workers, beats and servers."""

@@ -1,0 +1,142 @@
+"""A worker and beat as they run on a server: whatever happens to them, counts are exact."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+celery = pytest.importorskip("celery", reason="the extra celery is not installed")
+
+from django_counters.stores.redis.keys import Slots  # noqa: E402
+from django_counters.tasks import FLUSH  # noqa: E402
+from tests.stores.redis.counting import eventually, server  # noqa: E402
+from tests.workers.connections import shared  # noqa: E402
+from tests.workers.running import PATIENCE, Crew, check, counting, landed  # noqa: E402
+
+pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
+STEPS = ("look", "cut", "judge", "read", "apply", "acknowledge", "acknowledged")
+DUPLICATES = 50
+
+
+def send(broker: str, crew: Crew, times: int) -> None:
+    """Send the task that flushes, as beat would, so many times."""
+    app: Any = celery.Celery("sender", broker=broker, set_as_current=False)
+    app.conf.update(
+        task_default_queue=crew.name,
+        task_default_exchange=crew.name,
+        task_default_routing_key=crew.name,
+    )
+    if broker.startswith("redis"):
+        app.conf.broker_transport_options = {"global_keyprefix": crew.name}
+    with app.connection_for_write() as connection, app.amqp.Producer(connection) as producer:
+        for _ in range(times):
+            app.send_task(FLUSH, producer=producer)
+    app.close()
+
+
+def flushes(crew: Crew) -> int:
+    return len([line for line in crew.noted("began") if line.startswith(FLUSH)])
+
+
+def test_beat_and_a_worker_land_it_once(broker: str, crew: Crew) -> None:
+    worker = crew.worker()
+    for _ in range(2):
+        crew.beat()
+    with counting() as acknowledged:
+        assert eventually(lambda: len(landed()) > 2, PATIENCE), "nothing has landed"
+        send(broker, crew, DUPLICATES)
+        begun = flushes(crew)
+        assert eventually(lambda: flushes(crew) >= begun + DUPLICATES, PATIENCE)
+    # It is the worker that lands the rest, too.
+    assert eventually(lambda: landed().items() >= dict(acknowledged).items(), PATIENCE)
+    worker.stop(grace=30)
+    check(acknowledged)
+    assert crew.noted("failed") == []
+    told = crew.noted("connections")
+    assert len({line.split()[0] for line in told}) >= 3, "the parent and two children"
+    assert shared(told) == {}
+    assert told[0] == told[-1], "the connection of the parent is still its own"
+
+
+def let_others_flush(crew: Crew, prefix: str) -> None:
+    """Do what time would: forget who was flushing."""
+    with server() as direct:
+        direct.delete(Slots("default", prefix).flight)
+
+
+def halted(crew: Crew, step: str) -> str:
+    """Wait until a process has stopped at a step; which one."""
+
+    def found() -> list[str]:
+        return [line.split()[0] for line in crew.noted("halted") if line.split()[1] == step]
+
+    assert eventually(lambda: bool(found()), PATIENCE), f"nobody got to {step}"
+    crew.halt.unlink()
+    (process,) = found()
+    return process
+
+
+@pytest.mark.faults
+class TestKilled:
+    """Without beat, whose messages are too old when they are delivered again."""
+
+    def test_its_child_at_each_step(self, broker: str, crew: Crew, cached: str) -> None:
+        worker = crew.worker()
+        with counting() as acknowledged:
+            for step in STEPS:
+                crew.halt.write_text(step)
+                send(broker, crew, 3)
+                os.kill(int(halted(crew, step)), signal.SIGKILL)
+                let_others_flush(crew, cached)
+            assert eventually(lambda: bool(crew.noted("again")), PATIENCE), "delivered once only"
+        assert worker.running
+        worker.stop(grace=30)
+        check(acknowledged)
+        assert crew.noted("failed") == []
+
+    def test_itself_at_each_step(self, broker: str, crew: Crew, cached: str) -> None:
+        with counting() as acknowledged:
+            for step in STEPS:
+                worker = crew.worker()
+                crew.halt.write_text(step)
+                send(broker, crew, 3)
+                halted(crew, step)
+                # Its children end with it.
+                worker.kill()
+                let_others_flush(crew, cached)
+            crew.worker()
+            assert eventually(lambda: bool(crew.noted("again")), PATIENCE), "delivered once only"
+        check(acknowledged)
+        assert crew.noted("failed") == []
+
+    def test_one_that_stands_still_goes_on_when_others_have_done_its_work(
+        self, broker: str, crew: Crew, cached: str
+    ) -> None:
+        crew.worker()
+        with counting() as acknowledged:
+            for step in STEPS:
+                crew.halt.write_text(step)
+                send(broker, crew, 3)
+                child = halted(crew, step)
+                let_others_flush(crew, cached)
+                wait_for(3, crew, lambda: send(broker, crew, 3))
+                wait_for(1, crew, partial(os.kill, int(child), signal.SIGCONT), child)
+        check(acknowledged)
+        assert crew.noted("failed") == []
+
+
+def wait_for(more: int, crew: Crew, act: Callable[[], None], process: str = "") -> None:
+    """Do something, and wait until so many more flushes have ended, of any process or of one."""
+
+    def ended() -> int:
+        speakers = [line.split()[0] for line in crew.noted("connections")]
+        return len([one for one in speakers if process in ("", one)])
+
+    before = ended()
+    act()
+    assert eventually(lambda: ended() >= before + more, PATIENCE), f"{process} has not ended"
