@@ -1,4 +1,4 @@
-"""A database of our own beside the one that a URL names, gone at the end."""
+"""A database and a part of a Redis of our own where URLs lead to, gone at the end."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import dj_database_url
+import redis
+from django.conf import settings
 from django.contrib.contenttypes.models import ContentType
 from django.core.management import call_command
 from django.db import connection
+from django.test import override_settings
 
 from django_counters.models import (
     Counter,
@@ -22,6 +25,7 @@ from django_counters.models import (
     CounterToken,
     SlottedCounter,
 )
+from django_counters.stores.redis.keys import SLOTS, Slots
 
 LEDGER = (CounterDelta, CounterHorizon, CounterToken, CounterPartition, CounterArchive)
 
@@ -60,6 +64,27 @@ def settle() -> None:
 
     models = (Counter, CounterShard, SlottedCounter, *LEDGER, NaiveCounter, Post)
     _statement(f"VACUUM ANALYZE {', '.join(model._meta.db_table for model in models)}")
+
+
+@contextmanager
+def apart(url: str) -> Iterator[str]:
+    """Let the cache be in the Redis of a URL, with a prefix of its own: the prefix."""
+    prefix = f"benchmarks_{secrets.token_hex(4)}"
+    default = {**settings.CACHES["default"], "LOCATION": url, "KEY_PREFIX": prefix}
+    with override_settings(CACHES={**settings.CACHES, "default": default}):
+        try:
+            yield prefix
+        finally:
+            _forget(url, prefix)
+
+
+def _forget(url: str, prefix: str) -> None:
+    """Delete what we have left in a Redis."""
+    slots = Slots("default", prefix)
+    with redis.Redis.from_url(url) as client:
+        client.delete(*(key for slot in range(SLOTS) for key in slots.keys(slot)), slots.flight)
+        for key in client.scan_iter(f"*{prefix}*", 1000):
+            client.delete(key)
 
 
 def _statement(sql: str) -> None:

@@ -65,11 +65,11 @@ def main(argv: Sequence[str]) -> int:
 
 def all_groups() -> list[Group]:
     """All cases; Django is set up."""
-    from benchmarks.cases import entries, exact, ledger, rollup, spread, statements
+    from benchmarks.cases import cached, entries, exact, flush, ledger, rollup, spread, statements
 
     durable = (statements, spread, rollup, ledger, entries)
     return [
-        Group(False, exact.CASES),
+        Group(False, [*exact.CASES, *cached.CASES, *flush.CASES]),
         Group(True, [case for module in durable for case in module.CASES]),
     ]
 
@@ -133,8 +133,9 @@ def _block(group: Group, effort: Effort) -> Block:
     from benchmarks import database, machine
 
     with (
-        services(want=("postgres",), durable=group.durable) as urls,
+        services(durable=group.durable) as urls,
         database.scratch(urls.database),
+        database.apart(urls.redis),
     ):
         present = machine.present()
         with _progress() as progress:
