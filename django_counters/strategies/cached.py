@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 from uuid import UUID
 
 from django.db import Error
+from django.utils.asyncio import async_unsafe
 
 from django_counters import clock
 from django_counters.exceptions import (
@@ -37,6 +38,8 @@ TOKEN_WINDOW = timedelta(hours=24)
 AHEAD = timedelta(hours=1)
 _REMEMBERED = int((TOKEN_WINDOW + AHEAD) / timedelta(milliseconds=1))
 _NO_TOTALS = -1
+# What Django says of synchronous code in an event loop; here, before anything is counted.
+_ASYNC = "You cannot call this from an async context - use the method that begins with an a."
 Unsent = Callable[[Mapping[str, int], Exception], None]
 # How many counters are asked for in one round trip: a script keeps the server from other work.
 _PAGE = 2000
@@ -81,6 +84,7 @@ class Cached:
         self._unsent = unsent
         self._label = label
 
+    @async_unsafe(_ASYNC)
     def apply(self, batch: Batch) -> Mapping[Hashable, int]:
         """Count in one round trip, or when the caller's transaction commits."""
         self._check(batch)
@@ -97,6 +101,7 @@ class Cached:
         """Return one exact value; zero if there is none."""
         return self.values([key]).get(key, 0)
 
+    @async_unsafe(_ASYNC)
     def values(
         self, keys: Iterable[Hashable], max_age: float | None = None
     ) -> Mapping[Hashable, int]:
@@ -111,6 +116,7 @@ class Cached:
         seen = await arun(self._values(list(keys), max_age), self._pending.asend)
         return {key: found.total + found.pending for key, found in seen.items()}
 
+    @async_unsafe(_ASYNC)
     def read(self, key: Hashable, consistency: str, max_age: float) -> Reading:
         """Return one value and what is known of it; see `consistencies`."""
         return run(self._read(key, consistency, max_age), self._pending.send)

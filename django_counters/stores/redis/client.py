@@ -48,6 +48,7 @@ from django_counters.stores.redis.routes import (
     route_of,
     run,
     run_many,
+    settle,
 )
 
 if TYPE_CHECKING:
@@ -250,12 +251,9 @@ class Client:
         return self._one(requested(command), reads=False)
 
     def run_many(self, commands: Sequence[Command]) -> list[Any]:
-        """Run scripts in one round trip, per server of a cluster; each once.
+        """Run scripts in one round trip, per server of a cluster; each once, whatever others do.
 
-        They are independent: another one is run where one is refused.
-
-        Returns:
-            The reply to each; an error is returned as an instance of `Refused`.
+        Returns the reply to each; an error is an instance of `Refused`.
 
         Raises:
             CounterUnavailable: none of them was run.
@@ -267,15 +265,9 @@ class Client:
             raise self.meaning(lost, reads=False) from lost
 
     def call(self, *words: Word, key: str | None = None, reads: bool = True) -> Any:
-        """Run a plain command once.
+        """Run a plain command once, on the server of ``key``; with the errors of `run`.
 
-        Args:
-            words: the command and its arguments.
-            key: decides which server of a cluster is asked.
-            reads: it changes nothing, so that a lost answer means no more than "not reached".
-
-        Raises:
-            Refused, CounterUnavailable, OutcomeUnknown: as for `run`.
+        ``reads``: it changes nothing, so that a lost answer means no more than "not reached".
         """
         return self._one(Request(key, packed(*words)), reads=reads)
 
@@ -297,12 +289,21 @@ class Client:
 
     def _one(self, request: Request, *, reads: bool) -> Any:
         try:
-            reply = self._take(run(self.route, request))
+            reply = self._reply(request)
         except Lost as lost:
             raise self.meaning(lost, reads=reads) from lost
         if type(reply) is Refused:
             raise reply
         return reply
+
+    def _reply(self, request: Request) -> Any:
+        if self.route.alone is None:
+            return self._take(run(self.route, request))
+        # One server, and nearly always an answer: there is nothing to find out.
+        (reply,) = self._ask(Ask(self.route.alone, request.words))
+        if type(reply) is not Refused:
+            return reply
+        return self._take(settle(self.route, request, self.route.alone, reply))
 
     def _take(self, flow: Flow[_T]) -> _T:
         try:

@@ -55,6 +55,8 @@ class Route:
 
     def __init__(self, address: Address) -> None:
         self.seeds = address.nodes
+        # The server, where no other one can ever be meant.
+        self.alone = address.nodes[0] if address.kind == "server" else None
         self.renew()
 
     def renew(self) -> None:
@@ -224,7 +226,7 @@ def run(route: Route, request: Request) -> Flow[Any]:
     node = yield from route.find(request.key)
     (reply,) = yield Ask(node, request.words)
     if type(reply) is Refused:
-        return (yield from _settle(route, request, node, reply))
+        return (yield from settle(route, request, node, reply))
     return reply
 
 
@@ -278,12 +280,12 @@ def _settle_many(
             reply = replies[place]
             if type(reply) is Refused:
                 try:
-                    replies[place] = yield from _settle(route, requests[place], node, reply)
+                    replies[place] = yield from settle(route, requests[place], node, reply)
                 except Lost as lost:
                     replies[place] = _unreached(lost)
 
 
-def _settle(route: Route, request: Request, node: Node, reply: Any) -> Flow[Any]:
+def settle(route: Route, request: Request, node: Node, reply: Any) -> Flow[Any]:
     """Send again what a server said that it did not execute, until one does or there is no use."""
     words, asking = request.words, False
     for _ in range(REDIRECTIONS):
