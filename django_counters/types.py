@@ -15,7 +15,7 @@ from django_counters.exceptions import InvalidDelta, InvalidKey
 INT8 = (-(2**63), 2**63 - 1)
 KEY_LENGTH = 200
 _DIGEST_LENGTH = 32
-_SMALL = 2**62
+SMALL = 2**62
 
 
 class Bounds(NamedTuple):
@@ -194,7 +194,7 @@ def check_delta(delta: object) -> int:
         InvalidDelta: it is not an int (a bool is none), is zero, or does not fit into int8.
     """
     # The common case first: this runs once for each increment.
-    if type(delta) is int and delta and -_SMALL < delta < _SMALL:
+    if type(delta) is int and delta and -SMALL < delta < SMALL:
         return delta
     number = check_integer(delta)
     if number == 0:

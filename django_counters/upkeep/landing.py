@@ -200,6 +200,8 @@ def _by_place(sums: Mapping[str, int]) -> dict[str, dict[str, int]]:
     named = {counter: by for counter, by in sums.items() if " " not in counter}
     if named:
         places[""] = named
+    if len(named) == len(sums):
+        return places
     for counter in sums.keys() - named.keys():
         label, _, key = counter.partition(" ")
         places.setdefault(label, {})[key] = sums[counter]

@@ -205,15 +205,33 @@ class RedisPending(Requests):
 
 
 def _contents(fields: Mapping[str, str]) -> Contents:
+    own = {name: text for name, text in fields.items() if name[:1] == "\0"}
+    try:
+        sums = {name: int(text) for name, text in fields.items() if name not in own}
+        return Contents(sums, _tokens(own), {})
+    except ValueError:
+        return _told_apart(fields, own)
+
+
+def _tokens(own: Mapping[str, str]) -> dict[str, tuple[str, int]]:
+    tokens: dict[str, tuple[str, int]] = {}
+    for name, text in own.items():
+        if name.startswith(TOKEN):
+            by, _, counter = text.partition(" ")
+            tokens[str(UUID(name.removeprefix(TOKEN)))] = (counter, int(by))
+    return tokens
+
+
+def _told_apart(fields: Mapping[str, str], own: Mapping[str, str]) -> Contents:
+    """What is ours, where somebody else has written something, too."""
     sums: dict[str, int] = {}
     tokens: dict[str, tuple[str, int]] = {}
     strange: dict[str, str] = {}
     for name, text in fields.items():
         try:
-            if name.startswith(TOKEN):
-                by, _, counter = text.partition(" ")
-                tokens[str(UUID(name.removeprefix(TOKEN)))] = (counter, int(by))
-            elif not name.startswith("\0"):
+            if name in own:
+                tokens.update(_tokens({name: text}))
+            else:
                 sums[name] = int(text)
         except ValueError:
             strange[name] = text

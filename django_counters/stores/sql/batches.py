@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from django.db import Error, connections, transaction
 from django.db.transaction import TransactionManagementError
@@ -25,7 +25,7 @@ from django_counters.stores.sql.partitions import Busy
 from django_counters.stores.sql.records import RecordKeys
 from django_counters.stores.sql.session import Session
 from django_counters.stores.sql.totals import SqlTotals, hex_of
-from django_counters.types import INT8, Amounts, Delta, check_key
+from django_counters.types import INT8, KEY_LENGTH, SMALL, Amounts, check_key
 
 # Milliseconds: others may have to wait behind us for as long.
 LOCK_TIMEOUT = 2_000
@@ -95,8 +95,10 @@ class SqlBatches:
         total, or the value with what waits elsewhere) does not stop its neighbours.
         """
         self._check_that_it_is_a_landing()
-        refused = {key: reason for key, by in sums.items() if (reason := _why_never(key, by))}
-        fitting = {key: by for key, by in sums.items() if by and key not in refused}
+        refused = dict(_never(sums))
+        fitting = sums
+        if refused or not all(sums.values()):
+            fitting = {key: by for key, by in sums.items() if by and key not in refused}
         try:
             self._add(fitting)
         except CounterOverflow:
@@ -209,7 +211,7 @@ class SqlBatches:
         """Add all or, with an error, nothing: what was done before stays."""
         if sums:
             with self._session.all_or_nothing():
-                self._named.add_many([Delta(key, by) for key, by in sums.items()])
+                self._named.add_sums(cast("Mapping[Hashable, int]", sums))
 
     def _over(self, sums: Mapping[str, int]) -> set[str]:
         """Hold all totals, and say which of them the sums do not fit into."""
@@ -241,6 +243,16 @@ class SqlBatches:
 
 def _generations(rows: Sequence[tuple[Any, ...]]) -> set[str]:
     return {hex_of(generation) for (generation,) in rows}
+
+
+def _never(sums: Mapping[str, int]) -> Iterator[tuple[str, Refusal]]:
+    """What no total can take. Nearly all that comes is what it should be: seen at a glance."""
+    for key, by in sums.items():
+        usual = key.isascii() and key.isprintable() and 0 < len(key) <= KEY_LENGTH
+        usual = usual and " " not in key and -SMALL < by < SMALL
+        reason = None if usual else _why_never(key, by)
+        if reason:
+            yield key, reason
 
 
 def _why_never(key: str, by: int) -> Refusal | None:

@@ -39,7 +39,9 @@ class SqlPending(SqlReads):
         """
         if self._sql.add_many:
             with self._overflow(f"one of {len(deltas)} counters"):
-                rows = self._session.run(self._sql.add_many, self._session.dialect.batch(deltas))
+                rows = self._session.run(
+                    self._sql.add_many, self._session.dialect.batch({d.key: d.by for d in deltas})
+                )
             return {key: int(value) for key, value in rows}
         with self.all_or_nothing():
             return {

@@ -130,8 +130,12 @@ class SqlTotals(SqlReads):
         Raises:
             CounterOverflow: a sum does not fit; the statement changed nothing.
         """
-        with self._overflow(f"one of {len(deltas)} counters"):
-            return dict(self._session.run(self._sql.add_many, self._session.dialect.batch(deltas)))
+        return self.add_sums({delta.key: delta.by for delta in deltas})
+
+    def add_sums(self, sums: Mapping[Hashable, int]) -> Mapping[Hashable, int]:
+        """Do what `add_many` does, with sums by key."""
+        with self._overflow(f"one of {len(sums)} counters"):
+            return dict(self._session.run(self._sql.add_many, self._session.dialect.batch(sums)))
 
     def settle(self, key: Hashable, by: int = 0) -> int | None:
         """Add to one total whatever waits elsewhere, and hold it until the transaction ends.

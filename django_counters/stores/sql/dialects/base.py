@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from django.db import models
 
 from django_counters.stores.sql.dialects.landing import Landing
 from django_counters.stores.sql.dialects.ledger import Ledger
-from django_counters.types import INT8, Delta
+from django_counters.types import INT8
 
 TOTAL = -1
 
@@ -178,7 +178,7 @@ class Dialect:
     hurry: str
     left: Callable[[Table], str]
     namespaces: Callable[[Table], str]
-    batch: Callable[[Sequence[Delta]], Sequence[Any]]
+    batch: Callable[[Mapping[Hashable, int]], Sequence[Any]]
     keys: Callable[[Sequence[object]], Any]
     sums: Callable[[Sequence[object], Sequence[int]], tuple[Any, ...]]
     overflowed: Callable[[Exception], bool]

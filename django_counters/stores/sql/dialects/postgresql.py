@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 
 from django.db import InterfaceError, OperationalError
@@ -26,7 +26,6 @@ from django_counters.stores.sql.dialects.base import (
 from django_counters.stores.sql.dialects.functions import install
 from django_counters.stores.sql.dialects.landing_postgresql import LANDING
 from django_counters.stores.sql.dialects.ledger_postgresql import LEDGER
-from django_counters.types import Delta
 
 NOW = "STATEMENT_TIMESTAMP()"
 
@@ -192,8 +191,8 @@ def _orphans(table: Table, key_type: str) -> str:
     )
 
 
-def _batch(deltas: Sequence[Delta]) -> Sequence[object]:
-    return [delta.key for delta in deltas], [delta.by for delta in deltas]
+def _batch(sums: Mapping[Hashable, int]) -> Sequence[object]:
+    return list(sums), list(sums.values())
 
 
 def _sqlstate(error: Exception) -> str | None:

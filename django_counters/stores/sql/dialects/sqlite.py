@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from django_counters.stores.sql.dialects.base import (
@@ -25,7 +25,6 @@ from django_counters.stores.sql.dialects.base import (
 )
 from django_counters.stores.sql.dialects.landing_sqlite import LANDING
 from django_counters.stores.sql.dialects.ledger_sqlite import LEDGER, NOW, tail_of, tails
-from django_counters.types import Delta
 
 LOW, HIGH = "(-9223372036854775807 - 1)", "9223372036854775807"
 
@@ -226,8 +225,8 @@ def _ensure_records(table: Table) -> str:
     )
 
 
-def _batch(deltas: Sequence[Delta]) -> Sequence[object]:
-    return (json.dumps({delta.key: delta.by for delta in deltas}),)
+def _batch(sums: Mapping[Hashable, int]) -> Sequence[object]:
+    return (json.dumps(sums),)
 
 
 def _keys(keys: Sequence[object]) -> str:
