@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -64,6 +65,8 @@ class Crew:
                 JOURNAL: str(self._journal),
             },
             cwd=folders.ROOT,
+            # Asked while it starts, a worker may go on for ever. All of it can be cut off anywhere.
+            death=signal.SIGKILL,
         )
 
     def kill(self, name: str) -> None:

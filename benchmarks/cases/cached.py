@@ -296,6 +296,10 @@ CASES: Sequence[Case] = (
     ),
     Case("cached-script", "EVALSHA of the script that adds", BARE, None, script),
     Case("cached-async", "aincrement, cached", "INCRBY of redis.asyncio", None, awaited),
+)
+
+# A commit has to wait for the disk, or there is nothing that a transaction could last longer than.
+COMMITS: Sequence[Case] = (
     Case(
         "cached-commit",
         "a transaction that counts on commit, until it is committed",

@@ -106,6 +106,7 @@ def start(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     foreground: bool = False,
+    death: signal.Signals | None = None,
 ) -> Child:
     """Start ``command`` so that it ends when this process ends.
 
@@ -120,10 +121,11 @@ def start(
         env: Its environment; without it, ours.
         cwd: Its working folder; without it, ours.
         foreground: Keep terminal, input and process group, so that Ctrl-C reaches it as well.
+        death: The signal that it gets when this process ends; without it, one that asks.
     """
     in_main = threading.current_thread() is threading.main_thread()
     # A job that a script put in the background ignores SIGINT, and so do its foreground children.
-    death = signal.SIGTERM if foreground else signal.SIGINT
+    death = death or (signal.SIGTERM if foreground else signal.SIGINT)
     deaf = foreground and signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     words = [
         *(sys.executable, "-I", "-S", LAUNCHER),

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -102,7 +102,11 @@ def test_they_die_with_whoever_started_them(
     command = [sys.executable, "-c", CODE, WORKER, BEAT, FLUSHER]
     # In a folder of its own, because every run looks for what others have left, and ends it.
     env = {**os.environ, "TMPDIR": str(tmp_path)}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as process:
+    with (
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as process,
+        # Where something fails, nobody waits for it to end by itself.
+        callback(process.kill),
+    ):
         assert process.stdout
         folder, *pids = process.stdout.readline().split()
         assert Path(folder).parent == tmp_path
@@ -111,11 +115,19 @@ def test_they_die_with_whoever_started_them(
         assert until(landed, PATIENCE)
         assert until(lambda: all(started(int(pid)) for pid in pids), PATIENCE)
         process.send_signal(number)
-    ended = until(lambda: not any(command_line(int(pid)) for pid in pids), 20)
-    for pid in () if ended else pids:
+    until(lambda: not any(command_line(int(pid)) for pid in pids), 20)
+    left = [found for pid in pids if (found := command_line(int(pid)))]
+    for pid in pids if left else ():
         with suppress(ProcessLookupError):
             os.kill(int(pid), signal.SIGKILL)
-    assert ended
+    assert left == []
+
+
+def callback(end: Callable[[], object]) -> ExitStack:
+    """A block after which something is called."""
+    stack = ExitStack()
+    stack.callback(end)
+    return stack
 
 
 def started(pid: int) -> bool:
