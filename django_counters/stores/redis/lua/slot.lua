@@ -22,7 +22,6 @@
 
 local PLACES, EARLY, META = 8, 5000, 4
 local BASE_TTL, LARGEST_BASE = 3600000, 200000
-local SAFE = 2 ^ 53
 
 -- The history of the server: it has another one after a restart, and after a failover.
 local info = redis.pcall('INFO', 'replication')
