@@ -164,13 +164,8 @@ def test_the_usual_case_is_taken(twins: tuple[Twin, Twin], keys: list[str]) -> N
     usual, plain = twins
     deltas = dict.fromkeys(keys, 1)
     _warm(twins, deltas)
-    usual.server.config_resetstat()
-    assert usual.add(MINUTE, (0, proposed(0), deltas)) == [["10", "2"]] * len(keys)
-    mine = _calls(usual.server)
-    usual.server.config_resetstat()
-    assert plain.add(MINUTE, (0, proposed(0), deltas)) == [["10", "2"]] * len(keys)
-    assert mine < _calls(usual.server)
-    assert mine <= 6
+    fewest = {twin: min(_given(twin, deltas) for _ in range(1000)) for twin in twins}
+    assert fewest[usual] <= 6 < fewest[plain]
 
 
 @pytest.mark.parametrize("ended", ENDED)
@@ -210,6 +205,13 @@ def test_what_is_known_grows_exactly(twins: tuple[Twin, Twin], total: int, by: i
     twin.fill(0, generation, {"views:grows": total})
     _land(twin, 0, proposed(0))
     assert twin.server.hget(twin.keys[0][1], "views:grows") == str(total + by)
+
+
+def _given(twin: Twin, deltas: dict[str, int]) -> int:
+    """How many commands the server has executed meanwhile: for us, and for whoever uses it."""
+    before = _calls(twin.server)
+    twin.add(MINUTE, (0, proposed(0), deltas))
+    return _calls(twin.server) - before
 
 
 def _calls(server: Any) -> int:
