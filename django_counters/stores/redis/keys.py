@@ -10,8 +10,7 @@ from django_counters.clock import utc
 
 SLOTS = 16
 PLACES = 8
-# Fields of a generation that are no counters.
-GENERATION = "\0g"
+# How the fields of a generation begin that stand for an increment with a token.
 TOKEN = "\0k"  # noqa: S105
 
 

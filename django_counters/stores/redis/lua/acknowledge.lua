@@ -32,9 +32,9 @@ end
 
 -- Only what is known: most counters are not.
 local function fold(hash)
-  local moved = redis.call('HMGET', slot.base, '\0t', '\0v')[1] == slot.timeline
+  local present = redis.call('HGET', slot.base, '\0t') == slot.timeline
   local own = redis.call('HGET', hash, '\0t') == slot.timeline
-  if not (moved and own) or redis.call('HLEN', hash) > 2 * EARLY then
+  if not (present and own) or redis.call('HLEN', hash) > 2 * EARLY then
     -- One of another history may be the shorter copy of what has landed.
     redis.call('UNLINK', slot.base)
     return

@@ -33,8 +33,6 @@ for _, slot in ipairs(slots) do
   for _, answer in ipairs(answers(slot, slot.counters, age, slot.proposed)) do
     told[#told + 1] = answer
   end
-  if not slot.created and redis.call('HLEN', slot.open) >= EARLY + META then
-    seal(slot, slot.proposed)
-  end
+  seal_early(slot, slot.proposed)
 end
 return table.concat(told, '\n')

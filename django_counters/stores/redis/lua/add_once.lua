@@ -36,7 +36,5 @@ redis.call('HINCRBY', slot.open, counter, delta)
 redis.call('HSET', slot.open, '\0k' .. token, entry)
 answer = answers(slot, { counter }, tonumber(ARGV[1]), proposed)[1]
 redis.call('SET', remembered, entry .. '\n' .. answer, 'PX', ARGV[6])
-if not slot.created and redis.call('HLEN', slot.open) >= EARLY + META then
-  seal(slot, proposed)
-end
+seal_early(slot, proposed)
 return { answer, 0 }

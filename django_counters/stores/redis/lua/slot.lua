@@ -54,6 +54,13 @@ local function seal(slot, generation)
   return false
 end
 
+-- What is very large is sealed before its flush, unless this call has just opened it.
+local function seal_early(slot, generation)
+  if not slot.created and redis.call('HLEN', slot.open) >= EARLY + META then
+    seal(slot, generation)
+  end
+end
+
 -- What is in the ring, whatever was said of it.
 local function scan(slot)
   local taken = ''
