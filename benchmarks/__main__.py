@@ -10,4 +10,4 @@ from example_project.bootstrap import commands
 
 if __name__ == "__main__":
     # The runner starts the servers itself: one that is fast, then one whose commits wait.
-    sys.exit(commands.serve("benchmarks", "demo", sys.argv[1:], want=()))
+    sys.exit(commands.serve("benchmarks", "benchmarks", sys.argv[1:], want=()))

@@ -26,10 +26,14 @@ class WrongSum(Exception):
 
 @dataclass(frozen=True)
 class Sample:
-    """So many operations took so long."""
+    """So many operations took so long.
+
+    ``waits``: how long each of them took, in seconds, where they overlap and it was measured.
+    """
 
     operations: int
     seconds: float
+    waits: tuple[float, ...] = ()
 
     @property
     def cost(self) -> float:
@@ -176,6 +180,11 @@ class Effort:
     rounds: int = 7
     share: float = 1.0
 
+    @property
+    def warm_ups(self) -> int:
+        """Slices of each side that are thrown away."""
+        return WARM_UPS if self.share >= 1 else 1
+
     def slices(self, case: Case) -> int:
         """Slices of each side in a round."""
         return max(1, round(case.slices * self.share))
@@ -197,7 +206,7 @@ def measure(case: Case, effort: Effort, progress: Callable[[str], None]) -> Resu
     turns = itertools.count()
     with effort.pair(case) as pair:
         progress(f"{case.name}: warm-up")
-        rounds = [_round(pair, WARM_UPS, turns)]
+        rounds = [_round(pair, effort.warm_ups, turns)]
         for number in range(effort.rounds):
             progress(f"{case.name}: round {number + 1} of {effort.rounds}")
             rounds.append(_round(pair, effort.slices(case), turns))
@@ -219,7 +228,11 @@ def _round(pair: Pair, slices: int, turns: Iterator[int]) -> Round:
 
 def total(samples: Sequence[Sample]) -> Sample:
     """Several samples as one."""
-    return Sample(sum(one.operations for one in samples), sum(one.seconds for one in samples))
+    return Sample(
+        sum(one.operations for one in samples),
+        sum(one.seconds for one in samples),
+        tuple(itertools.chain.from_iterable(one.waits for one in samples)),
+    )
 
 
 def loop(action: Callable[[], object], times: int, operations: int = 1) -> Side:

@@ -9,12 +9,17 @@ from datetime import UTC, datetime
 
 import django
 import psycopg
+import redis
+from django.conf import settings
 from django.db import connection
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Versions, cores, and the settings of the server that decide what a commit costs."""
+    """Versions, cores, and the settings of the server that decide what a commit costs.
+
+    ``load``: of the minute before the measuring began, on the whole machine.
+    """
 
     date: str
     system: str
@@ -27,6 +32,9 @@ class Machine:
     socket: str
     fsync: str
     synchronous_commit: str
+    redis_py: str
+    redis: str
+    redis_socket: str
 
     @property
     def durability(self) -> str:
@@ -36,11 +44,13 @@ class Machine:
         return "a commit waits for the disk"
 
     def lines(self) -> list[str]:
-        """All of it in three lines."""
+        """All of it in four lines."""
         return [
             f"{self.date}, {self.system}, {self.cores} cores, load {self.load}",
             f"Python {self.python}, Django {self.django}, psycopg {self.psycopg}, "
             f"PostgreSQL {self.postgresql} over {self.socket}",
+            f"redis-py {self.redis_py}, {self.redis} over {self.redis_socket} where a row does not "
+            "say otherwise",
             f"fsync={self.fsync}, synchronous_commit={self.synchronous_commit}: {self.durability}",
         ]
 
@@ -64,7 +74,24 @@ def present() -> Machine:
         socket="TCP" if host and not str(host).startswith("/") else "a unix socket",
         fsync=_setting("fsync"),
         synchronous_commit=_setting("synchronous_commit"),
+        redis_py=f"{redis.__version__} {'with' if redis.utils.HIREDIS_AVAILABLE else 'without'} "
+        "hiredis",
+        redis=_redis(),
+        redis_socket="a unix socket" if _location().startswith("unix:") else "TCP",
     )
+
+
+def _location() -> str:
+    return str(settings.CACHES["default"]["LOCATION"])
+
+
+def _redis() -> str:
+    """The server's own name and version."""
+    with redis.Redis.from_url(_location()) as client:
+        told = client.info("server")
+    if "valkey_version" in told:
+        return f"Valkey {told['valkey_version']}"
+    return f"Redis {told['redis_version']}"
 
 
 def _cores() -> int:

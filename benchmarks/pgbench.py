@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,32 +55,47 @@ def written_out(sql: str, params: Any) -> str:
     return f"{text};"
 
 
-def side(script: str, clients: int) -> Side:
-    """A side in which so many clients run a script again and again, each one to its end."""
+def side(script: str, clients: int, seconds: float = SECONDS) -> Side:
+    """A side in which so many clients run a script again and again, each one to its end.
+
+    Less than a second is roughly so: the first slice, which takes one, tells how many transactions
+    that is, and each client does as many.
+    """
+    options = ["--no-vacuum", "--protocol=simple", f"--client={clients}"]
+    options.append(f"--jobs={min(clients, os.cpu_count() or 1)}")
     program, (address, password) = find(), _address()
-    threads = min(clients, os.cpu_count() or 1)
-    numbers = {"--client": clients, "--jobs": threads, "--time": SECONDS}
-    options = [f"{name}={number}" for name, number in numbers.items()]
-    command = [str(program), "--no-vacuum", "--protocol=simple", *options, "--file=-", address]
+    environment = {**os.environ, **password}
+    known: list[int] = []
 
     def run() -> Sample:
-        try:
-            told = subprocess.run(
-                command,
-                input=script,
-                env={**os.environ, **password},
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=SECONDS + ANSWERS_WITHIN,
-            )
-        except subprocess.TimeoutExpired:
-            raise PgbenchFailed(f"pgbench did not end within {ANSWERS_WITHIN:.0f} s") from None
-        if told.returncode != 0:
-            raise PgbenchFailed(f"pgbench failed: {told.stderr.strip()}")
-        return parsed(told.stdout)
+        length = f"--transactions={known[0]}" if known else f"--time={SECONDS}"
+        sample = parsed(
+            _told([str(program), *options, length, "--file=-", address], script, environment)
+        )
+        if seconds < SECONDS and not known:
+            known.append(max(1, round(seconds / sample.cost / clients)))
+        return sample
 
     return run
+
+
+def _told(command: Sequence[str], script: str, environment: Mapping[str, str]) -> str:
+    """What pgbench says of a run."""
+    try:
+        told = subprocess.run(
+            command,
+            input=script,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=SECONDS + ANSWERS_WITHIN,
+        )
+    except subprocess.TimeoutExpired:
+        raise PgbenchFailed(f"pgbench did not end within {ANSWERS_WITHIN:.0f} s") from None
+    if told.returncode != 0:
+        raise PgbenchFailed(f"pgbench failed: {told.stderr.strip()}")
+    return told.stdout
 
 
 def parsed(output: str) -> Sample:

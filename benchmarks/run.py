@@ -1,4 +1,4 @@
-"""Reads the arguments, measures the cases, prints the tables.
+"""Reads the arguments, measures the cases, prints the tables or publishes them.
 
 The cases come in two groups, each on a server of its own: first those that are about the time of a
 call, where no commit waits for the disk; then those that are about waiting, where each does.
@@ -10,77 +10,44 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 
-from benchmarks.harness import MIN_ROUNDS, Case, Effort, Result, WrongSum, measure
+from benchmarks.catalogue import Group, all_groups, everything
+from benchmarks.harness import MIN_ROUNDS, Effort
+from benchmarks.progress import Progress
 from benchmarks.report import Block, Report
-from benchmarks.writers import WriterFailed
-from example_project.bootstrap.services import services
 
-QUICK = Effort(rounds=MIN_ROUNDS, share=0.3)
+__all__ = ["QUICK", "all_groups", "main"]
 
-
-@dataclass(frozen=True)
-class Group:
-    """Cases that run on the same server; ``durable``: its commits wait for the disk."""
-
-    durable: bool
-    cases: Sequence[Case]
+QUICK = Effort(rounds=MIN_ROUNDS, share=0.2)
+ROUGH = "A quick run is rough. Where a row names a large amount, it was done with less of it."
 
 
 def main(argv: Sequence[str]) -> int:
-    """Measure and print.
+    """Measure and print, or publish.
 
     Returns:
         0 when all was measured, also where a target was missed; 1 when a sum was wrong, a
-        writer or pgbench failed or the database is none that can be measured; 2 when there is no
-        such case.
+        writer, a server or pgbench failed or the database is none that can be measured: what was
+        measured is printed, and published, all the same; 2 when there is no such case.
 
     Raises:
         BootstrapError: there is no server, and none could be started.
     """
     options = _options(argv)
+    if options.render:
+        return _render()
     problem = _set_up()
     if problem:
         return _complain(problem)
-    from django.db import Error
-
-    from benchmarks.pgbench import PgbenchFailed
-
-    groups = all_groups()
-    known = [case.name for group in groups for case in group.cases]
+    groups = _asked(options)
+    known = _names(groups)
     unknown = [name for name in options.case if name not in known]
     if unknown:
         _complain(f"no case is called {unknown[0]!r}; there are: {', '.join(known)}")
         return 2
-    try:
-        report = _measured(_chosen(groups, options.case), _effort(options))
-    except (WrongSum, WriterFailed, PgbenchFailed, Error) as error:
-        return _complain(str(error).strip())
-    print(_rendered(report, options))
-    return 0
-
-
-def all_groups() -> list[Group]:
-    """All cases; Django is set up."""
-    from benchmarks.cases import cached, entries, exact, flush, ledger, rollup, spread, statements
-
-    durable = (flush, statements, spread, rollup, ledger, entries)
-    return [
-        Group(False, [*exact.CASES, *cached.CASES]),
-        Group(True, [*cached.COMMITS, *(case for module in durable for case in module.CASES)]),
-    ]
-
-
-def _chosen(groups: Sequence[Group], names: Sequence[str]) -> list[Group]:
-    """The cases with these names, all where there are none; no group is empty."""
-    chosen = [
-        Group(group.durable, [case for case in group.cases if not names or case.name in names])
-        for group in groups
-    ]
-    return [group for group in chosen if group.cases]
+    return _measure(_chosen(groups, options.case), options)
 
 
 def _options(argv: Sequence[str]) -> argparse.Namespace:
@@ -89,9 +56,19 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
     form.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     form.add_argument("--markdown", action="store_true", help="print a table for documentation")
     parser.add_argument("--case", action="append", default=[], help="only this; can be repeated")
+    parser.add_argument("--growth", action="store_true", help="also how costs grow: minutes more")
     parser.add_argument("--quick", action="store_true", help="shorter rounds, and the fewest")
     parser.add_argument("--rounds", type=_rounds, help=f"how many rounds, at least {MIN_ROUNDS}")
-    return parser.parse_args(argv)
+    parser.add_argument(
+        "--publish", action="store_true", help="measure all, and write docs/benchmarks"
+    )
+    parser.add_argument(
+        "--render", action="store_true", help="write docs/benchmarks again without measuring"
+    )
+    options = parser.parse_args(argv)
+    if options.quick and options.publish:
+        parser.error("what --quick measures is too rough to be published")
+    return options
 
 
 def _rounds(text: str) -> int:
@@ -119,61 +96,106 @@ def _set_up() -> str | None:
     return None
 
 
-def _measured(groups: Sequence[Group], effort: Effort) -> Report:
-    from benchmarks import pgbench
-    from benchmarks.cases import ledger, statements
-
-    driven = (*statements.CASES, *ledger.STATEMENTS)
-    if any(case in driven for group in groups for case in group.cases):
-        pgbench.find()  # better now than after some minutes
-    return Report([_block(group, effort) for group in groups])
-
-
-def _block(group: Group, effort: Effort) -> Block:
-    from benchmarks import database, machine
-
-    with (
-        services(durable=group.durable) as urls,
-        database.scratch(urls.database),
-        database.apart(urls.redis),
-    ):
-        present = machine.present()
-        with _progress() as progress:
-            results = [_result(case, effort, progress) for case in group.cases]
-    return Block(present.fields(), present.lines(), results)
+def _asked(options: argparse.Namespace) -> list[Group]:
+    """All cases; all there is where more was asked for than cases."""
+    cases = all_groups()
+    if options.publish or not set(options.case) <= set(_names(cases)):
+        return everything()
+    if options.growth and not options.case:
+        return [replace(group, capacity=False) for group in everything()]
+    return cases
 
 
-def _result(case: Case, effort: Effort, progress: Callable[[str], None]) -> Result:
-    from benchmarks import database
-
-    database.settle()
-    return measure(case, effort, progress)
+def _names(groups: Sequence[Group]) -> list[str]:
+    return [name for group in groups for name in group.names()]
 
 
-class _Line:
-    """One line of a terminal that is written over and over; nothing where there is no terminal."""
-
-    def __init__(self) -> None:
-        self._shown = sys.stderr.isatty()
-
-    def __call__(self, text: str) -> None:
-        if self._shown:
-            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+def _chosen(groups: Sequence[Group], names: Sequence[str]) -> list[Group]:
+    """What has these names, all where there are none; no group is empty."""
+    chosen = [group.only(names) if names else group for group in groups]
+    return [group for group in chosen if group.names()]
 
 
-@contextmanager
-def _progress() -> Iterator[_Line]:
-    line = _Line()
+def _measure(groups: Sequence[Group], options: argparse.Namespace) -> int:
+    from benchmarks.pgbench import PgbenchFailed
+    from benchmarks.session import Session
+
     try:
-        yield line
-    finally:
-        line("")
+        _find_pgbench(groups)
+    except PgbenchFailed as error:
+        return _complain(str(error).strip())
+    with Progress(len(_names(groups))) as progress:
+        session = Session(_effort(options), progress)
+        if options.publish:
+            session.begun = _warn_of_load
+        try:
+            session.run(groups)
+        finally:  # also where it was broken off: what was measured is measured
+            if options.publish:
+                _publish(session.report)
+    return _told(session.report, session.failures, options)
+
+
+def _warn_of_load(block: Block) -> None:
+    """What others do meanwhile is measured too; whether that matters is for a person to say."""
+    load, cores = block.machine["load"], block.machine["cores"]
+    if float(load) > int(cores):
+        print(f"warning: the load is {load} on {cores} cores: these figures", file=sys.stderr)
+        print("are those of a busy machine; the page says so", file=sys.stderr)
+
+
+def _find_pgbench(groups: Sequence[Group]) -> None:
+    """Better now than after some minutes."""
+    from benchmarks import pgbench
+    from benchmarks.cases import ledger, peers_database, statements
+    from benchmarks.growth import clients
+
+    driven = (*statements.CASES, *ledger.STATEMENTS, *peers_database.FIXED_COMMITS)
+    names = {case.name for case in driven} | {growth.name for growth in clients.GROWTHS}
+    if any(names.intersection(group.names()) for group in groups):
+        pgbench.find()
+
+
+def _told(report: Report, failures: Sequence[str], options: argparse.Namespace) -> int:
+    print(_rendered(report, options))
+    for failure in failures:
+        _complain(failure)
+    return 1 if failures else 0
 
 
 def _rendered(report: Report, options: argparse.Namespace) -> str:
     if options.json:
         return report.json()
-    return report.markdown() if options.markdown else report.text()
+    text = report.markdown() if options.markdown else report.text()
+    return f"{text}\n{ROUGH}" if options.quick else text
+
+
+def _publish(report: Report) -> None:
+    from benchmarks import publish
+    from benchmarks.catalogue import themes
+    from benchmarks.growth import GROWTHS
+
+    publish.publish(report, themes(), [growth.name for growth in GROWTHS], publish.FOLDER)
+    _follow()
+
+
+def _render() -> int:
+    from benchmarks import publish
+
+    publish.render(publish.FOLDER)
+    _follow()
+    return 0
+
+
+def _follow() -> None:
+    """Bring up to date what other pages say of the same results."""
+    from benchmarks import publish, readme
+    from benchmarks.capacity import page
+
+    results = publish.stored(publish.FOLDER)
+    readme.render(results["rows"])
+    if results["capacity"]:
+        page.publish()
 
 
 def _complain(problem: str) -> int:

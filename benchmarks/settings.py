@@ -13,9 +13,28 @@ CACHES = {
         "LOCATION": os.environ.get("REDIS_URL", "redis://127.0.0.1"),
     }
 }
-INSTALLED_APPS = ["django.contrib.contenttypes", "django_counters", "benchmarks"]
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django_counters",
+    "benchmarks",
+]
 USE_TZ = True
-SECRET_KEY = "nothing is signed here"
+SECRET_KEY = "it signs what the visitors of the benchmarks show, and nothing else"
+
+# What the server of the cases about HTTP needs, and no more: both sides have each layer.
+ROOT_URLCONF = "benchmarks.site"
+ALLOWED_HOSTS = ["127.0.0.1"]
+MIDDLEWARE = ["django.middleware.common.CommonMiddleware"]  # it says how long an answer is
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "rest_framework_simplejwt.authentication.JWTStatelessUserAuthentication"
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+}
+_API = {"read": "authenticated", "increment": "authenticated"}
 
 COUNTERS = {
     "stock": {"FLOOR": 0},
@@ -24,4 +43,6 @@ COUNTERS = {
     "orders": {"STRATEGY": "ledger"},
     # Patient: a lost answer would be no figure.
     "pages": {"STRATEGY": "cached", "OPTIONS": {"timeout": 10}},
+    "hits": {"STRATEGY": "cached", "OPTIONS": {"timeout": 10}, "API": _API},
+    "sales": {"API": _API},
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -56,8 +57,11 @@ class Writers:
         """A side in which all writers call ``action``, timed by the clock on the wall."""
 
         def run() -> Sample:
-            for pipe in self._pipes:
-                pipe.send(Order(action, seconds))
+            try:
+                for pipe in self._pipes:
+                    pipe.send(Order(action, seconds))
+            except OSError:
+                raise WriterFailed("a writer ended without a word") from None
             return together(self._answers(seconds + ANSWERS_WITHIN))
 
         return run
@@ -88,33 +92,57 @@ def _answer(pipe: Connection, seconds: float) -> Done | str:
 
 @contextmanager
 def writers(count: int, database: str) -> Iterator[Writers]:
-    """Start ``count`` processes that are connected to ``database``, and end them."""
+    """Start ``count`` processes that are connected to ``database``, and end them.
+
+    One process loads what all need, then forks them: loading it in each took longer than what is
+    measured with them.
+    """
     context = multiprocessing.get_context("spawn")
-    start = context.Barrier(count)
-    pipes: list[Connection] = []
-    processes = []
+    pairs = [context.Pipe() for _ in range(count)]
+    pipes, theirs = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    leader = context.Process(target=_lead, args=(database, theirs))
     try:
-        for _ in range(count):
-            ours, theirs = context.Pipe()
-            process = context.Process(target=_work, args=(database, theirs, start), daemon=True)
-            process.start()
-            theirs.close()
-            pipes.append(ours)
-            processes.append(process)
+        leader.start()
+        for pipe in theirs:
+            pipe.close()
         team = Writers(pipes)
         team.wait()
         yield team
     finally:
         for pipe in pipes:
             pipe.close()  # a writer that waits for orders goes home
-        for process in processes:
-            process.join(2.0)
-            process.terminate()
+        leader.join(2.0)
+        leader.terminate()
 
 
-def _work(database: str, pipe: Connection, start: Barrier) -> None:
-    """Connect, then follow orders until the other end of the pipe is closed."""
+def _lead(database: str, pipes: Sequence[Connection]) -> None:
+    """Fork a writer for each pipe, and wait until all are gone."""
+    import django
+
+    django.setup()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who gives orders ends us
+    context = multiprocessing.get_context("fork")
+    start = context.Barrier(len(pipes))
+    processes = [
+        context.Process(target=_work, args=(database, pipes, number, start), daemon=True)
+        for number in range(len(pipes))
+    ]
+    for process in processes:
+        process.start()
+    # As it goes, it ends those that are stuck, because they are daemons.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    for pipe in pipes:
+        pipe.close()
+    for process in processes:
+        process.join()
+
+
+def _work(database: str, pipes: Sequence[Connection], number: int, start: Barrier) -> None:
+    """Connect, then follow orders until the other end of the pipe is closed."""
+    pipe = pipes[number]
+    for other in pipes:
+        if other is not pipe:
+            other.close()  # the end of another writer has to be seen
     try:
         _connect(database)
         pipe.send(Done(0, 0.0, 0.0))
@@ -137,9 +165,6 @@ def _tell(pipe: Connection, failure: str) -> None:
 
 
 def _connect(database: str) -> None:
-    import django
-
-    django.setup()
     from django.db import connection
 
     from benchmarks.database import use

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from django_counters.exceptions import ApprovalRequired as ApprovalRequired
     from django_counters.exceptions import CeilingExceeded as CeilingExceeded
     from django_counters.exceptions import Contention as Contention
     from django_counters.exceptions import CounterError as CounterError
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from django_counters.exceptions import HistoryNotKept as HistoryNotKept
     from django_counters.exceptions import InitialOutOfBounds as InitialOutOfBounds
     from django_counters.exceptions import InsufficientCount as InsufficientCount
+    from django_counters.exceptions import InvalidAdjustment as InvalidAdjustment
     from django_counters.exceptions import InvalidConfiguration as InvalidConfiguration
     from django_counters.exceptions import InvalidDelta as InvalidDelta
     from django_counters.exceptions import InvalidKey as InvalidKey
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from django_counters.exceptions import PartitionMissing as PartitionMissing
     from django_counters.exceptions import ReadOnlyDatabase as ReadOnlyDatabase
     from django_counters.exceptions import RecordMissing as RecordMissing
+    from django_counters.exceptions import RequestDecided as RequestDecided
     from django_counters.exceptions import RetryTransaction as RetryTransaction
     from django_counters.exceptions import TokenConflict as TokenConflict
     from django_counters.exceptions import TokenExpired as TokenExpired
@@ -36,11 +39,13 @@ if TYPE_CHECKING:
     from django_counters.exceptions import UnsupportedConsistency as UnsupportedConsistency
     from django_counters.exceptions import UnsupportedOption as UnsupportedOption
     from django_counters.exceptions import UnsupportedToken as UnsupportedToken
+    from django_counters.exceptions import ValueChanged as ValueChanged
     from django_counters.exceptions import ValueNotKnown as ValueNotKnown
     from django_counters.fields import CachedCounterField as CachedCounterField
     from django_counters.fields import CounterField as CounterField
     from django_counters.fields import CounterValue as CounterValue
     from django_counters.fields import IntegerCounterField as IntegerCounterField
+    from django_counters.kinds.cases import AdjustedMany as AdjustedMany
     from django_counters.kinds.history import Bucket as Bucket
     from django_counters.kinds.history import Explanation as Explanation
     from django_counters.querysets import CounterQuerySet as CounterQuerySet
@@ -56,7 +61,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AdjustedMany": "kinds.cases",
     "Appended": "values",
+    "ApprovalRequired": "exceptions",
     "Bucket": "kinds.history",
     "CachedCounterField": "fields",
     "CeilingExceeded": "exceptions",
@@ -74,6 +81,7 @@ _HOMES = {
     "InitialOutOfBounds": "exceptions",
     "InsufficientCount": "exceptions",
     "IntegerCounterField": "fields",
+    "InvalidAdjustment": "exceptions",
     "InvalidConfiguration": "exceptions",
     "InvalidDelta": "exceptions",
     "InvalidKey": "exceptions",
@@ -85,6 +93,7 @@ _HOMES = {
     "ReadOnlyDatabase": "exceptions",
     "Reading": "types",
     "RecordMissing": "exceptions",
+    "RequestDecided": "exceptions",
     "RetryTransaction": "exceptions",
     "Sent": "values",
     "Token": "tokens",
@@ -95,6 +104,7 @@ _HOMES = {
     "UnsupportedConsistency": "exceptions",
     "UnsupportedOption": "exceptions",
     "UnsupportedToken": "exceptions",
+    "ValueChanged": "exceptions",
     "ValueNotKnown": "exceptions",
     "short_key": "types",
     "token_of": "tokens",

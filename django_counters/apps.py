@@ -35,6 +35,7 @@ def prepare_database(using: str, **_: object) -> None:
     from django_counters.kinds.registry import registry
     from django_counters.models import Counter, CounterDelta
     from django_counters.stores.sql.dialects import DIALECTS
+    from django_counters.stores.sql.guard import make as make_guard
     from django_counters.stores.sql.horizon import SqlHorizon
     from django_counters.stores.sql.making import remake_plain_table
     from django_counters.upkeep.partitions import make_ahead
@@ -42,6 +43,7 @@ def prepare_database(using: str, **_: object) -> None:
     vendor = connections[using].vendor
     if vendor in DIALECTS and router.allow_migrate_model(using, Counter):
         DIALECTS[vendor].install(using)
+        make_guard(using)
         if CounterDelta._meta.db_table in connections[using].introspection.table_names():
             remake_plain_table(using)
             with suppress(LedgerFenced):

@@ -32,7 +32,7 @@ def register() -> None:
 def check_setting(
     app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
-    """E001 to E005: what stands in ``COUNTERS``."""
+    """E001 to E005, E008, E009, E019, E023, E025 and E026: what stands in ``COUNTERS``."""
     return [
         Error(problem.message, hint=check_hint(problem.code), id=f"counters.{problem.code}")
         for problem in problems(getattr(settings, "COUNTERS", None))

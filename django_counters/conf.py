@@ -8,11 +8,23 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from django_counters.access import CLOSED, CREATED, Access, access_of, access_problems
 from django_counters.exceptions import InvalidConfiguration, InvalidDelta
 from django_counters.types import UNBOUNDED, Bounds, check_integer, why_no_key
 
 DEFAULT = "default"
-OPTIONS = ("STRATEGY", "FLOOR", "CEILING", "CACHE", "ON_REDIS_DOWN", "OPTIONS")
+OPTIONS = (
+    "STRATEGY",
+    "FLOOR",
+    "CEILING",
+    "CACHE",
+    "ON_REDIS_DOWN",
+    "APPROVE_ABOVE",
+    "HISTORY",
+    "HISTORY_DAYS",
+    "API",
+    "OPTIONS",
+)
 NAMED_STRATEGIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "exact": ("combine",),
@@ -34,6 +46,10 @@ MOST_SHARDS = 64
 LARGEST_NUMBER = 1024
 # Tokens are accepted for two days, and a partition holds one.
 LEAST_RETENTION = 4
+# How often totals are recorded, and for how many days what was recorded is kept.
+HISTORIES: Mapping[str, str] = MappingProxyType({"1h": "hour", "1d": "day"})
+HISTORY_DAYS = 90
+MOST_HISTORY_DAYS = 36_500
 
 
 class Recipe(NamedTuple):
@@ -55,13 +71,20 @@ class Policy:
     """What a namespace or a field declares for its counters.
 
     ``retention_days``: for how long the ledger keeps its entries; None for ever. ``max_age``: how
-    old a total may be where a cached read does not say it, in seconds.
+    old a total may be where a cached read does not say it, in seconds. ``approve_above``: by how
+    much one person alone may adjust a counter; None: by any amount. ``history``: the period of its
+    recorded totals; empty where none are recorded. ``history_days``: for how long those are kept.
+    ``access``: who may reach the counters over HTTP.
     """
 
     recipe: Recipe = EXACT
     bounds: Bounds = UNBOUNDED
     retention_days: int | None = None
     max_age: float = MAX_AGE
+    approve_above: int | None = None
+    history: str = ""
+    history_days: int = HISTORY_DAYS
+    access: Access = CLOSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +125,16 @@ def _policy(declared: Mapping[str, Any]) -> Policy:
         )
     # Entries of cached counters are there for their tokens, not as a history.
     retention = LEAST_RETENTION if strategy == "cached" else options.get("retention_days")
-    return Policy(recipe, bounds, retention, options.get("max_age", MAX_AGE))
+    return Policy(
+        recipe,
+        bounds,
+        retention,
+        options.get("max_age", MAX_AGE),
+        approve_above=declared.get("APPROVE_ABOVE"),
+        history=HISTORIES.get(declared.get("HISTORY") or "", ""),
+        history_days=declared.get("HISTORY_DAYS", HISTORY_DAYS),
+        access=access_of(declared.get("API")),
+    )
 
 
 def most_shards(declared: int | str) -> int:
@@ -121,6 +153,7 @@ def problems(setting: object) -> Iterator[Problem]:
         yield from _name_problems(name)
         if isinstance(options, Mapping):
             yield from _option_problems(f"COUNTERS[{name!r}]", options)
+            yield from _access_problems(str(name), options.get("API"))
         else:
             yield Problem("E001", f"COUNTERS[{name!r}] must be a dictionary of options.")
 
@@ -149,6 +182,34 @@ def _option_problems(where: str, options: Mapping[object, object]) -> Iterator[P
         yield from _strategy_problems(where, str(strategy), options)
     for message in bounds_problems(options.get("FLOOR"), options.get("CEILING")):
         yield Problem("E005", f"{where}: {message}")
+    for message in limit_problems(options.get("APPROVE_ABOVE")):
+        yield Problem("E023", f"{where}: {message}")
+    for message in _history_problems(strategy, options):
+        yield Problem("E025", f"{where}: {message}")
+
+
+def _access_problems(name: str, declared: object) -> Iterator[Problem]:
+    """What is wrong with who may reach the counters over HTTP."""
+    where = f"COUNTERS[{name!r}]"
+    for message in access_problems(declared):
+        yield Problem("E026", f"{where}: {message}")
+    if declared is not None and name == DEFAULT:
+        problem = "API is for declared namespaces: what is not declared cannot be reached."
+        yield Problem("E026", f"{where}: {problem}")
+    if declared is not None and name == CREATED:
+        problem = "API cannot be there: it would let others change how many counters there may be."
+        yield Problem("E026", f"{where}: {problem}")
+
+
+def _history_problems(strategy: object, options: Mapping[object, object]) -> Iterator[str]:
+    """What is wrong with what is to be recorded, and for how long."""
+    history, days = options.get("HISTORY"), options.get("HISTORY_DAYS", HISTORY_DAYS)
+    if history is not None and history not in tuple(HISTORIES):
+        yield f"HISTORY is None or one of {', '.join(HISTORIES)}, not {history!r}."
+    elif history is not None and strategy == "ledger":
+        yield "HISTORY is for counters without a ledger: its entries are a history already."
+    if type(days) is not int or not 0 < days <= MOST_HISTORY_DAYS:
+        yield f"HISTORY_DAYS is an integer from 1 to {MOST_HISTORY_DAYS}, not {days!r}."
 
 
 def _strategy_problems(
@@ -230,6 +291,12 @@ def bounds_problems(floor: object, ceiling: object) -> Iterator[str]:
                 yield f"{bound!r} cannot be a {name}: {error.reason}."
     if len(numbers) == 2 and numbers["floor"] > numbers["ceiling"]:
         yield f"the floor {floor} is above the ceiling {ceiling}."
+
+
+def limit_problems(limit: object) -> Iterator[str]:
+    """Yield what is wrong with a limit above which an adjustment needs a second person."""
+    if limit is not None and (type(limit) is not int or limit < 0):
+        yield f"the limit of an adjustment is None or an integer from 0 on, not {limit!r}."
 
 
 def did_you_mean(word: object, known: tuple[str, ...]) -> str:

@@ -266,6 +266,60 @@ class OutcomeUnknown(CounterError, OperationalError):
     using: str
 
 
+class InvalidAdjustment(CounterError, ValueError):
+    """This cannot be adjusted: {problem}."""
+
+    problem: str
+
+
+class ValueChanged(CounterError):
+    """{key} is {current} by now, not {expected}.
+
+    Raised by an adjustment that was decided on by looking at another value. Nothing was changed.
+
+    Attributes:
+        key: the counter.
+        expected: the value that the caller has seen.
+        current: the value that it has.
+    """
+
+    key: str
+    expected: int
+    current: int
+
+
+class ApprovalRequired(CounterError):
+    """To adjust {key} by {delta:+} needs a second person: one alone may do up to {limit}.
+
+    Nothing was changed.
+
+    Attributes:
+        key: the counter.
+        delta: by how much it would have been adjusted.
+        limit: by how much one person may adjust it.
+    """
+
+    key: str
+    delta: int
+    limit: int
+
+
+class RequestDecided(CounterError):
+    """Request {request} was {state} before, by {decider}.
+
+    Nothing was changed.
+
+    Attributes:
+        request: its number.
+        state: what became of it.
+        decider: who has decided.
+    """
+
+    request: int
+    state: str
+    decider: str
+
+
 class InvalidPeriod(CounterError, ValueError):
     """{period!r} cannot be asked for: {known}."""
 

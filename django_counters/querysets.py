@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
+from asgiref.sync import sync_to_async
 from django.contrib.contenttypes.models import ContentType
 from django.core.exceptions import FieldError
-from django.db import models
+from django.db import models, router
 from django.db.models.functions import Cast, Coalesce
 from django.db.models.query import ModelIterable
 
 from django_counters.conf import MAX_AGE
 from django_counters.exceptions import UnsupportedConsistency
 from django_counters.fields import CounterField, counter_fields
+from django_counters.kinds import cases
+from django_counters.kinds.cases import STEP, AdjustedMany, Progress
 from django_counters.kinds.number import check_age
+from django_counters.kinds.subject import of_key
 from django_counters.models import SlottedCounter
 
 _Model = TypeVar("_Model", bound=models.Model)
@@ -111,6 +115,53 @@ class CounterQuerySet(models.QuerySet[_Model]):
         return super().bulk_create(
             objs, batch_size, ignore_conflicts, update_conflicts, update_fields, unique_fields
         )
+
+    def adjust_many(
+        self,
+        name: str,
+        *,
+        to: Mapping[Any, int] | None = None,
+        by: Mapping[Any, int] | None = None,
+        reason: str,
+        actor: object,
+        case: str,
+        approver: object = None,
+        request_id: str = "",
+        allow_below_floor: bool = False,
+        dry_run: bool = False,
+        step: int = STEP,
+        progress: Progress = lambda report: None,  # noqa: ARG005
+    ) -> AdjustedMany:
+        """Adjust one counter field of many records, by their primary keys.
+
+        As `CounterManager.adjust_many`, with its arguments and its errors. Call it on all rows:
+        those of a filtered queryset are not what is adjusted, so it refuses to.
+        """
+        if self.query.where or self.query.is_sliced:
+            raise TypeError("adjust_many() takes primary keys; call it on the manager.")
+        named: str | None = getattr(self, "_db", None)
+        alias = named or router.db_for_write(self.model)
+        return cases.adjust_many(
+            cases.given(to, by, lambda pk: of_key(self.model, name, pk, alias)),
+            "by" if to is None else "to",
+            reason=reason,
+            actor=actor,
+            case=case,
+            approver=approver,
+            request_id=request_id,
+            allow_below_floor=allow_below_floor,
+            dry_run=dry_run,
+            step=step,
+            progress=progress,
+            using=alias,
+        )
+
+    async def aadjust_many(self, name: str, **asked: Any) -> AdjustedMany:
+        """`adjust_many` for async code."""
+        return await sync_to_async(self.adjust_many)(name, **asked)
+
+    adjust_many.alters_data = True  # type: ignore[attr-defined]
+    aadjust_many.alters_data = True  # type: ignore[attr-defined]
 
 
 class _CountedIterable(_ModelIterable):

@@ -15,8 +15,10 @@ from django.db import DEFAULT_DB_ALIAS
 FLUSH = "django_counters.flush"
 ROLLUP = "django_counters.rollup"
 MAINTAIN_PARTITIONS = "django_counters.maintain_partitions"
+RECORD_HISTORY = "django_counters.record_history"
 PRUNE = "django_counters.prune"
 VERIFY = "django_counters.verify"
+VERIFY_AUDIT = "django_counters.verify_audit"
 
 
 # A schedule is put together in settings, before there are models: the work is imported late.
@@ -44,13 +46,27 @@ def maintain_partitions(using: str = DEFAULT_DB_ALIAS) -> dict[str, Any]:
     return asdict(maintain(using))
 
 
+@shared_task(name=RECORD_HISTORY, ignore_result=True)
+def record_history(using: str = DEFAULT_DB_ALIAS) -> dict[str, int]:
+    """Record the totals of namespaces that ask for a history. Safe to run at once."""
+    from django_counters.upkeep.recording import record_history as record
+
+    return {"recorded": record(using)}
+
+
 @shared_task(name=PRUNE, ignore_result=True)
 def prune(using: str = DEFAULT_DB_ALIAS) -> dict[str, int]:
-    """Forget tokens and landed generations that nobody asks for any more. Safe to run at once."""
+    """Forget what nobody asks for any more, as ``counters prune`` does. Safe to run at once."""
     from django_counters.upkeep.prune import prune as forget_tokens
-    from django_counters.upkeep.prune import prune_landed
+    from django_counters.upkeep.prune import prune_landed, prune_limits
+    from django_counters.upkeep.recording import forget_history
 
-    return {"tokens": forget_tokens(using), "generations": prune_landed(using)}
+    return {
+        "tokens": forget_tokens(using),
+        "generations": prune_landed(using),
+        "samples": forget_history(using),
+        "buckets": prune_limits(using),
+    }
 
 
 @shared_task(name=VERIFY, ignore_result=True)
@@ -62,13 +78,23 @@ def verify(using: str = DEFAULT_DB_ALIAS) -> dict[str, Any]:
     return {**asdict(report), "drifts": [drift._asdict() for drift in report.drifts]}
 
 
+@shared_task(name=VERIFY_AUDIT, ignore_result=True)
+def verify_audit(using: str = DEFAULT_DB_ALIAS) -> dict[str, Any]:
+    """Compare all adjustments with their digests; what differs becomes an incident."""
+    from django_counters.upkeep.audit import verify_audit as walk
+
+    return walk(using).as_data()
+
+
 def counters_beat_schedule(
     *,
     flush_every: float = 10.0,
     rollup_every: float = 60.0,
     partitions_every: float = 3600.0,
+    history_every: float = 300.0,
     prune_every: float = 3600.0,
     verify_every: float = 86400.0,
+    audit_every: float = 86400.0,
     using: str = DEFAULT_DB_ALIAS,
 ) -> dict[str, Any]:
     """What to put into ``beat_schedule``: each kind of upkeep every so many seconds.
@@ -79,8 +105,10 @@ def counters_beat_schedule(
         FLUSH: flush_every,
         ROLLUP: rollup_every,
         MAINTAIN_PARTITIONS: partitions_every,
+        RECORD_HISTORY: history_every,
         PRUNE: prune_every,
         VERIFY: verify_every,
+        VERIFY_AUDIT: audit_every,
     }
     return {
         f"{task}:{using}": {

@@ -33,8 +33,8 @@ extensions = [
     "sphinx.ext.napoleon",
     "from_code",
 ]
-# Pictures, and measurements of single runs, are linked to but are no pages.
-exclude_patterns = ["_build", "_ext", "images", "benchmarks"]
+# Pictures are linked to but are no pages.
+exclude_patterns = ["_build", "_ext", "images"]
 
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3

@@ -1,4 +1,4 @@
-"""A small HTTP client that keeps cookies, as a browser does."""
+"""A small HTTP client that keeps cookies and sends beacons, as a browser does."""
 
 from __future__ import annotations
 
@@ -6,9 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from http.cookies import SimpleCookie
-from urllib.parse import urlencode
+from typing import NamedTuple
+from urllib.parse import quote, urlencode
 
-from example_project.tally import COUNTED_HEADER, LOAD_HEADER, Tally, counter_of, unknown
+from example_project.tally import (
+    API,
+    COUNTED_HEADER,
+    LOAD_HEADER,
+    REPLAYED_HEADER,
+    Tally,
+    counter_of,
+    unknown,
+)
 
 NO_ANSWER = 0
 
@@ -22,18 +31,27 @@ class Site:
     run: str
 
 
+class Answer(NamedTuple):
+    """What came back: ``replayed`` means that it had been done before."""
+
+    status: int
+    body: bytes = b""
+    replayed: bool = False
+
+
 class Browser:
     """One user. What is answered goes into the tally; what is not answered is a failure."""
 
     def __init__(self, site: Site, tally: Tally) -> None:
         self._tally = tally
         self._run = site.run
+        self._origin = f"http://{site.host}:{site.port}"
         self._connection = HTTPConnection(site.host, site.port, timeout=60)
         self._cookies: dict[str, str] = {}
 
     def get(self, path: str) -> int:
         """GET a page and return the status, which should be 200."""
-        status = self._ask("GET", path, None, {})
+        status = self._ask("GET", path, None, {}).status
         if status not in (200, NO_ANSWER):
             self._tally.fail(f"GET {path}: HTTP {status}")
         return status
@@ -45,7 +63,16 @@ class Browser:
         """
         fields = {**form, "csrfmiddlewaretoken": self._cookies.get("csrftoken", "")}
         kind = {"Content-Type": "application/x-www-form-urlencoded"}
-        return self._ask("POST", path, urlencode(fields), kind, again)
+        return self._ask("POST", path, urlencode(fields), kind, again).status
+
+    def count(self, counter: str, once: str = "") -> Answer:
+        """Count one over the API, as a page does; what was counted, the caller has to note.
+
+        With ``once``, an Idempotency-Key, it may be sent again.
+        """
+        path = f"{API}counters/{quote(counter, safe=':')}/increment"
+        headers = {"Origin": self._origin, **({"Idempotency-Key": once} if once else {})}
+        return self._ask("POST", path, None, headers)
 
     def close(self) -> None:
         """Close the connection."""
@@ -58,24 +85,24 @@ class Browser:
         body: str | None,
         headers: dict[str, str],
         again: bool = False,
-    ) -> int:
+    ) -> Answer:
         cookies = "; ".join(f"{name}={value}" for name, value in self._cookies.items())
         sent = {**headers, LOAD_HEADER: self._run, **({"Cookie": cookies} if cookies else {})}
         self._tally.add("requests")
         try:
             self._connection.request(method, path, body, sent)
             with self._connection.getresponse() as response:
-                response.read()
+                content = response.read()
                 self._remember(response)
         except (OSError, HTTPException) as error:
             self._connection.close()
             self._tally.fail(f"{method} {path}: {error!r}")
-            return NO_ANSWER
+            return Answer(NO_ANSWER)
         counter = counter_of(method, path, response.status)
         if counter and not again:
             is_known = COUNTED_HEADER not in response.headers
             self._tally.add(counter if is_known else unknown(counter))
-        return response.status
+        return Answer(response.status, content, REPLAYED_HEADER in response.headers)
 
     def _remember(self, response: HTTPResponse) -> None:
         for header in response.headers.get_all("Set-Cookie") or ():

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from django.core.management import call_command
 from django.db import DatabaseError, connections
+from django.urls import reverse
 
 from django_counters.models import CounterBatch
 from example_project import seeds, verify
@@ -23,6 +24,7 @@ from example_project.blog.models import Post
 from example_project.bootstrap.commands import BEGAN
 from example_project.browser import Site
 from example_project.chaos import Chaos, accidents, own_redis
+from example_project.corrections import noting
 from example_project.crew import BEAT, FLUSHER, WORKER, Crew, working
 from example_project.flow import Meter, grouped, measuring
 from example_project.report import Report
@@ -31,8 +33,9 @@ from example_project.screen import LiveLine, say, written
 from example_project.server import HOST, serving
 from example_project.settling import settle
 from example_project.shop.models import Product
-from example_project.tally import Tally, Watched
+from example_project.tally import Tally, Watched, together
 from example_project.traffic import Plan, load
+from example_project.urls import count_for
 from example_project.verify import Snapshot
 from example_project.wsgi import application
 
@@ -96,8 +99,9 @@ def prepare(*, fresh: bool) -> None:
     if fresh:
         say(f"--fresh: {seeds.clear_site()}")
     seeds.sow()
+    seeds.correct()
     if seeds.runs_on_our_own_server():
-        seeds.add_demo_user()
+        seeds.add_demo_users()
 
 
 class Start(NamedTuple):
@@ -138,8 +142,10 @@ def run(options: Namespace, stop: Stop) -> Report:
 
 def _begin(options: Namespace, stack: ExitStack, name: str) -> Work:
     sent, visitors = Tally(), Tally()
-    meter = stack.enter_context(measuring(Meter(lambda: sent.sums() + visitors.sums())))
+    meter = stack.enter_context(measuring(Meter(lambda: together(sent, visitors))))
+    stack.enter_context(noting(visitors))
     port = stack.enter_context(serving(Watched(application, visitors), options.port))
+    count_for(f"http://{HOST}:{port}", f"http://localhost:{port}")
     ready = time.time() - float(os.environ.get(BEGAN, time.time()))
     _welcome(options, port, ready)
     names = (WORKER, BEAT, FLUSHER) if options.chaos else (WORKER, BEAT)
@@ -155,7 +161,7 @@ def _begin(options: Namespace, stack: ExitStack, name: str) -> Work:
 def _plan(site: Site) -> Plan:
     return Plan(
         site=site,
-        posts=[post.get_absolute_url() for post in Post.objects.all()],
+        posts=list(Post.objects.values_list("pk", flat=True)),
         pages=["/shop/", "/blog/", "/live/"],
         sale=Product.objects.get(slug=seeds.SALE).pk,
     )
@@ -167,8 +173,12 @@ def _welcome(options: Namespace, port: int, ready: float) -> None:
     if options.check:
         return
     base = f"http://{HOST}:{port}"
-    login = ", as demo with the password demo" if seeds.runs_on_our_own_server() else ""
-    say(f"{base}/live/ shows the counts moving; the admin is at {base}/admin/{login}")
+    say(f"{base}/live/ shows the counts moving.")
+    say(f"{base}{reverse('admin:django_counters_overview')} is their overview in the admin.")
+    say(f"{base}{reverse('api-docs')} is the API that the pages count with.")
+    if seeds.runs_on_our_own_server():
+        say("There clerk adjusts counters, boss approves it, and demo is a superuser;")
+        say("the password of each is the name.")
     say("Below: how far the views and visits have come. Ctrl-C stops the load and checks all.")
 
 
@@ -208,6 +218,7 @@ def _report(start: Start, work: Work, seconds: float) -> Report:
     generations = CounterBatch.objects.count() - start.generations
     found = _settled(start, work)
     sent, visitors, after = work.sent.sums(), work.visitors.sums(), verify.snapshot()
+    expected = together(work.sent, work.visitors)
     return Report(
         seconds=seconds,
         ready=work.ready,
@@ -215,12 +226,14 @@ def _report(start: Start, work: Work, seconds: float) -> Report:
         refused=sent["refused"],
         failed=sent["failures"] + visitors["failures"],
         failures=[*work.sent.failures(), *work.visitors.failures()],
-        counts=verify.counts(start.counts, after, sent + visitors),
-        sales=verify.sales(start.counts, after, sent + visitors, work.name),
+        counts=verify.counts(start.counts, after, expected),
+        sales=verify.sales(start.counts, after, expected, work.name),
         flow=work.meter.read(),
         folded=visitors["folded"],
         entries=visitors["entries"],
         sent_again=sent["sent_again"],
+        liked_again=sent["liked_again"],
+        turned_away=sent["turned_away"],
         drifts=verify.drifts(),
         generations=generations,
         kills=work.chaos.kills if work.chaos else {},

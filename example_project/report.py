@@ -22,6 +22,8 @@ class Report:
         kills: what was killed, how often.
         incidents: what the app has found out by itself.
         sent_again: how many orders were sent a second time.
+        liked_again: how many likes were.
+        turned_away: how many requests were told that nothing was counted, as Redis was away.
         ready: how many seconds it took until the first page could be opened.
         drifts: counters of the ledger whose total is not what their entries say.
     """
@@ -37,6 +39,8 @@ class Report:
     folded: int = 0
     entries: int = 0
     sent_again: int = 0
+    liked_again: int = 0
+    turned_away: int = 0
     drifts: Sequence[str] = ()
     generations: int = 0
     kills: Mapping[str, int] = field(default_factory=dict)
@@ -68,6 +72,8 @@ class Report:
             "folded": self.folded,
             "entries": self.entries,
             "sent_again": self.sent_again,
+            "liked_again": self.liked_again,
+            "turned_away": self.turned_away,
             "drifts": list(self.drifts),
             "generations": self.generations,
             "flow": {**asdict(self.flow), "lost": self.flow.lost},

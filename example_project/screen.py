@@ -102,6 +102,11 @@ def _chaos(report: Report) -> list[str]:
     if report.kills:
         killed = ", ".join(f"{name} {times} times" for name, times in report.kills.items())
         found.insert(0, f"killed: {killed}")
+    if report.turned_away:
+        found.append(
+            f"turned away: {grouped(report.turned_away)} requests, while Redis did not answer; "
+            "nothing was counted for them"
+        )
     if report.flow.unknown:
         found.append(
             f"unknown: {grouped(report.flow.unknown)}, which Redis was told and did not confirm; "
@@ -139,7 +144,8 @@ def _verdict(report: Report) -> str:
     )
     return (
         f"{grouped(report.requests)} requests in {report.seconds:.1f} s ({rate}/s), "
-        f"{grouped(report.refused)} purchases refused, {grouped(report.sent_again)} orders sent "
-        f"again; {grouped(report.generations)} generations flushed, {grouped(report.folded)} rows "
-        f"and {grouped(report.entries)} entries rolled up meanwhile. {result}"
+        f"{grouped(report.refused)} purchases refused, {grouped(report.sent_again)} orders and "
+        f"{grouped(report.liked_again)} likes sent again; {grouped(report.generations)} "
+        f"generations flushed, {grouped(report.folded)} rows and {grouped(report.entries)} entries "
+        f"rolled up meanwhile. {result}"
     )

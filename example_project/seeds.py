@@ -5,9 +5,11 @@ from __future__ import annotations
 from decimal import Decimal
 
 from django.conf import settings
+from django.contrib.auth.models import Permission, User
 from django.db import connection, transaction
 from django.db.migrations.recorder import MigrationRecorder
 
+from django_counters.models import Counter
 from example_project.blog.models import Post
 from example_project.named import remove
 from example_project.shop.models import Order, Product
@@ -22,13 +24,25 @@ PRODUCTS = (
 )
 POSTS = (
     ("two-buyers-one-lamp", "Two buyers, one lamp", "Both saw one lamp left. One got it."),
-    ("what-a-view-is", "What a view is", "One GET of this page. A HEAD is none."),
+    ("what-a-view-is", "What a view is", "One page that somebody has seen. Asking for it is none."),
     ("lost-updates", "Where updates go when they are lost", "Read, add one, write. Twice at once."),
     ("counting-last", "Count last", "Others wait from your increment to your commit."),
     ("a-floor-of-zero", "A floor of zero", "A stock cannot fall below it, whoever asks."),
     ("rolled-back", "Rolled back", "A view in a transaction that failed was no view."),
 )
 NAMESPACES = ("downloads", "visits", "orders")
+# Ordered by telephone: nobody does that while the load runs.
+PHONE = "orders:phone"
+# Members of the staff, with what they may do; each one's password is the name.
+_LOOK = (
+    *("django_counters.view_counter", "django_counters.view_counteradjustment"),
+    *("django_counters.view_adjustmentrequest", "django_counters.view_counterincident"),
+    *("shop.view_product", "shop.view_order", "blog.view_post"),
+)
+STAFF = {
+    "clerk": (*_LOOK, "django_counters.adjust_counter"),
+    "boss": (*_LOOK, "django_counters.approve_adjustment"),
+}
 
 
 class NotOurs(Exception):
@@ -47,12 +61,36 @@ def sow() -> None:
         sale.stock.increment(SALE_UNITS - sale.stock)
 
 
-def add_demo_user() -> None:
-    """Create the superuser demo with the password demo, if there is none."""
-    from django.contrib.auth.models import User
+def correct() -> None:
+    """Adjust what was wrong from the beginning, once: two broken mugs, an order that was a test."""
+    Product.objects.adjust_many(
+        "stock",
+        by={Product.objects.get(slug="mug").pk: -2},
+        reason="Stocktake before the opening: two are broken",
+        actor="stocktake",
+        case="opening",
+    )
+    with transaction.atomic():
+        if not Counter.objects.value(PHONE):
+            Counter.objects.increment(PHONE, 12)
+            Counter.objects.adjust(PHONE, by=-1, reason="One was a test", actor="telephone")
 
+
+def add_demo_users() -> None:
+    """Create the superuser demo, a clerk and a boss, those of them that there are not yet."""
     if not User.objects.filter(username="demo").exists():
         User.objects.create_superuser("demo", password="demo")
+    for name, permissions in STAFF.items():
+        user, is_new = User.objects.get_or_create(username=name, defaults={"is_staff": True})
+        if is_new:
+            user.set_password(name)
+            user.save()
+            user.user_permissions.set(map(_permission, permissions))
+
+
+def _permission(name: str) -> Permission:
+    app, _, codename = name.partition(".")
+    return Permission.objects.get(content_type__app_label=app, codename=codename)
 
 
 def runs_on_our_own_server() -> bool:

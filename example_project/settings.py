@@ -8,11 +8,13 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import dj_database_url
+import django
 from django.core.exceptions import ImproperlyConfigured
 
 from django_counters.tasks import counters_beat_schedule
 from example_project.bootstrap.folders import PREFIX
 from example_project.bootstrap.services import DATA
+from example_project.csp import SITE
 from example_project.run import WITH_TOKENS
 
 BASE_DIR = Path(__file__).resolve().parent
@@ -69,6 +71,9 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.messages",
     "django.contrib.staticfiles",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
     "django_counters",
     "example_project.blog",
     "example_project.shop",
@@ -80,7 +85,11 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.csp.ContentSecurityPolicyMiddleware"
+    if django.VERSION >= (6, 0)
+    else "example_project.csp.policy",
 ]
+SECURE_CSP = SITE
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
@@ -116,15 +125,23 @@ CACHES = {
     }
 }
 
+# Who may do what over HTTP; what can be counted there is in the urls.
+_READABLE: dict[str, object] = {"read": "anyone"}
 # Everything of the example shares one machine, which may be busy: here Redis may take a second.
 _PATIENT: dict[str, object] = {"STRATEGY": "cached", "OPTIONS": {"timeout": 1}}
 # With tokens a replay counts in the database: a block of lines and its token are one transaction.
 _REPLAYED: dict[str, object] = {"STRATEGY": "exact"} if os.environ.get(WITH_TOKENS) else _PATIENT
 COUNTERS: dict[str, dict[str, object]] = {
     "default": {"STRATEGY": "exact"},
-    "visits": _PATIENT,
-    "downloads": {"STRATEGY": "sharded"},
-    "orders": {"STRATEGY": "ledger", "OPTIONS": {"retention_days": 30}},
+    # Once an hour what has landed is written down: the admin draws a chart of it.
+    "visits": {**_PATIENT, "HISTORY": "1h", "API": _READABLE},
+    "downloads": {
+        "STRATEGY": "sharded",
+        "HISTORY": "1h",
+        "APPROVE_ABOVE": 100,
+        "API": {**_READABLE, "adjust": "permission"},
+    },
+    "orders": {"STRATEGY": "ledger", "OPTIONS": {"retention_days": 30}, "API": _READABLE},
     "page": _REPLAYED,
     "status": _REPLAYED,
     "hour": _REPLAYED,
@@ -137,6 +154,20 @@ CELERY_BROKER_URL = _broker(REDIS_URL)
 CELERY_BROKER_TRANSPORT_OPTIONS = {"global_keyprefix": f"{PREFIX_IN_REDIS}:celery:"}
 CELERY_TASK_IGNORE_RESULT = True
 
+REST_FRAMEWORK: dict[str, object] = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "rest_framework_simplejwt.authentication.JWTAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+}
+SPECTACULAR_SETTINGS: dict[str, object] = {
+    "TITLE": "A shop and a blog that count exactly",
+    "VERSION": "1",
+    "SERVE_INCLUDE_SCHEMA": False,
+}
+
 USE_TZ = True
 TIME_ZONE = "UTC"
 STATIC_URL = "static/"
@@ -144,7 +175,14 @@ STATICFILES_DIRS = [BASE_DIR / "static"]
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "handlers": {"stderr": {"class": "logging.StreamHandler"}},
+    "filters": {
+        "unexpected": {
+            "()": "django.utils.log.CallbackFilter",
+            # What the API answers while Redis is away is part of the report, too.
+            "callback": lambda record: getattr(record, "status_code", 0) not in (503, 504),
+        }
+    },
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "filters": ["unexpected"]}},
     "loggers": {
         "django": {"handlers": ["stderr"], "level": "ERROR", "propagate": False},
         # Incidents are part of the report at the end.

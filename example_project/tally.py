@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any
 
 LOAD_HEADER = "X-Load"
@@ -21,13 +22,17 @@ SHOWN_FAILURES = 20
 LIKED = 302
 # Method, path, and the status that says that it was counted; the counter.
 _COUNTED = (
-    ("GET", re.compile(r"/blog/(\d+)/"), 200, "blog.Post.views:{}"),
     ("POST", re.compile(r"/blog/(\d+)/like"), LIKED, "blog.Post.likes:{}"),
     ("GET", re.compile(r"/blog/(\d+)/download"), 200, "downloads:post-{}"),
     ("GET", re.compile(r"/shop/(\d+)/"), 200, "visits:product-{}"),
     ("POST", re.compile(r"/shop/(\d+)/buy"), 200, ORDERS),
     ("GET", re.compile(r"/(shop|blog|live)/"), 200, "visits:{}"),
 )
+API = "/api/v1/"
+# What counts over the API; what is adjusted there tells everybody by a signal.
+_CHANGE = re.compile(rf"{API}(?:bulk|counters/(?P<key>.+))/(?:increment|decrement)", re.DOTALL)
+# Answers of the API: nothing was counted as a server is away, and nobody knows.
+AWAY, NOBODY_KNOWS = 503, 504
 
 
 class Tally:
@@ -67,6 +72,14 @@ class Tally:
             return list(self._failures)
 
 
+def together(*tallies: Tally) -> Counter[str]:
+    """All sums of several tallies; an adjustment can make one negative."""
+    sums: Counter[str] = Counter()
+    for tally in tallies:
+        sums.update(tally.sums())
+    return sums
+
+
 def unknown(counter: str) -> str:
     """The name of the sum of changes of a counter of which nobody knows whether they are made."""
     return f"{UNKNOWN}:{counter}"
@@ -91,6 +104,14 @@ def counter_of(method: str, path: str, status: int) -> str | None:
     return None
 
 
+def changes_in(body: bytes) -> Iterator[tuple[str, int]]:
+    """Counters, and by how much each was changed, as an answer of the API has it."""
+    told = json.loads(body)
+    if not told["replayed"]:
+        for item in told.get("counters", [told]):
+            yield item["key"], item["applied"]
+
+
 class Watched:
     """A WSGI application that notes what it answered to visitors.
 
@@ -106,17 +127,34 @@ class Watched:
         self, environ: dict[str, Any], start_response: Callable[..., Any]
     ) -> Iterable[bytes]:
         """Answer as the application does."""
+        if "HTTP_" + LOAD_HEADER.upper().replace("-", "_") in environ:
+            return self._application(environ, start_response)
+        said: list[int] = []
 
         def noting(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
-            names = {name for name, _ in headers}
-            self._note(environ, int(status[:3]), names)
+            said.append(int(status[:3]))
+            if not environ["PATH_INFO"].startswith(API):
+                self._note(environ, said[-1], {name for name, _ in headers})
             return start_response(status, headers, exc_info)
 
-        return self._application(environ, noting)
+        answer = self._application(environ, noting)
+        if environ["PATH_INFO"].startswith(API):
+            # Django's answers can be read more than once.
+            self._note_api(environ, said[-1], b"".join(answer))
+        return answer
+
+    def _note_api(self, environ: dict[str, Any], status: int, body: bytes) -> None:
+        method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]
+        change = _CHANGE.fullmatch(path) if method == "POST" else None
+        if change and status == 200:
+            for counter, by in changes_in(body):
+                self._visitors.add(counter, by)
+        elif change and change["key"] and status == NOBODY_KNOWS:
+            self._visitors.add(unknown(change["key"]))
+        elif status >= 500 and status != AWAY:
+            self._visitors.fail(f"{method} {path}: HTTP {status}")
 
     def _note(self, environ: dict[str, Any], status: int, headers: Container[str]) -> None:
-        if "HTTP_" + LOAD_HEADER.upper().replace("-", "_") in environ:
-            return
         method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]
         counter = None if REPLAYED_HEADER in headers else counter_of(method, path, status)
         if counter:

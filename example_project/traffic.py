@@ -1,5 +1,7 @@
 """The load: people who read posts, fans of two of them, and sixty who want the same lamp.
 
+What is seen and liked is counted over the API, as the scripts of the pages do it.
+
 It is a process of its own, which knows the site by HTTP alone.
 """
 
@@ -20,11 +22,14 @@ from functools import partial
 from multiprocessing.connection import Connection
 
 from django_counters import token_of
+from example_project.beacons import like, see
 from example_project.browser import NO_ANSWER, Browser, Site
 from example_project.tally import LIKED, Tally
 
 READERS = 8
 FANS = 8
+# So many of them run no scripts: their button sends its form.
+FANS_WITH_FORMS = 2
 FAVOURITES = 2
 BUYERS = 60
 # How many of those who have bought press the button again, as if there had been no answer.
@@ -39,7 +44,7 @@ class Plan:
     """Whom to ask for what."""
 
     site: Site
-    posts: Sequence[str]
+    posts: Sequence[int]
     pages: Sequence[str]
     sale: int
 
@@ -130,33 +135,49 @@ def _guarded(job: Callable[[], None], tally: Tally, start: threading.Barrier) ->
 def read(plan: Plan, tally: Tally, stop: threading.Event) -> None:
     """Read posts, the first ones more often, and look at other pages now and then."""
     dice = random.Random()
-    paths = [*plan.posts, *plan.pages]
-    weights = [1 / (place + 1) for place in range(len(plan.posts))] + [0.1] * len(plan.pages)
+    posts = {page_of(post): post for post in plan.posts}
+    weights = [1 / (place + 1) for place in range(len(posts))] + [0.1] * len(plan.pages)
     browser = Browser(plan.site, tally)
     try:
         while not stop.is_set():
-            (path,) = dice.choices(paths, weights)
-            if browser.get(path) == NO_ANSWER:
+            (path,) = dice.choices([*posts, *plan.pages], weights)
+            status = browser.get(path)
+            if status == 200 and path in posts:
+                status = see(browser, posts[path], tally)
+            if status == NO_ANSWER:
                 stop.wait(0.5)  # noted; a server that is gone is not asked all the time
     finally:
         browser.close()
 
 
+def page_of(post: int) -> str:
+    """The page of a post."""
+    return f"/blog/{post}/"
+
+
 def cheer(plan: Plan, tally: Tally, stop: threading.Event, number: int) -> None:
     """Open one of the favourite posts, then like and download it, again and again."""
-    page = plan.posts[number % FAVOURITES]
+    post = plan.posts[number % FAVOURITES]
     browser = Browser(plan.site, tally)
     try:
-        browser.get(page)
+        browser.get(page_of(post))
         while not stop.is_set():
-            liked = browser.post(f"{page}like", {})
-            if liked not in (LIKED, NO_ANSWER):
-                tally.fail(f"POST {page}like: HTTP {liked}")
-            downloaded = browser.get(f"{page}download")
+            if number < FANS_WITH_FORMS:
+                liked = _like_by_form(browser, post, tally)
+            else:
+                liked = like(browser, post, tally, stop)
+            downloaded = browser.get(f"{page_of(post)}download")
             if NO_ANSWER in (liked, downloaded):
                 stop.wait(0.5)
     finally:
         browser.close()
+
+
+def _like_by_form(browser: Browser, post: int, tally: Tally) -> int:
+    status = browser.post(f"{page_of(post)}like", {})
+    if status not in (LIKED, NO_ANSWER):
+        tally.fail(f"POST {page_of(post)}like: HTTP {status}")
+    return status
 
 
 def buy(

@@ -1,16 +1,45 @@
-"""Where the pages are."""
+"""Where the pages are, and which counters of theirs can be reached over HTTP."""
 
 from __future__ import annotations
 
 from django.apps import apps
 from django.contrib import admin
 from django.contrib.staticfiles.views import serve
-from django.urls import URLPattern, URLResolver, path
+from django.urls import URLPattern, URLResolver, include, path
 from django.views.generic import RedirectView
+from drf_spectacular.views import SpectacularAPIView
+from rest_framework_simplejwt.views import TokenRefreshView
 
+from django_counters.rest import expose
+from example_project import api
 from example_project.blog import views as blog
+from example_project.blog.models import Post
 from example_project.live import views as live
 from example_project.shop import views as shop
+
+# Here all visitors, and the load, have one address; on a site "60/min" is much.
+LIMIT = "1000000/min"
+
+
+def count_for(*origins: str) -> None:
+    """Let the pages of these sites count views and likes, also of visitors who are not logged in.
+
+    One call counts one. Whoever has the permission adjusts them.
+    """
+    expose(
+        Post,
+        *("views", "likes"),
+        read="anyone",
+        increment="beacon",
+        adjust="permission",
+        max_delta=1,
+        origins=origins,
+        limit=LIMIT,
+    )
+
+
+# Where the site is as a rule. A run that finds the port taken says where it is.
+count_for("http://127.0.0.1:8000", "http://localhost:8000")
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", RedirectView.as_view(pattern_name="shop"), name="home"),
@@ -23,6 +52,11 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("blog/<int:pk>/download", blog.download, name="download"),
     path("live/", live.page, name="live"),
     path("live/counts.json", live.counts, name="live-counts"),
+    path("api/v1/", include("django_counters.rest.urls")),
+    path("api/token/", api.TokenView.as_view(), name="token"),
+    path("api/token/refresh/", TokenRefreshView.as_view(), name="token-refresh"),
+    path("api/schema/", SpectacularAPIView.as_view(), name="api-schema"),
+    path("api/docs/", api.docs, name="api-docs"),
     # A real site lets its web server do this.
     path("static/<path:path>", serve, {"insecure": True}),
 ]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import redis
+from django.conf import settings
 from django.db import connection, connections
 from django.test import override_settings
 
@@ -43,6 +44,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.get_closest_marker("postgres") and vendor != "postgresql":
             reason = f"needs PostgreSQL (many writers at once); this run is on {vendor}"
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left_in_redis(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What a test has counted there and not landed must not land in the database of another."""
+    yield
+    marker = request.node.get_closest_marker("django_db")
+    commits = marker is not None and marker.kwargs.get("transaction")
+    if commits or "transactional_db" in request.fixturenames:
+        for alias in connections:
+            forget_pending(alias, str(settings.CACHES["default"].get("KEY_PREFIX", "")))
 
 
 @pytest.fixture

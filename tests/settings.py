@@ -24,7 +24,7 @@ def _database(purpose: str) -> dict[str, Any]:
     return settings
 
 
-SECRET_KEY = "tests only"
+SECRET_KEY = "tests only, and long enough to sign the tokens of tests"
 DEBUG = False
 USE_TZ = True
 ALLOWED_HOSTS = ["testserver", "127.0.0.1", "localhost"]
@@ -44,6 +44,8 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.sessions",
     "django.contrib.staticfiles",
+    "drf_spectacular",
+    "rest_framework",
     "django_counters",
     "example_project.blog",
     "example_project.shop",
@@ -71,4 +73,12 @@ TEMPLATES = [
     }
 ]
 ROOT_URLCONF = "example_project.urls"
+REST_FRAMEWORK: dict[str, Any] = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "rest_framework_simplejwt.authentication.JWTAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+}
+SPECTACULAR_SETTINGS: dict[str, Any] = {}
 STATIC_URL = "static/"

@@ -70,6 +70,15 @@ WRONG: list[tuple[Any, str, str]] = [
     ({"stock": {"FLOOR": True}}, "E005", "True cannot be a floor"),
     ({"stock": {"CEILING": 1.5}}, "E005", "1.5 cannot be a ceiling"),
     ({"stock": {"CEILING": 2**63}}, "E005", "does not fit"),
+    ({"stock": {"HISTORY": "2h"}}, "E025", "HISTORY is None or one of 1h, 1d, not '2h'"),
+    ({"stock": {"HISTORY": ["1h"]}}, "E025", "not ['1h']"),
+    ({"stock": {"HISTORY": ""}}, "E025", "not ''"),
+    ({"stock": {"HISTORY": True}}, "E025", "not True"),
+    ({"orders": {"STRATEGY": "ledger", "HISTORY": "1h"}}, "E025", "for counters without a ledger"),
+    ({"stock": {"HISTORY_DAYS": 0}}, "E025", "HISTORY_DAYS is an integer from 1"),
+    ({"stock": {"HISTORY_DAYS": "90"}}, "E025", "not '90'"),
+    ({"stock": {"HISTORY_DAYS": None}}, "E025", "not None"),
+    ({"stock": {"HISTORI": "1h"}}, "E003", "Did you mean 'HISTORY'?"),
     ({"stock": {"FLOOR": 5, "CEILING": 4}}, "E005", "the floor 5 is above the ceiling 4"),
 ]
 
@@ -159,3 +168,20 @@ def test_what_is_no_redis_counts_nothing(cache: str, problem: str) -> None:
     ):
         Counter.objects.increment("views:a")
     assert not Counter.objects.exists()
+
+
+def test_what_a_namespace_can_say_of_its_history() -> None:
+    counters = {
+        "views": {"HISTORY": "1h"},
+        "likes": {"HISTORY": "1d", "HISTORY_DAYS": 400},
+        "a": {},
+    }
+    with override_settings(COUNTERS=counters):
+        policies = registry.policies()
+    found = {name: (policy.history, policy.history_days) for name, policy in policies.items()}
+    assert found == {
+        "default": ("", 90),
+        "views": ("hour", 90),
+        "likes": ("day", 400),
+        "a": ("", 90),
+    }

@@ -205,7 +205,7 @@ class Model(RuleBasedStateMachine):
 def test_shards_and_slots_agree_with_a_dictionary(request: pytest.FixtureRequest) -> None:
     slow: Any = request.config.getoption("--slow")
     examples = settings(
-        max_examples=200 if slow else 15,
+        max_examples=200 if slow else 8,
         stateful_step_count=40,
         deadline=None,
         # To explain a failure line by line takes minutes.

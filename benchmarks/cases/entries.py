@@ -227,6 +227,7 @@ CASES: Sequence[Case] = (
         at_least(20),
         partial(dropping, IN_PARTITION),
         slices=1,
+        less=partial(dropping, IN_PARTITION // 4),
     ),
     Case(
         "seal",
@@ -235,5 +236,6 @@ CASES: Sequence[Case] = (
         None,
         partial(sealing, IN_PARTITION),
         slices=1,
+        less=partial(sealing, IN_PARTITION // 10),
     ),
 )

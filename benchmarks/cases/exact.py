@@ -1,12 +1,14 @@
 """Counters of the exact strategy, compared with other ways of counting on the same database.
 
-All but one case run in one process, in autocommit, through Django's connection as it is.
+All but the cases of writers run in one process, in autocommit, through Django's connection as it
+is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import cycle
 from typing import Any
 
@@ -22,8 +24,8 @@ from django_counters.models import Counter
 
 WRITERS = 12
 WRITING = 0.5  # seconds of one slice
+BRIEF = 0.2  # the same where time is short
 SLICE = 100  # calls of one slice
-SHARED = "views:shared"
 STOCK = 10**9
 
 
@@ -46,46 +48,79 @@ def _statement() -> Iterator[Pair]:
 
 
 @contextmanager
-def _update() -> Iterator[Pair]:
+def updating() -> Iterator[Pair]:
+    """One caller, and an update of a row that is there; it returns no value."""
     mine, theirs = "views:increment", "views:update"
     Counter.objects.increment_many({mine: 1, theirs: 1})
-
-    def update() -> object:
-        return Counter.objects.filter(key=theirs).update(value=F("value") + 1)
 
     def verify(subject: int, reference: int) -> None:
         holds(mine, 1 + subject)
         holds(theirs, 1 + reference)
 
-    yield Pair(loop(lambda: Counter.objects.increment(mine), SLICE), loop(update, SLICE), verify)
+    yield Pair(
+        loop(lambda: Counter.objects.increment(mine), SLICE),
+        loop(partial(update_one, theirs), SLICE),
+        verify,
+    )
 
 
-def increment_shared() -> None:
+def increment_one(key: str) -> None:
     """What each of the writers does."""
-    Counter.objects.increment(SHARED)
+    Counter.objects.increment(key)
 
 
-def naive_shared() -> None:
-    """The same as one writes it without a library, step by step.
-
-    ``select_for_update().get_or_create()`` would do the first two steps in one query; the ratio
-    with that is smaller.
-    """
+def save_one(key: str) -> None:
+    """The same as one writes it without a library, step by step: `lock_one` has a query less."""
     with transaction.atomic():
-        NaiveCounter.objects.get_or_create(key=SHARED)
-        row = NaiveCounter.objects.select_for_update().get(key=SHARED)
+        NaiveCounter.objects.get_or_create(key=key)
+        row = NaiveCounter.objects.select_for_update().get(key=key)
         row.value += 1
         row.save()
 
 
+def lock_one(key: str) -> None:
+    """The same with the row found and locked by one query, once it is there."""
+    with transaction.atomic():
+        row, _ = NaiveCounter.objects.select_for_update().get_or_create(key=key)
+        row.value += 1
+        row.save()
+
+
+def update_one(key: str) -> None:
+    """The same by one statement, for a row that is there; it returns no value."""
+    Counter.objects.filter(key=key).update(value=F("value") + 1)
+
+
 @contextmanager
-def _writers() -> Iterator[Pair]:
+def _writers(naive: Callable[[str], None], seconds: float) -> Iterator[Pair]:
+    """The library beside rows of a table of the naive way."""
+    key = f"views:shared:{naive.__name__}"
+
     def verify(subject: int, reference: int) -> None:
-        holds(SHARED, subject)
-        expect("the naive counter", NaiveCounter.objects.get(key=SHARED).value, reference)
+        holds(key, subject)
+        expect("the naive counter", NaiveCounter.objects.get(key=key).value, reference)
 
     with writers(WRITERS, str(connection.settings_dict["NAME"])) as team:
-        yield Pair(team.side(increment_shared, WRITING), team.side(naive_shared, WRITING), verify)
+        mine, theirs = partial(increment_one, key), partial(naive, key)
+        yield Pair(team.side(mine, seconds), team.side(theirs, seconds), verify)
+
+
+@contextmanager
+def _updaters(seconds: float) -> Iterator[Pair]:
+    """The library beside updates of a row of the same table."""
+    mine, theirs = "views:shared:mine", "views:shared:theirs"
+    Counter.objects.increment_many({mine: 1, theirs: 1})
+
+    def verify(subject: int, reference: int) -> None:
+        holds(mine, 1 + subject)
+        holds(theirs, 1 + reference)
+
+    with writers(WRITERS, str(connection.settings_dict["NAME"])) as team:
+        yield Pair(
+            team.side(partial(increment_one, mine), seconds),
+            team.side(partial(update_one, theirs), seconds),
+            verify,
+        )
 
 
 @contextmanager
@@ -162,16 +197,37 @@ def _field() -> Iterator[Pair]:
     yield Pair(loop(increment, SLICE), loop(update, SLICE), verify)
 
 
+TOGETHER = f"increment by {WRITERS} processes, one row"
+
 CASES: Sequence[Case] = (
     Case("statement", "increment", "the same statement on a cursor", at_least(0.8), _statement),
-    Case("update", "increment", "filter().update(F() + 1)", at_least(2.2), _update),
+    Case("update", "increment", "filter().update(F() + 1)", at_least(2.2), updating),
     Case(
         "writers",
-        f"increment by {WRITERS} processes, one row",
+        TOGETHER,
         "get_or_create, select_for_update, save",
         at_least(8),
-        _writers,
+        partial(_writers, save_one, WRITING),
         slices=2,
+        less=partial(_writers, save_one, BRIEF),
+    ),
+    Case(
+        "writers-locked",
+        TOGETHER,
+        "select_for_update().get_or_create(), save",
+        None,
+        partial(_writers, lock_one, WRITING),
+        slices=2,
+        less=partial(_writers, lock_one, BRIEF),
+    ),
+    Case(
+        "writers-update",
+        f"{TOGETHER}, returns the value",
+        "filter().update(F() + 1), returns nothing",
+        None,
+        partial(_updaters, WRITING),
+        slices=2,
+        less=partial(_updaters, BRIEF),
     ),
     Case("many", "increment_many of 1,000 keys, per key", "increment", at_most(0.06), _many),
     Case(

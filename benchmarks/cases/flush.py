@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from itertools import count
 from typing import Any
@@ -59,8 +59,11 @@ def _landed(keys: Sequence[str], counted: int) -> None:
 
 
 @contextmanager
-def beside_loop(counters: int) -> Iterator[Pair]:
-    """The loop that sites have: SCAN, then GET and an upsert for each key."""
+def beside_loop(counters: int, once: bool = False) -> Iterator[Pair]:
+    """The loop that sites have: SCAN, then GET and an upsert for each key.
+
+    ``once``: all of it in one transaction, else each key is committed for itself.
+    """
     flush()  # what other cases have left
     keys = _keys("flushed", counters)
     with client() as server:
@@ -71,22 +74,29 @@ def beside_loop(counters: int) -> Iterator[Pair]:
             rows = NaiveCounter.objects.filter(key__in=plain)
             expect("the naive counters", sum(row.value for row in rows), reference)
 
-        yield Pair(partial(flushed, keys), partial(_looped, server, plain), verify)
+        yield Pair(partial(flushed, keys), partial(_looped, server, plain, once), verify)
         server.delete(*plain)
 
 
-def _looped(server: Any, keys: Sequence[str]) -> Sample:
+def _looped(server: Any, keys: Sequence[str], once: bool) -> Sample:
     pipeline = server.pipeline(transaction=False)
     for key in keys:
         pipeline.incr(key)
     pipeline.execute()
     started = time.perf_counter()
+    with transaction.atomic() if once else nullcontext():
+        done = _land_each(server)
+    return Sample(done, time.perf_counter() - started)
+
+
+def _land_each(server: Any) -> int:
+    """Write what each key holds into its row, key by key; return how many there were."""
     done = 0
     for key in server.scan_iter(f"{prefix()}:naive:*", 1000):
         with connection.cursor() as cursor:
             cursor.execute(UPSERT, (key.decode(), int(server.get(key))))
         done += 1
-    return Sample(done, time.perf_counter() - started)
+    return done
 
 
 @contextmanager
@@ -122,10 +132,16 @@ def _case(
 
 
 UPSERTS = "the bare upsert of as many rows"
+LOOP = "SCAN, then GET and one upsert for each key"
 
 CASES: Sequence[Case] = (
+    _case("flush-loop", DIRTY, f"a loop that commits each key: {LOOP}", at_least(30), beside_loop),
     _case(
-        "flush-loop", DIRTY, "SCAN, then GET and one upsert for each key", at_least(30), beside_loop
+        "flush-loop-once",
+        DIRTY,
+        f"the same loop in one transaction: {LOOP}, one commit",
+        None,
+        partial(beside_loop, once=True),
     ),
     _case("flush", DIRTY, UPSERTS, at_least(0.7), beside_upsert),
     _case("flush-few", FEW, UPSERTS, None, beside_upsert),

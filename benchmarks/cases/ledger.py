@@ -12,8 +12,8 @@ from uuid import UUID, uuid4
 from django.db import connection, transaction
 
 from benchmarks import pgbench
-from benchmarks.cases.spread import HOLD, PROCESSES, WITHOUT, transactions
-from benchmarks.cases.statements import Load, Way, alone, compare, exact
+from benchmarks.cases.spread import BRIEF, HOLD, PROCESSES, WITHOUT, transactions
+from benchmarks.cases.statements import Load, Way, alone, driven, exact
 from benchmarks.harness import Case, Pair, Sample, at_least, at_most, expect, loop
 from benchmarks.inspection import execute, holds, statement_of
 from django_counters import clock
@@ -162,37 +162,33 @@ COPIED = "append_many(copy=True) of 1,000, per entry"
 
 # Those that pgbench drives.
 STATEMENTS: Sequence[Case] = (
-    Case(
+    driven(
         "append",
-        ALONE,
-        "upsert of one row",
+        (ALONE, "upsert of one row"),
         at_least(4.5),
-        compare(Load(appended, alone), Load(upsert, alone)),
-        slices=2,
+        Load(appended, alone),
+        Load(upsert, alone),
     ),
-    Case(
+    driven(
         "append-first",
-        FIRST,
-        "upsert of one row, first in 2 ms",
+        (FIRST, "upsert of one row, first in 2 ms"),
         at_least(12),
-        compare(Load(appended), Load(upsert)),
-        slices=2,
+        Load(appended),
+        Load(upsert),
     ),
-    Case(
+    driven(
         "append-exact",
-        ALONE,
-        "one exact row",
+        (ALONE, "one exact row"),
         None,
-        compare(Load(appended, alone), Load(exact, alone)),
-        slices=2,
+        Load(appended, alone),
+        Load(exact, alone),
     ),
-    Case(
+    driven(
         "append-exact-first",
-        FIRST,
-        "one exact row, first in 2 ms",
+        (FIRST, "one exact row, first in 2 ms"),
         None,
-        compare(Load(appended), Load(exact)),
-        slices=2,
+        Load(appended),
+        Load(exact),
     ),
 )
 
@@ -205,6 +201,7 @@ CASES: Sequence[Case] = (
         at_least(0.7),
         transactions(count_entry, lambda: Counter.objects.value(HOT)),
         slices=2,
+        less=transactions(count_entry, lambda: Counter.objects.value(HOT), seconds=BRIEF),
     ),
     Case("append-many", "append_many of 1,000, per entry", "append", at_least(14), many),
     Case(

@@ -23,6 +23,7 @@ from django_counters.models import Counter, CounterShard, SlottedCounter
 PROCESSES = 16
 THREADS = 16
 SECONDS = 0.5  # of one slice
+BRIEF = 0.2  # the same where time is short
 SLICE = 100  # calls of one slice
 HOLD = 0.002
 SHARDS = 64
@@ -93,13 +94,16 @@ def _make_post() -> None:
 
 @contextmanager
 def _transactions(
-    action: Callable[[], None], stored: Callable[[], int], make: Callable[[], None]
+    action: Callable[[], None],
+    stored: Callable[[], int],
+    make: Callable[[], None],
+    seconds: float,
 ) -> Iterator[Pair]:
     make()
     with writers(PROCESSES, str(connection.settings_dict["NAME"])) as team:
         yield Pair(
-            team.side(action, SECONDS),
-            team.side(no_counter, SECONDS),
+            team.side(action, seconds),
+            team.side(no_counter, seconds),
             lambda counted, _: expect(action.__name__, stored(), counted),
         )
 
@@ -108,9 +112,10 @@ def transactions(
     action: Callable[[], None],
     stored: Callable[[], int],
     make: Callable[[], None] = _nothing,
+    seconds: float = SECONDS,
 ) -> Callable[[], AbstractContextManager[Pair]]:
-    """Transactions that count beside such that do not."""
-    return partial(_transactions, action, stored, make)
+    """Transactions that count beside such that do not; a slice takes so many seconds."""
+    return partial(_transactions, action, stored, make, seconds)
 
 
 def _value(key: str) -> Callable[[], int]:
@@ -154,15 +159,15 @@ def _cold_field() -> Iterator[Pair]:
 
 
 @contextmanager
-def _combining() -> Iterator[Pair]:
+def _combining(seconds: float) -> Iterator[Pair]:
     def verify(subject: int, reference: int) -> None:
         holds(HOT_COMBINED, subject)
         holds(HOT_SINGLE, reference)
 
     with threads(THREADS) as team:
         yield Pair(
-            team.side(lambda: Counter.objects.increment(HOT_COMBINED), SECONDS),
-            team.side(lambda: Counter.objects.increment(HOT_SINGLE), SECONDS),
+            team.side(lambda: Counter.objects.increment(HOT_COMBINED), seconds),
+            team.side(lambda: Counter.objects.increment(HOT_SINGLE), seconds),
             verify,
         )
 
@@ -212,6 +217,7 @@ CASES: Sequence[Case] = (
         at_least(0.6),
         transactions(count_sharded, _value(HOT_SHARDED)),
         slices=2,
+        less=transactions(count_sharded, _value(HOT_SHARDED), seconds=BRIEF),
     ),
     Case(
         "slotted",
@@ -220,6 +226,7 @@ CASES: Sequence[Case] = (
         at_least(0.6),
         transactions(count_slotted, _value_of_post, _make_post),
         slices=2,
+        less=transactions(count_slotted, _value_of_post, _make_post, BRIEF),
     ),
     Case(
         "collector",
@@ -228,6 +235,7 @@ CASES: Sequence[Case] = (
         at_least(0.6),
         transactions(count_collected, _value(HOT_COLLECTED)),
         slices=2,
+        less=transactions(count_collected, _value(HOT_COLLECTED), seconds=BRIEF),
     ),
     Case(
         "first",
@@ -236,6 +244,7 @@ CASES: Sequence[Case] = (
         None,
         transactions(count_first, _value(HOT_FIRST)),
         slices=2,
+        less=transactions(count_first, _value(HOT_FIRST), seconds=BRIEF),
     ),
     Case("cold", "increment of a cold sharded counter", "exact", at_least(0.85), _cold),
     Case("cold-field", "increment of a cold slotted field", "exact", at_least(0.85), _cold_field),
@@ -244,8 +253,9 @@ CASES: Sequence[Case] = (
         f"combined, {THREADS} threads",
         "the same, not combined",
         at_least(5),
-        _combining,
+        partial(_combining, SECONDS),
         slices=2,
+        less=partial(_combining, BRIEF),
     ),
     Case(
         "combining-alone",

@@ -13,12 +13,13 @@ from functools import partial
 from itertools import count
 
 from benchmarks import pgbench
-from benchmarks.harness import Case, Pair, at_least, expect
+from benchmarks.harness import Case, Pair, Target, at_least, expect
 from benchmarks.inspection import execute, statement_of
 from benchmarks.models import NaiveCounter, Post
 from django_counters.models import Counter, SlottedCounter
 
 HOLD = r"\sleep 2 ms"
+BRIEF = 0.2  # seconds of one slice, where time is short
 _numbers = count()
 
 
@@ -74,11 +75,11 @@ def naive() -> Way:
 
 
 def fixed(rows: int) -> Way:
-    """So many rows of a table of its own; each time one is drawn."""
+    """So many rows of a table of its own, laid out as the library's; each time one is drawn."""
     table = f"fixed_{rows}_{next(_numbers)}"
     execute(
-        f"CREATE TABLE {table} (key varchar(200), number smallint, value bigint NOT NULL, "
-        "PRIMARY KEY (key, number))"
+        f'CREATE TABLE {table} (key varchar(200) COLLATE "C", number smallint, '
+        "value bigint NOT NULL, PRIMARY KEY (key, number)) WITH (fillfactor = 60)"
     )
     drawn = f"\\set number random(0, {rows - 1})"
     upsert = (
@@ -117,7 +118,7 @@ class Load:
 
 
 @contextmanager
-def _both(subject: Load, reference: Load) -> Iterator[Pair]:
+def _both(subject: Load, reference: Load, seconds: float) -> Iterator[Pair]:
     mine, theirs = subject.make(), reference.make()
     before = mine.stored(), theirs.stored()
 
@@ -126,15 +127,25 @@ def _both(subject: Load, reference: Load) -> Iterator[Pair]:
         expect(theirs.name, theirs.stored() - before[1], counted_too)
 
     yield Pair(
-        pgbench.side(subject.script(mine), subject.clients),
-        pgbench.side(reference.script(theirs), reference.clients),
+        pgbench.side(subject.script(mine), subject.clients, seconds),
+        pgbench.side(reference.script(theirs), reference.clients, seconds),
         verify,
     )
 
 
-def compare(subject: Load, reference: Load) -> Callable[[], AbstractContextManager[Pair]]:
-    """Both loads, each on a counter of its own."""
-    return partial(_both, subject, reference)
+def compare(
+    subject: Load, reference: Load, seconds: float = pgbench.SECONDS
+) -> Callable[[], AbstractContextManager[Pair]]:
+    """Both loads, each on a counter of its own; a slice takes about so many seconds."""
+    return partial(_both, subject, reference, seconds)
+
+
+def driven(
+    name: str, words: tuple[str, str], target: Target | None, subject: Load, reference: Load
+) -> Case:
+    """A case that pgbench drives; ``words``: those of the subject, and of the reference."""
+    brief = compare(subject, reference, BRIEF)
+    return Case(name, *words, target, compare(subject, reference), slices=2, less=brief)
 
 
 ROW = Load(exact)
@@ -142,63 +153,56 @@ SHARDED = "sharded, 16 clients, first in 2 ms"
 ONE_ROW = "one exact row, first in 2 ms"
 
 CASES: Sequence[Case] = (
-    Case("hot", SHARDED, ONE_ROW, at_least(10), compare(Load(sharded), ROW), slices=2),
-    Case(
+    driven("hot", (SHARDED, ONE_ROW), at_least(10), Load(sharded), ROW),
+    driven(
         "slots",
-        "slotted, 16 clients, first in 2 ms",
-        ONE_ROW,
+        ("slotted, 16 clients, first in 2 ms", ONE_ROW),
         at_least(10),
-        compare(Load(slotted), ROW),
-        slices=2,
+        Load(slotted),
+        ROW,
     ),
-    Case(
+    driven(
         "commit",
-        "sharded, 16 clients, autocommit",
-        "one exact row",
+        ("sharded, 16 clients, autocommit", "one exact row"),
         at_least(3),
-        compare(Load(sharded, alone), Load(exact, alone)),
-        slices=2,
+        Load(sharded, alone),
+        Load(exact, alone),
     ),
-    Case(
+    driven(
         "commit64",
-        "sharded, 64 clients, autocommit",
-        "one exact row",
+        ("sharded, 64 clients, autocommit", "one exact row"),
         at_least(4),
-        compare(Load(sharded, alone, 64), Load(exact, alone, 64)),
-        slices=2,
+        Load(sharded, alone, 64),
+        Load(exact, alone, 64),
     ),
-    Case(
+    driven(
         "last",
-        "one exact row, 16 clients, last in 2 ms",
-        ONE_ROW,
+        ("one exact row, 16 clients, last in 2 ms", ONE_ROW),
         at_least(6),
-        compare(Load(exact, last), ROW),
-        slices=2,
+        Load(exact, last),
+        ROW,
     ),
-    Case(
+    driven(
         "crowd",
-        "sharded, 64 clients, first in 2 ms",
-        "the same with 16 clients",
+        ("sharded, 64 clients, first in 2 ms", "the same with 16 clients"),
         at_least(0.5),
-        compare(Load(sharded, clients=64), Load(sharded)),
-        slices=2,
+        Load(sharded, clients=64),
+        Load(sharded),
     ),
-    Case(
+    driven(
         "naive",
-        "SELECT, SELECT FOR UPDATE, UPDATE, first in 2 ms",
-        ONE_ROW,
+        ("SELECT, SELECT FOR UPDATE, UPDATE, first in 2 ms", ONE_ROW),
         None,
-        compare(Load(naive), ROW),
-        slices=2,
+        Load(naive),
+        ROW,
     ),
     *(
-        Case(
+        driven(
             f"fixed{rows}",
-            f"{rows} rows, one drawn, first in 2 ms",
-            ONE_ROW,
+            (f"{rows} rows, one drawn, first in 2 ms", ONE_ROW),
             None,
-            compare(Load(partial(fixed, rows)), ROW),
-            slices=2,
+            Load(partial(fixed, rows)),
+            ROW,
         )
         for rows in (16, 100)
     ),

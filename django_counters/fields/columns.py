@@ -37,6 +37,17 @@ if TYPE_CHECKING:
     from django.forms import Field as FormField
 
 
+# What migrations do not name where it is like this.
+_OPTIONS = {
+    "strategy": "exact",
+    "slots": AUTO,
+    "cache": DEFAULT,
+    "on_redis_down": FIELD_DETOURS[0],
+    "timeout": TIMEOUT,
+    "approve_above": None,
+}
+
+
 class CounterField(TotalField):
     """A counter in a column of the model: a BIGINT that starts at zero.
 
@@ -55,6 +66,7 @@ class CounterField(TotalField):
         slots: how many such rows a record may have; ``"auto"`` means as many as its writers need.
         floor: the value never falls below it by counting; `InsufficientCount` is raised instead.
         ceiling: the value never rises above it by counting; `CeilingExceeded` is raised instead.
+        approve_above: by how much one person alone may adjust it; None: by any amount.
     """
 
     descriptor_class = CounterAttribute
@@ -81,9 +93,11 @@ class CounterField(TotalField):
         cache: str = DEFAULT,
         on_redis_down: str = FIELD_DETOURS[0],
         timeout: float = TIMEOUT,
+        approve_above: int | None = None,
         **kwargs: Any,
     ) -> None:
         self.strategy = strategy
+        self.approve_above = approve_above
         self.cache = cache
         self.on_redis_down = on_redis_down
         self.timeout = timeout
@@ -95,23 +109,15 @@ class CounterField(TotalField):
 
     @property
     def non_db_attrs(self) -> tuple[str, ...]:  # type: ignore[override]
-        own = ("strategy", "floor", "ceiling", "slots", "cache", "on_redis_down", "timeout")
-        return (*super().non_db_attrs, *own)
+        return (*super().non_db_attrs, "floor", "ceiling", *_OPTIONS)
 
     def deconstruct(self) -> tuple[str, str, Any, dict[str, Any]]:
         name, path, args, kwargs = super().deconstruct()
         # Migrations name the package, not the file in it.
         path = path.replace("django_counters.fields.columns", "django_counters.fields")
-        if self.strategy != "exact":
-            kwargs["strategy"] = self.strategy
-        if self.slots != AUTO:
-            kwargs["slots"] = self.slots
-        if self.cache != DEFAULT:
-            kwargs["cache"] = self.cache
-        if self.on_redis_down != FIELD_DETOURS[0]:
-            kwargs["on_redis_down"] = self.on_redis_down
-        if self.timeout != TIMEOUT:
-            kwargs["timeout"] = self.timeout
+        for option, default in _OPTIONS.items():
+            if getattr(self, option) != default:
+                kwargs[option] = getattr(self, option)
         for bound, number in self.bounds._asdict().items():
             if number is not None:
                 kwargs[bound] = number
@@ -207,6 +213,10 @@ class CounterField(TotalField):
     def place(self) -> Place:
         """Where the totals stand, for those who count in slots."""
         return Place(self.table, Recipe("slotted", most_shards(self.slots)), self.bounds)
+
+    def declared(self) -> Place:
+        """Where the totals stand, for those who count as the field declares it."""
+        return Place(self.table, self.recipe, self.bounds)
 
     @cached_property
     def recipe(self) -> Recipe:

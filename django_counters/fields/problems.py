@@ -14,6 +14,7 @@ from django_counters.conf import (
     bounds_problems,
     did_you_mean,
     is_duration,
+    limit_problems,
     shards_problems,
 )
 from django_counters.kinds.record import can_be_slotted
@@ -29,7 +30,7 @@ def check_hint(code: str) -> str:
 
 
 def problems(field: CounterField) -> Iterator[checks.CheckMessage]:
-    """Yield E010 to E018, E020 and W010 for one field."""
+    """Yield E010 to E018, E020, E024 and W010 for one field."""
     for code, message in _all(field):
         kind = checks.Warning if code.startswith("W") else checks.Error
         yield kind(message, hint=check_hint(code), obj=field, id=f"counters.{code}")
@@ -44,6 +45,8 @@ def _all(field: CounterField) -> Iterator[tuple[str, str]]:
         yield "E013", "A counter cannot be a primary key."
     elif _is_indexed(field):
         yield "W010", "An index on a counter slows down every increment."
+    for problem in limit_problems(field.approve_above):
+        yield "E024", f"Its approve_above is wrong: {problem}"
     if len(field.model._meta.pk_fields) > 1:
         yield "E014", "Models with a composite primary key cannot count yet."
 

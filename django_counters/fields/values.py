@@ -8,7 +8,10 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 from django.db import models
 
+from django_counters.kinds.adjustment import adjust
 from django_counters.kinds.number import bounds_of_call
+from django_counters.kinds.subject import of_record
+from django_counters.models import CounterAdjustment
 from django_counters.models.total import Loaded, TotalAttribute
 from django_counters.tokens import Token
 from django_counters.types import Reading, check_delta
@@ -106,6 +109,77 @@ class CounterValue(Loaded):
         reading: Reading = self._field.read(self._instance, consistency, using, max_age)
         return reading
 
+    def adjust(
+        self,
+        *,
+        to: int | None = None,
+        by: int | None = None,
+        expected: int | None = None,
+        reason: str,
+        actor: object,
+        approver: object = None,
+        case: str = "",
+        request_id: str = "",
+        token: str | UUID | Token | None = None,
+        allow_below_floor: bool = False,
+        using: str | None = None,
+    ) -> CounterAdjustment:
+        """Set the row right, and keep for ever what it was, who did it and why.
+
+        As `CounterManager.adjust`, with its arguments and its errors; the value that it leaves is
+        on the instance.
+
+        Raises:
+            UnsavedInstance, RecordMissing: there is no row.
+        """
+        row = adjust(
+            of_record(self._instance, self._field.name, using),
+            to=to,
+            by=by,
+            expected=expected,
+            reason=reason,
+            actor=actor,
+            approver=approver,
+            case=case,
+            request_id=request_id,
+            token=token,
+            allow_below_floor=allow_below_floor,
+            using=using,
+        )
+        if not row.replayed:
+            self._instance.__dict__[self._field.attname] = row.after
+        return row
+
+    async def aadjust(
+        self,
+        *,
+        to: int | None = None,
+        by: int | None = None,
+        expected: int | None = None,
+        reason: str,
+        actor: object,
+        approver: object = None,
+        case: str = "",
+        request_id: str = "",
+        token: str | UUID | Token | None = None,
+        allow_below_floor: bool = False,
+        using: str | None = None,
+    ) -> CounterAdjustment:
+        """`adjust` for async code."""
+        return await sync_to_async(self.adjust)(
+            to=to,
+            by=by,
+            expected=expected,
+            reason=reason,
+            actor=actor,
+            approver=approver,
+            case=case,
+            request_id=request_id,
+            token=token,
+            allow_below_floor=allow_below_floor,
+            using=using,
+        )
+
     async def aread(
         self,
         *,
@@ -159,6 +233,8 @@ class CounterValue(Loaded):
     # Templates do not call what changes data.
     increment.alters_data = True  # type: ignore[attr-defined]
     decrement.alters_data = True  # type: ignore[attr-defined]
+    adjust.alters_data = True  # type: ignore[attr-defined]
+    aadjust.alters_data = True  # type: ignore[attr-defined]
     aincrement.alters_data = True  # type: ignore[attr-defined]
     adecrement.alters_data = True  # type: ignore[attr-defined]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from itertools import pairwise
@@ -12,10 +13,13 @@ from django.utils import timezone
 
 from django_counters import clock
 from django_counters.exceptions import HistoryNotKept, InvalidPeriod
+from django_counters.kinds import number
 from django_counters.kinds.calendar import PERIODS, beginnings
+from django_counters.kinds.registry import registry
 from django_counters.kinds.tables import NAMED
 from django_counters.models import Counter, CounterDelta
-from django_counters.stores.sql.inquiry import SqlInquiry
+from django_counters.stores.sql.inquiry import Parts, Row, SqlInquiry
+from django_counters.strategies.cached import Cached
 from django_counters.types import check_key
 
 MOST_BUCKETS = 10_000
@@ -58,7 +62,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What a value is made of, all of one moment: ``value = total + shards + tail``.
+    """What a value is made of, all of one moment: ``value = total + shards + tail + redis``.
 
     Attributes:
         key: the counter.
@@ -66,6 +70,7 @@ class Explanation:
         total: what is rolled up.
         shards: what waits in shards, after a change of strategy.
         tail: what waits in the ledger.
+        redis: what waits in Redis; None where the counter is not cached.
         outside: how much of the total did not come through the ledger; None where nothing ever did.
         archived: how much of the total came from entries that are dropped.
         entries: the last entries, the latest first.
@@ -79,6 +84,7 @@ class Explanation:
     outside: int | None
     archived: int
     entries: tuple[Entry, ...]
+    redis: int | None = None
 
 
 def history(
@@ -143,16 +149,35 @@ def _moment(given: object) -> datetime:
 def explain(key: object, last: int, using: str | None) -> Explanation:
     """What a value is made of, and the last entries."""
     name = check_key(key)
-    parts, entries = _inquiry(using).parts(name, max(last, 0))
+    strategy = number.strategy_of(name, using)
+    if isinstance(strategy, Cached):
+        return _explained_with_redis(name, max(last, 0), strategy, using)
+    return _explained(name, *_inquiry(using).parts(name, max(last, 0)), None)
+
+
+def _explained_with_redis(key: str, last: int, strategy: Cached, using: str | None) -> Explanation:
+    """Redis first; and no generation of it has landed while the database was asked."""
+    alias = number.reading_alias(registry.policy(key).recipe, using)
+    waits = dict(strategy.waits(key))
+    while True:
+        landed = strategy.landed_among(list(waits))
+        parts, entries = _inquiry(alias).parts(key, last)
+        if strategy.landed_among(list(waits)) == landed:
+            left = sum(by for generation, by in waits.items() if generation not in landed)
+            return _explained(key, parts, entries, left)
+
+
+def _explained(key: str, parts: Parts, entries: Iterable[Row], redis: int | None) -> Explanation:
     total, shards, tail = parts.total, parts.shards, parts.tail
     return Explanation(
-        key=name,
-        value=total + shards + tail,
+        key=key,
+        value=total + shards + tail + (redis or 0),
         total=total,
         shards=shards,
         tail=tail,
         outside=parts.outside,
         archived=parts.archived,
+        redis=redis,
         entries=tuple(
             Entry(
                 token=entry.token,

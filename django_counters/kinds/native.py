@@ -10,6 +10,7 @@ from asgiref.sync import AsyncToSync, sync_to_async
 from django.db import router
 
 from django_counters.kinds import number
+from django_counters.kinds.applying import aapplied
 from django_counters.kinds.collector import collector_of
 from django_counters.kinds.registry import registry
 from django_counters.kinds.tables import NAMED
@@ -41,7 +42,7 @@ async def change(key: str, by: int, using: str | None, token: object) -> int:
     delta = Delta(name, by, registry.policy(name).bounds)
     given = None if token is None else number.check_uuid_token(name, check_token(token))
     try:
-        values = await _strategy(name, alias).aapply(Batch((delta,), given))
+        values = await aapplied(_strategy(name, alias), Batch((delta,), given), alias)
     except Claimed:
         # It was used before the counter was cached: what for is in the database.
         return await sync_to_async(number.change)(name, by, None, None, using, None, token)
@@ -57,7 +58,7 @@ async def change_many(deltas: object, sign: int, using: str | None) -> dict[str,
     if len(groups) != 1:
         return await sync_to_async(number.change_many)(deltas, sign, using)
     ((strategy, group),) = groups.items()
-    values: Any = await strategy.aapply(Batch(tuple(group)))
+    values: Any = await aapplied(strategy, Batch(tuple(group)), alias)
     return dict(values)
 
 

@@ -10,7 +10,7 @@ from typing import cast
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
-from django.db import router
+from django.db import Error, router
 
 from django_counters.conf import EXACT, Policy, Recipe
 from django_counters.exceptions import (
@@ -24,6 +24,7 @@ from django_counters.exceptions import (
     UnsupportedOption,
     UnsupportedToken,
 )
+from django_counters.kinds.applying import applied, tell
 from django_counters.kinds.buffer import Buffer
 from django_counters.kinds.collector import Collector, acollecting, collecting, collector_of
 from django_counters.kinds.once import Call, Work, once
@@ -86,7 +87,7 @@ def change(
     if collector is not None:
         return _collect(collector, (delta,), alias)[name]
     batch = Batch((delta,), None, immediately)
-    return registry.strategy(policy.recipe, NAMED, alias).apply(batch)[name]
+    return applied(registry.strategy(policy.recipe, NAMED, alias), batch, alias)[name]
 
 
 def check_immediately(what: str, recipe: Recipe) -> None:
@@ -97,10 +98,13 @@ def check_immediately(what: str, recipe: Recipe) -> None:
 
 def apply_once(key: str, by: int, recipe: Recipe, token: Token | None, alias: str) -> int:
     """Change one number in the way of a recipe, whatever its namespace declares."""
-    delta = Delta(key, by)
+    return _apply_one(Delta(key, by), recipe, token, alias)
+
+
+def _apply_one(delta: Delta, recipe: Recipe, token: Token | None, alias: str) -> int:
     if token is not None:
         return _change_once(delta, recipe, token, alias)
-    return registry.strategy(recipe, NAMED, alias).apply(Batch((delta,)))[key]
+    return applied(registry.strategy(recipe, NAMED, alias), Batch((delta,)), alias)[delta.key]
 
 
 def _change_once(
@@ -115,13 +119,13 @@ def _change_once(
         collector.settle([name], partial(apply_sums, alias))
     if strategy.keeps_tokens and token.uuid:
         try:
-            return strategy.apply(Batch((delta,), token.uuid, immediately))[name]
+            return applied(strategy, Batch((delta,), token.uuid, immediately), alias)[name]
         except Claimed:
             pass
     if not strategy.claims_tokens:
         check_uuid_token(name, token)
     call = Call("", {name: delta.by})
-    work = partial(strategy.apply, Batch((delta,)))
+    work = partial(applied, strategy, Batch((delta,)), alias)
     return once(token, call, alias, cast("Work", work)).values[name]
 
 
@@ -142,9 +146,7 @@ def change_shard(
     alias = using or _writer()
     # Shards are no way around a floor: what the namespace declares is asked, and refused.
     delta = Delta(name, by, _bounds(name), route)
-    if token is not None:
-        return _change_once(delta, recipe, check_token(token), alias)
-    return registry.strategy(recipe, NAMED, alias).apply(Batch((delta,)))[name]
+    return _apply_one(delta, recipe, None if token is None else check_token(token), alias)
 
 
 def change_many(
@@ -237,16 +239,18 @@ def _apply(deltas: tuple[Delta, ...], alias: str) -> dict[str, int]:
     strategies = {recipe: registry.strategy(recipe, NAMED, alias) for recipe in parts}
     if len(parts) == 1:
         ((_, strategy),) = strategies.items()
-        return cast("dict[str, int]", dict(strategy.apply(Batch(deltas))))
-    values: dict[str, int] = {}
+        return cast("dict[str, int]", dict(applied(strategy, Batch(deltas), alias)))
     if all(not strategy.joins for strategy in strategies.values()):
         return _apply_apart(parts, alias)
+    # In one order for all writers, so that no two of them wait for each other.
+    order = sorted(parts, key=lambda recipe: (strategies[recipe].holds, recipe))
+    batches = [(strategies[recipe], Batch(tuple(parts[recipe]))) for recipe in order]
     with all_or_nothing(alias):
-        # In one order for all writers, so that no two of them wait for each other.
-        for recipe in sorted(parts, key=lambda recipe: (strategies[recipe].holds, recipe)):
-            part = Batch(tuple(parts[recipe]))
-            values.update(cast("Mapping[str, int]", strategies[recipe].apply(part)))
-    return values
+        found = [strategy.apply(batch) for strategy, batch in batches]
+    # Not before all of them are applied: one that is refused takes the others with it.
+    for (strategy, batch), values in zip(batches, found, strict=True):
+        tell(strategy, batch, values, alias)
+    return {str(key): value for values in found for key, value in values.items()}
 
 
 def _apply_apart(parts: Mapping[Recipe, Sequence[Delta]], alias: str) -> dict[str, int]:
@@ -254,8 +258,9 @@ def _apply_apart(parts: Mapping[Recipe, Sequence[Delta]], alias: str) -> dict[st
     values: dict[str, int] = {}
     for recipe in sorted(parts):
         try:
-            part = registry.strategy(recipe, NAMED, alias).apply(Batch(tuple(parts[recipe])))
-        except CounterError as error:
+            strategy = registry.strategy(recipe, NAMED, alias)
+            part = applied(strategy, Batch(tuple(parts[recipe])), alias)
+        except (CounterError, Error) as error:
             if not values:
                 raise
             # Any other error would say that nothing was counted.
@@ -352,6 +357,12 @@ def _readable(recipe: Recipe, using: str | None) -> Strategy:
     """Who reads: all that keep everything in the database read it in the same way."""
     shown = recipe if recipe.strategy == "cached" else EXACT
     return registry.strategy(shown, NAMED, reading_alias(recipe, using))
+
+
+def strategy_of(name: str, using: str | None) -> Strategy:
+    """Who reads a counter in the way that its namespace declares."""
+    recipe = registry.policy(name).recipe
+    return registry.strategy(recipe, NAMED, reading_alias(recipe, using))
 
 
 def reading_alias(recipe: Recipe, using: str | None) -> str:

@@ -9,6 +9,7 @@ from django.db import connections, models, router
 
 from django_counters.conf import MAX_AGE, Recipe
 from django_counters.exceptions import InvalidKey, UnsavedInstance, UnsupportedToken
+from django_counters.kinds.applying import applied
 from django_counters.kinds.once import Call, once
 from django_counters.kinds.registry import registry
 from django_counters.models import SlottedCounter
@@ -32,10 +33,10 @@ class Place(NamedTuple):
 
 def change(record: object, name: object, by: int, using: str | None, token: object = None) -> int:
     """Change one number of a record and return its new value; ``by`` is a checked delta."""
-    model, counter = _checked(record, name)
+    model, counter = checked(record, name)
     alias = using or router.db_for_write(SlottedCounter, instance=record)
     table, recipe, bounds = place_of(model, counter)
-    delta = Delta(_key(record, table, alias), by, bounds)
+    delta = Delta(key_of(record, table, alias), by, bounds)
     return apply(delta, registry.strategy(recipe, table, alias), table, alias, token)
 
 
@@ -50,13 +51,17 @@ def apply(
     """Apply a change of a record's counter, once where it has a token; the value."""
     batch = Batch((delta,), None, immediately)
     if token is None:
-        return strategy.apply(batch)[delta.key]
+        return applied(strategy, batch, using, table.label)[delta.key]
     if not strategy.claims_tokens:
         reason = "what Redis loses could not be told from what was never there"
         raise UnsupportedToken(what=f"{table.label}, which is cached,", reason=reason)
     text = str(delta.key)
     call = Call(table.label, {text: delta.by})
-    answer = once(check_token(token), call, using, lambda: {text: strategy.apply(batch)[delta.key]})
+
+    def work() -> dict[str, int]:
+        return {text: applied(strategy, batch, using, table.label)[delta.key]}
+
+    answer = once(check_token(token), call, using, work)
     return answer.values[text]
 
 
@@ -65,9 +70,9 @@ def values_of(records: Iterable[object], name: object, using: str | None) -> dic
     alias = using or router.db_for_read(SlottedCounter)
     keys_of: dict[type[models.Model], dict[Any, Any]] = {}
     for record in records:
-        model, counter = _checked(record, name)
+        model, counter = checked(record, name)
         table = place_of(model, counter).table
-        keys_of.setdefault(model, {})[record.pk] = _key(record, table, alias)  # type: ignore[attr-defined]
+        keys_of.setdefault(model, {})[record.pk] = key_of(record, table, alias)  # type: ignore[attr-defined]
     values: dict[Any, int] = {}
     for model, keys in keys_of.items():
         table, recipe, _ = place_of(model, str(name))
@@ -78,10 +83,10 @@ def values_of(records: Iterable[object], name: object, using: str | None) -> dic
 
 def read(record: object, name: object, consistency: str, using: str | None) -> Reading:
     """One value of a record, and what is known of it."""
-    model, counter = _checked(record, name)
+    model, counter = checked(record, name)
     alias = using or router.db_for_read(SlottedCounter, instance=record)
     table, recipe, _ = place_of(model, counter)
-    key = _key(record, table, alias)
+    key = key_of(record, table, alias)
     return registry.strategy(recipe, table, alias).read(key, consistency, MAX_AGE)
 
 
@@ -97,18 +102,25 @@ def column_of(model: type[models.Model], name: str) -> TotalField | None:
     return next((field for field in columns if field.name == name), None)
 
 
-def _checked(record: object, name: object) -> tuple[type[models.Model], str]:
+def checked(record: object, name: object) -> tuple[type[models.Model], str]:
+    """The model of a record and the name of its counter, if they can be that."""
     if not isinstance(record, models.Model):
         raise InvalidKey(key=record, reason="it is not an instance of a model")
+    return type(record)._meta.concrete_model or type(record), check_name(name)
+
+
+def check_name(name: object) -> str:
+    """Refuse what cannot be the name of a counter of records."""
     reason = why_no_key(name)
     if reason is None and len(str(name)) > NAME_LENGTH:
         reason = f"as the name of a counter it may have {NAME_LENGTH} characters"
     if reason:
         raise InvalidKey(key=name, reason=reason)
-    return type(record)._meta.concrete_model or type(record), str(name)
+    return str(name)
 
 
-def _key(record: Any, table: Table, alias: str) -> Any:
+def key_of(record: Any, table: Table, alias: str) -> Any:
+    """What finds the total of a record's counter in slots."""
     if record._state.adding or record.pk is None:
         raise UnsavedInstance(key=f"{table.label}:{record.pk}")
     # An inherited column stands in the row of the parent, under the parent's key.

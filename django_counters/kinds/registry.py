@@ -16,6 +16,7 @@ from django_counters.exceptions import InvalidConfiguration
 from django_counters.kinds.tables import NAMED, records
 from django_counters.stores.base import DeltasStore, TokensStore
 from django_counters.stores.redis.addresses import address_of
+from django_counters.stores.sql.corrections import SqlCorrections
 from django_counters.stores.sql.deltas import PlainDeltas, SqlDeltas
 from django_counters.stores.sql.dialects import Table, dialect_of
 from django_counters.stores.sql.incidents import record_unsent
@@ -35,6 +36,8 @@ from django_counters.types import namespace_of
 if TYPE_CHECKING:
     from django_counters.stores.redis.pending import RedisPending
 
+_MOST_ADMITTED = 100_000
+
 
 class Registry:
     """One per process. Parses ``COUNTERS`` on first use, and again when it is overridden."""
@@ -46,6 +49,8 @@ class Registry:
         self._records: dict[tuple[type[models.Model], str], Table] = {}
         self._tokens: dict[str, TokensStore] = {}
         self._deltas: dict[str, DeltasStore] = {}
+        self._corrections: dict[tuple[Table, str], SqlCorrections] = {}
+        self._admitted: dict[str, set[str]] = {}
 
     def policies(self) -> Mapping[str, Policy]:
         """The policy of each declared namespace, and of ``default``.
@@ -93,12 +98,28 @@ class Registry:
         """The entries of a database."""
         return self._deltas.get(using) or self._deltas.setdefault(using, _deltas(using))
 
+    def corrections(self, table: Table, using: str, key_field: object) -> SqlCorrections:
+        """Who corrects the totals of a table of a database."""
+        found = self._corrections.get((table, using))
+        return found or self._corrections.setdefault(
+            (table, using), SqlCorrections(table, using, key_field)
+        )
+
+    def admitted(self, using: str) -> set[str]:
+        """The keys of a database of which this process knows that they have a row."""
+        known = self._admitted.setdefault(using, set())
+        if len(known) > _MOST_ADMITTED:
+            known.clear()
+        return known
+
     def forget_strategies(self) -> None:
         """Compose all anew. In a child process, the threads that held a lock are not there."""
         self._lock = threading.Lock()
         self._strategies = {}
         self._tokens = {}
         self._deltas = {}
+        self._corrections = {}
+        self._admitted = {}
 
 
 def _compose(recipe: Recipe, table: Table, using: str) -> Strategy:

@@ -11,13 +11,12 @@ from asgiref.sync import sync_to_async
 
 from django_counters.kinds import history, native, number
 from django_counters.kinds.history import Bucket, Explanation
-from django_counters.managers.rows import RowsManager
-from django_counters.models import Counter
+from django_counters.managers.adjusting import AdjustingManager
 from django_counters.tokens import Token
 from django_counters.types import Reading, check_delta
 
 
-class CounterManager(RowsManager[Counter]):
+class CounterManager(AdjustingManager):
     """Counts by key. Every change joins the caller's transaction and rolls back with it.
 
     ``using`` names a database; without it the manager's own (``db_manager``) is used, else the

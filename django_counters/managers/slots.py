@@ -9,8 +9,10 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 from django.db import models
 
+from django_counters.kinds import adjustment
 from django_counters.kinds import record as slotted
-from django_counters.models import SlottedCounter
+from django_counters.kinds.subject import of_record
+from django_counters.models import CounterAdjustment, SlottedCounter
 from django_counters.tokens import Token
 from django_counters.types import Reading, check_delta
 
@@ -73,6 +75,81 @@ class SlotManager(models.Manager[SlottedCounter]):
     ) -> Reading:
         """The value of a counter of a record, and what is known of it."""
         return slotted.read(record, name, consistency, using or self._db)
+
+    def adjust(
+        self,
+        record: models.Model,
+        name: str,
+        *,
+        to: int | None = None,
+        by: int | None = None,
+        expected: int | None = None,
+        reason: str,
+        actor: object,
+        approver: object = None,
+        case: str = "",
+        request_id: str = "",
+        token: str | UUID | Token | None = None,
+        allow_below_floor: bool = False,
+        using: str | None = None,
+    ) -> CounterAdjustment:
+        """Set a counter of a record right, and keep for ever who did it and why.
+
+        As `CounterManager.adjust`, with its arguments and its errors.
+
+        Raises:
+            UnsavedInstance: the record has no row yet.
+            RecordMissing: the name is a field, and the row of the record is gone.
+        """
+        alias = using or self._db
+        return adjustment.adjust(
+            of_record(record, name, alias),
+            to=to,
+            by=by,
+            expected=expected,
+            reason=reason,
+            actor=actor,
+            approver=approver,
+            case=case,
+            request_id=request_id,
+            token=token,
+            allow_below_floor=allow_below_floor,
+            using=alias,
+        )
+
+    async def aadjust(
+        self,
+        record: models.Model,
+        name: str,
+        *,
+        to: int | None = None,
+        by: int | None = None,
+        expected: int | None = None,
+        reason: str,
+        actor: object,
+        approver: object = None,
+        case: str = "",
+        request_id: str = "",
+        token: str | UUID | Token | None = None,
+        allow_below_floor: bool = False,
+        using: str | None = None,
+    ) -> CounterAdjustment:
+        """`adjust` for async code."""
+        return await sync_to_async(self.adjust)(
+            record,
+            name,
+            to=to,
+            by=by,
+            expected=expected,
+            reason=reason,
+            actor=actor,
+            approver=approver,
+            case=case,
+            request_id=request_id,
+            token=token,
+            allow_below_floor=allow_below_floor,
+            using=using,
+        )
 
     async def aincrement(
         self,

@@ -57,6 +57,11 @@ class Counter(models.Model):
     class Meta:
         verbose_name = _("counter")
         verbose_name_plural = _("counters")
+        permissions = [
+            ("adjust_counter", _("Can adjust a counter")),
+            ("increment_counter", _("Can increment a counter over HTTP")),
+            ("decrement_counter", _("Can decrement a counter over HTTP")),
+        ]
 
     def __str__(self) -> str:
         return str(self.key)

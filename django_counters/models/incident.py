@@ -19,6 +19,7 @@ class CounterIncident(models.Model):
         HISTORY = "history", _("Redis went on from an older state")
         QUARANTINED = "quarantined", _("an amount could not be landed")
         UNKNOWN = "unknown", _("the outcome of an increment is not known")
+        AUDIT = "audit", _("an adjustment was changed or is missing")
 
     kind = models.CharField(_("kind"), max_length=20, choices=Kind.choices)
     subject = models.CharField(_("subject"), max_length=255)

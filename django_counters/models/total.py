@@ -59,6 +59,12 @@ class TotalField(_BigIntegerField):
     strategy = "exact"
     #: Which Redis increments wait in, where the strategy is cached.
     cache = ""
+    #: By how much one person alone may adjust it; None: by any amount.
+    approve_above: int | None = None
+
+    def declared(self) -> Any:
+        """Where the totals of a counter of records stand, and how they are counted."""
+        raise NotImplementedError
 
     def place(self) -> Any:
         """Where the totals of a counter of records stand, and how its slots are made."""

@@ -125,6 +125,9 @@ class DeltasStore(ReadsStore, Protocol):
     def copy(self, entries: Sequence[tuple[str, int]]) -> None:
         """Append entries with tokens of their own by the fastest way of the database."""
 
+    def adjust(self, key: str, by: int) -> UUID:
+        """Append an entry that corrects the counter, with a token of its own; the token."""
+
     def open(self, keys: Sequence[str]) -> None:
         """Make the totals that entries need, in the order of their keys."""
 
@@ -140,13 +143,19 @@ class TokensStore(Protocol):
 
     def claim(
         self, token: Token, fingerprint: bytes, of_entry: Callable[[str, int], bytes]
-    ) -> Mapping[str, int | str] | None:
+    ) -> Mapping[str, Any] | None:
         """Use a token; what was kept of its first use, if it was used before.
 
         ``of_entry``: the fingerprint of an entry of the ledger that has the token.
         """
 
-    def keep(self, token: Token, result: Mapping[str, int | str]) -> None:
+    def is_alone(self, token: Token) -> bool:
+        """Whether nobody else uses a token just now; until the transaction ends nobody will."""
+
+    def is_used_for(self, token: Token, fingerprint: bytes) -> bool:
+        """Whether a token was used for just this call."""
+
+    def keep(self, token: Token, result: Mapping[str, Any]) -> None:
         """Keep what the call returned."""
 
     def prune(self) -> int:
@@ -205,6 +214,9 @@ class CachedStore(Protocol):
 
     def fill(self, totals: Mapping[str, tuple[int, Lease]]) -> Any:
         """Fill in totals under their leases."""
+
+    def forget(self, counters: Iterable[str]) -> Any:
+        """Forget totals that were changed in another way than by what waits here."""
 
     def settle(self, counter: str, token: str, value: int) -> Any:
         """Remember what a call with a token returned, where its answer did not say it."""
@@ -273,3 +285,20 @@ class BatchesStore(Protocol):
 
     def remember(self, name: str, seen: Mapping[int, tuple[str, str]]) -> None:
         """Keep what is now seen in slots of a source."""
+
+
+class Bucket(NamedTuple):
+    """What was found in a bucket, and whether there was enough to take.
+
+    ``ahead``: in how many microseconds it will be full again; not above zero where it is full.
+    """
+
+    admitted: bool
+    ahead: int
+
+
+class LimitsStore(Protocol):
+    """Keeps buckets, each under a digest. All amounts are microseconds."""
+
+    def take(self, digest: bytes, cost: int, full: int) -> Bucket:
+        """Take ``cost`` from a bucket that holds ``full``, if it has as much: one atomic step."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, cast
 from uuid import UUID
@@ -125,6 +125,31 @@ class Cached:
         """`read` for async code."""
         return await arun(self._read(key, consistency, max_age), self._pending.asend)
 
+    @async_unsafe(_ASYNC)
+    def readings(self, keys: Iterable[Hashable], max_age: float) -> Mapping[Hashable, Reading]:
+        """Return values and what is known of each, of up to 2,000 keys, in one round trip.
+
+        Their totals are ``max_age`` seconds old; without Redis they are what has landed.
+        """
+        return run(self._readings(list(keys), max_age), self._pending.send)
+
+    def waits(self, key: Hashable) -> Sequence[tuple[str, int]]:
+        """What waits in Redis for one counter, in each generation."""
+        counter = self._counter(key)
+        found: Mapping[str, Found] = self._pending.send(self._pending.look([counter], _NO_TOTALS))
+        return found[counter].waits
+
+    def landed_among(self, generations: Sequence[str]) -> frozenset[str]:
+        """Which of these generations have landed."""
+        return self._landed.read_landed((), generations)[1]
+
+    def forget(self, keys: Iterable[Hashable]) -> None:
+        """Let Redis forget totals that were changed in another way, once that is committed.
+
+        Where it does not learn of it, a cached read may be wrong for as long as a total may be old.
+        """
+        self._pending.send(self._pending.forget(map(self._counter, keys)))
+
     def all_or_nothing(self, *, own: bool = True) -> AbstractContextManager[None]:
         """A transaction, or a savepoint in the caller's: what it counts is sent when it commits."""
         return self._landed.all_or_nothing(own=own)
@@ -181,7 +206,7 @@ class Cached:
             refused = [delta for counter, delta in keys.items() if counter in added.refused]
             try:
                 values.update((yield from self._spilled(refused, rest)))
-            except CounterError as error:
+            except (CounterError, Error) as error:
                 if not values:
                     raise
                 # Some are counted, in another part of the cluster.
@@ -259,9 +284,21 @@ class Cached:
         (parts,) = seen.values()
         if not parts.exists and not self._landed.inserts:
             raise RecordMissing(key=self._landed.label(key))
-        total, pending, ago, _ = parts
-        as_of -= timedelta(milliseconds=ago)
-        return Reading(total + pending, total, pending, as_of, consistency)
+        return _reading(parts, as_of, consistency)
+
+    def _readings(
+        self, keys: Sequence[Hashable], max_age: float
+    ) -> Steps[Mapping[Hashable, Reading]]:
+        as_of, consistency = clock.now(), "cached"
+        try:
+            seen = yield from self._asked(keys, max_age)
+        except CounterUnavailable:
+            seen, consistency = (yield from self._landed_only(keys)), "landed"
+        return {
+            key: _reading(parts, as_of, consistency)
+            for key, parts in seen.items()
+            if parts.exists or self._landed.inserts
+        }
 
     def _values(self, keys: Sequence[Hashable], max_age: float | None) -> Steps[Any]:
         """The parts of many values, page by page."""
@@ -341,3 +378,10 @@ _NOTHING = Seen(0, 0, 0, exists=False)
 def _as_value(key: str, why: str, *, replayed: bool = False) -> int:
     """What stands where a number is asked for; whoever takes it as one gets an error."""
     return cast("int", Sent(key, why, replayed=replayed))
+
+
+def _reading(parts: Seen, as_of: datetime, consistency: str) -> Reading:
+    """A total is as old as what Redis knows of it."""
+    total, pending, ago, _ = parts
+    moment = as_of - timedelta(milliseconds=ago)
+    return Reading(total + pending, total, pending, moment, consistency)

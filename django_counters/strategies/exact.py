@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from typing import ClassVar
 
 from django_counters.exceptions import (
-    CeilingExceeded,
     Contention,
     CounterError,
     CounterOverflow,
-    InsufficientCount,
     RecordMissing,
 )
 from django_counters.stores.base import TotalsStore
 from django_counters.strategies.base import Summed
-from django_counters.types import Batch, Delta, Shortfall
+from django_counters.strategies.refusals import refusal
+from django_counters.types import Batch, Delta
 
 
 class Exact(Summed):
@@ -49,7 +48,7 @@ class Exact(Summed):
             before = [(delta, values[delta.key] - delta.by) for delta in batch.deltas]
             refused = [(d, value) for d, value in before if not d.bounds.admits(value, d.by)]
             if refused:
-                raise self._refusal(refused)
+                raise refusal(refused, self._totals.label)
         return values
 
     def _refuse_or_settle(self, delta: Delta) -> int:
@@ -87,38 +86,8 @@ class Exact(Summed):
     def _refused(self, delta: Delta, value: int) -> CounterError:
         if delta.bounds.admits(value, delta.by):
             return self._overflow(delta)
-        return self._refusal([(delta, value)])
+        return refusal([(delta, value)], self._totals.label)
 
     def _overflow(self, delta: Delta) -> CounterOverflow:
         low, high = self._totals.capacity
         return CounterOverflow(key=self._totals.label(delta.key), low=low, high=high)
-
-    def _refusal(self, refused: Sequence[tuple[Delta, int]]) -> CounterError:
-        """The error for deltas that their bounds do not admit; a floor speaks before a ceiling."""
-        label = self._totals.label
-        short = tuple(
-            Shortfall(
-                label(delta.key), -delta.by, max(0, value - delta.bounds.floor), delta.bounds.floor
-            )
-            for delta, value in refused
-            if delta.by < 0 and delta.bounds.floor is not None
-        )
-        if short:
-            key, requested, available, bound = short[0]
-            return InsufficientCount(
-                key=key, requested=requested, available=available, floor=bound, shortfalls=short
-            )
-        full = tuple(
-            Shortfall(
-                label(delta.key),
-                delta.by,
-                max(0, delta.bounds.ceiling - value),
-                delta.bounds.ceiling,
-            )
-            for delta, value in refused
-            if delta.bounds.ceiling is not None
-        )
-        key, requested, available, bound = full[0]
-        return CeilingExceeded(
-            key=key, requested=requested, available=available, ceiling=bound, shortfalls=full
-        )

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.apps import apps
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connections, router
 from django.db.models import Count, Max
+from django.utils.translation import gettext as _
 
 from django_counters import clock
 from django_counters.conf import problems
 from django_counters.kinds.registry import registry
-from django_counters.models import Counter, CounterBatch, CounterIncident
+from django_counters.models import Counter, CounterAdjustment, CounterBatch, CounterIncident
+from django_counters.stores.sql import guard
 from django_counters.upkeep.backlog import (
     UNANSWERED,
     Backlog,
@@ -32,6 +34,7 @@ from django_counters.upkeep.places import Place, places, strangers
 LATE = timedelta(minutes=10)
 # For how long an incident is shown.
 RECENT = timedelta(days=7)
+COUNTERS = "manage.py counters"
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,7 @@ class Finding:
         action: what to do, or why something waits; empty where there is nothing to say.
         needed: whether somebody has to do something.
         lag: for how many seconds something waits at most, in Redis; None elsewhere.
+        command: what to run about it, as it stands in ``action``; empty where no command helps.
     """
 
     subject: str
@@ -55,10 +59,36 @@ class Finding:
     action: str = ""
     needed: bool = False
     lag: float | None = None
+    command: str = ""
 
 
-def _wrong(subject: str, strategy: str, action: str) -> Finding:
-    return Finding(subject, strategy, 0, 0, action, needed=True)
+@dataclass(frozen=True)
+class Asked:
+    """What one Redis answered.
+
+    Attributes:
+        source: which one.
+        waits: what waits there; None where that is not known.
+        problem: why it is not known; empty where it is.
+    """
+
+    source: Source
+    waits: Backlog | None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Incidents:
+    """Incidents of one kind: how many there were lately, and when the last one was."""
+
+    kind: str
+    label: str
+    number: int
+    last: datetime
+
+
+def _wrong(subject: str, strategy: str, action: str, command: str = "") -> Finding:
+    return Finding(subject, strategy, 0, 0, action, needed=True, command=command)
 
 
 def examine(using: str = DEFAULT_DB_ALIAS) -> list[Finding]:
@@ -67,23 +97,31 @@ def examine(using: str = DEFAULT_DB_ALIAS) -> list[Finding]:
     A Redis that does not answer is a finding. Where the settings are wrong, or the tables are not
     there, it looks no further.
     """
-    found = [_wrong("settings", "", problem.message) for problem in problems(_setting())]
-    found = found or list(_tables(using))
+    found = list(hindrances(using))
     if found:
         return found
-    for place in places(using):
-        found.extend(_slots(place) if place.strategy else _shards(place))
-    found.extend(_ledger(using))
+    found.extend(waiting(using))
+    if router.allow_migrate_model(using, Counter):
+        found.extend(of_ledger(state(using)))
     for source in known(using):
-        found.extend(_cached(source, using))
-    found.extend(_incidents(using))
-    gone = "the model is gone: remove_stale_contenttypes drops these slots"
-    found.extend(_wrong(label, "", gone) for label in strangers(using))
+        found.extend(of_redis(ask(source), using))
+    found.extend(of_the_rest(using, incidents(using)))
     return found
 
 
-def _setting() -> object:
-    return getattr(settings, "COUNTERS", None)
+def hindrances(using: str) -> Iterator[Finding]:
+    """What is wrong in the settings; if nothing is, which tables are missing."""
+    wrong = [
+        _says_more("settings", "", problem.message, "manage.py check")
+        for problem in problems(getattr(settings, "COUNTERS", None))
+    ]
+    yield from wrong or _tables(using)
+
+
+def _says_more(subject: str, strategy: str, problem: str, command: str) -> Finding:
+    """A problem whose message stands alone; the command leads to what can be done."""
+    more = _("%(command)s says more") % {"command": command}
+    return _wrong(subject, strategy, f"{problem} ({more})", command)
 
 
 def _tables(using: str) -> Iterator[Finding]:
@@ -94,14 +132,23 @@ def _tables(using: str) -> Iterator[Finding]:
     wanted = {model._meta.db_table for model in used if model._meta.managed}
     missing = wanted.difference(connections[using].introspection.table_names())
     if missing:
-        which = "tables" if missing == wanted else ", ".join(sorted(missing))
-        yield _wrong("database", "", f"{using} does not have the {which}: run manage.py migrate")
+        which = _("tables") if missing == wanted else ", ".join(sorted(missing))
+        known_as = {"database": using, "tables": which, "command": "manage.py migrate"}
+        action = _("%(database)s does not have the %(tables)s: run %(command)s") % known_as
+        yield _wrong("database", "", action, known_as["command"])
+
+
+def waiting(using: str) -> Iterator[Finding]:
+    """What waits in shards and slots for a rollup."""
+    for place in places(using):
+        yield from _slots(place) if place.strategy else _shards(place)
 
 
 def _shards(place: Place) -> Iterator[Finding]:
     for namespace, (rows, counters) in place.folding.namespaces().items():
         strategy = registry.policy(f"{namespace}:" if namespace else "").recipe.strategy
-        yield _finding(namespace or "(no namespace)", strategy, "sharded", rows, counters)
+        subject = namespace or _("(no namespace)")
+        yield _finding(subject, strategy, "sharded", rows, counters)
 
 
 def _slots(place: Place) -> Iterator[Finding]:
@@ -110,17 +157,26 @@ def _slots(place: Place) -> Iterator[Finding]:
         yield _finding(place.label, place.strategy, "slotted", rows, counters)
 
 
-def _ledger(using: str) -> Iterator[Finding]:
-    if not router.allow_migrate_model(using, Counter):
-        return
-    found = state(using)
+def _finding(subject: str, strategy: str, waits: str, rows: int, counters: int) -> Finding:
+    if strategy == waits:
+        return Finding(subject, strategy, rows, counters)
+    command = f"{COUNTERS} rollup"
+    told = {"strategy": waits, "command": command}
+    left = _("left from %(strategy)s: %(command)s folds it") % told
+    return Finding(subject, strategy, rows, counters, left, needed=True, command=command)
+
+
+def of_ledger(found: State) -> Iterator[Finding]:
+    """What waits in the ledger, and what keeps it from being rolled up."""
+    waits = ("ledger", "ledger", found.entries, found.counters)
     if found.fenced:
-        yield Finding("ledger", "ledger", found.entries, found.counters, found.fenced, needed=True)
+        yield Finding(*waits, found.fenced, needed=True, command=f"{COUNTERS} rebase")
     elif found.entries:
-        yield Finding("ledger", "ledger", found.entries, found.counters, _held_by(found))
+        yield Finding(*waits, _held_by(found))
     if ledgers() and too_few(found.partitions_ahead):
-        ahead = f"{found.partitions_ahead} partitions ahead: run manage.py counters partitions"
-        yield _wrong("ledger", "ledger", ahead)
+        told = {"number": found.partitions_ahead, "command": f"{COUNTERS} partitions"}
+        ahead = _("%(number)s partitions ahead: run %(command)s") % told
+        yield _wrong("ledger", "ledger", ahead, f"{COUNTERS} partitions")
 
 
 def _held_by(found: State) -> str:
@@ -128,33 +184,52 @@ def _held_by(found: State) -> str:
     if found.holder is None:
         return ""
     what, name, since, does = found.holder
-    parts = (f"the oldest {what} is {name}", since and f"since {since:%H:%M:%S}", does)
-    lag = f"the totals are {found.lag.total_seconds():.0f} s old; " if found.lag else ""
-    return lag + ", ".join(part for part in parts if part)
+    oldest = _("the oldest %(what)s is %(name)s") % {"what": what, "name": name}
+    begun = _("since %(time)s") % {"time": f"{since:%H:%M:%S}"} if since else ""
+    who = ", ".join(part for part in (oldest, begun, does) if part)
+    if not found.lag:
+        return who
+    age = _("the totals are %(seconds)d s old") % {"seconds": round(found.lag.total_seconds())}
+    return f"{age}; {who}"
 
 
-def _finding(subject: str, strategy: str, waits: str, rows: int, counters: int) -> Finding:
-    left = f"left from {waits}: manage.py counters rollup folds it" if strategy != waits else ""
-    return Finding(subject, strategy, rows, counters, left, needed=bool(left))
-
-
-def _cached(source: Source, using: str) -> Iterator[Finding]:
-    """What waits in one Redis, and what is wrong with it."""
+def ask(source: Source) -> Asked:
+    """Ask one Redis what waits there. One that does not answer is an answer, too."""
     if source.pending is None:
-        gone = "" if source.is_declared else "it was counted in, and cannot be found to flush it: "
-        yield _wrong(source.name, "cached", gone + source.problem)
-        return
+        return Asked(source, None, source.problem)
     try:
-        waits = backlog(source.pending)
+        return Asked(source, backlog(source.pending))
     except UNANSWERED as error:
-        yield _wrong(source.name, "cached", f"it cannot be asked: {reason_of(error)}")
-        return
-    if waits.generations:
-        yield _waiting(source.name, waits, using)
-    if source.is_declared and (source.was_flushed or waits.generations):
-        for code, message in weaknesses(source.pending):
-            if f"counters.{code}" not in settings.SILENCED_SYSTEM_CHECKS:
-                yield _wrong(source.name, "cached", message)
+        return Asked(source, None, reason_of(error))
+
+
+def of_redis(asked: Asked, using: str) -> Iterator[Finding]:
+    """What waits in one Redis, and what is wrong with it."""
+    source, waits = asked.source, asked.waits
+    if source.pending is None:
+        yield _lost(source)
+    elif waits is None:
+        problem = _("it cannot be asked: %(reason)s") % {"reason": asked.problem}
+        yield _wrong(source.name, "cached", problem)
+    else:
+        if waits.generations:
+            yield _waiting(source.name, waits, using)
+        if source.is_declared and (source.was_flushed or waits.generations):
+            yield from _weak(source.name, weaknesses(source.pending))
+
+
+def _lost(source: Source) -> Finding:
+    if source.is_declared:
+        return _says_more(source.name, "cached", source.problem, "manage.py check")
+    told = {"problem": source.problem}
+    gone = _("it was counted in, and cannot be found to flush it: %(problem)s") % told
+    return _wrong(source.name, "cached", gone)
+
+
+def _weak(name: str, found: Iterator[tuple[str, str]]) -> Iterator[Finding]:
+    for code, message in found:
+        if f"counters.{code}" not in settings.SILENCED_SYSTEM_CHECKS:
+            yield _says_more(name, "cached", message, "manage.py check --deploy")
 
 
 def _waiting(name: str, waits: Backlog, using: str) -> Finding:
@@ -162,23 +237,64 @@ def _waiting(name: str, waits: Backlog, using: str) -> Finding:
     landed = CounterBatch._base_manager.using(using).filter(
         source=name, applied_at__gt=clock.now() - LATE
     )
-    action = ""
-    if lag > LATE and not landed.exists():
-        minutes = LATE // timedelta(minutes=1)
-        action = f"nothing has landed for {minutes} minutes: does manage.py counters flush run?"
+    late = lag > LATE and not landed.exists()
+    command = f"{COUNTERS} flush" if late else ""
+    told = {"minutes": LATE // timedelta(minutes=1), "command": command}
+    never = _("nothing has landed for %(minutes)d minutes: does %(command)s run?") % told
     return Finding(
-        *(name, "cached", waits.generations, waits.counters, action),
-        needed=bool(action),
+        *(name, "cached", waits.generations, waits.counters, never if late else ""),
+        needed=late,
         lag=round(lag.total_seconds(), 3),
+        command=command,
     )
 
 
-def _incidents(using: str) -> Iterator[Finding]:
+def incidents(using: str) -> list[Incidents]:
+    """Incidents of the last days, by kind."""
     if not router.allow_migrate_model(using, CounterIncident):
-        return
-    labels = dict(CounterIncident.Kind.choices)
+        return []
+    labels = {kind: str(label) for kind, label in CounterIncident.Kind.choices}
     recent = CounterIncident._base_manager.using(using).filter(found_at__gt=clock.now() - RECENT)
     kinds = recent.values("kind").annotate(number=Count("pk"), last=Max("found_at"))
-    for row in kinds.order_by("kind"):
-        what = f"{row['number']} in {RECENT.days} days, the last at {row['last']:%Y-%m-%d %H:%M}"
-        yield _wrong("incidents", "", f"{labels.get(row['kind'], row['kind'])}: {what}")
+    return [
+        Incidents(row["kind"], labels.get(row["kind"], row["kind"]), row["number"], row["last"])
+        for row in kinds.order_by("kind")
+    ]
+
+
+def of_the_rest(using: str, recent: Iterable[Incidents]) -> Iterator[Finding]:
+    """What somebody has to look at: incidents, slots that nobody folds, a guard that is loose."""
+    yield from _incidents(recent)
+    yield from _strangers(using)
+    yield from _guard(using)
+
+
+def _guard(using: str) -> Iterator[Finding]:
+    """Whether the database refuses to change or delete adjustments, where it keeps them."""
+    if not router.allow_migrate_model(using, CounterAdjustment):
+        return
+    found = guard.state(using)
+    if found != guard.wanted_state(using):
+        told = {"state": found, "command": "manage.py migrate"}
+        action = _("the guard of the adjustments is %(state)s: run %(command)s") % told
+        yield _wrong("adjustments", "", action, told["command"])
+
+
+def _incidents(recent: Iterable[Incidents]) -> Iterator[Finding]:
+    for one in recent:
+        last = f"{one.last:%Y-%m-%d %H:%M}"
+        told = {"kind": one.label, "number": one.number, "days": RECENT.days, "last": last}
+        what = _("%(kind)s: %(number)d in %(days)d days, the last at %(last)s") % told
+        if one.kind == CounterIncident.Kind.DRIFT:
+            yield _says_more("incidents", "", what, f"{COUNTERS} verify")
+        else:
+            yield _wrong("incidents", "", what)
+
+
+def _strangers(using: str) -> Iterator[Finding]:
+    for label in strangers(using):
+        command = "manage.py remove_stale_contenttypes"
+        if label.partition(".")[0] not in apps.app_configs:
+            command += " --include-stale-apps"
+        gone = _("the model is gone: %(command)s drops these slots") % {"command": command}
+        yield _wrong(label, "", gone, command)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from django.db import DEFAULT_DB_ALIAS
 
 from django_counters.exceptions import CounterUnavailable
+from django_counters.signals import upkeep_done
 from django_counters.stores.sql.batches import SqlBatches
 from django_counters.stores.sql.partitions import Busy
 from django_counters.upkeep.fence import Judgement, judge
@@ -82,7 +84,7 @@ def flush(
         InvalidConfiguration: a cache of cached counters is not a Redis.
         RuntimeError: the caller has a transaction.
     """
-    report = Report()
+    report, began = Report(), time.monotonic()
     with SqlBatches(using).landing():
         # In a caller's transaction, or without the database, it ends here: nothing is sealed yet.
         pass
@@ -103,6 +105,8 @@ def flush(
             report.away[pending.name] = error.reason
         except Busy:
             report.busy.append(pending.name)
+    seconds = time.monotonic() - began
+    upkeep_done.tell(Report, work="flush", using=using, seconds=seconds, report=report)
     return report
 
 

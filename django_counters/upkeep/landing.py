@@ -18,7 +18,9 @@ from django_counters.exceptions import (
     OutcomeUnknown,
     ReadOnlyDatabase,
     RetryTransaction,
+    TokenConflict,
 )
+from django_counters.kinds.once import Call
 from django_counters.kinds.record import column_of
 from django_counters.kinds.registry import registry
 from django_counters.models import CounterIncident
@@ -26,7 +28,7 @@ from django_counters.models.total import TotalField
 from django_counters.stores.base import Batched, Outcome
 from django_counters.stores.sql.batches import SqlBatches
 from django_counters.stores.sql.incidents import record
-from django_counters.tokens import moment_of
+from django_counters.tokens import Token, moment_of
 from django_counters.upkeep.fence import Judgement, write
 from django_counters.upkeep.partitions import make_ahead, partitions_ahead, too_few
 from django_counters.upkeep.places import columns
@@ -144,6 +146,7 @@ class Landing:
         try:
             with deltas.all_or_nothing():
                 outcome = deltas.append_once(counter, by, token)
+                self._refuse_another(outcome, counter, by, token)
         except (CounterUnavailable, OutcomeUnknown, ReadOnlyDatabase, RetryTransaction):
             raise
         except (CounterError, DataError) as error:
@@ -153,6 +156,13 @@ class Landing:
         if outcome is not Outcome.APPENDED:
             # It was counted before, in another way: it was waiting here for nothing.
             landed.forget.setdefault(sealed.generation, []).append(counter)
+
+    def _refuse_another(self, outcome: Outcome, counter: str, by: int, token: UUID) -> None:
+        """A token that is known elsewhere stands for this increment only if it was used for it."""
+        if outcome is Outcome.CLAIMED:
+            tokens, call = registry.tokens(self._using), Call("", {counter: by})
+            if not tokens.is_used_for(Token(str(token)), call.fingerprint):
+                raise TokenConflict(token=str(token))
 
     def _add(self, sums: Mapping[str, int], landed: Landed, due: Sequence[Sealed]) -> None:
         """Add sums to the totals, each kind of counters in one statement."""

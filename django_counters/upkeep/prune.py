@@ -6,8 +6,9 @@ from django.db import DEFAULT_DB_ALIAS, router
 
 from django_counters import clock
 from django_counters.kinds.registry import registry
-from django_counters.models import CounterBatch, CounterToken
+from django_counters.models import CounterBatch, CounterLimit, CounterToken
 from django_counters.stores.sql.batches import SqlBatches
+from django_counters.stores.sql.limits import SqlLimits
 from django_counters.upkeep.landing import REMEMBERED
 
 
@@ -26,3 +27,10 @@ def prune_landed(using: str = DEFAULT_DB_ALIAS) -> int:
     if not router.allow_migrate_model(using, CounterBatch):
         return 0
     return SqlBatches(using).prune(clock.utc() - REMEMBERED)
+
+
+def prune_limits(using: str = DEFAULT_DB_ALIAS) -> int:
+    """Forget buckets of rate limits that are full again; how many those were. In small batches."""
+    if not router.allow_migrate_model(using, CounterLimit):
+        return 0
+    return SqlLimits(using).prune()

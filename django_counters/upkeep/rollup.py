@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -10,6 +11,7 @@ from django.db import DEFAULT_DB_ALIAS, router
 from django_counters.exceptions import CounterOverflow, LedgerFenced
 from django_counters.kinds.tables import NAMED
 from django_counters.models import Counter, CounterIncident
+from django_counters.signals import upkeep_done
 from django_counters.stores.sql.folding import Folded
 from django_counters.stores.sql.horizon import SqlHorizon
 from django_counters.stores.sql.incidents import record
@@ -72,7 +74,7 @@ def rollup(
     Raises:
         LedgerFenced: the ledger came from another server; shards and slots are folded.
     """
-    report = Report()
+    report, began = Report(), time.monotonic()
     for place in places(using):
         if not dry_run:
             _fold(place, page, report, progress)
@@ -83,6 +85,9 @@ def rollup(
             _fold_entries(using, report)
         report.waiting = SqlInquiry(NAMED, using).waiting()[0]
         progress("ledger", report)
+    if not dry_run:
+        seconds = time.monotonic() - began
+        upkeep_done.tell(Report, work="rollup", using=using, seconds=seconds, report=report)
     return report
 
 

@@ -6,18 +6,22 @@ Needs Django but not Sphinx: the tests ask the same functions.
 from __future__ import annotations
 
 import ast
+import importlib.util
 import inspect
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 import django_counters
-from django_counters import conf, exceptions
+from django_counters import access, conf, exceptions
 
 PACKAGE = Path(django_counters.__file__).resolve().parent
 CHECK_CODE = re.compile(r"[EW]\d{3}")
+SIGNAL = re.compile(r"^((?:#:.*\n)+)(\w+) = \w*Signal\(", re.MULTILINE)
 SUBJECTS = {
     "conf.py": "the `COUNTERS` setting",
     "checks.py": "databases",
@@ -32,6 +36,11 @@ MEANINGS = {
     "CACHE": "Which Redis keeps what waits. Only with `'cached'`.",
     "ON_REDIS_DOWN": "Where increments go while that Redis cannot be reached: into the ledger, "
     "into the total, or nowhere (`CounterUnavailable`). Only with `'cached'`.",
+    "APPROVE_ABOVE": "By how much one person alone may adjust a counter, up or down; "
+    "more needs a second person. `None`: by any amount.",
+    "HISTORY": "How often totals are recorded, for a chart. `None`: never. Not with `'ledger'`.",
+    "HISTORY_DAYS": "For how many days what was recorded is kept.",
+    "API": "Who may reach the counters over HTTP. `None`: nobody.",
     "OPTIONS": "What the strategy lets you choose.",
 }
 TYPES = {
@@ -40,7 +49,37 @@ TYPES = {
     "CEILING": "integer of 64 bits, or `None` for no ceiling",
     "CACHE": "an alias of `CACHES`, or the URL of a Redis",
     "ON_REDIS_DOWN": f"one of {', '.join(f'`{detour!r}`' for detour in conf.NAMED_DETOURS)}",
+    "APPROVE_ABOVE": "integer from 0 on, or `None` for no limit",
+    "HISTORY": f"{', '.join(f'`{often!r}`' for often in conf.HISTORIES)}, or `None`",
+    "HISTORY_DAYS": f"integer from 1 to {conf.MOST_HISTORY_DAYS:,}",
+    "API": "dictionary of [who may what](#api), or `None`",
     "OPTIONS": "dictionary of the options below",
+}
+# The same for who may reach counters over HTTP.
+_RULES = ", ".join(f"`{rule!r}`" for rule in access.RULES if rule != access.ANYONE)
+_OR_CLASS = "or the path of a permission class"
+ACCESS = {
+    "read": (f"`{access.ANYONE!r}`, {_RULES}, {_OR_CLASS}", "Who reads values and histories."),
+    "increment": (f"{_RULES}, `{access.BEACON!r}`, {_OR_CLASS}", "Who adds."),
+    "decrement": (f"{_RULES}, {_OR_CLASS}", "Who takes away."),
+    "adjust": (f"{_RULES}, {_OR_CLASS}", "Who corrects, with a reason; always somebody logged in."),
+    "max_delta": (
+        "integer above 0",
+        "By how much one call may change a counter. Without a login it is 1. Not for `adjust`.",
+    ),
+    "max_counters": (
+        "integer above 0",
+        "How many counters of the namespace may come into being over HTTP. Not for fields.",
+    ),
+    "origins": (
+        "list of origins, such as `'https://example.org'`",
+        "The sites that may send beacons. With `'beacon'`, and only then.",
+    ),
+    "limit": (
+        "rate, such as `'60/min'`, `'5/s'` or `'30/10s'`",
+        "How many changes one user or address may make; a bulk is as many as it has counters. "
+        "`'beacon'` needs one. Empty: any number.",
+    ),
 }
 # The same for the options of the strategies.
 CHOICES = {
@@ -97,12 +136,36 @@ def settings_table() -> str:
 
 def _default(option: str) -> object:
     policy = conf.Policy()
-    known = {"OPTIONS": {}, "CACHE": conf.DEFAULT, "ON_REDIS_DOWN": conf.NAMED_DETOURS[0]}
+    known: dict[str, object] = {
+        "OPTIONS": {},
+        "CACHE": conf.DEFAULT,
+        "ON_REDIS_DOWN": conf.NAMED_DETOURS[0],
+        "HISTORY": None,
+        "API": None,
+    }
     if option in known:
         return known[option]
     if option == "STRATEGY":
         return policy.recipe.strategy
-    return getattr(policy.bounds, option.lower())
+    if hasattr(policy.bounds, option.lower()):
+        return getattr(policy.bounds, option.lower())
+    return getattr(policy, option.lower())
+
+
+def access_table() -> str:
+    """What the `API` of a namespace can have."""
+    defaults = {field.name: field.default for field in fields(access.Access)}
+    if set(ACCESS) != set(defaults):
+        raise LookupError(f"docs/_ext/tables.py has to explain exactly {sorted(defaults)}")
+    rows = [
+        (f"`{name!r}`", type_, _or_nobody(name, defaults[name]), meaning)
+        for name, (type_, meaning) in ACCESS.items()
+    ]
+    return _table(("Key", "Value", "Default", "Meaning"), rows)
+
+
+def _or_nobody(name: str, default: object) -> str:
+    return "nobody" if name in access.ACTIONS else f"`{default!r}`"
 
 
 def options_table() -> str:
@@ -179,19 +242,40 @@ def _reports(tree: ast.AST) -> Iterator[tuple[str, str]]:
             if isinstance(code, ast.Constant) and CHECK_CODE.fullmatch(str(code.value)):
                 yield str(code.value), _text(text)
         if isinstance(node, ast.GeneratorExp):
-            yield from _yielded(node, tree)
+            yield from _yielded(node.elt, node.generators[-1].iter, tree)
+        if isinstance(node, ast.For) and len(node.body) == 1:
+            yield from _yielded(node.body[0], node.iter, tree)
 
 
-def _yielded(loop: ast.GeneratorExp, tree: ast.AST) -> Iterator[tuple[str, str]]:
-    """The texts of a loop over a function of the module, where its body has one fixed code."""
-    inside = [str(node.value) for node in ast.walk(loop.elt) if isinstance(node, ast.Constant)]
-    called = getattr(getattr(loop.generators[-1].iter, "func", None), "id", None)
-    for function in ast.walk(tree):
-        if isinstance(function, ast.FunctionDef) and function.name == called:
-            for code in filter(CHECK_CODE.fullmatch, inside):
-                for node in ast.walk(function):
-                    if isinstance(node, ast.Yield) and node.value is not None:
-                        yield code, _text(node.value)
+def _yielded(body: ast.AST, over: ast.expr, tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """The texts of a loop over a function, where its body has one fixed code."""
+    inside = [str(node.value) for node in ast.walk(body) if isinstance(node, ast.Constant)]
+    called = getattr(getattr(over, "func", None), "id", None)
+    for code in filter(CHECK_CODE.fullmatch, inside):
+        for text in _texts(called, tree):
+            yield code, text
+
+
+def _texts(called: str | None, tree: ast.AST) -> Iterator[str]:
+    """What a function yields, be it of this module or of one that this module imports it from."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == called:
+            yield from _texts_of(node, tree)
+        if isinstance(node, ast.ImportFrom) and any(name.name == called for name in node.names):
+            yield from _texts(called, _module(node.module or ""))
+
+
+def _texts_of(function: ast.FunctionDef, tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(function):
+        if isinstance(node, ast.Yield) and node.value is not None:
+            yield _text(node.value)
+        if isinstance(node, ast.YieldFrom) and isinstance(node.value, ast.Call):
+            yield from _texts(getattr(node.value.func, "id", None), tree)
+
+
+def _module(name: str) -> ast.AST:
+    path = PACKAGE.parent.joinpath(*name.split(".")).with_suffix(".py")
+    return ast.parse(path.read_text(encoding="utf-8")) if path.is_file() else ast.Module([], [])
 
 
 def _text(node: ast.expr) -> str:
@@ -244,6 +328,45 @@ def first_line(cls: type) -> str:
     return (cls.__doc__ or "").strip().partition("\n")[0]
 
 
+def metrics_table() -> str:
+    """All metrics: those that are counted as it happens, and those that are asked on a scrape."""
+    names = _metric_names()
+    groups = (("as it happens", names.HAPPENED), ("on a scrape", names.STATE))
+    rows = [
+        (
+            f"`{one.name}`",
+            one.kind,
+            ", ".join(f"`{label}`" for label in one.labels),
+            when,
+            one.meaning,
+        )
+        for when, metrics in groups
+        for one in metrics
+    ]
+    return _table(("Metric", "Kind", "Labels", "Read", "Meaning"), rows)
+
+
+def _metric_names() -> ModuleType:
+    """The module alone: the rest of its package needs prometheus_client."""
+    spec = importlib.util.spec_from_file_location("names", PACKAGE / "metrics" / "names.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def signals_table() -> str:
+    """All signals and their arguments, as the comments above them say."""
+    source = (PACKAGE / "signals.py").read_text(encoding="utf-8")
+    rows = []
+    for comment, name in SIGNAL.findall(source):
+        text = " ".join(line.removeprefix("#:").strip() for line in comment.splitlines())
+        meaning, _, arguments = text.replace("``", "`").partition(" Arguments: ")
+        rows.append((f"`{name}`", arguments.rstrip("."), meaning))
+    return _table(("Signal", "Arguments", "When it is sent"), rows)
+
+
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *([_cell(cell) for cell in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
@@ -255,8 +378,11 @@ def _cell(text: str) -> str:
 
 TABLES: dict[str, Callable[[], str]] = {
     "settings": settings_table,
+    "access": access_table,
     "options": options_table,
     "strategies": strategies_table,
     "checks": checks_table,
     "errors": errors_table,
+    "metrics": metrics_table,
+    "signals": signals_table,
 }

@@ -1,22 +1,16 @@
-"""The blog in the admin: views and likes are shown, and cannot be typed over."""
+"""The blog in the admin: views and likes are shown, and are adjusted with a reason."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from django.contrib import admin
 from django.db.models import QuerySet
 
+from django_counters.admin import CounterFieldsAdmin
 from example_project.blog.models import Post
-
-if TYPE_CHECKING:
-    PostAdminBase = admin.ModelAdmin[Post]
-else:
-    PostAdminBase = admin.ModelAdmin
 
 
 @admin.register(Post)
-class PostAdmin(PostAdminBase):
+class PostAdmin(CounterFieldsAdmin):
     """Posts."""
 
     list_display = ("title", "views", "likes", "published_at")

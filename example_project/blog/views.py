@@ -1,15 +1,16 @@
-"""Pages of the blog. A GET of a post counts one view of it, and a button likes it."""
+"""Pages of the blog. What is seen and liked of a post, its page counts over the API."""
 
 from __future__ import annotations
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.views.decorators.csrf import csrf_protect, ensure_csrf_cookie
 from django.views.decorators.http import require_POST, require_safe
 
 from example_project.blog.downloads import downloads_of, register
 from example_project.blog.models import Post
-from example_project.visits import count_visit, is_known, marked
+from example_project.visits import count_visit
 
 
 @require_safe
@@ -23,18 +24,26 @@ def posts(request: HttpRequest) -> HttpResponse:
 @require_safe
 @ensure_csrf_cookie
 def post(request: HttpRequest, pk: int) -> HttpResponse:
-    """One post. The number on the page includes this view; a HEAD is no view."""
-    found = get_object_or_404(Post.objects.with_counts("likes"), pk=pk)
-    known = request.method != "GET" or is_known(found.views.increment)
+    """One post. Asking for it counts nothing: the page itself says that it is seen."""
+    found = get_object_or_404(Post.objects.with_counts(consistency="cached"), pk=pk)
     ((_, downloads),) = downloads_of([found])
-    page = render(request, "blog/post.html", {"post": found, "downloads": downloads})
-    return marked(page, known)
+    context = {
+        "post": found,
+        "downloads": downloads,
+        "view_url": _increment_url(found, "views"),
+        "like_url": _increment_url(found, "likes"),
+    }
+    return render(request, "blog/post.html", context)
+
+
+def _increment_url(post: Post, field: str) -> str:
+    return reverse("counters:increment", args=[f"{post._meta.label}.{field}:{post.pk}"])
 
 
 @require_POST
 @csrf_protect
 def like(request: HttpRequest, pk: int) -> HttpResponse:  # noqa: ARG001
-    """Count one like, and go back to the post."""
+    """Count one like, and go back to the post: for browsers that run no script."""
     found = get_object_or_404(Post, pk=pk)
     found.likes.increment()
     return redirect(found)

@@ -20,6 +20,7 @@ from example_project.bootstrap.folders import BootstrapError
 
 OLDEST_POSTGRES = 14
 SOURCES = ("wheels", "system")
+BROWSERS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 POSTGRES_PLACES = (
     "/usr/lib/postgresql/*/bin",
     "/usr/pgsql-*/bin",
@@ -83,6 +84,12 @@ def find_valkey() -> Program | None:
             for program in _programs(name, folders, source):
                 return program
     return None
+
+
+def find_chromium() -> str | None:
+    """Return the browser that ``COUNTERS_CHROMIUM`` names, or else one on the path, if any."""
+    named = os.environ.get("COUNTERS_CHROMIUM")
+    return named or next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
 def _programs(name: str, folders: Iterable[Path], source: str) -> Iterator[Program]:

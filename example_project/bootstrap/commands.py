@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 BEGAN = "DJC_BEGAN"
 
@@ -48,7 +49,7 @@ def tests(argv: Sequence[str]) -> int:
     """Run pytest with ``argv`` on running services, and return its exit code."""
 
     def run() -> int:
-        _prepare("tests")
+        _prepare_tests()
         from example_project.bootstrap import children, folders
         from example_project.bootstrap.services import services
 
@@ -59,6 +60,18 @@ def tests(argv: Sequence[str]) -> int:
             return children.run(command, cwd=folders.ROOT)
 
     return _guarded(run)
+
+
+def _prepare_tests() -> None:
+    """With what the tests in a browser need, where there is one and it can be had."""
+    from example_project.bootstrap.binaries import find_chromium
+    from example_project.bootstrap.folders import BootstrapError
+
+    if find_chromium():
+        with suppress(BootstrapError):
+            _prepare("browser")
+            return
+    _prepare("tests")
 
 
 def _served(

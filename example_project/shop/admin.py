@@ -1,4 +1,4 @@
-"""The shop in the admin: the stock is shown, and cannot be typed over."""
+"""The shop in the admin: the stock is shown, and is adjusted with a reason, not typed over."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 from django.contrib import admin
 
+from django_counters.admin import CounterFieldsAdmin
 from example_project.shop.models import Order, Product
 
 if TYPE_CHECKING:
-    ProductAdminBase = admin.ModelAdmin[Product]
     OrderAdminBase = admin.ModelAdmin[Order]
 else:
-    ProductAdminBase = OrderAdminBase = admin.ModelAdmin
+    OrderAdminBase = admin.ModelAdmin
 
 
 @admin.register(Product)
-class ProductAdmin(ProductAdminBase):
+class ProductAdmin(CounterFieldsAdmin):
     """Products."""
 
     list_display = ("name", "price", "stock")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 
@@ -15,16 +15,17 @@ from django.db.models import F
 from benchmarks import database
 from benchmarks.cases import cached, flush
 from benchmarks.harness import Pair, WrongSum, total
-from benchmarks.models import NaiveCounter, Post
 from benchmarks.run import all_groups
-from benchmarks.settings import COUNTERS
 from django_counters.models import Counter
 from django_counters.stores.redis.keys import SLOTS, Slots
 from django_counters.upkeep.flush import LARGEST
 from django_counters.upkeep.flush import flush as land
-from example_project.bootstrap.services import services
 
-pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
+pytestmark = [
+    pytest.mark.postgres,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("tables"),
+]
 
 Prepare = Callable[[], AbstractContextManager[Pair]]
 
@@ -40,38 +41,10 @@ CASES: dict[str, Prepare] = {
     "async": cached.awaited,
     "commit": cached.on_commit,
     "flush beside a loop": partial(flush.beside_loop, 3000),
+    "flush beside a loop that commits once": partial(flush.beside_loop, 3000, once=True),
     "flush beside an upsert": partial(flush.beside_upsert, 3000),
 }
 every_case = pytest.mark.parametrize("prepare", CASES.values(), ids=CASES)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    """A Redis of these tests alone: one of the cases opens a port of it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("REDIS_URL", raising=False)
-        with services(want=("valkey",), quiet=True) as urls:
-            yield urls.redis
-
-
-@pytest.fixture
-def apart(server: str, override_counters: Callable[..., None]) -> Iterator[str]:
-    """The cache is in that Redis; the prefix there."""
-    override_counters(pages=COUNTERS["pages"])
-    with database.apart(server) as prefix:
-        yield prefix
-
-
-@pytest.fixture(autouse=True)
-def _tables(transactional_db: None) -> Iterator[None]:
-    """What cases compare with has no migrations."""
-    with connection.schema_editor() as editor:
-        for model in (NaiveCounter, Post):
-            editor.create_model(model)
-    yield
-    with connection.schema_editor() as editor:
-        for model in (NaiveCounter, Post):
-            editor.delete_model(model)
 
 
 @every_case
@@ -173,4 +146,5 @@ def test_the_rows_that_the_issue_asks_for_are_there() -> None:
         **dict.fromkeys(
             ("cached-read", "cached-page", "cached-script", "cached-async", "flush-few")
         ),
+        "flush-loop-once": None,
     }

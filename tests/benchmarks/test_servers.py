@@ -40,6 +40,21 @@ def test_what_pgbench_reports_is_what_is_stored() -> None:
 
 @pytest.mark.postgres
 @pytest.mark.django_db(transaction=True)
+def test_slices_of_less_than_a_second_have_as_many_transactions_as_the_first_one_tells() -> None:
+    try:
+        pgbench.find()
+    except pgbench.PgbenchFailed as error:
+        pytest.skip(str(error))
+    sent = pgbench.written_out(*statement_of(lambda: Counter.objects.increment("short")))
+    side = pgbench.side(sent, clients=2, seconds=0.1)
+    first, second, third = side(), side(), side()
+    assert second.operations == third.operations == 2 * max(1, round(0.05 / first.cost))
+    total = first.operations + second.operations + third.operations
+    assert Counter.objects.value("short") == 1 + total
+
+
+@pytest.mark.postgres
+@pytest.mark.django_db(transaction=True)
 def test_a_statement_that_fails_is_not_a_figure() -> None:
     try:
         pgbench.find()

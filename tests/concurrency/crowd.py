@@ -91,3 +91,22 @@ class Threads:
             return work(number)
         finally:
             connection.close()
+
+
+def at_once(work: Callable[[int], _Result], count: int) -> list[_Result]:
+    """Run ``work(number)`` in as many threads, none of which has a connection of its own."""
+    barrier = threading.Barrier(count)
+
+    def one(number: int) -> _Result:
+        barrier.wait(PATIENCE)
+        return work(number)
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(one, range(count)))
+
+
+def in_turns(work: Callable[[int], _Result], count: int) -> list[_Result]:
+    """Run ``work(number)`` in no more threads than any server has connections for."""
+    crowd = 16
+    shares = Threads(crowd).run(lambda first: [work(n) for n in range(first, count, crowd)])
+    return [result for share in shares for result in share]

@@ -11,7 +11,9 @@ import redis
 from django.test import override_settings
 
 from example_project.settings import prefix_in_redis
+from example_project.urls import count_for
 from tests.conftest import forget_pending
+from tests.example.beacons import ORIGIN
 from tests.example.running import identity
 
 
@@ -31,6 +33,12 @@ def _own_place_in_redis() -> Iterator[None]:
         for one in (prefix, prefix_in_redis(identity())):
             forget_pending("default", one)
             forget_rest(one)
+
+
+@pytest.fixture(autouse=True)
+def _pages_may_count() -> None:
+    """Other tests may have exposed other fields, or none."""
+    count_for(ORIGIN)
 
 
 def forget_rest(prefix: str) -> None:

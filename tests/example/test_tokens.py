@@ -209,12 +209,14 @@ def test_the_number_of_processes_does_not_matter(log: Path) -> None:
 
 
 @pytest.mark.postgres
+@pytest.mark.slow
 def test_killed_and_started_again_it_ends_exact(transactional_db: None, tmp_path: Path) -> None:
     killed_and_started_again(
         url_of_the_test(), tmp_path / "long.log", lambda: Counter.objects.value("status:200")
     )
 
 
+@pytest.mark.slow
 def test_killed_and_started_again_it_ends_exact_on_sqlite(tmp_path: Path) -> None:
     database = tmp_path / "example.db"
 

@@ -12,30 +12,31 @@ from typing import Any
 import pytest
 from django.conf import settings
 
-from django_counters.models import Counter, CounterDelta, CounterShard, SlottedCounter
+from django_counters.models import (
+    Counter,
+    CounterAdjustment,
+    CounterDelta,
+    CounterShard,
+    SlottedCounter,
+)
 from django_counters.testing import override_counters
 from django_counters.upkeep.rollup import rollup
 from example_project import seeds, verify
 from example_project.blog.downloads import register
 from example_project.blog.models import Post
-from example_project.browser import Browser, Site
+from example_project.corrections import noting
 from example_project.flow import Flow
 from example_project.report import Report
 from example_project.run import main
 from example_project.screen import written
-from example_project.server import serving
 from example_project.settings import COUNTERS
 from example_project.settling import settle
 from example_project.shop.models import Product
 from example_project.shop.orders import place
 from example_project.tally import (
-    COUNTED_HEADER,
     ORDERS,
-    REPLAYED_HEADER,
-    UNKNOWN,
     Tally,
-    Watched,
-    counter_of,
+    together,
 )
 from tests.conftest import forget_pending
 from tests.settling import roll_up
@@ -136,6 +137,62 @@ def test_a_difference_is_noticed(before: verify.Snapshot, tamper: Any) -> None:
     assert not found.ok
     assert found.wrong == 1
     assert "FAILED" in written(found)
+
+
+def adjust() -> None:
+    """What a person may do in the admin meanwhile, of each strategy."""
+    why: dict[str, Any] = {"reason": "Somebody has looked closely", "actor": "somebody"}
+    post().views.adjust(by=-2, **why)
+    post().likes.adjust(by=-3, **why)
+    Counter.objects.adjust(f"downloads:post-{post().pk}", to=0, **why)
+    Counter.objects.adjust("visits:shop", by=-4, **why)
+    Counter.objects.adjust(ORDERS, by=-1, **why)
+    sale().stock.adjust(by=-5, **why)
+
+
+def test_what_is_adjusted_meanwhile_is_expected(before: verify.Snapshot) -> None:
+    tally = Tally()
+    with noting(tally):
+        adjust()
+    assert sum(tally.sums().values()) == -2 - 3 - 1 - 4 - 1 - 5
+    expected = sent()
+    expected.update(together(tally))
+    found = report(before, expected)
+    assert found.ok
+    assert found.as_json()["likes"] == {"sent": -2, "counted": -2, "unknown": 0}
+    lamp = next(one for one in found.sales if one.product == sale().name)
+    assert (lamp.before, lamp.restocked, lamp.left, lamp.sold) == (500, 5, 501, 4)
+
+
+def test_what_is_adjusted_and_not_noted_is_noticed(before: verify.Snapshot) -> None:
+    tally = Tally()
+    with noting(tally):
+        pass
+    adjust()
+    assert together(tally) == {}
+    assert report(before, sent()).wrong == 6
+
+
+def test_what_is_wrong_from_the_beginning_is_adjusted_once(before: verify.Snapshot) -> None:
+    for _ in range(2):
+        seeds.correct()
+        assert Product.objects.get(slug="mug").stock == 38
+        assert Counter.objects.value(seeds.PHONE) == 11
+        assert CounterAdjustment.objects.count() == 2
+    assert verify.drifts() == []
+    # After a fresh start there is something to adjust again; what was, stays written down.
+    seeds.clear_site()
+    seeds.sow()
+    seeds.correct()
+    assert Counter.objects.value(seeds.PHONE) == 11
+    assert CounterAdjustment.objects.count() == 4
+    assert verify.drifts() == []
+
+
+def test_what_is_sold_out_is_not_adjusted_below_its_floor(before: verify.Snapshot) -> None:
+    Product.objects.get(slug="mug").stock.decrement(39)
+    seeds.correct()
+    assert Product.objects.get(slug="mug").stock == 1
 
 
 def test_what_redis_has_lost_is_noticed_by_the_app_and_by_the_check(
@@ -240,95 +297,6 @@ def test_a_second_sowing_fills_up_and_keeps_what_was_counted(before: verify.Snap
     seeds.sow()
     assert sale().stock == 500
     assert post().views.read().value == 1
-
-
-@pytest.mark.parametrize(
-    ("request_line", "status", "counter"),
-    [
-        ("GET /blog/3/", 200, "blog.Post.views:3"),
-        ("GET /blog/3/", 500, None),
-        ("POST /blog/3/like", 302, "blog.Post.likes:3"),
-        ("POST /blog/3/like", 403, None),
-        ("GET /blog/3/like", 405, None),
-        ("GET /blog/3/download", 200, "downloads:post-3"),
-        ("HEAD /blog/3/download", 200, None),
-        ("GET /shop/3/", 200, "visits:product-3"),
-        ("GET /shop/", 200, "visits:shop"),
-        ("GET /live/counts.json", 200, None),
-        ("POST /shop/3/buy", 200, "orders:shop"),
-        ("POST /shop/3/buy", 409, None),
-    ],
-)
-def test_which_counter_an_answer_has(request_line: str, status: int, counter: str | None) -> None:
-    method, path = request_line.split(" ")
-    assert counter_of(method, path, status) == counter
-
-
-@pytest.mark.parametrize(
-    ("status", "extra", "noted"),
-    [
-        ("200 OK", {}, {"visits:shop": 1}),
-        ("200 OK", {"PATH_INFO": "/blog/3/download"}, {"downloads:post-3": 1}),
-        (
-            "302 Found",
-            {"REQUEST_METHOD": "POST", "PATH_INFO": "/blog/3/like"},
-            {"blog.Post.likes:3": 1},
-        ),
-        (
-            "200 OK",
-            {"REQUEST_METHOD": "POST", "PATH_INFO": "/shop/3/buy"},
-            {"orders:shop": 1},
-        ),
-        ("200 OK", {"HTTP_X_LOAD": "load-1"}, {}),
-        ("200 OK", {"UNCERTAIN": "yes"}, {"unknown:visits:shop": 1}),
-        ("200 OK", {"REQUEST_METHOD": "HEAD"}, {}),
-        ("404 Not Found", {}, {}),
-        ("500 Internal Server Error", {}, {"failures": 1}),
-    ],
-)
-def test_visitors_are_noted_apart_from_the_load(
-    status: str, extra: dict[str, str], noted: dict[str, int]
-) -> None:
-    visitors = Tally()
-
-    def application(environ: dict[str, Any], start_response: Any) -> list[bytes]:
-        start_response(status, [(COUNTED_HEADER, UNKNOWN)] if "UNCERTAIN" in environ else [])
-        return [b""]
-
-    environ = {"REQUEST_METHOD": "GET", "PATH_INFO": "/shop/", **extra}
-    Watched(application, visitors)(environ, lambda *_: None)
-    assert visitors.sums() == noted
-
-
-def test_the_load_notes_what_it_was_not_told() -> None:
-    """With a real server and a real client: the second page says that it is uncertain."""
-    sent = Tally()
-    answers = iter([[], [(COUNTED_HEADER, UNKNOWN)]])
-
-    def application(environ: dict[str, Any], start_response: Any) -> list[bytes]:
-        start_response("200 OK", next(answers))
-        return [b""]
-
-    with serving(application, 0) as port:
-        browser = Browser(Site("127.0.0.1", port, "load-1"), sent)
-        for _ in range(2):
-            browser.get("/shop/")
-        browser.close()
-    assert sent.sums() == {"requests": 2, "visits:shop": 1, "unknown:visits:shop": 1}
-
-
-def test_an_order_that_a_visitor_sends_again_is_noted_once() -> None:
-    visitors = Tally()
-    answers = iter([[], [(REPLAYED_HEADER, "true")]])
-
-    def application(environ: dict[str, Any], start_response: Any) -> list[bytes]:
-        start_response("200 OK", next(answers))
-        return [b""]
-
-    environ = {"REQUEST_METHOD": "POST", "PATH_INFO": "/shop/3/buy"}
-    for _ in range(2):
-        Watched(application, visitors)(environ, lambda *_: None)
-    assert visitors.sums() == {"orders:shop": 1}
 
 
 @pytest.mark.parametrize("argv", [["--help"], ["replay", "--help"]])

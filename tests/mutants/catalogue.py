@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from tests.mutants.adjusting import ADJUSTING
+from tests.mutants.idempotency import IDEMPOTENCY
 from tests.mutants.landing import LANDING
 from tests.mutants.ledger import LEDGER
+from tests.mutants.limiting import LIMITING
 from tests.mutants.mutant import Mutant as Mutant
+from tests.mutants.rest import REST
+from tests.mutants.telling import TELLING
 
 MUTANTS = (
     Mutant(
@@ -219,7 +224,7 @@ MUTANTS = (
         "                raise KeyError\n"
         "            self._session.run(self._sql.take, params)\n"
         "            for key, value, count in seen:\n",
-        "tests/concurrency/test_spread.py::TestSnapshots::test_sharded",
+        "tests/concurrency/test_spread.py::test_somebody_counts_before_each_statement_of_a_rollup",
     ),
     Mutant(
         "a rollup without its transaction",
@@ -254,7 +259,7 @@ MUTANTS = (
         "django_counters/stores/sql/dialects/functions.py",
         " FOR UPDATE SKIP LOCKED;",
         ";",
-        "tests/concurrency/test_spread.py::TestSnapshots::test_sharded",
+        "tests/concurrency/test_spread.py::TestNobodyWaits::test_a_writer_whose_shard_is_held_makes_another",
     ),
     Mutant(
         "a writer waits for the shard that somebody holds",
@@ -332,4 +337,9 @@ MUTANTS = (
     ),
     *LEDGER,
     *LANDING,
+    *ADJUSTING,
+    *LIMITING,
+    *TELLING,
+    *IDEMPOTENCY,
+    *REST,
 )

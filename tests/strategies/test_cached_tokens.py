@@ -135,6 +135,18 @@ def test_the_same_token_for_counters_of_two_slots_counts_once_in_the_end() -> No
     assert incident.detail["token"] == str(token)
 
 
+def test_a_token_that_was_used_elsewhere_for_something_else_is_told_of() -> None:
+    """Neither side sees the other before the flush; what was acknowledged is not lost silently."""
+    token = fresh()
+    Counter.objects.increment("exact", 5, token=token)
+    count(token, 3)
+    report = flush()
+    assert report.quarantined == {"views:a": 3}
+    (incident,) = CounterIncident.objects.filter(kind=CounterIncident.Kind.QUARANTINED)
+    assert incident.detail["reason"] == "TokenConflict"
+    assert value() == 0
+
+
 @pytest.mark.parametrize("age", [TOKEN_WINDOW + MINUTE, -AHEAD - MINUTE, timedelta(days=400)])
 def test_a_token_of_another_time_is_refused(age: timedelta) -> None:
     with pytest.raises(TokenExpired):

@@ -150,8 +150,9 @@ class TestLedger:
         Counter.objects.increment("a", token="old")
         CounterToken.objects.update(created_at=clock.now() - timedelta(days=3))
         Counter.objects.increment("a", token="new")
-        assert output("prune") == "1 tokens and 0 generations forgotten"
-        assert json.loads(output("prune", "--json")) == {"tokens": 0, "generations": 0}
+        assert output("prune") == "1 tokens, 0 generations, 0 samples and 0 buckets forgotten"
+        nothing = {"tokens": 0, "generations": 0, "samples": 0, "buckets": 0}
+        assert json.loads(output("prune", "--json")) == nothing
 
     @pytest.mark.django_db(transaction=True)
     def test_one_that_is_fenced_fails_and_says_what_to_do(self) -> None:
@@ -201,7 +202,7 @@ def test_the_database_can_be_chosen() -> None:
 
 
 @pytest.mark.parametrize(
-    "work", ["flush", "rollup", "partitions", "verify", "rebase", "prune", "doctor"]
+    "work", ["flush", "rollup", "partitions", "verify", "rebase", "history", "prune", "doctor"]
 )
 def test_a_database_that_is_not_there(work: str) -> None:
     with pytest.raises(CommandError, match="There is no database 'nowhere'"):

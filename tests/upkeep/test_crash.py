@@ -41,6 +41,7 @@ def fold_all() -> None:
         assert time.monotonic() < deadline, "what the killed process held is held still"
 
 
+@pytest.mark.slow
 def test_killed_after_each_of_its_statements() -> None:
     song = Song.objects.create(plays=1000)
     database = str(connection.settings_dict["NAME"])

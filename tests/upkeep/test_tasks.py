@@ -19,11 +19,12 @@ from django_counters.models import (
     CounterBatch,
     CounterDelta,
     CounterIncident,
+    CounterSample,
     CounterShard,
     CounterToken,
 )
 from django_counters.stores.sql.partitions import SqlPartitions
-from django_counters.testing import assert_counts
+from django_counters.testing import assert_counts, override_counters
 from django_counters.tokens import mint
 from django_counters.upkeep.sources import sources
 from tests.testapp.models import Song
@@ -31,6 +32,16 @@ from tests.testapp.models import Song
 celery = pytest.importorskip("celery", reason="the extra celery is not installed")
 
 from django_counters import tasks  # noqa: E402
+
+NAMES = (
+    "flush",
+    "rollup",
+    "maintain_partitions",
+    "record_history",
+    "prune",
+    "verify",
+    "verify_audit",
+)
 
 
 def broker() -> str:
@@ -97,7 +108,7 @@ def test_the_task_forgets_tokens() -> None:
 
     def forgotten(**arguments: str) -> int:
         gone: dict[str, int] = tasks.prune.apply(kwargs=arguments).get()
-        assert gone["generations"] == 0
+        assert gone["generations"] == gone["samples"] == 0
         return gone["tokens"]
 
     assert forgotten() == 1
@@ -115,7 +126,7 @@ def test_the_task_forgets_generations_that_landed_long_ago() -> None:
 
     landed(31)
     kept = landed(29)
-    assert tasks.prune.apply().get() == {"tokens": 0, "generations": 1}
+    assert tasks.prune.apply().get() == {"tokens": 0, "generations": 1, "samples": 0, "buckets": 0}
     assert CounterBatch.objects.get() == kept
 
 
@@ -158,7 +169,17 @@ def test_the_task_takes_a_database() -> None:
     assert tasks.rollup.apply(kwargs={"using": "other"}).get()["rows"] == 1
 
 
-@pytest.mark.parametrize("name", ["flush", "rollup", "maintain_partitions", "prune", "verify"])
+@pytest.mark.django_db
+def test_the_task_records_totals_and_prune_forgets_them() -> None:
+    Counter.objects.increment("hits:a", 5)
+    with override_counters(hits={"HISTORY": "1h"}):
+        assert tasks.record_history.apply().get() == {"recorded": 1}
+        assert tasks.record_history.apply().get() == {"recorded": 0}
+        CounterSample.objects.update(moment=clock.now() - timedelta(days=91))
+        assert tasks.prune.apply().get()["samples"] == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_the_task_is_registered_under_a_name_that_stays(app: Any, name: str) -> None:
     registered = f"django_counters.{name}"
     assert getattr(tasks, name).name == registered
@@ -172,8 +193,10 @@ def test_the_schedule_has_all_of_them() -> None:
     assert every == {
         "django_counters.flush:default": 10,
         "django_counters.verify:default": 86_400,
+        "django_counters.verify_audit:default": 86_400,
         "django_counters.rollup:default": 60,
         "django_counters.maintain_partitions:default": 600,
+        "django_counters.record_history:default": 300,
         "django_counters.prune:default": 1200,
     }
 
@@ -205,8 +228,7 @@ def test_the_schedule_is_plain_data_that_others_can_keep() -> None:
 
 
 def schedule_names() -> list[str]:
-    names = ("flush", "rollup", "maintain_partitions", "prune", "verify")
-    return [f"django_counters.{name}" for name in names]
+    return [f"django_counters.{name}" for name in NAMES]
 
 
 @pytest.mark.postgres

@@ -61,7 +61,9 @@ class Crew:
     def worker(self) -> Child:
         """Start a worker with two processes."""
         quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat")
-        return self._celery("worker", "-P", "prefork", "-c", 2, "-l", "WARNING", *quiet)
+        # A name of its own: RabbitMQ may still hold what one that was killed had.
+        name = f"worker{len(self._all)}@%h"
+        return self._celery("worker", "-n", name, "-P", "prefork", "-c", 2, "-l", "WARNING", *quiet)
 
     def beat(self) -> Child:
         """Start a beat, which keeps its times for itself."""

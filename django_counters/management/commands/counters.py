@@ -27,6 +27,9 @@ from django_counters.exceptions import (
     OutcomeUnknown,
     ReadOnlyDatabase,
 )
+from django_counters.kinds.cases import AdjustedMany
+from django_counters.management import adjusting, auditing, top
+from django_counters.management.history import history
 from django_counters.management.looping import until_asked_to_end
 from django_counters.upkeep.doctor import Finding, examine
 from django_counters.upkeep.flush import Report as Flushed
@@ -34,7 +37,8 @@ from django_counters.upkeep.flush import flush
 from django_counters.upkeep.ledger import rebase
 from django_counters.upkeep.partitions import maintain
 from django_counters.upkeep.partitions import plan as planned
-from django_counters.upkeep.prune import prune, prune_landed
+from django_counters.upkeep.prune import prune, prune_landed, prune_limits
+from django_counters.upkeep.recording import forget_history
 from django_counters.upkeep.rollup import Report, rollup
 from django_counters.upkeep.verify import verify
 
@@ -43,15 +47,23 @@ _WORK = {
     "rollup": gettext_noop("fold shards, slots and entries into the totals"),
     "partitions": gettext_noop("make, seal and drop partitions of the ledger"),
     "verify": gettext_noop("compare the totals of the ledger with its entries"),
+    "adjust": gettext_noop("adjust many counters, as a file says"),
+    "verify-audit": gettext_noop("compare all adjustments with their digests"),
     "rebase": gettext_noop("compute the totals of the ledger anew, after a restore"),
-    "prune": gettext_noop("forget tokens and landed generations that nobody asks for any more"),
+    "history": gettext_noop("record the totals of namespaces that ask for it"),
+    "prune": gettext_noop("forget tokens, landed generations and samples that are old enough"),
     "doctor": gettext_noop("say what waits where, and what has to be done"),
+    "top": gettext_noop("show the counters that change most, again and again"),
 }
 # Their messages say what to do; nobody needs a traceback.
 _EXPLAINED = (LedgerFenced, InvalidConfiguration, CounterUnavailable, OutcomeUnknown)
 # The database is away or just being replaced; a loop goes on when it is back.
 _PASSING = (OperationalError, InterfaceError, ReadOnlyDatabase)
 _MOST_SHOWN = 20
+
+
+def _help(work: str) -> str:
+    return _(_WORK[work])
 
 
 class Command(BaseCommand):
@@ -63,31 +75,37 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         subs = parser.add_subparsers(dest="work", required=True, metavar="|".join(_WORK))
-        land = subs.add_parser("flush", help=_(_WORK["flush"]), parents=[_common()])
+        land = subs.add_parser("flush", help=_help("flush"), parents=[_common()])
         land.add_argument(
             "--loop", type=_seconds, metavar="SECONDS", help=_("again every so many seconds")
         )
-        fold = subs.add_parser("rollup", help=_(_WORK["rollup"]), parents=[_common()])
+        fold = subs.add_parser("rollup", help=_help("rollup"), parents=[_common()])
         fold.add_argument("--dry-run", action="store_true", help=_("count what waits, no more"))
-        parts = subs.add_parser("partitions", help=_(_WORK["partitions"]), parents=[_common()])
+        parts = subs.add_parser("partitions", help=_help("partitions"), parents=[_common()])
         parts.add_argument(
             "--plan", action="store_true", help=_("say what has to be done, no more")
         )
-        check = subs.add_parser("verify", help=_(_WORK["verify"]), parents=[_common()])
+        check = subs.add_parser("verify", help=_help("verify"), parents=[_common()])
         check.add_argument("--namespace", help=_("only its counters"))
         check.add_argument("--sample", type=int, help=_("only so many counters"))
-        for name in ("rebase", "prune"):
-            subs.add_parser(name, help=_(_WORK[name]), parents=[_common()])
-        look = subs.add_parser("doctor", help=_(_WORK["doctor"]), parents=[_common()])
+        adjust = subs.add_parser("adjust", help=_help("adjust"), parents=[_common()])
+        adjusting.add_arguments(adjust)
+        audit = subs.add_parser("verify-audit", help=_help("verify-audit"), parents=[_common()])
+        auditing.add_arguments(audit)
+        for name in ("rebase", "history", "prune"):
+            subs.add_parser(name, help=_help(name), parents=[_common()])
+        look = subs.add_parser("doctor", help=_help("doctor"), parents=[_common()])
         look.add_argument(
             "--fail", action="store_true", help=_("end with 1 where something has to be done")
         )
+        hottest = subs.add_parser("top", help=_help("top"), parents=[_common()])
+        top.add_arguments(hottest, _seconds)
 
     def handle(self, *_args: Any, **options: Any) -> None:
         using = options["database"]
         if using not in connections:
             raise CommandError(f"There is no database {using!r}.")
-        work: Any = getattr(self, f"_{options['work']}")
+        work: Any = getattr(self, f"_{options['work'].replace('-', '_')}")
         try:
             work(using, **options)
         except _EXPLAINED as error:
@@ -215,14 +233,36 @@ class Command(BaseCommand):
             shown = ", ".join(f"{d.key}: {d.found}, not {d.expected}" for d in report.drifts[:20])
             raise CommandError(f"{len(report.drifts)} differ from their entries: {shown}")
 
+    def _adjust(self, using: str, **options: Any) -> None:
+        adjusting.run(self.stdout, self._adjusted, using, **options)
+
+    def _adjusted(self, report: AdjustedMany) -> None:
+        if self.stderr.isatty():
+            done = len(report.changes) + report.done
+            self.stderr.write(f"\r\x1b[K{done} adjusted", ending="")
+
+    def _verify_audit(self, using: str, **options: Any) -> None:
+        auditing.run(self.stdout, using, **options)
+
     def _rebase(self, using: str, *, as_json: bool, **_: Any) -> None:
         changed = rebase(using)
         as_text = f"{changed} totals changed"
         self.stdout.write(json.dumps({"changed": changed}) if as_json else as_text)
 
+    def _history(self, using: str, *, as_json: bool, **_: Any) -> None:
+        self.stdout.write(history(using, as_json=as_json))
+
     def _prune(self, using: str, *, as_json: bool, **_: Any) -> None:
-        gone = {"tokens": prune(using), "generations": prune_landed(using)}
-        as_text = f"{gone['tokens']} tokens and {gone['generations']} generations forgotten"
+        gone = {
+            "tokens": prune(using),
+            "generations": prune_landed(using),
+            "samples": forget_history(using),
+            "buckets": prune_limits(using),
+        }
+        as_text = (
+            f"{gone['tokens']} tokens, {gone['generations']} generations, "
+            f"{gone['samples']} samples and {gone['buckets']} buckets forgotten"
+        )
         self.stdout.write(json.dumps(gone) if as_json else as_text)
 
     def _doctor(self, using: str, *, fail: bool, as_json: bool, **_: Any) -> None:
@@ -238,6 +278,9 @@ class Command(BaseCommand):
         needed = sum(finding.needed for finding in findings)
         if fail and needed:
             raise CommandError(f"{needed} of these need somebody who does something.")
+
+    def _top(self, using: str, **options: Any) -> None:
+        top.run(self.stdout, using, **options)
 
     def _progress(self, label: str, report: Report) -> None:
         if self.stderr.isatty():

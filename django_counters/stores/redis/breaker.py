@@ -5,7 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Literal
 
+State = Literal["closed", "half-open", "open"]
+# From the best to the worst.
+STATES: tuple[State, ...] = ("closed", "half-open", "open")
 FAILURES = 3
 PAUSE = 1.0
 
@@ -50,6 +54,14 @@ class Breaker:
         self._ticket = 0
         self._probing = False
         self._until: float | None = None
+
+    @property
+    def state(self) -> State:
+        """Whether it lets calls through: closed, open, or half-open when a probe is next."""
+        until = self._until
+        if until is None:
+            return "closed"
+        return "open" if self._clock() < until else "half-open"
 
     def admit(self) -> int | None:
         """A ticket for one call, which has to be given back; None if the call is refused."""

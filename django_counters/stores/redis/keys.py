@@ -21,8 +21,7 @@ class Slots:
     """
 
     def __init__(self, using: str, prefix: str = "") -> None:
-        apart = f":{hashlib.sha256(prefix.encode()).hexdigest()[:12]}" if prefix else ""
-        self._tags = [f"djc:{{{using}{apart}:{slot}}}" for slot in range(SLOTS)]
+        self._tags = [f"djc:{{{using}{_apart(prefix)}:{slot}}}" for slot in range(SLOTS)]
         self._keys = [
             (f"{tag}:p", f"{tag}:c", *(f"{tag}:b{place}" for place in range(PLACES)))
             for tag in self._tags
@@ -40,6 +39,16 @@ class Slots:
     def token(self, slot: int, token: str) -> str:
         """What is remembered of a token, given by its hexadecimal digits."""
         return f"{self._tags[slot]}:t:{token}"
+
+
+def bucket(digest: bytes, prefix: str = "") -> str:
+    """The bucket of a rate limit."""
+    return f"djc:l{_apart(prefix)}:{digest.hex()}"
+
+
+def _apart(prefix: str) -> str:
+    """What tells sites apart that share a Redis."""
+    return f":{hashlib.sha256(prefix.encode()).hexdigest()[:12]}" if prefix else ""
 
 
 def slot_of(counter: str) -> int:

@@ -13,7 +13,8 @@ from uuid import UUID
 from django_counters import clock
 from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
 from django_counters.stores.redis.addresses import Address
-from django_counters.stores.redis.client import aclient_of, client_of
+from django_counters.stores.redis.breaker import STATES, State
+from django_counters.stores.redis.client import _clients, aclient_of, client_of
 from django_counters.stores.redis.commands import Command, Refused
 from django_counters.stores.redis.keys import SLOTS, TOKEN, Slots, proposed
 from django_counters.stores.redis.requests import Request, Requests
@@ -86,6 +87,7 @@ class RedisPending(Requests):
         self._client = client_of(address)
         self._aclient = aclient_of(address)
         self.name = self._client.name
+        self._place = (address.name, address.nodes)
         slots = Slots(using, address.prefix)
         super().__init__(self._client.using, slots, together=not address.is_cluster)
 
@@ -96,11 +98,15 @@ class RedisPending(Requests):
             CounterUnavailable: nothing was done.
             OutcomeUnknown: the answer was lost, to a request that counts.
         """
-        if not request.counts:
-            with self._reading():
-                return request.read(self._client.run_many(request.commands))
-        if len(request.commands) > 1:
+        if request.counts:
+            return self._sent(request)
+        with self._reading():
+            return self._sent(request)
+
+    def _sent(self, request: Request[_T]) -> _T:
+        if len(request.commands) != 1:
             return request.read(self._client.run_many(request.commands))
+        # Nearly always there is one, which needs none of what keeps several apart.
         try:
             reply = self._client.run(request.commands[0])
         except Refused as refused:
@@ -127,6 +133,33 @@ class RedisPending(Requests):
         """How much waits in each slot."""
         replies = self._run([Command(WAITING, self._slots.keys(slot), ()) for slot in range(SLOTS)])
         return [Waiting(*reply) for reply in replies]
+
+    def opened(self, slot: int, most: int) -> tuple[dict[str, int], bool]:
+        """About so many sums that are open in a slot at most, and whether these are all.
+
+        Read page by page; a flush may seal it meanwhile, and then these may be some of both
+        generations. It is how counters are found, not how they are read.
+        """
+        key = self._slots.keys(slot)[0]
+        found: dict[str, str] = {}
+        cursor = "0"
+        while len(found) < most:
+            with self._reading():
+                cursor, page = self._client.call("HSCAN", key, cursor, "COUNT", _PAGE, key=key)
+            found.update(zip(page[::2], page[1::2], strict=True))
+            if str(cursor) == "0":
+                break
+        return dict(_contents(found).sums), str(cursor) == "0"
+
+    def breaker(self) -> State | None:
+        """The worst state of the breakers of this Redis in this process, whoever asked it."""
+        routes = [
+            client.route
+            for address, client in list(_clients.items())
+            if (address.name, address.nodes) == self._place
+        ]
+        states = [breaker.state for route in routes for breaker in route.breakers()]
+        return max(states, key=STATES.index, default=None)
 
     def information(self, section: str) -> dict[str, str]:
         """A section of what a server says of itself: that of the first slot."""

@@ -16,7 +16,7 @@ from django_counters.exceptions import (
 from django_counters.stores.base import Added, Found, Lease
 from django_counters.stores.redis.commands import Command, Refused
 from django_counters.stores.redis.keys import Slots, proposed, slot_of
-from django_counters.stores.redis.scripts import ADD, ADD_ONCE, FILL, LOOK, SETTLE
+from django_counters.stores.redis.scripts import ADD, ADD_ONCE, FILL, FORGET, LOOK, SETTLE
 
 _T = TypeVar("_T")
 
@@ -104,6 +104,14 @@ class Requests:
         ]
         return Request(commands, lambda replies: None, counts=False)  # noqa: ARG005
 
+    def forget(self, counters: Iterable[str]) -> Request[None]:
+        """Forget totals that were changed in another way than by what waits here."""
+        commands = [
+            Command(FORGET, self._slots.keys(slot), tuple(mine))
+            for slot, mine in self._groups(counters).items()
+        ]
+        return Request(commands, _all_done, counts=False)
+
     def settle(self, counter: str, token: str, value: int) -> Request[None]:
         """Remember what a call with a token returned, where its answer did not say it."""
         key = self._slots.token(slot_of(counter), token)
@@ -166,6 +174,12 @@ class Requests:
             return CounterUnavailable(using=self.shown, reason=reason)
         # A script that ends with an error keeps what it has written before.
         return OutcomeUnknown(using=self.shown)
+
+
+def _all_done(replies: Sequence[Any]) -> None:
+    for reply in replies:
+        if isinstance(reply, Refused):
+            raise reply
 
 
 def _seen(added: Added) -> Mapping[str, Found]:

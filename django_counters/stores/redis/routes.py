@@ -75,6 +75,10 @@ class Route:
             raise Lost("it failed several times in a row and is left alone", sent=False)
         return ticket
 
+    def breakers(self) -> list[Breaker]:
+        """The breakers of the servers that were asked."""
+        return list(self._breakers.values())
+
     def answered(self, node: Node | None, ticket: int, replies: Sequence[Any]) -> bool:
         """Take note of answers; whether the connection may be used again."""
         codes = {reply.code for reply in replies if type(reply) is Refused}

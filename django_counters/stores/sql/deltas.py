@@ -83,7 +83,18 @@ class SqlDeltas(SqlReads):
             self._check(outcome, "", None)
             self.open(sorted({key for key, _ in entries}))
             self._refuse_overflow(entries)
-            self._session.copy(self._appends.copy, _lines(entries, moment))
+            lines = _lines(entries, aware(moment, local=True))
+            self._session.copy(self._appends.copy, lines)
+
+    def adjust(self, key: str, by: int) -> UUID:
+        """Append an entry that corrects the counter, with a token of its own; the token."""
+        with self._explained(None):
+            ((outcome, moment),) = self._session.run(self._appends.check, ())
+            self._check(outcome, key, None)
+            self.open([key])
+            token = mint(aware(moment, local=True))
+            self._session.run(self._appends.adjust, (token, moment_of(token), key, by))
+        return token
 
     def open(self, keys: Sequence[str]) -> None:
         """Make the totals that entries need, in the order of their keys."""
@@ -191,6 +202,15 @@ class PlainDeltas(SqlDeltas):
         """Append entries with tokens of their own, all or none."""
         now = clock.utc()
         self.append_many_once({mint(now): entry for entry in entries})
+
+    def adjust(self, key: str, by: int) -> UUID:
+        """Append an entry that corrects the counter, with a token of its own; the token."""
+        token = mint(clock.utc())
+        self.open([key])
+        self._session.run(
+            self._appends.adjust, (token.hex, self._stored(moment_of(token)), key, by)
+        )
+        return token
 
     def copy(self, entries: Sequence[tuple[str, int]]) -> None:
         """As `append_many`: there is no COPY."""

@@ -78,6 +78,18 @@ class SqlTokens:
             raise TokenConflict(token=token.text)
         return {key: str(found)}
 
+    def is_alone(self, token: Token) -> bool:
+        """Whether nobody else uses a token just now; until the transaction ends nobody will."""
+        if not self._sql.try_alone:
+            return True
+        ((alone,),) = self._session.run(self._sql.try_alone, (token.digest.hex(),))
+        return bool(alone)
+
+    def is_used_for(self, token: Token, fingerprint: bytes) -> bool:
+        """Whether a token was used for just this call."""
+        rows = self._session.run(self._sql.claimed, (token.digest,), writes=False)
+        return any(bytes(used_for) == fingerprint for used_for, _ in rows)
+
     def keep(self, token: Token, result: Mapping[str, Any]) -> None:
         """Keep what the call returned."""
         self._session.run(self._sql.keep, (json.dumps(result), token.digest))

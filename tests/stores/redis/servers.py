@@ -19,6 +19,9 @@ PROGRAM = shutil.which("redis-server")
 needs_redis = pytest.mark.skipif(PROGRAM is None, reason="there is no redis-server on the PATH")
 
 
+ATTEMPTS = 5
+
+
 def free_port() -> int:
     """A port that nobody had a moment ago."""
     with socket.socket() as taken:
@@ -27,16 +30,27 @@ def free_port() -> int:
 
 
 class Server:
-    """One redis-server."""
+    """One redis-server. An argument that can be called is, each time it is started."""
 
     def __init__(self, folder: Path, *arguments: object) -> None:
-        self.port = free_port()
         folder.mkdir(parents=True)
+        # Somebody else may take a port that was free.
+        for _ in range(ATTEMPTS):
+            self._start(folder, [one() if callable(one) else one for one in arguments])
+            if eventually(self._is_decided) and self.process.poll() is None:
+                return
+            self.stop()
+        raise AssertionError((folder / "log").read_text())
+
+    def _start(self, folder: Path, arguments: list[object]) -> None:
+        self.port = free_port()
         words = [PROGRAM, *arguments, "--port", self.port, "--bind", "127.0.0.1", "--dir", folder]
         with (folder / "log").open("w") as log:
             self.process = subprocess.Popen(list(map(str, words)), stdout=log, cwd=folder)
         self.direct: Any = redis.Redis("127.0.0.1", self.port, decode_responses=True, protocol=2)
-        assert eventually(self.answers), (folder / "log").read_text()
+
+    def _is_decided(self) -> bool:
+        return self.process.poll() is not None or self.answers()
 
     def answers(self) -> bool:
         """Whether it takes commands."""

@@ -27,7 +27,7 @@ BOTH = Script("return redis.call('INCRBY', KEYS[1], ARGV[1]) + redis.call('INCRB
 
 @pytest.fixture
 def cluster(tmp_path: Any) -> Iterator[list[Server]]:
-    arguments = [(*CLUSTERED, "--cluster-port", free_port()) for _ in range(3)]
+    arguments = [(*CLUSTERED, "--cluster-port", free_port) for _ in range(3)]
     with running(tmp_path, *arguments) as servers:
         joined(servers)
         yield servers

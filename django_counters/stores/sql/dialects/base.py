@@ -8,8 +8,12 @@ from typing import Any
 
 from django.db import models
 
+from django_counters.stores.sql.dialects.audit import Audit
+from django_counters.stores.sql.dialects.hottest import Hottest
 from django_counters.stores.sql.dialects.landing import Landing
 from django_counters.stores.sql.dialects.ledger import Ledger
+from django_counters.stores.sql.dialects.limits import Limits
+from django_counters.stores.sql.dialects.samples import Samples
 from django_counters.types import INT8
 
 TOTAL = -1
@@ -191,6 +195,10 @@ class Dialect:
     install: Callable[[str], None]
     ledger: Ledger
     landing: Landing
+    audit: Audit
+    samples: Samples
+    limits: Limits
+    hottest: Hottest
 
 
 def owned(table: Table) -> str:

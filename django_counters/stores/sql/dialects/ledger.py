@@ -19,6 +19,10 @@ PARTITIONS = "django_counters_counterpartition"
 ARCHIVE = "django_counters_counterarchive"
 
 
+# The kind of an entry that corrects.
+ADJUSTMENT = 1
+
+
 class Entry(NamedTuple):
     """An entry with a token, as its statement takes it."""
 
@@ -42,6 +46,7 @@ class Appends:
             concerns, how many were there before.
         open: make the totals that entries need. Parameters: keys.
         over: a counter whose total cannot take what it is given. Parameters: keys, deltas.
+        adjust: an entry that corrects. Parameters: token, created_at, key, delta.
         copy: the head of a COPY of token, created_at, key, delta.
         check: whether entries may be added now. Rows: outcome, the moment.
     """
@@ -53,6 +58,7 @@ class Appends:
     arrange: Callable[[Sequence[Entry]], tuple[Any, ...]]
     open: str
     over: str
+    adjust: str
     copy: str
     check: str
 
@@ -64,6 +70,7 @@ class PlainAppends:
     Attributes:
         open: make the totals that entries need. Parameters: keys.
         add: parameters: what ``arrange`` makes. Rows: the tokens that were not there.
+        adjust: an entry that corrects. Parameters: token, created_at, key, delta.
         over: a counter whose total cannot take what it is given. Parameters: keys and deltas.
         present: parameters: tokens. Rows: token, key, delta.
         claimed: parameters: digests. Rows: those that were used by counters without a ledger.
@@ -71,6 +78,7 @@ class PlainAppends:
 
     open: str
     add: str
+    adjust: str
     over: str
     present: str
     claimed: str
@@ -86,6 +94,9 @@ class Claims:
             row where it was not used before and is within its window.
         alone: wait for others with the same UUIDv7, in the ledger, too. Parameters: its text.
             Empty where there is one writer.
+        try_alone: be the only one with a token until the transaction ends, or learn that somebody
+            else is. Parameters: a text that stands for it. Rows: whether. Empty where there is one
+            writer.
         claimed: parameters: digest. Rows: fingerprint, result.
         keep: parameters: result, digest.
         prune: forget what is out of the window, some rows at once. A row for each.
@@ -93,6 +104,7 @@ class Claims:
 
     claim: str
     alone: str
+    try_alone: str
     claimed: str
     keep: str
     prune: str

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from django_counters.stores.sql.dialects.ledger import (
+    ADJUSTMENT,
     ARCHIVE,
     COUNTER,
     DELTAS,
@@ -66,6 +67,10 @@ _APPENDS = Appends(
         f"SELECT t.key FROM {COUNTER} t JOIN unnest(%s::text[], %s::numeric[]) u (k, d) "
         f"ON u.k = t.key WHERE t.value + u.d NOT BETWEEN {INT8} LIMIT 1"
     ),
+    adjust=(
+        f"INSERT INTO {DELTAS} (token, created_at, key, delta, kind) "
+        f"VALUES (%s, %s, %s, %s, {ADJUSTMENT}) RETURNING 1"
+    ),
     copy=f"COPY {DELTAS} (token, created_at, key, delta) FROM STDIN",
     check=(
         f"SELECT CASE WHEN pg_current_xact_id()::text::bigint < COALESCE(MAX(horizon), 0) "
@@ -87,6 +92,7 @@ _CLAIMS = Claims(
         "ON CONFLICT DO NOTHING RETURNING 1"
     ),
     alone="SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))::text",
+    try_alone="SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))",
     claimed=f"SELECT fingerprint, result FROM {TOKENS} WHERE digest = %s",
     keep=f"UPDATE {TOKENS} SET result = %s WHERE digest = %s RETURNING 1",
     prune=(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from django_counters.stores.sql.dialects.ledger import (
+    ADJUSTMENT,
     ARCHIVE,
     COUNTER,
     DELTAS,
@@ -72,6 +73,11 @@ _APPENDS = PlainAppends(
         f"(SELECT COALESCE(MAX(seq), 0) FROM {DELTAS}) + e.key + 1 "
         "FROM json_each(%s) e WHERE true ON CONFLICT DO NOTHING RETURNING token"
     ),
+    adjust=(
+        f"INSERT INTO {DELTAS} (token, created_at, key, delta, kind, xid, seq) "
+        f"SELECT %s, %s, %s, %s, {ADJUSTMENT}, (SELECT COALESCE(MAX(horizon), 0) FROM {HORIZON}), "
+        f"(SELECT COALESCE(MAX(seq), 0) + 1 FROM {DELTAS}) RETURNING 1"
+    ),
     over=(
         f"SELECT t.key FROM {COUNTER} t JOIN json_each(%s) j ON j.key = t.key "
         f"WHERE typeof(t.value + COALESCE(({tail_of('t.key')}), 0) + j.value) <> 'integer' LIMIT 1"
@@ -93,6 +99,7 @@ _CLAIMS = Claims(
         "ON CONFLICT DO NOTHING RETURNING 1"
     ),
     alone="",
+    try_alone="",
     claimed=f"SELECT fingerprint, result FROM {TOKENS} WHERE digest = %s",
     keep=f"UPDATE {TOKENS} SET result = %s WHERE digest = %s RETURNING 1",
     prune=(

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from django.db import InterfaceError, OperationalError
 
+from django_counters.stores.sql.dialects.audit_postgresql import AUDIT
 from django_counters.stores.sql.dialects.base import (
     TOTAL,
     Dialect,
@@ -24,8 +25,14 @@ from django_counters.stores.sql.dialects.base import (
     waiting,
 )
 from django_counters.stores.sql.dialects.functions import install
+from django_counters.stores.sql.dialects.hottest import hottest
 from django_counters.stores.sql.dialects.landing_postgresql import LANDING
 from django_counters.stores.sql.dialects.ledger_postgresql import LEDGER
+from django_counters.stores.sql.dialects.limits import LIMITS, Limits
+from django_counters.stores.sql.dialects.limits import ahead as bucket_ahead
+from django_counters.stores.sql.dialects.limits import page as buckets
+from django_counters.stores.sql.dialects.limits import take as take_from
+from django_counters.stores.sql.dialects.samples import SAMPLES, Samples, page, take, within
 
 NOW = "STATEMENT_TIMESTAMP()"
 
@@ -217,6 +224,28 @@ def _refused_by(error: Exception) -> str | None:
     return getattr(details, "constraint_name", None) or ""
 
 
+_OTHERS = "<> ALL(%(others)s::text[])"
+_SAMPLES = Samples(
+    # Where transactions keep one snapshot, what somebody else has just recorded is an error.
+    begin="SET TRANSACTION ISOLATION LEVEL READ COMMITTED",
+    take=take(within("c.key", NAMESPACE, _OTHERS), "%(moment)s::timestamptz"),
+    forget=(
+        f"DELETE FROM {SAMPLES} WHERE ctid = ANY(ARRAY("
+        f"{page('ctid', within('s.key', NAMESPACE, _OTHERS))} FOR UPDATE SKIP LOCKED)) "
+        "RETURNING 1"
+    ),
+)
+
+_MICROSECONDS = "(EXTRACT(EPOCH FROM CLOCK_TIMESTAMP()) * 1000000)::bigint"
+_LIMITS = Limits(
+    take=take_from(_MICROSECONDS),
+    ahead=bucket_ahead(_MICROSECONDS),
+    prune=(
+        f"DELETE FROM {LIMITS} WHERE ctid = ANY(ARRAY("
+        f"{buckets('ctid', _MICROSECONDS)} FOR UPDATE SKIP LOCKED)) RETURNING digest"
+    ),
+)
+
 DIALECT = Dialect(
     totals=_totals,
     reads=_reads,
@@ -240,4 +269,14 @@ DIALECT = Dialect(
     install=install,
     ledger=LEDGER,
     landing=LANDING,
+    audit=AUDIT,
+    samples=_SAMPLES,
+    limits=_LIMITS,
+    hottest=hottest(
+        recently=f"{NOW} - make_interval(secs => %s)",
+        moment="%s::timestamptz",
+        token="%s::uuid",  # noqa: S106
+        patience="SELECT current_setting('statement_timeout')",
+        hurry="SELECT set_config('statement_timeout', %s, true)",
+    ),
 )

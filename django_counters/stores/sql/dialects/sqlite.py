@@ -6,6 +6,7 @@ import json
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
+from django_counters.stores.sql.dialects.audit_sqlite import AUDIT
 from django_counters.stores.sql.dialects.base import (
     TOTAL,
     Dialect,
@@ -23,8 +24,14 @@ from django_counters.stores.sql.dialects.base import (
     updates,
     waiting,
 )
+from django_counters.stores.sql.dialects.hottest import hottest
 from django_counters.stores.sql.dialects.landing_sqlite import LANDING
 from django_counters.stores.sql.dialects.ledger_sqlite import LEDGER, NOW, tail_of, tails
+from django_counters.stores.sql.dialects.limits import LIMITS, Limits
+from django_counters.stores.sql.dialects.limits import ahead as bucket_ahead
+from django_counters.stores.sql.dialects.limits import page as buckets
+from django_counters.stores.sql.dialects.limits import take as take_from
+from django_counters.stores.sql.dialects.samples import SAMPLES, Samples, page, take, within
 
 LOW, HIGH = "(-9223372036854775807 - 1)", "9223372036854775807"
 
@@ -246,6 +253,27 @@ def _busy(error: Exception) -> bool:
     return name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
 
 
+_OTHERS = "NOT IN (SELECT value FROM json_each(%(others)s))"
+_SAMPLES = Samples(
+    begin="",
+    take=take(within("c.key", NAMESPACE, _OTHERS), "%(moment)s"),
+    forget=(
+        f"DELETE FROM {SAMPLES} WHERE rowid IN "
+        f"({page('rowid', within('s.key', NAMESPACE, _OTHERS))}) RETURNING 1"
+    ),
+)
+
+# It knows milliseconds, no more.
+_MICROSECONDS = "CAST(ROUND((JULIANDAY('NOW') - 2440587.5) * 86400000) AS INTEGER) * 1000"
+_LIMITS = Limits(
+    take=take_from(_MICROSECONDS),
+    ahead=bucket_ahead(_MICROSECONDS),
+    prune=(
+        f"DELETE FROM {LIMITS} WHERE digest IN ({buckets('digest', _MICROSECONDS)}) "
+        "RETURNING digest"
+    ),
+)
+
 DIALECT = Dialect(
     totals=_totals,
     reads=_reads,
@@ -267,5 +295,13 @@ DIALECT = Dialect(
     refused_by=lambda error: None,  # noqa: ARG005 - there are no partitions
     ledger=LEDGER,
     landing=LANDING,
+    audit=AUDIT,
+    samples=_SAMPLES,
+    limits=_LIMITS,
+    hottest=hottest(
+        recently="STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW', %s)",
+        moment="%s",
+        token="%s",  # noqa: S106
+    ),
     install=lambda using: None,  # noqa: ARG005 - it has no functions
 )

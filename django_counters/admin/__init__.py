@@ -1,0 +1,19 @@
+"""The counters in Django's admin. Found by it, where it is installed."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+
+from django_counters.admin.adjustments import AdjustmentAdmin
+from django_counters.admin.counters import CounterAdmin
+from django_counters.admin.fields import CounterFieldsAdmin
+from django_counters.admin.incidents import IncidentAdmin
+from django_counters.admin.requests import RequestAdmin
+from django_counters.models import AdjustmentRequest, Counter, CounterAdjustment, CounterIncident
+
+__all__ = ["AdjustmentAdmin", "CounterAdmin", "CounterFieldsAdmin", "IncidentAdmin", "RequestAdmin"]
+
+admin.site.register(AdjustmentRequest, RequestAdmin)
+admin.site.register(Counter, CounterAdmin)
+admin.site.register(CounterAdjustment, AdjustmentAdmin)
+admin.site.register(CounterIncident, IncidentAdmin)

@@ -1,0 +1,256 @@
+"""Adjusting a counter in the admin: a form, a preview, and only then a change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.db import router
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import NoReverseMatch, URLPattern, path, reverse
+from django.utils.formats import number_format
+from django.utils.html import format_html
+from django.utils.http import urlencode
+from django.utils.translation import gettext as _
+
+from django_counters import clock
+from django_counters.admin.forms import TO, AdjustForm
+from django_counters.admin.readonly import linked
+from django_counters.admin.refusals import said
+from django_counters.admin.subjects import Seen, seen
+from django_counters.exceptions import (
+    ApprovalRequired,
+    CeilingExceeded,
+    CounterError,
+    CounterOverflow,
+    InsufficientCount,
+    InvalidDelta,
+    TokenConflict,
+    TokenExpired,
+    ValueChanged,
+)
+from django_counters.kinds.adjustment import Preview, adjust, preview
+from django_counters.kinds.approval import ask
+from django_counters.models import AdjustmentRequest, CounterAdjustment
+from django_counters.tokens import mint
+
+if TYPE_CHECKING:
+    _ModelAdmin = admin.ModelAdmin[Any]
+else:
+    _ModelAdmin = object
+
+_LONGEST_REQUEST_ID = 128
+# What another number would mend.
+_OF_NUMBER = (CeilingExceeded, CounterOverflow, InsufficientCount, InvalidDelta)
+
+
+class AdjustingMixin(_ModelAdmin):
+    """Adds the form that adjusts any counter: ``adjust/?field=shop.Product.stock&key=42``.
+
+    The counter is in the address, and who may adjust it is asked at each step.
+    """
+
+    def has_adjust_permission(self, request: HttpRequest, counter: Seen | None = None) -> bool:  # noqa: ARG002
+        """Whether this user may adjust, or may adjust this counter, which he may view."""
+        return request.user.has_perm("django_counters.adjust_counter")
+
+    def get_urls(self) -> list[URLPattern]:
+        """With that of the form."""
+        view = self.admin_site.admin_view(self.adjust_view)
+        return [path("adjust/", view, name="django_counters_adjust"), *super().get_urls()]
+
+    def adjust_view(self, request: HttpRequest) -> HttpResponse:
+        """The form, its preview, and what it does."""
+        if request.method not in ("GET", "HEAD", "POST"):
+            return HttpResponseNotAllowed(["GET", "HEAD", "POST"])
+        if not self.has_adjust_permission(request):
+            raise PermissionDenied
+        place, key = request.GET.get("field", ""), request.GET.get("key", "")
+        counter = seen(self.admin_site, request, place, key)
+        if not self.has_adjust_permission(request, counter):
+            raise PermissionDenied
+        return _Steps(self, request, counter).answer()
+
+
+class _Steps:
+    """One request of somebody who may adjust a counter."""
+
+    def __init__(self, page: AdjustingMixin, request: HttpRequest, counter: Seen) -> None:
+        self.site = page.admin_site
+        self.opts = page.opts
+        self.request = request
+        self.counter = counter
+
+    def answer(self) -> HttpResponse:
+        """The page of the step that was asked for, or of one before."""
+        bounds = self.counter.subject.bounds
+        if self.request.method != "POST":
+            return self._form_page(AdjustForm(bounds=bounds))
+        form, step = AdjustForm(self.request.POST, bounds=bounds), self.request.POST.get("step")
+        if not form.is_valid() or step == "edit":
+            return self._form_page(form)
+        return self._confirmed(form) if step == "confirm" else self._preview_page(form)
+
+    def _form_page(self, form: AdjustForm) -> HttpResponse:
+        """The first step. It shows the present value, and that is what it expects."""
+        form.focus()
+        expected = form.cleaned_data.get("expected") if form.is_bound else None
+        last = form.cleaned_data.get("last") if form.is_bound else None
+        context: dict[str, Any] = {
+            "title": _("Adjust %(counter)s") % {"counter": self.counter.subject.label}
+        }
+        try:
+            found = preview(self.counter.subject, by=1)
+            expected, last = found.before, found.last
+            context["value"] = found.before
+        except CounterError as error:
+            if said(error) not in form.non_field_errors():
+                context["problem"] = said(error)
+        return self._page(form, (expected, last), "adjust.html", context)
+
+    def _preview_page(self, form: AdjustForm) -> HttpResponse:
+        """The second step: what would be done now, and nothing is done yet."""
+        try:
+            found = preview(self.counter.subject, **_numbers(form))
+        except CounterError as error:
+            return self._refused(form, error)
+        if found.refusal and not found.needs_approval:
+            return self._refused(form, found.refusal)
+        context = {
+            "title": _("Confirm: adjust %(counter)s") % {"counter": self.counter.subject.label},
+            "preview": found,
+            "changed_since": _changed_since(form, found),
+            "below": form.asked["allow_below_floor"],
+        }
+        return self._page(form, (found.before, found.last), "adjust_confirm.html", context)
+
+    def _page(
+        self,
+        form: AdjustForm,
+        known: tuple[int | None, int | None],
+        template: str,
+        context: dict[str, Any],
+    ) -> HttpResponse:
+        """A page that sends the value which it shows, and the same token as long as it is good."""
+        context |= {
+            **self.site.each_context(self.request),
+            "opts": self.opts,
+            "counter": self.counter.subject,
+            "crumb": self.counter.subject.label if self.counter.url else "",
+            "crumb_url": self.counter.url,
+            "expected": known[0],
+            "last": known[1],
+            "form": form,
+            "token": _token(form),
+        }
+        self.request.current_app = self.site.name
+        return TemplateResponse(self.request, f"admin/django_counters/{template}", context)
+
+    def _confirmed(self, form: AdjustForm) -> HttpResponse:
+        """The last step: adjust, ask a second person, or say why not."""
+        data = form.cleaned_data
+        asked = {
+            **form.asked,
+            "expected": data["expected"],
+            "last": data["last"],
+            "actor": self.request.user,
+        }
+        try:
+            try:
+                row = adjust(
+                    self.counter.subject,
+                    **asked,
+                    request_id=request_id_of(self.request),
+                    token=data["token"],
+                )
+            except ApprovalRequired:
+                waiting = ask(self.counter.subject, **asked, token=data["token"])
+                self._tell_asked(waiting)
+            else:
+                self._tell_adjusted(row)
+        except ValueChanged:
+            return self._preview_page(form)
+        except CounterError as error:
+            return self._refused(form, error)
+        return HttpResponseRedirect(
+            self.counter.url or reverse("admin:index", current_app=self.site.name)
+        )
+
+    def _refused(self, form: AdjustForm, error: CounterError) -> HttpResponse:
+        """The first step again, with why it went no further."""
+        if isinstance(error, TokenConflict | TokenExpired):
+            del form.cleaned_data["token"]
+        form.add_error("number" if isinstance(error, _OF_NUMBER) else None, said(error))
+        return self._form_page(form)
+
+    def _tell_adjusted(self, row: CounterAdjustment) -> None:
+        what = _("adjustment %(number)s") % {"number": number_format(row.number)}
+        link = self._link(row, what)
+        if row.replayed:
+            text = _("{counter} was adjusted by this form before, see {adjustment}.")
+            messages.warning(
+                self.request, spelt(format_html(text, counter=row.subject, adjustment=link))
+            )
+            return
+        text = _("{counter} was adjusted from {before} to {after}: {adjustment}.")
+        numbers = {"before": number_format(row.before), "after": number_format(row.after)}
+        messages.success(
+            self.request, spelt(format_html(text, counter=row.subject, adjustment=link, **numbers))
+        )
+
+    def _tell_asked(self, waiting: AdjustmentRequest) -> None:
+        what = _("request %(number)s") % {"number": number_format(waiting.pk)}
+        link = self._link(waiting, what)
+        text = _("Nothing is changed yet: {request} waits for a second person.")
+        messages.warning(self.request, format_html(text, request=link))
+
+    def _link(self, row: Any, text: str) -> str:
+        """A link to the page of a row, for whoever may view it."""
+        model = type(row)
+        # Under its number, the pages of another database have another row.
+        if not self.site.is_registered(model) or row._state.db != router.db_for_write(model):
+            return text
+        if not self.site.get_model_admin(model).has_view_permission(self.request, row):
+            return text
+        return linked(self.site, model, row.pk, text)
+
+
+def adjust_url(site: admin.AdminSite, field: str, key: str) -> str:
+    """The address of the form for one counter; empty where the site does not have it."""
+    try:
+        url = reverse("admin:django_counters_adjust", current_app=site.name)
+    except NoReverseMatch:
+        return ""
+    return f"{url}?{urlencode({'field': field, 'key': key})}"
+
+
+def spelt(text: str) -> str:
+    """A message that is shown as it is: a key or a name at its front gets no capital letter."""
+    return format_html("<span>{}</span>", text)
+
+
+def request_id_of(request: HttpRequest) -> str:
+    """What a proxy calls this request, if it says so and it can be kept."""
+    name = request.headers.get("X-Request-ID", "").strip()
+    return name if len(name) <= _LONGEST_REQUEST_ID and name.isprintable() else ""
+
+
+def _changed_since(form: AdjustForm, found: Preview) -> int | None:
+    """The value that was seen before, where another one matters: a change alone is as good."""
+    expected, last = form.cleaned_data["expected"], form.cleaned_data["last"]
+    moved = form.cleaned_data["how"] == TO or last != found.last
+    return expected if moved and expected != found.before else None
+
+
+def _numbers(form: AdjustForm) -> dict[str, Any]:
+    asked = form.asked
+    return {name: asked[name] for name in ("to", "by", "allow_below_floor") if name in asked}
+
+
+def _token(form: AdjustForm) -> UUID:
+    """That of the form that was sent, or a new one."""
+    given: UUID | None = form.cleaned_data.get("token") if form.is_bound else None
+    return given or mint(clock.utc())

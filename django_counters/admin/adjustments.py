@@ -1,0 +1,71 @@
+"""Adjustments in the admin: who has corrected what, and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import Q
+from django.utils.translation import gettext_lazy as _
+
+from django_counters.admin.export import ExportAdmin
+from django_counters.admin.filters import ChoiceFilter
+from django_counters.admin.readonly import linked
+from django_counters.models import Counter, CounterAdjustment
+
+
+class PeopleFilter(ChoiceFilter):
+    """Whether a second person has approved it."""
+
+    title = _("approval")
+    parameter_name = "approved"
+
+    def lookups(self, *_given: object) -> list[tuple[str, Any]]:
+        """With and without."""
+        return [("yes", _("approved")), ("no", _("by one person"))]
+
+    def condition(self, choice: str) -> Q:
+        """Who has approved nothing has no name."""
+        return ~Q(approver_name="") if choice == "yes" else Q(approver_name="")
+
+
+class SubjectFilter(ChoiceFilter):
+    """Named counters, or those of records."""
+
+    title = _("counter")
+    parameter_name = "of"
+
+    def lookups(self, *_given: object) -> list[tuple[str, Any]]:
+        """Both kinds."""
+        return [("names", _("named counters")), ("records", _("counters of records"))]
+
+    def condition(self, choice: str) -> Q:
+        """A named counter is in no field."""
+        return Q(field="") if choice == "names" else ~Q(field="")
+
+
+class AdjustmentAdmin(ExportAdmin):
+    """Adjustments, the latest first. They stay as they are, whoever looks at them."""
+
+    list_display = (
+        *("number", "counter", "before", "after", "delta"),
+        *("reason", "actor_name", "approver_name", "created_at"),
+    )
+    list_filter = (SubjectFilter, PeopleFilter, "created_at")
+    ordering = ("-number",)
+    search_fields = ("key", "reason", "case", "actor_name", "approver_name", "request_id")
+    search_help_text = _("A part of the key, the reason, the case, a name or the request id")
+    sortable_by = ("number",)
+    readonly_fields = fields = (
+        *("number", "counter", "before", "after", "delta", "reason", "case"),
+        *("actor_name", "actor_id", "approver_name", "approver_id"),
+        *("request_id", "entry", "created_at", "digest"),
+    )
+    export_columns = tuple(field.name for field in CounterAdjustment._meta.concrete_fields)
+
+    @admin.display(description=_("counter"))
+    def counter(self, adjustment: Any) -> str:
+        """What was adjusted; a named counter with a link to its page."""
+        if adjustment.field:
+            return str(adjustment.subject)
+        return linked(self.admin_site, Counter, adjustment.key, adjustment.key)

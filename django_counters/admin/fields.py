@@ -1,0 +1,75 @@
+"""Counters of a project's own models in its own admin: shown there, adjusted with a reason."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from django.contrib import admin
+from django.http import HttpRequest, HttpResponse
+
+from django_counters.admin.adjusting import adjust_url
+from django_counters.exceptions import CounterError
+from django_counters.fields import CounterField
+from django_counters.kinds.subject import of_record
+
+if TYPE_CHECKING:
+    _ModelAdmin = admin.ModelAdmin[Any]
+else:
+    _ModelAdmin = admin.ModelAdmin
+
+
+class AdjustLink(NamedTuple):
+    """Where a counter of a record is adjusted."""
+
+    name: str
+    url: str
+
+
+class CounterFieldsAdmin(_ModelAdmin):
+    """A `ModelAdmin` whose counter fields are read-only, each with a link to adjust it.
+
+    The links stand where "History" does, for whoever may adjust. A project with a
+    ``change_form_template`` of its own extends ``admin/django_counters/fields_change_form.html``.
+    """
+
+    change_form_template = "admin/django_counters/fields_change_form.html"
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        """With the counters: what was counted is not typed over."""
+        given = super().get_readonly_fields(request, obj)
+        return (*given, *(name for name in _counters(self.opts) if name not in given))
+
+    def render_change_form(
+        self,
+        request: HttpRequest,
+        context: Any,
+        add: bool = False,
+        change: bool = False,
+        form_url: str = "",
+        obj: Any = None,
+    ) -> HttpResponse:
+        """With the links."""
+        context["adjust_links"] = self.adjust_links(request, obj) if obj is not None else []
+        return super().render_change_form(request, context, add, change, form_url, obj)
+
+    def adjust_links(self, request: HttpRequest, record: Any) -> list[AdjustLink]:
+        """The links for one record, for this user."""
+        if not request.user.has_perm("django_counters.adjust_counter"):
+            return []
+        found = (_link(self, record, name) for name in _counters(self.opts))
+        return [link for link in found if link.url]
+
+
+def _link(page: CounterFieldsAdmin, record: Any, name: str) -> AdjustLink:
+    field: Any = page.opts.get_field(name)
+    try:
+        key = of_record(record, name).key
+    except CounterError:
+        return AdjustLink("", "")
+    # Named by the model of this page, which says who may see the record.
+    url = adjust_url(page.admin_site, f"{page.opts.label}.{name}", key)
+    return AdjustLink(str(field.verbose_name), url)
+
+
+def _counters(opts: Any) -> list[str]:
+    return [field.name for field in opts.concrete_fields if isinstance(field, CounterField)]

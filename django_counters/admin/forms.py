@@ -1,0 +1,113 @@
+"""Forms of the admin: what is asked of people, and what they may answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib.admin.widgets import AdminRadioSelect, AdminTextareaWidget, AdminTextInputWidget
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
+
+from django_counters.models.adjustment import REASON_LENGTH
+from django_counters.types import INT8, Bounds
+
+TO, BY = "to", "by"
+_LEAST_REASON = 10
+
+
+class _Int8Field(forms.IntegerField):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(min_value=INT8[0], max_value=INT8[1], **options)
+
+
+class AdjustForm(forms.Form):
+    """What somebody wants to adjust, and why.
+
+    ``expected``, ``last`` and ``token`` come with the page: the value that it showed, the last
+    adjustment by then, and what makes the form adjust once.
+    """
+
+    required_css_class = "required"
+
+    how = forms.ChoiceField(
+        label=_("What do you know?"),
+        choices=[
+            (TO, _("the new value")),
+            (BY, _("the change (−5 takes five away)")),  # noqa: RUF001
+        ],
+        initial=TO,
+        widget=AdminRadioSelect(attrs={"class": "radiolist"}),
+    )
+    number = _Int8Field(
+        label=pgettext_lazy("amount", "Number"),
+        widget=forms.NumberInput(attrs={"class": "vBigIntegerField", "autocomplete": "off"}),
+    )
+    reason = forms.CharField(
+        label=_("Reason"),
+        help_text=_(
+            "Kept for ever: who reads it later has to understand why. At least 10 letters."
+        ),
+        min_length=_LEAST_REASON,
+        max_length=REASON_LENGTH,
+        widget=AdminTextareaWidget(attrs={"rows": 3}),
+    )
+    case = forms.CharField(
+        label=_("Case"),
+        help_text=_("What it belongs to, such as the number of a ticket. May be left empty."),
+        max_length=100,
+        required=False,
+        widget=AdminTextInputWidget(),
+    )
+    allow_below_floor = forms.BooleanField(label=_("Allow a value below the floor"), required=False)
+    expected = _Int8Field(widget=forms.HiddenInput())
+    last = forms.IntegerField(min_value=0, required=False, widget=forms.HiddenInput())
+    token = forms.UUIDField(widget=forms.HiddenInput())
+
+    def __init__(self, *given: Any, bounds: Bounds, **options: Any) -> None:
+        super().__init__(*given, **options)
+        if bounds.floor is None:
+            del self.fields["allow_below_floor"]
+
+    def clean(self) -> dict[str, Any] | None:
+        """A change by nothing is a mistake."""
+        data = super().clean() or self.cleaned_data
+        if data.get("how") == BY and data.get("number") == 0:
+            self.add_error("number", _("A change by zero changes nothing."))
+        return data
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What `adjust` is asked for, of a form without errors."""
+        data = self.cleaned_data
+        return {
+            data["how"]: data["number"],
+            "reason": data["reason"],
+            "case": data["case"],
+            "allow_below_floor": data.get("allow_below_floor", False),
+        }
+
+    def focus(self) -> None:
+        """Put the cursor where the first mistake is, or where one begins."""
+        wrong = (field.name for field in self.visible_fields() if field.errors)
+        first = next(wrong, "number") if self.is_bound else "number"
+        self.fields[first].widget.attrs["autofocus"] = True
+
+
+class ApproveForm(forms.Form):
+    """The value that the second person has seen, and the last adjustment."""
+
+    expected = _Int8Field(widget=forms.HiddenInput())
+    last = forms.IntegerField(min_value=0, required=False, widget=forms.HiddenInput())
+
+
+class RejectForm(forms.Form):
+    """Why it is not done."""
+
+    required_css_class = "required"
+
+    note = forms.CharField(
+        label=_("Why not"),
+        max_length=REASON_LENGTH,
+        widget=AdminTextareaWidget(attrs={"rows": 2}),
+    )

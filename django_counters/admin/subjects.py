@@ -1,0 +1,123 @@
+"""The counter that a page of the admin is about, for whoever may see it there."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from django.apps import apps
+from django.contrib.admin import AdminSite
+from django.contrib.admin.utils import quote
+from django.contrib.auth import get_permission_codename
+from django.contrib.contenttypes.models import ContentType
+from django.core.exceptions import PermissionDenied
+from django.db import models
+from django.http import Http404, HttpRequest
+from django.urls import NoReverseMatch, reverse
+
+from django_counters.exceptions import CounterError
+from django_counters.kinds.subject import Subject, subject_of
+from django_counters.models import Counter, SlottedCounter
+
+
+class Seen(NamedTuple):
+    """A counter that somebody may see.
+
+    Attributes:
+        row: the row of a named counter, or the record.
+        url: its page in the admin; empty where there is none.
+    """
+
+    subject: Subject
+    row: models.Model
+    url: str
+
+
+def seen(site: AdminSite, request: HttpRequest, field: str, key: str) -> Seen:
+    """The counter that two texts name, if this request may see it.
+
+    That is decided by the `ModelAdmin` of the model that ``field`` names: its permission to view,
+    and its ``get_queryset``. A model without one is seen by whoever has the permission to view it.
+
+    Raises:
+        Http404: there is no such counter, or not among those that are shown to this user.
+        PermissionDenied: the user may not see any of them, or not this one.
+    """
+    try:
+        subject = subject_of(field, key)
+    except CounterError as error:
+        raise Http404(str(error)) from error
+    model = apps.get_model(field.rpartition(".")[0]) if field else Counter
+    if not (subject.table.value or _is_counted(subject)):
+        # A name that is misspelt would be a new counter.
+        raise Http404
+    row = _row(site, request, model, subject)
+    return Seen(subject, row, _url(site, model, row))
+
+
+def _is_counted(subject: Subject) -> bool:
+    """Whether there is anything of a counter that has no column."""
+    assert subject.model is not None
+    name = subject.field.rpartition(".")[2]
+    slots = SlottedCounter._base_manager.using(subject.alias(None))
+    kinds = ContentType.objects.db_manager(subject.alias(None))
+    kind = kinds.get_for_model(subject.model)
+    return slots.filter(record_type=kind, record_id=subject.key, name=name).exists()
+
+
+def _row(
+    site: AdminSite, request: HttpRequest, model: type[models.Model], subject: Subject
+) -> models.Model:
+    row: models.Model | None = visible(site, request, model).filter(**_where(subject)).first()
+    if row is None:
+        raise Http404
+    if not _may_view(site, request, model, row):
+        raise PermissionDenied
+    return row
+
+
+def visible(
+    site: AdminSite, request: HttpRequest, model: type[models.Model]
+) -> models.QuerySet[Any]:
+    """The rows of a model that this request may see.
+
+    Raises:
+        PermissionDenied: none of them.
+    """
+    if not _may_view(site, request, model, None):
+        raise PermissionDenied
+    if site.is_registered(model):
+        return site.get_model_admin(model).get_queryset(request)
+    return model._base_manager.all()
+
+
+def is_gone(field: str, key: str) -> bool:
+    """Whether nobody can see a counter, because its row or its model is not there any more."""
+    try:
+        subject = subject_of(field, key)
+    except CounterError:
+        return True
+    rows = (subject.model or Counter)._base_manager.filter(**_where(subject))
+    return not rows.exists()
+
+
+def _where(subject: Subject) -> dict[str, Any]:
+    # An inherited counter stands in the row of the parent, under the parent's key.
+    owner = "pk" if subject.key_field is None else subject.key_field.name
+    return {owner: subject.native}
+
+
+def _may_view(
+    site: AdminSite, request: HttpRequest, model: type[models.Model], row: models.Model | None
+) -> bool:
+    if site.is_registered(model):
+        return bool(site.get_model_admin(model).has_view_permission(request, row))
+    code = get_permission_codename("view", model._meta)
+    return request.user.has_perm(f"{model._meta.app_label}.{code}")
+
+
+def _url(site: AdminSite, model: type[models.Model], row: models.Model) -> str:
+    name = f"admin:{model._meta.app_label}_{model._meta.model_name}_change"
+    try:
+        return reverse(name, args=(quote(row.pk),), current_app=site.name)
+    except NoReverseMatch:
+        return ""

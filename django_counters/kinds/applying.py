@@ -1,0 +1,45 @@
+"""The one way from a batch to its strategy: whoever wants to know of changes hears of them here."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+from django_counters.signals import batch_applied
+from django_counters.strategies.base import Strategy
+from django_counters.strategies.cached import Cached
+from django_counters.types import Batch
+
+
+def applied(
+    strategy: Strategy, batch: Batch, using: str, subject: str = ""
+) -> Mapping[Hashable, int]:
+    """Apply a batch, tell who listens, and return the new values."""
+    values = strategy.apply(batch)
+    if batch_applied.receivers:
+        tell(strategy, batch, values, using, subject)
+    return values
+
+
+async def aapplied(strategy: Cached, batch: Batch, using: str) -> Mapping[Hashable, int]:
+    """`applied` for async code."""
+    values = await strategy.aapply(batch)
+    if batch_applied.receivers:
+        tell(strategy, batch, values, using)
+    return values
+
+
+def tell(
+    strategy: Strategy, batch: Batch, values: Mapping[Hashable, Any], using: str, subject: str = ""
+) -> None:
+    """Send `batch_applied`, unless the batch was counted before. What receivers raise is logged."""
+    if batch.token is not None and all(value.replayed for value in values.values()):
+        return
+    batch_applied.tell(
+        Batch,
+        batch=batch,
+        values=values,
+        strategy=strategy.name,
+        subject=subject,
+        using=using,
+    )

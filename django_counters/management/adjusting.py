@@ -1,0 +1,174 @@
+"""``manage.py counters adjust``: many counters, as a file says."""
+
+from __future__ import annotations
+
+import csv
+import getpass
+import hashlib
+import io
+import json
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from django.core.management.base import CommandError, OutputWrapper
+from django.utils.translation import gettext as _
+
+from django_counters.exceptions import CounterError
+from django_counters.kinds.cases import STEP, AdjustedMany, adjust_many
+from django_counters.kinds.subject import Subject, subject_of
+from django_counters.models.adjustment import CASE_LENGTH
+from django_counters.types import check_delta, check_integer
+
+_MOST_SHOWN = 20
+_KNOWN = ("counter", "field", "to", "by")
+
+
+class Table(NamedTuple):
+    """What a file asks for: the number of each counter, and whether those are values or changes."""
+
+    how: str
+    amounts: dict[Subject, int]
+    case: str
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """The arguments of the sub-command."""
+    parser.add_argument(
+        "--from",
+        dest="source",
+        required=True,
+        type=Path,
+        metavar="FILE.csv",
+        help=_("a table with the columns counter and to or by; a column field for records"),
+    )
+    parser.add_argument("--reason", required=True, help=_("why; kept with each adjustment"))
+    parser.add_argument("--case", help=_("what tells it from others; the file where not given"))
+    parser.add_argument("--actor", help=_("who does it; the user of this machine where not given"))
+    parser.add_argument("--approver", help=_("who else has agreed"))
+    parser.add_argument("--field", default="", help=_("which counter of records: app.Model.name"))
+    parser.add_argument(
+        "--allow-below-floor", action="store_true", help=_("let values end below their floor")
+    )
+    parser.add_argument("--dry-run", action="store_true", help=_("say what would be done, no more"))
+    parser.add_argument("--step", type=int, default=STEP, help=_("how many in a transaction"))
+
+
+def run(out: OutputWrapper, progress: Any, using: str, **options: Any) -> None:
+    """Adjust what the file says.
+
+    Raises:
+        CommandError: the file is wrong, and nothing was done; or some counters were refused.
+    """
+    table = _table(options["source"], options["field"], using)
+    try:
+        report = adjust_many(
+            table.amounts,
+            table.how,
+            reason=options["reason"],
+            actor=options["actor"] or _user(),
+            approver=options["approver"],
+            case=options["case"] or table.case,
+            allow_below_floor=options["allow_below_floor"],
+            dry_run=options["dry_run"],
+            step=max(options["step"], 1),
+            progress=progress,
+            using=using,
+        )
+    except CounterError as error:
+        raise CommandError(str(error)) from error
+    out.write(_as_json(report, using) if options["as_json"] else _as_text(report))
+    if report.refused:
+        shown = [f"{counter}: {why}" for counter, why in report.refused.items()]
+        raise CommandError(f"{len(shown)} were refused: {'; '.join(shown[:_MOST_SHOWN])}")
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        # A container may run as somebody whom it has no name for.
+        raise CommandError("This machine does not know who you are: give --actor.") from None
+
+
+def _as_json(report: AdjustedMany, using: str) -> str:
+    changes = [change._asdict() for change in report.changes]
+    found = {
+        "database": using,
+        "case": report.case,
+        "dry_run": report.dry_run,
+        "adjusted": len(changes),
+        "delta": report.delta,
+        "done": report.done,
+        "refused": report.refused,
+        "changes": changes,
+    }
+    return json.dumps(found)
+
+
+def _as_text(report: AdjustedMany) -> str:
+    lines = [
+        f"{change.counter}: {change.before} -> {change.after}"
+        for change in (report.changes if report.dry_run else ())
+    ]
+    what = "would be adjusted" if report.dry_run else "adjusted"
+    parts = (
+        f"case {report.case}: {len(report.changes)} {what}, by {report.delta:+} together",
+        f"{report.done} were adjusted before" if report.done else "",
+    )
+    return "\n".join([*lines, "; ".join(part for part in parts if part)])
+
+
+def _table(source: Path, field: str, using: str) -> Table:
+    try:
+        content = source.read_bytes()
+        lines = io.StringIO(content.decode("utf-8-sig"), newline="")
+        reader = csv.DictReader(lines, strict=True)
+        rows = [(reader.line_num, row) for row in reader]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise CommandError(f"{source} cannot be read: {error}") from error
+    if not rows:
+        raise CommandError(f"{source} has no rows below its head.")
+    how = _how(source, list(reader.fieldnames or ()))
+    amounts: dict[Subject, int] = {}
+    for number, subject, amount in _read(source, rows, how, field, using):
+        if subject in amounts:
+            raise CommandError(f"{source}, line {number}: {subject.label} stands there twice.")
+        amounts[subject] = amount
+    name = f"{source.name[: CASE_LENGTH - 13]} {hashlib.sha256(content).hexdigest()[:12]}"
+    return Table(how, amounts, name)
+
+
+def _how(source: Path, head: list[str]) -> str:
+    """Which of ``to`` and ``by`` the numbers are."""
+    strange = [name for name in head if name not in _KNOWN or head.count(name) > 1]
+    given = [name for name in ("to", "by") if name in head]
+    if strange or "counter" not in head or len(given) != 1:
+        found = ", ".join(head)
+        raise CommandError(
+            f"{source} needs the columns counter, and to or by, and may have field; it has {found}."
+        )
+    return given[0]
+
+
+def _read(
+    source: Path, rows: list[tuple[int, dict[str, Any]]], how: str, field: str, using: str
+) -> Iterator[tuple[int, Subject, int]]:
+    check = check_delta if how == "by" else check_integer
+    for number, row in rows:
+        try:
+            if None in row or None in row.values():
+                raise ValueError("it has not as many cells as the head")
+            subject = subject_of(row.get("field") or field, row["counter"], using)
+            yield number, subject, check(_integer(row[how]))
+        except (CounterError, ValueError) as error:
+            raise CommandError(f"{source}, line {number}: {error}") from error
+
+
+def _integer(text: str) -> int:
+    # No spaces, underscores or digits of other scripts, which int() would take.
+    digits = text[1:] if text[:1] in "+-" else text
+    if not (digits.isascii() and digits.isdigit()):
+        raise ValueError(f"{text!r} is no integer")
+    return int(text)

@@ -1,0 +1,391 @@
+"""``manage.py counters top``: the counters that change most, drawn again and again."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+import unicodedata
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.core.management.base import OutputWrapper
+from django.db import close_old_connections
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from django_counters.management.looping import until_asked_to_end
+from django_counters.upkeep.hottest import Hot, Look, look
+from django_counters.upkeep.ledger import State
+from django_counters.upkeep.overview import Overview, Rate, Redis, overview
+from django_counters.upkeep.partitions import ledgers
+
+# What stands above the counters takes more to gather, and changes slowly. Seconds.
+HEAD_EVERY = 10.0
+_MOST = 500
+# The other screen, without a cursor; and back.
+_ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
+_TO_THE_TOP, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
+# Narrower than this, there is no room for all columns.
+_WIDE = 72
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What stands above the counters, and when it was gathered, by a clock that is never set."""
+
+    found: Overview
+    at: float
+
+
+def add_arguments(parser: ArgumentParser, seconds: Callable[[str], float]) -> None:
+    """The options of the sub-command."""
+    parser.add_argument(
+        "--every", type=seconds, default=2.0, metavar="SECONDS", help=_("how often to look")
+    )
+    parser.add_argument(
+        "--limit", type=_number, default=20, metavar="N", help=_("how many counters to show")
+    )
+    parser.add_argument(
+        "--once", action="store_true", help=_("look twice, print what changed, and end")
+    )
+
+
+def run(
+    out: OutputWrapper,
+    using: str,
+    *,
+    every: float,
+    limit: int,
+    once: bool,
+    as_json: bool,
+    **_options: Any,
+) -> None:
+    """Show the counters that change most until asked to end; changes nothing."""
+    is_live = out.isatty() and not once and not as_json
+    head: Head | None = None
+    before: Look | None = None
+    screen = _screen(out) if is_live else _for_as_long_as_it_is_read(out)
+    with until_asked_to_end() as wait, screen:
+        due = time.monotonic()
+        while wait(due - time.monotonic()):
+            due = time.monotonic() + every
+            # A server that was restarted, or a connection that is old enough.
+            close_old_connections()
+            present = look(using, before, limit=limit, recent=every)
+            # Without a look before there are no rates; who watches sees something at once.
+            if is_live or before:
+                head = _head(using, head)
+                _show(out, head, present, is_live=is_live, as_json=as_json)
+            if before and once:
+                return
+            before = present
+
+
+def _head(using: str, last: Head | None) -> Head:
+    """What stands above, gathered now or, where nothing was missing, a moment ago."""
+    now = time.monotonic()
+    if last and now - last.at < HEAD_EVERY and not (last.found.away or _mute(last.found)):
+        return last
+    return Head(overview(using), now)
+
+
+def _mute(found: Overview) -> set[str]:
+    """Each Redis that did not answer, as the places of a look are called."""
+    return {f"Redis {one.name}" for one in found.redises or () if one.waits is None}
+
+
+def _show(out: OutputWrapper, head: Head, found: Look, *, is_live: bool, as_json: bool) -> None:
+    if as_json:
+        out.write(json.dumps(_as_data(head, found)))
+    elif is_live:
+        _draw(out, [*_above(head, found), "", *_table(found.hottest, _size(out)[0])])
+    else:
+        lines = [*_above(head, found), *_table(found.hottest, None), ""]
+        out.write("\n".join(_printable(line, out) for line in lines))
+    out.flush()
+
+
+@contextmanager
+def _screen(out: OutputWrapper) -> Iterator[None]:
+    """Draw on the other screen of the terminal; what was there before comes back."""
+    out.write(_ENTER, ending="")
+    out.flush()
+    try:
+        yield
+    finally:
+        out.write(_LEAVE, ending="")
+        out.flush()
+
+
+@contextmanager
+def _for_as_long_as_it_is_read(out: OutputWrapper) -> Iterator[None]:
+    """End without an error where nobody reads any more: ``top | head`` is no mistake."""
+    try:
+        yield
+    except BrokenPipeError:
+        # Python would try once more at its end, and complain.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, out.fileno())
+        os.close(nowhere)
+
+
+def _draw(out: OutputWrapper, lines: Sequence[str]) -> None:
+    """All in one write, so that nothing flickers, and nothing beyond the edges."""
+    width, height = _size(out)
+    shown = [_cut(_printable(line, out), width) for line in lines[:height]]
+    out.write(
+        _TO_THE_TOP + f"{_CLEAR_LINE}\r\n".join(shown) + _CLEAR_LINE + _CLEAR_BELOW, ending=""
+    )
+
+
+def _size(out: OutputWrapper) -> tuple[int, int]:
+    """Columns and lines of the terminal that is written to."""
+    try:
+        columns, lines = os.get_terminal_size(out.fileno())
+    except OSError:
+        columns = lines = 0
+    fallback = shutil.get_terminal_size()
+    return columns or fallback.columns, lines or fallback.lines
+
+
+def _above(head: Head, found: Look) -> Iterator[str]:
+    """The lines above the counters."""
+    yield _title(head.found.using, found)
+    yield from _flow(head.found)
+    for redis in head.found.redises or ():
+        yield _of_redis(redis)
+    if head.found.ledger:
+        yield from _of_ledger(head.found.ledger)
+    rows = sum(one.rows for one in head.found.spread or ())
+    if rows:
+        yield _("shards and slots: %(number)d rows wait") % {"number": rows}
+    if found.incidents:
+        kinds = ", ".join(f"{kind} {number}" for kind, number in found.incidents.items())
+        yield _("incidents of the last day: %(kinds)s") % {"kinds": kinds}
+    if head.found.findings:
+        told = {"number": len(head.found.findings), "command": "manage.py counters doctor"}
+        yield _("to do: %(number)d (%(command)s says what)") % told
+    yield from _missing(head, found)
+
+
+def _missing(head: Head, found: Look) -> Iterator[str]:
+    """What could not be asked, and what was not looked at."""
+    for away in (*head.found.away, *found.away):
+        if away.part not in _mute(head.found):
+            yield _("%(part)s cannot be asked: %(reason)s") % asdict(away)
+    if found.capped:
+        parts = ", ".join(found.capped)
+        yield _("more than is looked at: %(parts)s; something may be missing") % {"parts": parts}
+
+
+def _title(using: str, found: Look) -> str:
+    when = timezone.localtime(found.moment)
+    parts = [f"counters top · {using} · {when:%H:%M:%S}"]
+    if found.rate is not None:
+        told = {"rate": f"{found.rate:,.1f}", "number": found.read}
+        parts.append(_("%(rate)s/s of %(number)d counters") % told)
+    return " · ".join(parts)
+
+
+def _flow(found: Overview) -> Iterator[str]:
+    """What came in within the last minutes, where something did."""
+    rates: tuple[tuple[str, tuple[Rate, ...] | None], ...] = (
+        (_("landed"), found.landed),
+        (_("entries"), found.entries),
+    )
+    parts = [
+        f"{name} {'> ' if rates[0].capped else ''}{rates[0].per_minute:,.1f}/min"
+        for name, rates in rates
+        if rates and rates[0].amount
+    ]
+    if parts:
+        yield " · ".join(parts)
+
+
+def _of_redis(redis: Redis) -> str:
+    if redis.waits is None:
+        told = {"name": redis.name, "reason": redis.problem}
+        return _("Redis %(name)s cannot be asked: %(reason)s") % told
+    line = _("Redis %(name)s: %(number)d counters wait, for %(seconds)s s at most") % {
+        "name": redis.name,
+        "number": redis.waits.counters,
+        "seconds": _seconds(redis.lag),
+    }
+    state = redis.breaker or "closed"
+    if state == "closed":
+        return line
+    return _("%(line)s · breaker %(state)s") % {"line": line, "state": state}
+
+
+def _of_ledger(found: State) -> Iterator[str]:
+    if found.fenced:
+        yield _("ledger: %(reason)s") % {"reason": found.fenced}
+    if not (found.entries or ledgers()):
+        return
+    parts = [_("ledger: %(number)d entries wait") % {"number": found.entries}]
+    if found.lag is not None:
+        parts.append(_("totals are %(seconds)s s old") % {"seconds": _seconds(found.lag)})
+    if found.holder:
+        parts.append(_("held back by the %(what)s %(name)s") % found.holder._asdict())
+    if found.partitions_ahead is not None:
+        parts.append(_("%(number)d partitions ahead") % {"number": found.partitions_ahead})
+    yield " · ".join(parts)
+
+
+def _seconds(lag: timedelta | None) -> str:
+    return f"{lag.total_seconds() if lag else 0:.0f}"
+
+
+def _table(hottest: Sequence[Hot], width: int | None) -> Iterator[str]:
+    """The counters, below one another; with all columns where there is room for them."""
+    if not hottest:
+        yield _("No counter has changed.")
+        return
+    rows = [
+        (_("RATE/S"), _("VALUE"), _("WAITS"), _("STRATEGY"), _("COUNTER")),
+        *(_row(one) for one in hottest),
+    ]
+    if width is not None and width < _WIDE:
+        rows = [(rate, value, "", "", name) for rate, value, _waits, _strategy, name in rows]
+    sizes = [max(map(_width, column)) for column in zip(*rows, strict=True)]
+    for rate, value, waits, strategy, name in rows:
+        cells = (
+            _filled(rate, sizes[0]) + rate,
+            _filled(value, sizes[1]) + value,
+            waits + _filled(waits, sizes[2]),
+            strategy + _filled(strategy, sizes[3]),
+        )
+        shown = (cell for cell, size in zip(cells, sizes, strict=False) if size)
+        yield "  ".join((*shown, name))
+
+
+def _row(one: Hot) -> tuple[str, str, str, str, str]:
+    rate = "-" if one.rate is None else f"{one.rate:+,.1f}"
+    return rate, str(one.value), _waiting(one), one.strategy, str(one.name)
+
+
+def _waiting(one: Hot) -> str:
+    """What waits, and where that is by the strategy of the counter."""
+    if not one.exact:
+        return _("Redis is away")
+    if not one.waits:
+        return ""
+    places = {
+        "cached": _("in Redis"),
+        "ledger": _("in entries"),
+        "sharded": _("in shards"),
+        "slotted": _("in slots"),
+    }
+    place = places.get(one.strategy, _("elsewhere"))
+    return f"{one.waits} {place}"
+
+
+def _as_data(head: Head, found: Look) -> dict[str, Any]:
+    """One look, as it is printed for programs."""
+    above = head.found
+    return {
+        "database": above.using,
+        "moment": found.moment.isoformat(),
+        "interval": None if found.interval is None else round(found.interval, 3),
+        "rate": None if found.rate is None else round(found.rate, 3),
+        "read": found.read,
+        "counters": [_counter_as_data(one) for one in found.hottest],
+        "landed_per_minute": _per_minute(above.landed),
+        "entries_per_minute": _per_minute(above.entries),
+        "redises": [_redis_as_data(one) for one in above.redises or ()],
+        "ledger": _ledger_as_data(above.ledger) if above.ledger else None,
+        "incidents": found.incidents,
+        "to_do": len(above.findings),
+        "away": [asdict(away) for away in dict.fromkeys((*above.away, *found.away))],
+        "capped": list(found.capped),
+    }
+
+
+def _counter_as_data(one: Hot) -> dict[str, Any]:
+    return {
+        "field": one.name.field,
+        "key": one.name.key,
+        "strategy": one.strategy,
+        "value": one.value,
+        "exact": one.exact,
+        "waits": one.waits,
+        "change": one.change,
+        "rate": None if one.rate is None else round(one.rate, 3),
+    }
+
+
+def _redis_as_data(redis: Redis) -> dict[str, Any]:
+    return {
+        "name": redis.name,
+        "counters": redis.waits.counters if redis.waits else None,
+        "lag": redis.lag.total_seconds() if redis.lag else None,
+        "breaker": redis.breaker,
+        "problem": redis.problem,
+    }
+
+
+def _ledger_as_data(ledger: State) -> dict[str, Any]:
+    return {
+        "entries": ledger.entries,
+        "lag": ledger.lag.total_seconds() if ledger.lag else None,
+        "holder": ledger.holder.name if ledger.holder else None,
+        "fenced": ledger.fenced,
+        "partitions_ahead": ledger.partitions_ahead,
+    }
+
+
+def _per_minute(rates: tuple[Rate, ...] | None) -> float | None:
+    return rates[0].per_minute if rates else None
+
+
+def _printable(text: str, out: OutputWrapper) -> str:
+    """A text that a terminal shows and does nothing else with, whatever stands in a key."""
+    shown = "".join(c if c.isprintable() else _escaped(c) for c in text)
+    encoding = getattr(out, "encoding", None) or "utf-8"
+    return shown.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def _width(text: str) -> int:
+    """How many columns of a terminal a text takes."""
+    return sum(map(_columns, text))
+
+
+def _columns(character: str) -> int:
+    if not character.isprintable():
+        return len(_escaped(character))
+    if unicodedata.category(character) in ("Mn", "Me"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def _filled(text: str, size: int) -> str:
+    return " " * (size - _width(text))
+
+
+def _cut(text: str, width: int) -> str:
+    """As much of a text as there is room for."""
+    if _width(text) <= width:
+        return text
+    taken, shown = 0, ""
+    for character in text:
+        taken += _columns(character)
+        if taken > width - 1:
+            break
+        shown += character
+    return f"{shown}>"
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text) <= _MOST):
+        raise ArgumentTypeError(f"{text!r} is no number from 1 to {_MOST}")
+    return int(text)

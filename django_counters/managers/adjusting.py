@@ -1,0 +1,215 @@
+"""The public API: counters by key, corrected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from uuid import UUID
+
+from asgiref.sync import sync_to_async
+
+from django_counters.kinds import adjustment, cases
+from django_counters.kinds.cases import STEP, AdjustedMany, Progress
+from django_counters.kinds.subject import named
+from django_counters.managers.rows import RowsManager
+from django_counters.models import Counter, CounterAdjustment
+from django_counters.tokens import Token
+
+
+def _silent(report: AdjustedMany) -> None:
+    """Nobody wants to know how far it is."""
+
+
+class AdjustingManager(RowsManager[Counter]):
+    """Corrects counters: by a change that is kept, with who made it and why."""
+
+    def adjust(
+        self,
+        key: str,
+        *,
+        to: int | None = None,
+        by: int | None = None,
+        expected: int | None = None,
+        reason: str,
+        actor: object,
+        approver: object = None,
+        case: str = "",
+        request_id: str = "",
+        token: str | UUID | Token | None = None,
+        allow_below_floor: bool = False,
+        using: str | None = None,
+    ) -> CounterAdjustment:
+        """Set a counter right, and keep for ever what it was, who did it and why.
+
+        Either ``to`` gives the new value or ``by`` the change. In one transaction (the caller's, if
+        there is one) the exact value is read, the difference is added to the total or, where the
+        namespace is a ledger, appended as an entry of its own kind, and an immutable
+        `CounterAdjustment` is written. Increments are never removed: those that others make
+        meanwhile come on top, and those that wait in shards, in the ledger or in Redis are part
+        of the value and stay where they are. ``to=0`` resets a counter.
+
+        Adjustments come one after the other, whatever the counter, so each one meets the value
+        that the one before has left. Another one waits until this transaction ends: adjust in
+        short transactions, and before counting in the same one.
+
+        Args:
+            key: the counter.
+            to: the new value.
+            by: the change.
+            expected: the value that the decision was made on; another one is refused.
+            reason: why, for whoever asks later. Up to 1,000 characters.
+            actor: a user, or the name of whatever else adjusts. Kept as a text.
+            approver: who else has agreed, where ``APPROVE_ABOVE`` asks for a second person.
+            case: what it belongs to, such as the number of a ticket.
+            request_id: which request of a client it was.
+            token: adjust once, however often the call is repeated: a UUIDv7 or any text, for 48
+                hours, as for increments. A repeated call returns the first adjustment; its
+                ``replayed`` is true.
+            allow_below_floor: whether the value may end below the floor of the namespace.
+            using: the database.
+
+        Raises:
+            ValueChanged: the value is not the expected one; the error has it.
+            ApprovalRequired: it is more than one person alone may do, and nobody has approved.
+            InsufficientCount, CeilingExceeded, CounterOverflow: the value may not become that.
+            InvalidAdjustment: the reason or the actor is missing, or both or none of ``to`` and
+                ``by`` are given, or the approver is the actor.
+            InvalidKey, InvalidDelta, InvalidToken, TokenConflict, TokenExpired: as `increment`.
+            CounterUnavailable: the database, or the Redis of a cached counter, cannot be asked.
+            RetryTransaction: under REPEATABLE READ, somebody else has counted or adjusted since.
+            OutcomeUnknown: the connection was lost, outside a transaction, before the answer.
+        """
+        return adjustment.adjust(
+            named(key),
+            to=to,
+            by=by,
+            expected=expected,
+            reason=reason,
+            actor=actor,
+            approver=approver,
+            case=case,
+            request_id=request_id,
+            token=token,
+            allow_below_floor=allow_below_floor,
+            using=using or self._db,
+        )
+
+    def adjust_many(
+        self,
+        *,
+        to: Mapping[str, int] | None = None,
+        by: Mapping[str, int] | None = None,
+        reason: str,
+        actor: object,
+        case: str,
+        approver: object = None,
+        request_id: str = "",
+        allow_below_floor: bool = False,
+        dry_run: bool = False,
+        step: int = STEP,
+        progress: Progress = _silent,
+        using: str | None = None,
+    ) -> AdjustedMany:
+        """Adjust many counters for one reason, ``step`` of them in a transaction.
+
+        Each is adjusted at most once for a ``case``: the same call goes on where it was
+        interrupted, whoever repeats it. A counter that is refused (by its floor, by
+        ``APPROVE_ABOVE``, because the case has adjusted it by another number) is reported, and the
+        others go on.
+
+        Args:
+            to: the new value of each counter.
+            by: or the change of each.
+            dry_run: say what would be done, and do nothing.
+            step: how many counters a transaction adjusts.
+            progress: called with the report so far, after each transaction.
+
+        Raises:
+            InvalidAdjustment, InvalidKey, InvalidDelta: something is wrong with what is asked;
+                nothing was changed.
+            CounterUnavailable, OutcomeUnknown, RetryTransaction: what was adjusted until then
+                stays. Repeat the call.
+        """
+        return cases.adjust_many(
+            cases.given(to, by, named),
+            "by" if to is None else "to",
+            reason=reason,
+            actor=actor,
+            case=case,
+            approver=approver,
+            request_id=request_id,
+            allow_below_floor=allow_below_floor,
+            dry_run=dry_run,
+            step=step,
+            progress=progress,
+            using=using or self._db,
+        )
+
+    async def aadjust(
+        self,
+        key: str,
+        *,
+        to: int | None = None,
+        by: int | None = None,
+        expected: int | None = None,
+        reason: str,
+        actor: object,
+        approver: object = None,
+        case: str = "",
+        request_id: str = "",
+        token: str | UUID | Token | None = None,
+        allow_below_floor: bool = False,
+        using: str | None = None,
+    ) -> CounterAdjustment:
+        """`adjust` for async code."""
+        return await sync_to_async(self.adjust)(
+            key,
+            to=to,
+            by=by,
+            expected=expected,
+            reason=reason,
+            actor=actor,
+            approver=approver,
+            case=case,
+            request_id=request_id,
+            token=token,
+            allow_below_floor=allow_below_floor,
+            using=using,
+        )
+
+    async def aadjust_many(
+        self,
+        *,
+        to: Mapping[str, int] | None = None,
+        by: Mapping[str, int] | None = None,
+        reason: str,
+        actor: object,
+        case: str,
+        approver: object = None,
+        request_id: str = "",
+        allow_below_floor: bool = False,
+        dry_run: bool = False,
+        step: int = STEP,
+        progress: Progress = _silent,
+        using: str | None = None,
+    ) -> AdjustedMany:
+        """`adjust_many` for async code."""
+        return await sync_to_async(self.adjust_many)(
+            to=to,
+            by=by,
+            reason=reason,
+            actor=actor,
+            case=case,
+            approver=approver,
+            request_id=request_id,
+            allow_below_floor=allow_below_floor,
+            dry_run=dry_run,
+            step=step,
+            progress=progress,
+            using=using,
+        )
+
+    # Templates do not call what changes data.
+    adjust.alters_data = True  # type: ignore[attr-defined]
+    adjust_many.alters_data = True  # type: ignore[attr-defined]
+    aadjust.alters_data = True  # type: ignore[attr-defined]
+    aadjust_many.alters_data = True  # type: ignore[attr-defined]

@@ -1,0 +1,295 @@
+"""What requests carry and what they are answered: checked on the way in, described for OpenAPI."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from itertools import islice
+from typing import Any, ClassVar
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from django_counters.models.adjustment import CASE_LENGTH, REASON_LENGTH
+from django_counters.types import INT8, KEY_LENGTH
+
+MOST_ITEMS = 500
+# How many are told of one object.
+MOST_UNKNOWN = 5
+_LOW, _HIGH = INT8
+_INT8 = {"type": "integer", "format": "int64", "minimum": _LOW, "maximum": _HIGH}
+
+
+@extend_schema_field(_INT8)
+class WholeNumber(serializers.Field[int, Any, int, Any]):
+    """An integer of 64 bits, written as one: no text, no ``3.0``, no ``true``."""
+
+    default_error_messages = {
+        "invalid": "A whole number is needed.",
+        "range": "It does not fit into 64 bits.",
+    }
+
+    def to_internal_value(self, data: Any) -> int:
+        if type(data) is not int:
+            self.fail("invalid")
+        if not _LOW <= data <= _HIGH:
+            self.fail("range")
+        return data
+
+    def to_representation(self, value: int) -> int:
+        return value
+
+
+@extend_schema_field({"type": "integer"})
+class Value(WholeNumber):
+    """A value. What a ledger or shards add up to may be more than 64 bits."""
+
+
+@extend_schema_field({**_INT8, "minimum": 1})
+class Amount(WholeNumber):
+    """How much is counted: one or more."""
+
+    default_error_messages = {"least": "It is at least 1."}
+
+    def to_internal_value(self, data: Any) -> int:
+        amount = super().to_internal_value(data)
+        if amount < 1:
+            self.fail("least")
+        return amount
+
+
+class Text(serializers.CharField):
+    """A text, and not what could be made one."""
+
+    def to_internal_value(self, data: Any) -> str:
+        if not isinstance(data, str):
+            self.fail("invalid")
+        return super().to_internal_value(data)
+
+
+class Word(serializers.ChoiceField):
+    """One of a few words."""
+
+
+class Several(serializers.ListField):
+    """A list that is not looked into where it is too long: all that is wrong would be told."""
+
+    def to_internal_value(self, data: Any) -> list[Any]:
+        if isinstance(data, list):
+            self.run_validators(data)
+        found: list[Any] = super().to_internal_value(data)
+        return found
+
+
+class Described(serializers.Serializer[Any]):
+    """An object that is part of the schema.
+
+    Attributes:
+        says: what the schema says of it beside its fields.
+        of_fields: what it says of fields beside what they say themselves.
+    """
+
+    says: ClassVar[Mapping[str, Any]] = {}
+    of_fields: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+
+
+class Body(Described):
+    """An object with these fields and no others: one that is misspelt would be ignored."""
+
+    says = {"additionalProperties": False}
+    default_error_messages = {"null": "An object is needed."}
+
+    def to_internal_value(self, data: Any) -> Any:
+        if isinstance(data, Mapping):
+            unknown = islice((name for name in data if name not in self.fields), MOST_UNKNOWN)
+            if problems := {str(name): ["Unknown field."] for name in unknown}:
+                raise serializers.ValidationError(problems)
+        return super().to_internal_value(data)
+
+
+@cache
+def checker(body: type[Body]) -> Body:
+    """The one serializer that checks all bodies of a kind.
+
+    To make one costs ten times as much as to check with it, for it copies all its fields. Only
+    ``run_validation`` may be called: it keeps nothing of what it is given, as ``is_valid`` does.
+    """
+    made = body()
+    assert made.fields  # built before there are others who would build them, too
+    return made
+
+
+class ChangeBody(Body):
+    """By how much to count: ``{"by": 3}``; an empty body counts one."""
+
+    by = Amount(default=1)
+
+
+class ItemBody(Body):
+    """One counter of many, and by how much to count."""
+
+    of_fields = {"key": {"minLength": 1}}
+
+    key = Text(max_length=KEY_LENGTH, trim_whitespace=False)
+    by = Amount(default=1)
+
+
+class ChangeManyBody(Body):
+    """Counters, each of them once."""
+
+    of_fields = {"counters": {"minItems": 1, "uniqueItems": True}}
+
+    counters = Several(child=ItemBody(), allow_empty=False, max_length=MOST_ITEMS)
+
+    def validate_counters(self, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Refuse one that is there twice: it is a mistake, and nobody knows which one."""
+        if len({item["key"] for item in items}) < len(items):
+            raise serializers.ValidationError("A counter is there twice.")
+        return items
+
+
+class ReadManyBody(Body):
+    """Which counters to read, and how."""
+
+    of_fields = {
+        "keys": {
+            "minItems": 1,
+            "items": {"type": "string", "minLength": 1, "maxLength": KEY_LENGTH},
+        }
+    }
+
+    keys = Several(
+        child=Text(max_length=KEY_LENGTH, trim_whitespace=False),
+        allow_empty=False,
+        max_length=MOST_ITEMS,
+    )
+    consistency = Word(choices=["cached", "exact"], default="cached")
+
+
+# Something that is no white space: Python counts more as such than the patterns of a schema do.
+_SAYS_SOMETHING = r"[^\s\u0085\u001c-\u001f]"
+
+
+class AdjustBody(Body):
+    """The new value or the change, and why."""
+
+    says = {**Body.says, "oneOf": [{"required": ["to"]}, {"required": ["by"]}]}
+    of_fields = {
+        "by": {"not": {"enum": [0]}},
+        "reason": {"minLength": 1, "pattern": _SAYS_SOMETHING},
+    }
+
+    to = WholeNumber(required=False)
+    by = WholeNumber(required=False)
+    expected = WholeNumber(required=False)
+    reason = Text(max_length=REASON_LENGTH)
+    case = Text(max_length=CASE_LENGTH, required=False, allow_blank=True)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if ("to" in attrs) == ("by" in attrs):
+            raise serializers.ValidationError("Give either 'to' or 'by'.")
+        if attrs.get("by") == 0:
+            raise serializers.ValidationError({"by": ["A change by zero means nothing."]})
+        return attrs
+
+
+class ReadingAnswer(Described):
+    """A value and what is known of it."""
+
+    key = serializers.CharField()
+    value = Value()
+    as_of = serializers.DateTimeField()
+    consistency = Word(choices=["exact", "cached", "landed"])
+
+
+class ChangeAnswer(Described):
+    """A change. The value is null where counting reads none, as in a ledger."""
+
+    key = serializers.CharField()
+    value = Value(allow_null=True)
+    applied = WholeNumber()
+    as_of = serializers.DateTimeField()
+    consistency = Word(choices=["exact", "cached", "unknown"])
+    replayed = serializers.BooleanField()
+
+
+class AdjustAnswer(ChangeAnswer):
+    """An adjustment; the number is that of its row in the audit."""
+
+    number = serializers.IntegerField()
+    before = Value()
+
+
+class ChangeManyAnswer(Described):
+    """Changes that were made together."""
+
+    counters = ChangeAnswer(many=True)
+    replayed = serializers.BooleanField()
+
+
+class ReadManyAnswer(Described):
+    """Values, and the keys of which there is nothing to be told."""
+
+    counters = ReadingAnswer(many=True)
+    unknown = serializers.ListField(child=serializers.CharField())
+
+
+class PointAnswer(Described):
+    """One period: the value at its end, and by how much it changed, where that is known."""
+
+    moment = serializers.DateTimeField()
+    value = Value()
+    change = Value(allow_null=True)
+
+
+class HistoryAnswer(Described):
+    """How a counter went."""
+
+    key = serializers.CharField()
+    by = Word(choices=["hour", "day"])
+    source = Word(choices=["ledger", "recorded", "none"])  # type: ignore[assignment]
+    points = PointAnswer(many=True)
+
+
+class ProblemItem(Described):
+    """What is wrong with one field."""
+
+    field = serializers.CharField(allow_blank=True)
+    detail = serializers.CharField()
+
+
+class ShortfallItem(Described):
+    """One counter of a refused change: how much was asked for, how much there is."""
+
+    key = serializers.CharField()
+    requested = WholeNumber()
+    available = WholeNumber()
+    bound = WholeNumber()
+
+
+class Problem(Described):
+    """RFC 9457. What stands behind ``detail`` depends on the type."""
+
+    type = serializers.CharField(
+        help_text="urn:django-counters:<name>, or about:blank where the status says all."
+    )
+    title = serializers.CharField(help_text="The phrase of the status.")
+    status = serializers.IntegerField()
+    detail = serializers.CharField(help_text="For people.")
+    errors = ProblemItem(many=True, required=False)  # type: ignore[assignment]
+    retry_after = serializers.IntegerField(required=False, help_text="Seconds, as in Retry-After.")
+    key = serializers.CharField(required=False, help_text="The counter.")
+    reason = serializers.CharField(required=False, help_text="What is wrong with a key.")
+    requested = WholeNumber(required=False)
+    available = WholeNumber(required=False, help_text="How much the bound admits.")
+    floor = WholeNumber(required=False)
+    ceiling = WholeNumber(required=False)
+    shortfalls = ShortfallItem(many=True, required=False)
+    low = WholeNumber(required=False, help_text="The lowest number that can be kept.")
+    high = WholeNumber(required=False, help_text="The highest number that can be kept.")
+    expected = WholeNumber(required=False)
+    current = Value(required=False, help_text="The value that is not the expected one.")
+    delta = WholeNumber(required=False)
+    limit = WholeNumber(required=False, help_text="How much one person may adjust it by.")
+    since = serializers.DateTimeField(required=False, help_text="From when on history is kept.")
+    most = serializers.IntegerField(required=False, help_text="Bytes that a body may have.")

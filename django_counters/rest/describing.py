@@ -1,0 +1,279 @@
+"""What the schema of the API says of each view, for drf-spectacular."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from drf_spectacular.extensions import OpenApiSerializerExtension, OpenApiSerializerFieldExtension
+from drf_spectacular.utils import (
+    OpenApiExample,
+    OpenApiParameter,
+    OpenApiResponse,
+    extend_schema,
+    extend_schema_view,
+)
+
+from django_counters.rest import bodies
+from django_counters.rest.problems import CONTENT_TYPE
+from django_counters.tokens import TOKEN_LENGTH
+from django_counters.types import KEY_LENGTH
+
+_View = TypeVar("_View", bound=type[Any])
+
+KEY = "likes:post:456"
+_MOMENT = "2026-03-01T12:00:00.000000Z"
+_READING = {"key": KEY, "value": 42, "as_of": _MOMENT, "consistency": "cached"}
+_CHANGE = {**_READING, "value": 45, "applied": 3, "consistency": "exact", "replayed": False}
+_POINTS = [{"moment": _MOMENT, "value": 42, "change": 3}]
+
+# What requests carry beside their body.
+_KEY = OpenApiParameter(
+    "key",
+    {"type": "string", "minLength": 1, "maxLength": KEY_LENGTH},
+    OpenApiParameter.PATH,
+    description=(
+        "The counter: `<namespace>:<name>`, or `<app>.<Model>.<field>:<primary key>`. Printable"
+        " characters without white space, in Unicode normalization form C. A slash is part of the"
+        " key, as it is or as `%2F`; other characters are percent-encoded UTF-8."
+    ),
+    examples=[OpenApiExample("named", KEY), OpenApiExample("record", "blog.Post.views:7")],
+)
+_ONCE = OpenApiParameter(
+    "Idempotency-Key",
+    {"type": "string", "minLength": 1, "maxLength": TOKEN_LENGTH},
+    OpenApiParameter.HEADER,
+    description=(
+        "Names this request. However often it is sent, it is done once, and is answered the same."
+        " It belongs to who sends it, and to the method and path."
+    ),
+    examples=[OpenApiExample("uuid", "018f6d0e-4b5a-7c3d-9e8f-0a1b2c3d4e5f")],
+)
+_SEEN = OpenApiParameter(
+    "If-None-Match",
+    {"type": "string"},
+    OpenApiParameter.HEADER,
+    description="The ETag of an answer that you have: 304 if the value is still the same.",
+    examples=[OpenApiExample("etag", 'W/"42"')],
+)
+_PERIOD = OpenApiParameter(
+    "by", {"type": "string", "enum": ["hour", "day"]}, default="hour", description="Of a point."
+)
+
+
+def _header(
+    name: str, says: str, statuses: list[int], *, always: bool = True, **schema: Any
+) -> OpenApiParameter:
+    schema.setdefault("type", "string")
+    return OpenApiParameter(name, schema, OpenApiParameter.HEADER, always, says, response=statuses)
+
+
+class Problem(NamedTuple):
+    """What a status means here, and with which types of problems."""
+
+    says: str
+    types: tuple[str, ...] = ()
+
+
+PROBLEMS: Mapping[int, Problem] = {
+    400: Problem("Something is wrong with the request.", ("invalid", "unsupported")),
+    401: Problem("Say who you are first."),
+    403: Problem("You may not do this.", ("approval-required", "origin")),
+    404: Problem(
+        "There is no such counter, or none that you may know of.",
+        ("not-found", "history-not-kept"),
+    ),
+    409: Problem(
+        "A bound or the value does not admit it, or another request has this Idempotency-Key and"
+        " is not done. Nothing was changed.",
+        ("insufficient-count", "ceiling-exceeded", "overflow", "value-changed", "in-progress"),
+    ),
+    411: Problem("A body needs a Content-Length.", ("length-required",)),
+    413: Problem("The body is too large.", ("too-large",)),
+    415: Problem("The body is not JSON."),
+    422: Problem(
+        "The Idempotency-Key was used for another request.",
+        ("idempotency-key-reused", "idempotency-key-expired"),
+    ),
+    429: Problem("Too many requests. Nothing was changed."),
+    503: Problem("A server is away or busy. Nothing was changed.", ("unavailable", "busy")),
+    504: Problem(
+        "A server was lost before its answer: it is counted, or not. Send it again with its"
+        " Idempotency-Key; without one, it may count twice.",
+        ("outcome-unknown",),
+    ),
+}
+_ANY = (400, 401, 403, 429, 503)
+_ONE = (*_ANY, 404)
+_MANY = (*_ANY, 411, 413, 415)
+_CHANGES = (*_MANY, 404, 409, 422, 504)
+_LATER = [409, 429, 503]
+
+
+class Operation(NamedTuple):
+    """One view: what it does, what it takes, what it answers."""
+
+    summary: str
+    promise: str
+    statuses: tuple[int, ...]
+    answer: type[Any]
+    example: Mapping[str, Any]
+    parameters: tuple[OpenApiParameter, ...] = ()
+    body: type[Any] | None = None
+    sent: Mapping[str, Any] | None = None
+
+
+OPERATIONS: Mapping[str, Operation] = {
+    "read": Operation(
+        "Read a counter, from a cache where it has one.",
+        "As old as Cache-Control says, at most. Counts nothing.",
+        _ONE,
+        bodies.ReadingAnswer,
+        _READING,
+        (_KEY, _SEEN),
+    ),
+    "read_exact": Operation(
+        "Read the exact value of a counter.",
+        "Misses nothing that was answered before `as_of`. Counts nothing.",
+        _ONE,
+        bodies.ReadingAnswer,
+        {**_READING, "consistency": "exact"},
+        (_KEY, _SEEN),
+    ),
+    "history": Operation(
+        "Read how a named counter went.",
+        "The last day by hours, or the last 30 days by days.",
+        _ONE,
+        bodies.HistoryAnswer,
+        {"key": KEY, "by": "hour", "source": "ledger", "points": _POINTS},
+        (_KEY, _PERIOD),
+    ),
+    "increment": Operation(
+        "Add to a counter.",
+        "By one, where nothing is said. It is never above its ceiling.",
+        _CHANGES,
+        bodies.ChangeAnswer,
+        _CHANGE,
+        (_KEY, _ONCE),
+        bodies.ChangeBody,
+        {"by": 3},
+    ),
+    "decrement": Operation(
+        "Take from a counter.",
+        "By one, where nothing is said. It is never below its floor.",
+        _CHANGES,
+        bodies.ChangeAnswer,
+        {**_CHANGE, "value": 39, "applied": -3},
+        (_KEY, _ONCE),
+        bodies.ChangeBody,
+        {"by": 3},
+    ),
+    "adjust": Operation(
+        "Correct a counter.",
+        "The change, its reason and who made it are kept together, for ever.",
+        _CHANGES,
+        bodies.AdjustAnswer,
+        {**_CHANGE, "value": 40, "applied": -2, "number": 17, "before": 42},
+        (_KEY, _ONCE),
+        bodies.AdjustBody,
+        {"to": 40, "expected": 42, "reason": "Two were counted twice."},
+    ),
+    "read_many": Operation(
+        f"Read up to {bodies.MOST_ITEMS} counters.",
+        "Those that are not there and those that you may not know of are listed alike.",
+        _MANY,
+        bodies.ReadManyAnswer,
+        {"counters": [_READING], "unknown": ["likes/nothing"]},
+        (),
+        bodies.ReadManyBody,
+        {"keys": [KEY, "likes/nothing"]},
+    ),
+    "increment_many": Operation(
+        f"Add to up to {bodies.MOST_ITEMS} counters.",
+        "All or none. No counter may be there twice.",
+        _CHANGES,
+        bodies.ChangeManyAnswer,
+        {"counters": [_CHANGE], "replayed": False},
+        (_ONCE,),
+        bodies.ChangeManyBody,
+        {"counters": [{"key": KEY, "by": 3}]},
+    ),
+}
+
+
+def described(name: str) -> Callable[[_View], _View]:
+    """Say in the schema what a view does."""
+    operation = OPERATIONS[name]
+    schema = extend_schema(
+        operation_id=f"counters_{name}",
+        summary=operation.summary,
+        description=operation.promise,
+        tags=["counters"],
+        request={"application/json": operation.body} if operation.body else None,
+        parameters=[*operation.parameters, *_headers(operation)],
+        responses=dict(_responses(operation)),
+        examples=list(_examples(operation)),
+    )
+    method = "post" if operation.body else "get"
+    decorate: Callable[[_View], _View] = extend_schema_view(**{method: schema})
+    return decorate
+
+
+def _responses(operation: Operation) -> Iterable[tuple[Any, Any]]:
+    yield (200, "application/json"), OpenApiResponse(operation.answer, "It is done.")
+    if _SEEN in operation.parameters:
+        yield 304, OpenApiResponse(description="The value is the one that you have.")
+    for status in sorted(operation.statuses):
+        says, types = PROBLEMS[status]
+        listed = f" Types: {', '.join(f'`{name}`' for name in types)}." if types else ""
+        yield (status, CONTENT_TYPE), OpenApiResponse(bodies.Problem, says + listed)
+
+
+def _headers(operation: Operation) -> Iterable[OpenApiParameter]:
+    everywhere = [200, *operation.statuses]
+    if _SEEN in operation.parameters:
+        everywhere.append(304)
+        says = "Stands for the value, whenever it was read."
+        yield _header("ETag", says, [200, 304], pattern='^W/"-?[0-9]+"$')
+    yield _header("Cache-Control", "Who may keep the answer, and for how long.", everywhere)
+    if _ONCE in operation.parameters:
+        says = "The answer is that of an earlier request with this Idempotency-Key."
+        yield _header("Idempotent-Replayed", says, [200], always=False, enum=["true"])
+    says = "Seconds after which it is worth while to ask again, where that is known."
+    yield _header("Retry-After", says, _LATER, always=False, type="integer", minimum=1)
+    yield _header("WWW-Authenticate", "How to say it.", [401], always=False)
+
+
+def _examples(operation: Operation) -> Iterable[OpenApiExample]:
+    yield OpenApiExample("answer", operation.example, response_only=True)
+    if operation.sent:
+        yield OpenApiExample("request", operation.sent, request_only=True)
+
+
+class _OfObjects(OpenApiSerializerExtension):  # type: ignore[no-untyped-call]
+    """Components have names that a project has not: all are in one document."""
+
+    target_class = bodies.Described
+    match_subclasses = True
+
+    def get_name(self, *_: Any, **__: Any) -> str:
+        return f"Counter{type(self.target).__name__}"
+
+    def map_serializer(self, auto_schema: Any, direction: Any) -> dict[str, Any]:
+        found = auto_schema._map_serializer(self.target, direction, bypass_extensions=True)
+        for name, more in self.target.of_fields.items():
+            found["properties"][name].update(more)
+        return {**found, **self.target.says}
+
+
+class _OfWords(OpenApiSerializerFieldExtension):  # type: ignore[no-untyped-call]
+    """Spectacular would name an enumeration after its field, for all apps of a project."""
+
+    target_class = bodies.Word
+
+    def get_name(self) -> str:
+        field = self.target
+        return f"Counter{type(field.parent).__name__}{field.field_name.capitalize()}"
+
+    def map_serializer_field(self, auto_schema: Any, direction: Any) -> dict[str, Any]:  # noqa: ARG002
+        return {"type": "string", "enum": list(self.target.choices)}

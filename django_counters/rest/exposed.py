@@ -1,0 +1,123 @@
+"""Counter fields that the API reaches. Each is named by its model, as in ``blog.Post.views``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import models
+from django.db.models.query import ModelIterable
+
+from django_counters.access import Access, access_of, access_problems
+from django_counters.exceptions import InvalidConfiguration
+from django_counters.fields import CounterField, counter_fields
+
+
+@dataclass(frozen=True, slots=True)
+class Exposed:
+    """One counter field, who may reach it, and for which records."""
+
+    field: CounterField
+    access: Access
+    model: type[models.Model]
+    records: models.QuerySet[Any] | None
+
+    @property
+    def label(self) -> str:
+        """What stands before the colon of its keys."""
+        return f"{self.model._meta.label}.{self.field.name}"
+
+    def queryset(self) -> models.QuerySet[Any]:
+        """The records that can be reached, anew for each request."""
+        return (self.model._default_manager if self.records is None else self.records).all()
+
+
+_exposed: dict[str, Exposed] = {}
+
+
+def expose(
+    model: type[models.Model],
+    *names: str,
+    read: str | None = None,
+    increment: str | None = None,
+    decrement: str | None = None,
+    adjust: str | None = None,
+    max_delta: int | None = None,
+    origins: tuple[str, ...] | list[str] = (),
+    limit: str | None = None,
+    records: models.QuerySet[Any] | None = None,
+) -> None:
+    """Let the API reach counter fields of a model: ``expose(Post, "views", read="anyone")``.
+
+    The key of such a counter is ``<app>.<Model>.<field>:<primary key>``. Who may do what is said
+    as in the ``API`` option of a namespace; nobody may do what is not named. Call it where the URLs
+    are; a second call for the same field replaces the first.
+
+    Args:
+        names: counter fields.
+        records: which records can be reached (``Post.objects.filter(published=True)``); all others
+            look as if they did not exist. Asked anew for each request.
+
+    Raises:
+        InvalidConfiguration: there is no such field, something is wrong with who may what, or in
+            the records none can be looked up.
+    """
+    given: dict[str, Any] = {
+        "read": read,
+        "increment": increment,
+        "decrement": decrement,
+        "adjust": adjust,
+        "max_delta": max_delta,
+        "origins": origins,
+        "limit": limit,
+    }
+    access = _checked(model._meta.label, _said(given))
+    _check_records(model, records)
+    fields = {field.name: field for field in counter_fields(model)}
+    # All or none of them: what is half exposed is not what anybody has asked for.
+    for name in names or ("",):
+        if name not in fields:
+            problem = f"{model._meta.label} has no counter field {name!r}."
+            raise InvalidConfiguration(problem=problem)
+    for name in names:
+        exposed = Exposed(fields[name], access, model, records)
+        _exposed[exposed.label] = exposed
+
+
+def _check_records(model: type[models.Model], records: Any) -> None:
+    """Refuse what would be an error at each request, or the records of another model."""
+    if records is None:
+        return
+    problem = ""
+    concrete = model._meta.concrete_model
+    is_queryset = isinstance(records, models.QuerySet)
+    # That of a child may have another primary key.
+    if not is_queryset or records.model._meta.concrete_model is not concrete:
+        problem = f"records are a queryset of {model._meta.label}"
+    elif records.query.is_sliced or records.query.combinator:
+        problem = "records that are sliced or a union cannot be looked up by their key"
+    elif not issubclass(records._iterable_class, ModelIterable):
+        problem = "records are instances, not their values"
+    elif records.query.select_for_update:
+        problem = "records are looked up outside of transactions, where none can be locked"
+    if problem:
+        raise InvalidConfiguration(problem=f"expose({model._meta.label}): {problem}")
+
+
+def _said(given: dict[str, Any]) -> dict[str, Any]:
+    # What is not said is left out; a zero or an empty text was said, and is wrong.
+    return {name: value for name, value in given.items() if value not in (None, ())}
+
+
+def _checked(label: str, given: dict[str, Any]) -> Access:
+    for problem in access_problems(given):
+        raise InvalidConfiguration(problem=f"expose({label}): {problem}")
+    if not {"read", "increment", "decrement", "adjust"} & set(given):
+        problem = f"expose({label}): say who may do what, as in read='anyone'."
+        raise InvalidConfiguration(problem=problem)
+    return access_of(given)
+
+
+def exposed_as(label: str) -> Exposed | None:
+    """The field that keys with this beginning mean."""
+    return _exposed.get(label)

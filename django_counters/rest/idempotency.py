@@ -1,0 +1,166 @@
+"""The Idempotency-Key of a request: what it asks for is done once, however often it is sent."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django.db import Error, InterfaceError, OperationalError
+from rest_framework.exceptions import APIException
+from rest_framework.request import Request
+
+from django_counters import clock
+from django_counters.exceptions import CounterError, OutcomeUnknown
+from django_counters.kinds.registry import registry
+from django_counters.rest.principal import principal_of
+from django_counters.rest.problems import Refused
+from django_counters.stores.base import TokensStore
+from django_counters.tokens import Token, check_token, mint
+
+HEADER = "HTTP_IDEMPOTENCY_KEY"
+# How long a request may take that changes what is not part of the database.
+_LEASE = timedelta(seconds=10)
+# Instead of the end of a lease: whoever had it is known to have counted nothing.
+_NOT_COUNTED = 0
+Body = dict[str, Any]
+Work = Callable[[UUID | None], Body]
+
+
+class Answer(NamedTuple):
+    """What a request is answered, and whether it was answered before."""
+
+    body: Body
+    replayed: bool
+
+
+class Once(NamedTuple):
+    """One request with an Idempotency-Key.
+
+    ``joins``: what it changes is part of a transaction of the database ``using``. ``resumes``:
+    where it is not, it counts once with the token that the work is given.
+    """
+
+    token: Token
+    fingerprint: bytes
+    using: str
+    joins: bool
+    resumes: bool
+
+    def do(self, work: Work) -> Answer:
+        """Do it, unless it was done; what it was answered then.
+
+        Raises:
+            Refused: somebody else is at it (409).
+            TokenConflict: the key was used for another request.
+            OutcomeUnknown: somebody was at it and did not end, and nobody can say how far it came.
+        """
+        return self._within_transaction(work) if self.joins else self._claimed_first(work)
+
+    def _within_transaction(self, work: Work) -> Answer:
+        tokens = registry.tokens(self.using)
+        with tokens.all_or_nothing():
+            kept = self._claim(tokens)
+            if kept is not None and "body" in kept:
+                return Answer(kept["body"], True)
+            if kept is not None and kept["until"]:
+                # Somebody was at it when the counter was still kept elsewhere.
+                raise OutcomeUnknown(using=self.using)
+            body = work(None)
+            tokens.keep(self.token, {"body": body})
+        return Answer(body, False)
+
+    def _claimed_first(self, work: Work) -> Answer:
+        tokens = registry.tokens(self.using)
+        with tokens.all_or_nothing():
+            kept = self._claim(tokens)
+            if kept is not None and "body" in kept:
+                return Answer(kept["body"], True)
+            attempt = self._attempt(kept)
+            tokens.keep(self.token, attempt)
+        try:
+            body = work(UUID(attempt["token"]) if self.resumes else None)
+        except OutcomeUnknown:
+            if self.resumes:
+                # With its token it counts once: whoever comes next need not wait for that.
+                self._release(tokens, {**attempt, "until": clock.utc().timestamp()}, attempt)
+            raise
+        except (CounterError, APIException, OperationalError, InterfaceError):
+            # What is answered with "nothing was counted"; after any other error nobody knows.
+            self._release(tokens, {**attempt, "until": _NOT_COUNTED}, attempt)
+            raise
+        self._keep(tokens, body)
+        return Answer(body, False)
+
+    def _claim(self, tokens: TokensStore) -> Mapping[str, Any] | None:
+        if not tokens.is_alone(self.token):
+            raise _in_progress()
+        return tokens.claim(self.token, self.fingerprint, _no_entry)
+
+    def _attempt(self, kept: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        now = clock.utc()
+        if kept is None:
+            token = mint(now).hex
+        elif kept["until"] > now.timestamp():
+            raise _in_progress()
+        elif kept["until"] and not self.resumes:
+            raise OutcomeUnknown(using=self.using)
+        else:
+            token = kept["token"]
+        return {"token": token, "until": (now + _LEASE).timestamp()}
+
+    def _keep(self, tokens: TokensStore, body: Body) -> None:
+        # It is counted, whatever becomes of this. Whoever asks again with the same key learns it,
+        # or that nobody knows: never will it be counted again.
+        with suppress(CounterError, Error):
+            tokens.keep(self.token, {"body": body})
+
+    def _release(
+        self, tokens: TokensStore, left: Mapping[str, Any], attempt: Mapping[str, Any]
+    ) -> None:
+        """Give the lease back before its time."""
+        with suppress(CounterError, Error), tokens.all_or_nothing():
+            if self._is_ours(tokens, attempt):
+                tokens.keep(self.token, left)
+
+    def _is_ours(self, tokens: TokensStore, attempt: Mapping[str, Any]) -> bool:
+        """Whether nobody has taken over, and perhaps answered, since the lease has passed."""
+        if not self.resumes:
+            return True
+        return (
+            tokens.is_alone(self.token)
+            and tokens.claim(self.token, self.fingerprint, _no_entry) == attempt
+        )
+
+
+def once_of(
+    request: Request, asked: Mapping[str, Any], using: str, *, joins: bool, resumes: bool
+) -> Once | None:
+    """The idempotency of a request; None where it asks for none.
+
+    A key belongs to the principal and to the method and path of the request.
+
+    Raises:
+        InvalidToken: the key has no characters, or more than 255.
+    """
+    given = request.META.get(HEADER)
+    if given is None:
+        return None
+    route = "\n".join((principal_of(request), str(request.method), request.path))
+    scope = hashlib.sha256(route.encode("utf-8", "surrogatepass")).hexdigest()
+    text = json.dumps(asked, sort_keys=True)
+    fingerprint = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+    return Once(check_token(Token(given, scope)), fingerprint, using, joins, resumes)
+
+
+def _in_progress() -> Refused:
+    says = "A request with this Idempotency-Key is being worked on."
+    return Refused(409, "in-progress", says, retry_after=1)
+
+
+def _no_entry(key: str, delta: int) -> bytes:  # noqa: ARG001
+    return b""

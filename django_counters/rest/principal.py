@@ -1,0 +1,72 @@
+"""Who sends a request: a user, or an address where nobody is logged in."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import IPv4Address, IPv6Address, ip_address
+
+from django.db import models
+from django.http import HttpRequest
+from rest_framework.request import Request
+from rest_framework.settings import api_settings
+
+UNKNOWN = "unknown"
+# What is no address comes from a stranger, and may be as long as a header.
+_LONGEST = 100
+# Some proxies write the port, too: it is another one for each connection.
+_WITH_PORT = re.compile(r"\[([^\]]*)\](?::\d+)?|(\d+\.\d+\.\d+\.\d+):\d+", re.ASCII)
+_HOST_BITS = 64
+
+
+def principal_of(request: Request | HttpRequest) -> str:
+    """``user:<model>:<pk>`` for who is authenticated, else ``address:<address>``.
+
+    Where users are of several models, two of them may have the same primary key.
+    """
+    user = getattr(request, "user", None)
+    if user is not None and user.is_authenticated and user.pk is not None:
+        kind = user._meta.label if isinstance(user, models.Model) else type(user).__name__
+        return f"user:{kind}:{user.pk}"
+    return f"address:{address_of_client(request)}"
+
+
+def address_of_client(request: Request | HttpRequest) -> str:
+    """The address that a request comes from; ``unknown`` where the server tells none.
+
+    That is who is connected to the server. If ``NUM_PROXIES`` of ``REST_FRAMEWORK`` is a number n
+    above zero, it is the n-th from the right in ``X-Forwarded-For``: the one that the outermost of
+    those proxies has seen. What stands further left is whatever the client wrote, and is not read;
+    without ``NUM_PROXIES`` that is the whole header.
+
+    Of an IPv6 address it is the network (/64), for a client has all of it. An IPv4 address that is
+    written as an IPv6 address is an IPv4 address.
+    """
+    return _narrowed(_hop(request).strip())
+
+
+def _hop(request: Request | HttpRequest) -> str:
+    direct = str(request.META.get("REMOTE_ADDR") or "")
+    proxies = api_settings.NUM_PROXIES
+    forwarded = str(request.META.get("HTTP_X_FORWARDED_FOR") or "").strip()
+    if not proxies or not forwarded:
+        return direct
+    hops = forwarded.split(",")
+    return hops[-min(proxies, len(hops))]
+
+
+def _narrowed(text: str) -> str:
+    found = _WITH_PORT.fullmatch(text)
+    bare = (found[1] or found[2] or "") if found else text
+    try:
+        address = ip_address(bare)
+    except ValueError:
+        return text[:_LONGEST] or UNKNOWN
+    return _network(address)
+
+
+def _network(address: IPv4Address | IPv6Address) -> str:
+    if isinstance(address, IPv4Address):
+        return str(address)
+    if address.ipv4_mapped:
+        return str(address.ipv4_mapped)
+    return f"{IPv6Address(int(address) >> _HOST_BITS << _HOST_BITS)}/{_HOST_BITS}"

@@ -1,0 +1,38 @@
+"""``path("api/v1/", include("django_counters.rest.urls"))``"""
+
+from __future__ import annotations
+
+from django.urls import path, register_converter
+from django.urls.converters import StringConverter
+
+from django_counters.rest.bulk import IncrementManyView, ReadManyView
+from django_counters.rest.views import (
+    AdjustView,
+    DecrementView,
+    ExactView,
+    HistoryView,
+    IncrementView,
+    ReadView,
+)
+
+app_name = "counters"
+
+
+class KeyConverter(StringConverter):
+    """A key: it may have slashes. Whether it is one is said by the view, in the way of the API."""
+
+    regex = r"[\s\S]+"
+
+
+register_converter(KeyConverter, "counter_key")
+
+urlpatterns = [
+    path("bulk/read", ReadManyView.as_view(), name="read-many"),
+    path("bulk/increment", IncrementManyView.as_view(), name="increment-many"),
+    path("counters/<counter_key:key>/increment", IncrementView.as_view(), name="increment"),
+    path("counters/<counter_key:key>/decrement", DecrementView.as_view(), name="decrement"),
+    path("counters/<counter_key:key>/adjust", AdjustView.as_view(), name="adjust"),
+    path("counters/<counter_key:key>/exact", ExactView.as_view(), name="exact"),
+    path("counters/<counter_key:key>/history", HistoryView.as_view(), name="history"),
+    path("counters/<counter_key:key>", ReadView.as_view(), name="read"),
+]

@@ -1,0 +1,182 @@
+"""One counter: read, increment, decrement, adjust, history."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+from uuid import UUID
+
+from django.utils.http import parse_etags
+from rest_framework import exceptions as drf
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from django_counters import clock
+from django_counters.access import ANYONE
+from django_counters.kinds import chart
+from django_counters.rest.base import CounterView, iso
+from django_counters.rest.bodies import AdjustBody, ChangeBody
+from django_counters.rest.describing import described
+from django_counters.rest.permissions import (
+    MayAdjust,
+    MayDecrement,
+    MayIncrement,
+    MayRead,
+    is_user,
+)
+from django_counters.rest.targets import Named, Target
+from django_counters.types import Reading
+from django_counters.values import Unknown
+
+
+@described("read")
+class ReadView(CounterView):
+    """``GET counters/{key}``: from a cache, where the counter has one."""
+
+    may = MayRead
+    exact: ClassVar[bool] = False
+
+    def get(self, request: Request, key: str) -> Response:
+        """The value of a counter that is good enough for a page."""
+        target = self.target(key)
+        reading = target.read(exact=self.exact)
+        headers = {"ETag": f'W/"{reading.value}"', "Cache-Control": self.cache_control(target)}
+        if _is_known(reading.value, request.META.get("HTTP_IF_NONE_MATCH", "")):
+            return Response(status=304, headers=headers)
+        return Response(reading_body(key, reading), headers=headers)
+
+    def cache_control(self, target: Target) -> str:
+        """For how long others may keep it: as long as what it was read from may be old."""
+        whose = _whose(target)
+        return f"{whose}, no-cache" if self.exact else f"{whose}, max-age={int(target.max_age)}"
+
+
+@described("read_exact")
+class ExactView(ReadView):
+    """``GET counters/{key}/exact``: what was committed before it was asked for."""
+
+    exact = True
+
+
+class ChangeView(CounterView):
+    """``POST counters/{key}/increment`` and ``/decrement``."""
+
+    sign: ClassVar[int]
+
+    def post(self, request: Request, key: str) -> Response:  # noqa: ARG002
+        """Count. With an Idempotency-Key: once, however often it is sent."""
+        target = self.target(key)
+        by = self.sign * self.checked(ChangeBody)["by"]
+        self.admit_changes({key: (target, by)})
+
+        def work(token: UUID | None) -> dict[str, Any]:
+            return change_body(target, by, target.change(by, token))
+
+        return self.answered(
+            {"by": by}, work, target.alias, joins=target.joins, resumes=target.takes_tokens
+        )
+
+
+@described("increment")
+class IncrementView(ChangeView):
+    """``POST counters/{key}/increment``."""
+
+    may = MayIncrement
+    sign = 1
+
+
+@described("decrement")
+class DecrementView(ChangeView):
+    """``POST counters/{key}/decrement``."""
+
+    may = MayDecrement
+    sign = -1
+
+
+@described("adjust")
+class AdjustView(CounterView):
+    """``POST counters/{key}/adjust``: a correction, with a reason that is kept."""
+
+    may = MayAdjust
+
+    def post(self, request: Request, key: str) -> Response:
+        """Set a counter right. The actor is who is authenticated."""
+        target = self.target(key)
+        if not is_user(request):
+            raise drf.NotAuthenticated
+        order = self.checked(AdjustBody)
+        self.admit_changes({key: (target, 0)})
+
+        def work(_: UUID | None) -> dict[str, Any]:
+            row = target.adjust(**order, actor=request.user)
+            body = _changed(key, row.after, row.delta, "exact")
+            return {**body, "number": row.number, "before": row.before}
+
+        return self.answered(order, work, target.alias, joins=True)
+
+
+@described("history")
+class HistoryView(CounterView):
+    """``GET counters/{key}/history?by=hour``: the last day by hours, or 30 days by days."""
+
+    may = MayRead
+
+    def get(self, request: Request, key: str) -> Response:
+        """How a counter went: from its ledger, or from what is recorded."""
+        target = self.target(key)
+        if not isinstance(target, Named):
+            raise drf.NotFound("Counters of records have no history.")
+        found = chart.series(key, request.query_params.get("by", "hour"))
+        body = {
+            "key": key,
+            "by": found.by,
+            "source": found.source,
+            "points": [
+                {"moment": iso(point.moment), "value": point.value, "change": point.change}
+                for point in found.points
+            ],
+        }
+        return Response(body, headers={"Cache-Control": f"{_whose(target)}, max-age=60"})
+
+
+def _whose(target: Target) -> str:
+    """Who may keep what is read: caches that many share, or the reader alone."""
+    return "public" if target.access.read == ANYONE else "private"
+
+
+def _is_known(value: int, known: str) -> bool:
+    """Whether a client has the value already; how it was read does not matter to it."""
+    if not known:
+        return False
+    tags = {tag.removeprefix("W/") for tag in parse_etags(known)}
+    return "*" in tags or f'"{value}"' in tags
+
+
+def reading_body(key: str, reading: Reading) -> Mapping[str, Any]:
+    """What is answered to who reads."""
+    return {
+        "key": key,
+        "value": reading.value,
+        "as_of": iso(reading.as_of),
+        "consistency": reading.consistency,
+    }
+
+
+def change_body(target: Target, by: int, value: Any) -> dict[str, Any]:
+    """What is answered to who counts. A value that is not known is none."""
+    if isinstance(value, Unknown):
+        body = _changed(target.key, None, by, "unknown")
+    else:
+        body = _changed(target.key, int(value), by, "exact" if target.joins else "cached")
+    return {**body, "replayed": bool(getattr(value, "replayed", False))}
+
+
+def _changed(key: str, value: int | None, applied: int, consistency: str) -> dict[str, Any]:
+    return {
+        "key": key,
+        "value": value,
+        "applied": applied,
+        "as_of": iso(clock.utc()),
+        "consistency": consistency,
+        "replayed": False,
+    }

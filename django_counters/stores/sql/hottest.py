@@ -1,0 +1,78 @@
+"""Counters that change at present, as far as their database can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django_counters.stores.sql.session import Session
+
+# Milliseconds after which a statement is given up: whoever looks must not be in anybody's way.
+PATIENCE = 1_000
+
+
+class Slotted(NamedTuple):
+    """What waits in the slots of one counter; ``kind`` is the content type of its record."""
+
+    kind: int
+    name: str
+    record: str
+    waits: int
+
+
+class SqlHottest:
+    """Finds counters. Changes nothing, waits for nobody, and gives up what takes too long.
+
+    All its methods raise the error of the database where a statement took more than `PATIENCE`.
+    SQLite never gives up. ``most``: how many are returned.
+    """
+
+    def __init__(self, using: str) -> None:
+        self._session = Session(using)
+        self._sql = self._session.dialect.hottest
+        self._native = bool(self._session.dialect.ledger.partitioned)
+
+    def changed(self, seconds: float, most: int) -> list[str]:
+        """Named counters whose total was changed lately, by the clock of the database.
+
+        Reads the whole table of totals.
+        """
+        ago = seconds if self._native else f"-{seconds:.3f} seconds"
+        return [key for (key,) in self._asked(self._sql.changed, (ago, most))]
+
+    def sharded(self, most: int) -> dict[str, int]:
+        """What waits in shards, the most first."""
+        return {key: int(waits) for key, waits in self._asked(self._sql.sharded, (most,))}
+
+    def slotted(self, most: int) -> list[Slotted]:
+        """What waits in slots, the most first."""
+        rows = self._asked(self._sql.slotted, (most,))
+        return [Slotted(kind, name, record, int(waits)) for kind, name, record, waits in rows]
+
+    def entered(self, since: datetime, token: UUID, entries: int, most: int) -> dict[str, int]:
+        """Sums of entries of the ledger: of the latest ``entries`` from a token on.
+
+        ``since``: no entry is older.
+        """
+        moment = since if self._native else str(since.astimezone(UTC).replace(tzinfo=None))
+        params = (moment, token if self._native else token.hex, entries, most)
+        return {key: int(by) for key, by in self._asked(self._sql.entered, params)}
+
+    def _asked(self, sql: str, params: Sequence[Any]) -> Sequence[tuple[Any, ...]]:
+        # What is set for a transaction needs one, and so does going on after an error.
+        with self._session.all_or_nothing(), self._hurried():
+            return self._session.run(sql, params, writes=False)
+
+    @contextmanager
+    def _hurried(self) -> Iterator[None]:
+        if not self._sql.hurry:
+            yield
+            return
+        ((patience,),) = self._session.run(self._sql.patience, (), writes=False)
+        self._session.run(self._sql.hurry, (str(PATIENCE),), writes=False)
+        yield
+        # In a transaction of the caller what was set would stay; after an error it does not.
+        self._session.run(self._sql.hurry, (patience,), writes=False)

@@ -1,0 +1,159 @@
+"""Whether every adjustment that was ever made is still there, and still says what it said."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from django.db import DEFAULT_DB_ALIAS
+
+from django_counters.models import CounterAdjustment, CounterIncident
+from django_counters.stores.sql.chain import holds
+from django_counters.stores.sql.incidents import record
+
+logger = logging.getLogger("django_counters")
+
+PAGE = 1000
+MISSING = "missing"
+CHANGED = "changed"
+UNBALANCED = "after is not before and change"
+UNEXPECTED = "a number that was never given"
+REPLACED = "not what the anchor says"
+
+
+class Anchor(NamedTuple):
+    """An adjustment as it was once: its number and its digest, kept where nobody can alter it."""
+
+    number: int
+    digest: str
+
+    @classmethod
+    def parse(cls, text: str) -> Anchor:
+        """Read ``NUMBER:DIGEST``.
+
+        Raises:
+            ValueError: it is something else.
+        """
+        found = re.fullmatch(r"([1-9][0-9]{0,18}):([0-9a-f]{64})", text.strip(), re.ASCII)
+        if found is None:
+            raise ValueError(f"{text!r} is no anchor: NUMBER:DIGEST, with 64 hex digits")
+        return cls(int(found[1]), found[2])
+
+    def __str__(self) -> str:
+        return f"{self.number}:{self.digest}"
+
+
+class Flaw(NamedTuple):
+    """Adjustments that are not as they were: the first number, the last one, and what is wrong."""
+
+    first: int
+    last: int
+    problem: str
+
+    def __str__(self) -> str:
+        numbers = f"{self.first}" if self.first == self.last else f"{self.first}-{self.last}"
+        return f"{numbers}: {self.problem}"
+
+
+@dataclass
+class AuditReport:
+    """What was found.
+
+    Attributes:
+        checked: how many adjustments were looked at.
+        head: the last of them, to be kept as an anchor; None where there is none.
+        flaws: adjustments that are missing, or not as they were, in the order of their numbers.
+    """
+
+    checked: int = 0
+    head: Anchor | None = None
+    flaws: list[Flaw] = field(default_factory=list)
+
+    def as_data(self) -> dict[str, Any]:
+        """The same as plain data: numbers, texts and lists."""
+        return {
+            "checked": self.checked,
+            "head": None if self.head is None else str(self.head),
+            "flaws": [flaw._asdict() for flaw in self.flaws],
+        }
+
+
+def verify_audit(using: str = DEFAULT_DB_ALIAS, *, anchor: Anchor | None = None) -> AuditReport:
+    """Compare every adjustment with its digest, and with the one before it.
+
+    What is missing or differs becomes an incident; nothing is repaired. It holds no locks, and
+    adjustments that are made meanwhile do no harm. The head is logged, too.
+
+    Args:
+        using: the database.
+        anchor: the head of an earlier report. Without one it cannot be known whether the last
+            adjustments were cut off, or all of them written anew.
+    """
+    walk = _Walk(anchor)
+    for row in _rows(using):
+        walk.take(row)
+    walk.finish()
+    report = walk.report
+    for flaw in report.flaws:
+        detail = {"first": flaw.first, "last": flaw.last, "problem": flaw.problem}
+        record(CounterIncident.Kind.AUDIT, f"adjustment {flaw.first}", detail, using)
+    logger.info("Adjustments of %s: %s checked, head %s", using, report.checked, report.head)
+    return report
+
+
+def _rows(using: str) -> Iterator[CounterAdjustment]:
+    """All of them in the order of their numbers; a page of them at a time is in memory."""
+    ordered = CounterAdjustment._base_manager.using(using).order_by("number")
+    page = list(ordered[:PAGE])
+    while page:
+        yield from page
+        page = list(ordered.filter(number__gt=page[-1].number)[:PAGE])
+
+
+class _Walk:
+    """From the first adjustment to the last."""
+
+    def __init__(self, anchor: Anchor | None) -> None:
+        self.report = AuditReport()
+        self._anchor = anchor
+        self._due = 1
+        # The digest of the one before; None where that is missing.
+        self._before: str | None = ""
+
+    def take(self, row: CounterAdjustment) -> None:
+        self.report.checked += 1
+        if row.number > self._due:
+            self._blame(self._due, row.number - 1, MISSING)
+            self._before = None
+        problem = self._problem(row)
+        if problem:
+            self._blame(row.number, row.number, problem)
+        if row.number >= self._due:
+            self._due, self._before = row.number + 1, row.digest
+            self.report.head = Anchor(row.number, row.digest)
+
+    def finish(self) -> None:
+        if self._anchor is not None and self._anchor.number >= self._due:
+            self._blame(self._due, self._anchor.number, MISSING)
+
+    def _problem(self, row: CounterAdjustment) -> str:
+        if row.number < self._due:
+            return UNEXPECTED
+        # After a gap there is nothing to compare with: the gap is the finding.
+        if self._before is not None and not holds(self._before, row):
+            return CHANGED
+        if row.after != row.before + row.delta:
+            return UNBALANCED
+        if self._anchor is not None and self._anchor.number == row.number:
+            return "" if self._anchor.digest == row.digest else REPLACED
+        return ""
+
+    def _blame(self, first: int, last: int, problem: str) -> None:
+        """Note a flaw, or that the one before goes on."""
+        flaws = self.report.flaws
+        if flaws and flaws[-1].problem == problem and flaws[-1].last == first - 1:
+            first = flaws.pop().first
+        flaws.append(Flaw(first, last, problem))

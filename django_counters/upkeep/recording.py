@@ -1,0 +1,70 @@
+"""The light history: totals of the namespaces that ask for it, recorded period by period."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from django.db import DEFAULT_DB_ALIAS, router
+from django.utils import timezone
+
+from django_counters import clock
+from django_counters.conf import DEFAULT
+from django_counters.kinds.calendar import beginnings
+from django_counters.kinds.registry import registry
+from django_counters.models import CounterSample
+from django_counters.stores.sql.samples import Scope, SqlSamples
+
+# No key begins with it, and every key is before it.
+_LAST = "\U0010ffff"
+_INSTANT = timedelta(microseconds=1)
+
+
+def record_history(using: str = DEFAULT_DB_ALIAS) -> int:
+    """Record the totals of namespaces with ``HISTORY``; how many were written.
+
+    What is recorded for a period is the last total that was seen in it: each run brings the present
+    period up to date, and a period that is over is never changed again. A counter that is as it was
+    is not written. Any number can run at once; a run that is missed leaves its changes to the next
+    one, in whose period they then are.
+    """
+    if not router.allow_migrate_model(using, CounterSample):
+        return 0
+    samples, now = SqlSamples(using), clock.utc()
+    return sum(
+        samples.take(scope_of(name), _beginning(policy.history, now))
+        for name, policy in registry.policies().items()
+        if policy.history
+    )
+
+
+def forget_history(using: str = DEFAULT_DB_ALIAS) -> int:
+    """Forget what was recorded longer ago than ``HISTORY_DAYS``; how many rows. In small batches.
+
+    What was recorded of a namespace that asks for it no more goes in the same way.
+    """
+    if not router.allow_migrate_model(using, CounterSample):
+        return 0
+    samples, now = SqlSamples(using), clock.utc()
+    return sum(
+        samples.forget(scope_of(name), now - timedelta(days=policy.history_days))
+        for name, policy in registry.policies().items()
+    )
+
+
+def scope_of(name: str) -> Scope:
+    """The counters of a namespace; of ``default`` those that no other one has."""
+    if name == DEFAULT:
+        return Scope("", _LAST, list(_declared()))
+    # ";" follows ":".
+    return Scope(f"{name}:", f"{name};")
+
+
+def _declared() -> Iterator[str]:
+    return (name for name in registry.policies() if name != DEFAULT)
+
+
+def _beginning(period: str, moment: datetime) -> datetime:
+    """When the period of a moment began, by the clocks and the calendar of ``TIME_ZONE``."""
+    zone = timezone.get_default_timezone()
+    return next(beginnings(period, moment, moment + _INSTANT, zone))

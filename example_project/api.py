@@ -1,0 +1,38 @@
+"""The HTTP API of the example: what pages may count, tokens for programs, and a page to try it."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.csrf import ensure_csrf_cookie
+from django.views.decorators.http import require_safe
+from rest_framework_simplejwt.views import TokenObtainPairView
+
+from django_counters.rest.throttling import TokenBucketThrottle
+from example_project import csp
+
+# Swagger UI draws its arrows from pictures that are part of its style sheet.
+_DOCS: csp.Rules = {**csp.SITE, "img-src": ["'self'", "data:"]}
+
+
+class Guesses(TokenBucketThrottle):
+    """How often one address may try a password."""
+
+    scope = "token"
+    rate = "30/min"
+    timeout = 1
+
+
+class TokenView(TokenObtainPairView):
+    """A token for a name and a password: for programs, which have no session."""
+
+    throttle_classes = (Guesses,)
+
+
+@require_safe
+@ensure_csrf_cookie
+def docs(request: HttpRequest) -> HttpResponse:
+    """The interactive page of the API. All of it comes from this site."""
+    response = render(request, "api/docs.html")
+    response.headers[csp.HEADER] = csp.written(_DOCS)
+    return response

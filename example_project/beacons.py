@@ -1,0 +1,92 @@
+"""What a page of the blog counts over the API, for whoever is not logged in."""
+
+from __future__ import annotations
+
+import json
+import random
+import secrets
+import threading
+import time
+
+from example_project.browser import NO_ANSWER, Answer, Browser
+from example_project.tally import AWAY, NOBODY_KNOWS, Tally, changes_in, unknown
+
+# How many of those who were answered press the button again, as if there had been no answer.
+LIKED_AGAIN = 0.1
+# Seconds, and how often: after a Redis that was killed all is up again long before.
+WAITS, TRIES = 0.25, 120
+
+
+def see(browser: Browser, post: int, tally: Tally) -> int:
+    """Count one view. It is sent once: a view that was turned away is no view."""
+    counter = f"blog.Post.views:{post}"
+    answer = browser.count(counter)
+    if answer.status == 200:
+        _note(answer, tally)
+    elif answer.status == NOBODY_KNOWS:
+        tally.add(unknown(counter))
+    else:
+        _note_refusal(counter, answer.status, tally)
+    return answer.status
+
+
+def like(browser: Browser, post: int, tally: Tally, stop: threading.Event) -> int:
+    """Count one like: with one key it is sent until it is known what has become of it."""
+    counter, once = f"blog.Post.likes:{post}", secrets.token_hex(16)
+    answer, is_known = Answer(NO_ANSWER), True
+    for _ in range(TRIES):
+        answer = browser.count(counter, once)
+        is_known = is_known and answer.status != NOBODY_KNOWS
+        if answer.status == 200:
+            _note_like(counter, answer, tally, is_first=is_known)
+            _like_again(browser, counter, once, answer, tally)
+            return answer.status
+        if not _is_worth_while(counter, answer.status, tally) or (is_known and stop.is_set()):
+            break
+        time.sleep(WAITS)
+    if not is_known:
+        tally.add(unknown(counter))
+    return answer.status
+
+
+def _note(answer: Answer, tally: Tally) -> None:
+    for counter, by in changes_in(answer.body):
+        tally.add(counter, by)
+
+
+def _note_like(counter: str, answer: Answer, tally: Tally, *, is_first: bool) -> None:
+    """Note a like whose answer has come, also where it is the answer to an earlier request."""
+    if answer.replayed and is_first:
+        tally.fail(f"{counter}: a like was answered as if it had been sent before")
+    tally.add(counter)
+
+
+def _like_again(browser: Browser, counter: str, once: str, first: Answer, tally: Tally) -> None:
+    """Send it again now and then: it is answered as the first time, and nothing is counted."""
+    if random.random() >= LIKED_AGAIN:
+        return
+    again = browser.count(counter, once)
+    tally.add("liked_again")
+    if again.status == 200 and not (again.replayed and _value(again) == _value(first)):
+        tally.fail(f"{counter}: a like that was sent again was answered in another way")
+    elif again.status != 200:
+        _is_worth_while(counter, again.status, tally)
+
+
+def _value(answer: Answer) -> object:
+    return json.loads(answer.body)["value"]
+
+
+def _is_worth_while(counter: str, status: int, tally: Tally) -> bool:
+    """Whether it may be sent again; notes what was answered."""
+    if status == NOBODY_KNOWS:
+        return True
+    _note_refusal(counter, status, tally)
+    return status == AWAY
+
+
+def _note_refusal(counter: str, status: int, tally: Tally) -> None:
+    if status == AWAY:
+        tally.add("turned_away")
+    elif status != NO_ANSWER:
+        tally.fail(f"a beacon for {counter}: HTTP {status}")

@@ -1,0 +1,28 @@
+"""What people adjust in the admin while the site runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django_counters.models import CounterAdjustment
+from django_counters.signals import counter_adjusted
+from example_project.tally import Tally
+
+_STOCK = "shop.Product.stock"
+
+
+@contextmanager
+def noting(tally: Tally) -> Iterator[None]:
+    """Note it meanwhile: counters have to differ by just that, too."""
+
+    def note(adjustment: CounterAdjustment, **_: object) -> None:
+        is_stock = adjustment.field == _STOCK
+        name = f"restocked:{adjustment.key}" if is_stock else adjustment.subject
+        tally.add(name, adjustment.delta)
+
+    counter_adjusted.connect(note, weak=False)
+    try:
+        yield
+    finally:
+        counter_adjusted.disconnect(note)

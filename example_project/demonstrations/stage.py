@@ -1,0 +1,79 @@
+"""Where the demonstrations take place: tables, a part of Redis and namespaces of their own."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import redis
+from django.db import connection
+from django.test import override_settings
+
+from django_counters.stores.redis.keys import SLOTS, Slots
+from django_counters.testing import override_counters
+from example_project.demonstrations import caches, columns, transactions
+from example_project.demonstrations.outcome import Demonstration, Outcome
+from example_project.demonstrations.tables import plain_tables
+
+WAYS: dict[str, Demonstration] = {**columns.WAYS, **transactions.WAYS, **caches.WAYS}
+# Patient: the machine may be busy, and a Redis that does not answer is another story.
+NAMESPACES: dict[str, dict[str, object]] = {
+    "entries": {"STRATEGY": "ledger"},
+    "views": {"STRATEGY": "cached", "OPTIONS": {"timeout": 10}},
+}
+
+
+@contextmanager
+def stage() -> Iterator[None]:
+    """All that the demonstrations need in the present database, which has to be a PostgreSQL."""
+    prefix = f"demonstrations-{secrets.token_hex(6)}"
+    backend = "django.core.cache.backends.redis.RedisCache"
+    place = {"BACKEND": backend, "LOCATION": os.environ["REDIS_URL"], "KEY_PREFIX": prefix}
+    with (
+        override_settings(CACHES={"default": place}),
+        override_counters(**NAMESPACES),
+        _impatient(),
+        plain_tables(),
+    ):
+        try:
+            yield
+        finally:
+            _forget(prefix)
+
+
+@contextmanager
+def _impatient() -> Iterator[None]:
+    """Rather an error than a wait for a client that goes on only when it is told to."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET lock_timeout = '20s'")
+    try:
+        yield
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("RESET lock_timeout")
+
+
+def _forget(prefix: str) -> None:
+    """Delete what the cached counters have left in Redis."""
+    slots = Slots("default", prefix)
+    left = [key for slot in range(SLOTS) for key in slots.keys(slot)]
+    with redis.Redis.from_url(os.environ["REDIS_URL"]) as client:
+        client.delete(slots.flight, *left)
+
+
+def outcomes(names: list[str]) -> dict[str, tuple[Outcome, Outcome]]:
+    """Do what is named, each in its naive way and in ours."""
+    return {name: (WAYS[name].naive(), WAYS[name].exact()) for name in names}
+
+
+def table(found: dict[str, tuple[Outcome, Outcome]]) -> str:
+    """What came of it, as text."""
+    rows = [("", "done", "counted: naive way", "counted: django_counters")]
+    rows += [(name, str(n.expected), str(n), str(exact)) for name, (n, exact) in found.items()]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    return "\n".join(
+        f"{name:<{widths[0]}}  {done:>{widths[1]}}  {naive:<{widths[2]}}  {exact}"
+        for name, done, naive, exact in rows
+    )

@@ -1,0 +1,42 @@
+"""A Redis and the tables that the cases need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from django.db import connection
+
+from benchmarks import database
+from benchmarks.models import NaiveCounter, Post
+from benchmarks.settings import COUNTERS
+from example_project.bootstrap.services import services
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """A Redis of these tests alone: one of the cases opens a port of it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("REDIS_URL", raising=False)
+        with services(want=("valkey",), quiet=True) as urls:
+            yield urls.redis
+
+
+@pytest.fixture
+def apart(server: str, override_counters: Callable[..., None]) -> Iterator[str]:
+    """The cache is in that Redis; the prefix there."""
+    override_counters(**{name: COUNTERS[name] for name in ("pages", "hits", "sales")})
+    with database.apart(server) as prefix:
+        yield prefix
+
+
+@pytest.fixture
+def tables(transactional_db: None) -> Iterator[None]:
+    """What cases compare with has no migrations."""
+    with connection.schema_editor() as editor:
+        for model in (NaiveCounter, Post):
+            editor.create_model(model)
+    yield
+    with connection.schema_editor() as editor:
+        for model in (NaiveCounter, Post):
+            editor.delete_model(model)

@@ -1,0 +1,1 @@
+"""The admin in a real browser, under a strict policy for content."""

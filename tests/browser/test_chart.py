@@ -1,0 +1,81 @@
+"""The page of one counter in a browser: its chart, and the numbers for who cannot see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from django.contrib.admin.utils import quote
+from django.contrib.auth.models import User
+from django.urls import reverse
+
+from django_counters import clock
+from django_counters.models import Counter, CounterSample
+from django_counters.testing import override_counters
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+LogIn = Callable[[User], None]
+# The server is another thread, with connections of its own.
+pytestmark = pytest.mark.django_db(transaction=True)
+KEY = "hits:</script><b>'\"/größe"
+# How many colours there are in the chart, nothing being one of them.
+COLOURS = """() => {
+    const canvas = document.querySelector("#counters-chart canvas");
+    const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+    return new Set(new Uint32Array(pixels.buffer)).size;
+}"""
+WIDTH = "() => document.querySelector('#counters-chart canvas').getBoundingClientRect().width"
+THEME = """() => {
+    window.drawn = document.querySelector("#counters-chart canvas");
+    document.documentElement.dataset.theme = "dark";
+}"""
+
+
+@pytest.fixture
+def address(transactional_db: None) -> str:
+    Counter.objects.create(key=KEY, value=25)
+    hour = clock.now().replace(minute=0, second=0, microsecond=0)
+    for ago, value in ((30, 5), (20, 9), (7, 31), (2, 25)):
+        CounterSample.objects.create(key=KEY, moment=hour - timedelta(hours=ago), value=value)
+    return reverse("admin:django_counters_counter_change", args=[quote(KEY)])
+
+
+def test_the_chart_is_drawn_and_has_its_numbers_beside_it(
+    page: Page, person: User, log_in: LogIn, address: str
+) -> None:
+    log_in(person)
+    with override_counters(hits={"HISTORY": "1h"}):
+        page.goto(address)
+        assert page.get_by_role("heading", level=1).inner_text() == KEY
+        page.locator("#counters-chart canvas").wait_for()
+        assert page.evaluate(COLOURS) > 3
+        assert page.locator("#counters-chart canvas").count() == 1
+        table = page.get_by_role("table", name="went, the latest first")
+        assert not table.is_visible()
+        page.get_by_text("The numbers of the chart").focus()
+        page.keyboard.press("Enter")
+        assert table.is_visible()
+        assert table.get_by_role("row").count() == 26
+        assert table.get_by_role("cell", name="+22", exact=True).count() == 1
+        page.get_by_role("link", name="Days").click()
+        page.wait_for_url("**?by=day")
+        page.locator("#counters-chart canvas").wait_for()
+
+
+def test_the_chart_follows_the_window_and_the_colours(
+    page: Page, person: User, log_in: LogIn, address: str
+) -> None:
+    log_in(person)
+    with override_counters(hits={"HISTORY": "1h"}):
+        page.goto(address)
+        page.locator("#counters-chart canvas").wait_for()
+        wide = page.evaluate(WIDTH)
+        page.set_viewport_size({"width": 700, "height": 800})
+        page.wait_for_function(f"({WIDTH})() < {wide - 200}")
+        page.evaluate(THEME)
+        page.wait_for_function("!window.drawn.isConnected")
+        assert page.evaluate(COLOURS) > 3

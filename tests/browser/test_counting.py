@@ -1,0 +1,222 @@
+"""The blog and the page of the API in a browser, as the example serves them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import override_settings
+from django.urls import reverse
+from drf_spectacular.settings import patched_settings
+from pytest_django.live_server_helper import LiveServer
+
+from django_counters.models import Counter
+from django_counters.testing import override_counters
+from example_project import settings as of_the_example
+from example_project.blog.models import Post
+from example_project.urls import count_for
+from tests.browser.watching import MOST_STOPS, Complaints, picture
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Locator, Page, Route
+
+LogIn = Callable[[User], None]
+# The server is another thread, with connections of its own.
+pytestmark = pytest.mark.django_db(transaction=True)
+# How the page is served is no part of what it says.
+DESCRIBED = {name: of_the_example.SPECTACULAR_SETTINGS[name] for name in ("TITLE", "VERSION")}
+HIDE = """
+window.isSeen = false;
+Object.defineProperty(document, "visibilityState", { get: () => isSeen ? "visible" : "hidden" });
+"""
+SHOW = "isSeen = true; document.dispatchEvent(new Event('visibilitychange'))"
+
+
+@pytest.fixture
+def site(transactional_db: None, cached: str) -> Iterator[str]:
+    """Where the example is, with its policy; its pages may count."""
+    with (
+        override_counters(**of_the_example.COUNTERS),
+        override_settings(
+            INSTALLED_APPS=of_the_example.INSTALLED_APPS,
+            MIDDLEWARE=of_the_example.MIDDLEWARE,
+            SECURE_CSP=of_the_example.SECURE_CSP,
+            STATICFILES_DIRS=of_the_example.STATICFILES_DIRS,
+        ),
+        patched_settings(DESCRIBED),
+    ):
+        server = LiveServer("127.0.0.1")
+        count_for(server.url)
+        yield server.url
+        server.stop()
+
+
+@pytest.fixture
+def post(transactional_db: None) -> Post:
+    return Post.objects.create(title="Count last", slug="count-last", body="Others wait.")
+
+
+@pytest.fixture
+def beacons(page: Page) -> list[str]:
+    """The fields that the page has counted, in turn."""
+    sent: list[str] = []
+
+    def note(url: str) -> None:
+        if url.endswith("/increment"):
+            sent.append(url.rpartition(".")[2].partition(":")[0])
+
+    page.on("request", lambda request: note(request.url))
+    return sent
+
+
+def counts(post: Post) -> tuple[int, int]:
+    found = Post.objects.with_counts("views", "likes").get(pk=post.pk)
+    return int(found.views), int(found.likes)
+
+
+def button(page: Page) -> Locator:
+    return page.get_by_role("button", name="Like", exact=True)
+
+
+def said(page: Page, text: str) -> None:
+    """Wait until it is said, also to who cannot see it."""
+    page.get_by_role("status").filter(has_text=text).wait_for()
+
+
+def test_a_view_is_counted_once_each_time_the_page_is_opened(
+    page: Page, post: Post, beacons: list[str]
+) -> None:
+    page.goto(post.get_absolute_url())
+    page.get_by_text("1 view", exact=True).wait_for()
+    page.reload()
+    page.get_by_text("2 views", exact=True).wait_for()
+    page.wait_for_load_state("networkidle")
+    assert beacons == ["views", "views"]
+    assert counts(post) == (2, 0)
+
+
+def test_a_page_that_is_not_seen_counts_when_it_is(
+    page: Page, post: Post, beacons: list[str]
+) -> None:
+    page.add_init_script(HIDE)
+    page.goto(post.get_absolute_url())
+    page.wait_for_load_state("networkidle")
+    assert (beacons, counts(post)) == ([], (0, 0))
+    page.evaluate(SHOW)
+    page.get_by_text("1 view", exact=True).wait_for()
+    page.evaluate(SHOW)
+    page.wait_for_load_state("networkidle")
+    assert beacons == ["views"]
+    assert counts(post) == (1, 0)
+
+
+@pytest.mark.parametrize("logged_in", [False, True])
+def test_like_with_the_keyboard_and_without_loading_the_page_again(
+    page: Page, post: Post, beacons: list[str], person: User, log_in: LogIn, logged_in: bool
+) -> None:
+    if logged_in:
+        log_in(person)
+    page.goto(post.get_absolute_url())
+    page.evaluate("window.isTheSame = true")
+    for _ in range(MOST_STOPS):
+        page.keyboard.press("Tab")
+        if button(page).evaluate("button => button.matches(':focus-visible')"):
+            break
+    assert button(page).get_attribute("aria-pressed") == "false"
+    page.keyboard.press("Enter")
+    said(page, "You like this: 1 like.")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Space")
+    page.get_by_text("1 like", exact=True).wait_for()
+    assert button(page).get_attribute("aria-pressed") == "true"
+    assert button(page).evaluate("button => button === document.activeElement")
+    assert page.evaluate("isTheSame")
+    page.wait_for_load_state("networkidle")
+    assert beacons == ["views", "likes"]
+    assert counts(post) == (1, 1)
+
+
+def test_a_refusal_is_said_and_the_button_can_be_pressed_again(
+    page: Page, complaints: Complaints, post: Post, site: str
+) -> None:
+    page.goto(post.get_absolute_url())
+    page.get_by_text("1 view", exact=True).wait_for()
+    count_for("https://example.org")
+    with complaints.expecting(403):
+        button(page).click()
+        said(page, "Your like was not counted. Beacons are taken from declared sites only.")
+    assert button(page).get_attribute("aria-pressed") == "false"
+    count_for(site)
+    button(page).click()
+    said(page, "You like this: 1 like.")
+    assert counts(post) == (1, 1)
+
+
+def test_a_like_whose_answer_is_lost_counts_once(
+    page: Page, complaints: Complaints, post: Post
+) -> None:
+    page.goto(post.get_absolute_url())
+
+    def lose(route: Route) -> None:
+        assert route.fetch().status == 200
+        route.abort()
+
+    page.route("**/*likes*/increment", lose)
+    button(page).click()
+    said(page, "The server did not answer. Press again: your like counts once.")
+    assert counts(post)[1] == 1
+    page.unroute("**/*likes*/increment")
+    button(page).click()
+    said(page, "You like this: 1 like.")
+    assert counts(post)[1] == 1
+    told = [complaints.all.pop(), complaints.all.pop()]
+    assert all("ERR_FAILED" in each for each in told)
+
+
+def test_without_scripts_the_form_likes(browser: Browser, site: str, post: Post) -> None:
+    context = browser.new_context(base_url=site, java_script_enabled=False)
+    page = context.new_page()
+    page.goto(post.get_absolute_url())
+    button(page).click()
+    page.get_by_text("1 like", exact=True).wait_for()
+    context.close()
+    assert counts(post) == (0, 1)
+
+
+@pytest.mark.parametrize("path", ["/blog/", "/shop/", "/live/"])
+def test_pages_do_not_complain(page: Page, post: Post, path: str) -> None:
+    page.goto(path)
+    page.get_by_role("heading", level=1).wait_for()
+
+
+def test_try_the_api(page: Page, post: Post, person: User, log_in: LogIn) -> None:
+    Counter.objects.increment("orders:shop", 3)
+    log_in(person)
+    page.goto(reverse("api-docs"))
+    page.get_by_role("heading", name="A shop and a blog that count exactly").wait_for()
+    call(page, "counters_read", "orders:shop")
+    page.get_by_text('"value": 3').first.wait_for()
+    call(page, "counters_increment", f"blog.Post.likes:{post.pk}", '{"by": 1}')
+    page.get_by_text('"applied": 1').first.wait_for()
+    assert counts(post) == (0, 1)
+
+
+def test_the_page_of_the_api_lists_what_can_be_asked(page: Page) -> None:
+    page.goto(reverse("api-docs"))
+    page.get_by_role("heading", name="A shop and a blog that count exactly").wait_for()
+    page.locator("#operations-counters-counters_read_exact").wait_for()
+    assert page.locator("[id^=operations-counters-]").count() == 8
+    picture(page, "api")
+
+
+def call(page: Page, operation: str, key: str, body: str = "") -> None:
+    """Open an operation, fill in the key and the body, and send it."""
+    block = page.locator(f"#operations-counters-{operation}")
+    block.locator(".opblock-summary-control").click()
+    block.get_by_role("button", name="Try it out").click()
+    block.get_by_placeholder("key", exact=True).fill(key)
+    if body:
+        block.locator("textarea.body-param__text").fill(body)
+    block.get_by_role("button", name="Execute").click()

@@ -1,0 +1,1 @@
+"""``blog`` of the pages."""

@@ -1,0 +1,1 @@
+"""``stats`` of the pages: numbers that somebody keeps without this app."""

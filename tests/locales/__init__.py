@@ -1,0 +1,1 @@
+"""What people read is there in every language that the package speaks."""

@@ -1,0 +1,91 @@
+"""What was told and counted while a test did something."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from prometheus_client import REGISTRY
+
+from django_counters import metrics
+from django_counters.metrics import names
+from django_counters.signals import batch_applied, upkeep_done
+
+Way = tuple[str, str, str]
+Counted = dict[Way, tuple[int, int]]
+LABELS = ("database", "strategy", "direction")
+
+
+RECEIVERS = ((batch_applied, metrics._count_batch), (upkeep_done, metrics._count_upkeep))
+
+
+def _disconnect() -> None:
+    for signal, _ in RECEIVERS:
+        signal.disconnect(dispatch_uid="django_counters.metrics")
+
+
+# Other tests count without it.
+_disconnect()
+
+
+@pytest.fixture(autouse=True)
+def _counting() -> Iterator[None]:
+    """From zero: beside the amounts of some tests, a float has no place for a change of one."""
+    metrics._meter.cache_clear()
+    for metric in (metrics._changes, metrics._amount, metrics._batch_size):
+        metric.clear()
+    for signal, receiver in RECEIVERS:
+        signal.connect(receiver, dispatch_uid="django_counters.metrics")
+    yield
+    _disconnect()
+
+
+@pytest.fixture(autouse=True)
+def _logged(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """What is logged is seen, whichever logging a server of another test has set up."""
+    for name in ("django_counters", "django.dispatch"):
+        caplog.set_level(logging.INFO, logger=name)
+        monkeypatch.setattr(logging.getLogger(name), "disabled", False)
+        monkeypatch.setattr(logging.getLogger(name), "propagate", True)
+    monkeypatch.setattr(logging.getLogger("django"), "propagate", True)
+
+
+def totals() -> Counted:
+    """How many changes there were, and by how much, for each way; since the process began."""
+    found: dict[str, dict[Way, int]] = {names.CHANGES.name: {}, names.AMOUNT.name: {}}
+    for metric in REGISTRY.collect():
+        for sample in metric.samples:
+            if sample.name in found:
+                way = tuple(sample.labels[label] for label in LABELS)
+                found[sample.name][way] = int(sample.value)  # type: ignore[index]
+    changes, amounts = found.values()
+    return {way: (number, amounts[way]) for way, number in changes.items()}
+
+
+@pytest.fixture
+def counted() -> Callable[[], Counted]:
+    """A function that says what was counted since the test began, where something was."""
+    before = totals()
+
+    def since() -> Counted:
+        now = totals()
+        gone = {way: before.get(way, (0, 0)) for way in now}
+        more = {way: (now[way][0] - gone[way][0], now[way][1] - gone[way][1]) for way in now}
+        return {way: numbers for way, numbers in more.items() if numbers != (0, 0)}
+
+    return since
+
+
+@pytest.fixture
+def told() -> Iterator[list[dict[str, Any]]]:
+    """What `batch_applied` said."""
+    heard: list[dict[str, Any]] = []
+
+    def hear(**arguments: Any) -> None:
+        heard.append(arguments)
+
+    batch_applied.connect(hear)
+    yield heard
+    batch_applied.disconnect(hear)

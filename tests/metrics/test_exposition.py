@@ -1,0 +1,237 @@
+"""The page that Prometheus scrapes."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.http import HttpResponse
+from django.test import RequestFactory
+from prometheus_client import REGISTRY, CollectorRegistry
+from prometheus_client.metrics_core import Metric
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_families
+from prometheus_client.parser import text_string_to_metric_families as families
+
+from django_counters import metrics
+from django_counters.metrics import CountersCollector, exposition, names
+from django_counters.models import Counter
+from django_counters.upkeep.flush import flush
+from django_counters.upkeep.rollup import rollup
+
+pytestmark = pytest.mark.django_db(transaction=True)
+ROOT = Path(__file__).parent.parent.parent
+ALL = (*names.HAPPENED, *names.STATE)
+OPEN = "application/openmetrics-text; version=1.0.0"
+PATIENCE = 60
+
+
+@pytest.fixture(autouse=True)
+def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No answer that an earlier test has got, and nothing registered afterwards."""
+    collector = CountersCollector("default", max_age=0, patience=PATIENCE)
+    monkeypatch.setattr(metrics, "_state", collector)
+    yield
+    if collector in REGISTRY._collector_to_names:
+        REGISTRY.unregister(collector)
+
+
+def scrape(accept: str = "", method: str = "GET") -> HttpResponse:
+    return exposition(RequestFactory().generic(method, "/metrics", headers={"Accept": accept}))
+
+
+def ours(found: Iterable[Metric]) -> dict[str, Metric]:
+    return {one.name: one for one in found if one.name.startswith("django_counters_")}
+
+
+@pytest.mark.usefixtures("cached")
+class TestThePage:
+    @pytest.mark.parametrize(("accept", "parse"), [("", families), (OPEN, open_families)])
+    def test_it_has_every_metric_with_its_kind(self, accept: str, parse: Any) -> None:
+        Counter.objects.increment("pages:a", 3)
+        flush()
+        rollup()
+        found = ours(parse(scrape(accept).content.decode()))
+        expected = {metric.name.removesuffix("_total"): metric.kind for metric in ALL}
+        told = {name: one.type for name, one in found.items() if not name.endswith("_created")}
+        assert told == expected
+
+    def test_it_says_what_it_is(self) -> None:
+        assert scrape()["Content-Type"].startswith("text/plain; version=0.0.4")
+        assert scrape(OPEN)["Content-Type"].startswith("application/openmetrics-text")
+        assert "no-store" in scrape()["Cache-Control"]
+
+    @pytest.mark.parametrize("accept", ["text/plain;version=x", f"{OPEN.split(';')[0]};version=y"])
+    def test_a_version_that_nobody_knows_is_answered_as_usual(self, accept: str) -> None:
+        assert scrape(accept)["Content-Type"].startswith("text/plain; version=0.0.4")
+
+    def test_no_line_is_there_twice(self) -> None:
+        text = scrape().content.decode()
+        lines = [line.rpartition(" ")[0] for line in text.splitlines() if line[:1] != "#"]
+        assert len(lines) == len(set(lines)) > 20
+
+    def test_a_collector_that_the_project_has_registered_is_enough(self) -> None:
+        own = CountersCollector("default", patience=PATIENCE)
+        REGISTRY.register(own)
+        try:
+            text = scrape().content.decode()
+        finally:
+            REGISTRY.unregister(own)
+        assert text.count("# TYPE django_counters_up ") == 1
+
+    def test_it_only_answers_questions(self) -> None:
+        assert scrape(method="POST").status_code == 405
+        assert scrape(method="HEAD").status_code == 200
+
+    def test_it_needs_no_transaction(self) -> None:
+        assert set(exposition._non_atomic_requests) >= {"default", "other"}  # type: ignore[attr-defined]
+
+
+class TestNames:
+    """The rules of https://prometheus.io/docs/practices/naming/."""
+
+    @pytest.mark.parametrize("metric", ALL, ids=lambda metric: metric.name)
+    def test_they_follow_the_conventions(self, metric: names.Declared) -> None:
+        assert re.fullmatch(r"django_counters(_[a-z]+)+", metric.name)
+        assert metric.name.endswith("_total") == (metric.kind == "counter")
+        assert not re.search(r"_(ms|milliseconds|minutes|hours|count|sum|bucket)$", metric.name)
+        assert metric.meaning.endswith(".")
+
+    def test_labels_are_of_a_known_few(self) -> None:
+        labels = {label for metric in ALL for label in metric.labels}
+        assert labels == {
+            *("database", "strategy", "direction", "work"),
+            *("part", "redis", "state", "kind"),
+        }
+
+    def test_each_is_declared_once(self) -> None:
+        assert len({metric.name for metric in ALL}) == len(ALL)
+
+
+def test_upkeep_is_timed() -> None:
+    def runs(work: str) -> float:
+        labels = {"database": "default", "work": work}
+        return REGISTRY.get_sample_value(f"{names.UPKEEP_SECONDS.name}_count", labels) or 0
+
+    before = runs("rollup"), runs("flush")
+    rollup()
+    rollup(dry_run=True)
+    flush()
+    flush()
+    assert (runs("rollup"), runs("flush")) == (before[0] + 1, before[1] + 2)
+
+
+def test_a_batch_counts_as_many_as_it_has_counters() -> None:
+    def size() -> tuple[float, float]:
+        labels = {"database": "default", "strategy": "exact"}
+        name = names.BATCH_SIZE.name
+        found = (REGISTRY.get_sample_value(f"{name}_{part}", labels) for part in ("count", "sum"))
+        number, total = (value or 0 for value in found)
+        return number, total
+
+    number, total = size()
+    Counter.objects.increment_many({"pages:a": 1, "pages:b": 1, "pages:c": 1})
+    Counter.objects.increment("pages:a")
+    assert size() == (number + 2, total + 4)
+
+
+SETUP = """
+import os, django
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
+django.setup()
+from django.db import connections
+connections["default"].settings_dict["NAME"] = os.environ["METRICS_DATABASE"]
+import django_counters.metrics
+"""
+COUNT = """
+import sys
+from django_counters.models import Counter
+for _ in range(int(sys.argv[1])):
+    Counter.objects.increment("pages:" + sys.argv[1], 2)
+from django_counters.upkeep.rollup import rollup
+rollup()
+"""
+SCRAPE = """
+from django.test import RequestFactory
+from django_counters.metrics import exposition
+print(exposition(RequestFactory().get("/metrics")).content.decode())
+"""
+
+
+def process(folder: Path, script: str, *arguments: str) -> subprocess.Popen[str]:
+    environment = {
+        **os.environ,
+        "PROMETHEUS_MULTIPROC_DIR": str(folder),
+        "METRICS_DATABASE": str(connection.settings_dict["NAME"]),
+    }
+    return subprocess.Popen(
+        [sys.executable, "-c", SETUP + script, *arguments],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def output_of(running: subprocess.Popen[str]) -> str:
+    output, errors = running.communicate(timeout=PATIENCE)
+    assert running.returncode == 0, errors
+    return output
+
+
+@pytest.mark.postgres
+def test_several_processes_are_added_up(tmp_path: Path) -> None:
+    for running in [process(tmp_path, COUNT, str(times)) for times in (30, 12)]:
+        output_of(running)
+    found = ours(families(output_of(process(tmp_path, SCRAPE))))
+    exact = {"database": "default", "strategy": "exact", "direction": "up"}
+
+    def value(name: str, **labels: str) -> float:
+        family = found[next(n for n in (name, name.rpartition("_")[0]) if n in found)]
+        (one,) = (s.value for s in family.samples if (s.name, s.labels) == (name, labels))
+        return one
+
+    assert value(names.CHANGES.name, **exact) == 42
+    assert value(names.AMOUNT.name, **exact) == 84
+    upkeep = {"database": "default", "work": "rollup"}
+    assert value(f"{names.UPKEEP_SECONDS.name}_count", **upkeep) == 2
+    # The state is asked once, by the one that is scraped.
+    assert value(names.UP.name, database="default", part="database") == 1
+    assert Counter.objects.value("pages:30") == 60
+
+
+def test_the_package_works_without_prometheus_client() -> None:
+    """All modules but this room, and the doctor, which the metrics are made of."""
+    script = """
+import sys
+sys.modules["prometheus_client"] = None
+import os, django
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
+django.setup()
+import pkgutil, django_counters
+for module in pkgutil.walk_packages(django_counters.__path__, "django_counters."):
+    if not module.name.startswith("django_counters.metrics"):
+        __import__(module.name)
+try:
+    import django_counters.metrics
+except ModuleNotFoundError:
+    print("metrics alone")
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (run.returncode, run.stdout) == (0, "metrics alone\n"), run.stderr
+
+
+def test_an_own_registry_has_the_state_alone() -> None:
+    registry = CollectorRegistry()
+    registry.register(CountersCollector("default", patience=PATIENCE))
+    told = {metric.name for metric in registry.collect()}
+    assert told == {metric.name for metric in names.STATE}

@@ -1,0 +1,329 @@
+"""What a scrape asks of databases and Redis."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import OperationalError, connection, connections, router
+from django.test import override_settings
+from django.test.utils import CaptureQueriesContext
+from prometheus_client import CollectorRegistry
+
+from django_counters import clock
+from django_counters.metrics import CountersCollector, gathering, names
+from django_counters.metrics.gathering import Gathered, Gathering, gather
+from django_counters.metrics.samples import PARTS, Sample, samples
+from django_counters.models import Counter, CounterIncident
+from django_counters.models.horizon import CounterHorizon
+from django_counters.stores.sql.incidents import record
+from django_counters.testing import override_counters
+from django_counters.upkeep.flush import flush
+from tests.settling import roll_up
+from tests.stores.redis.counting import eventually
+from tests.testapp.models import Song
+
+pytestmark = pytest.mark.django_db(transaction=True)
+DJANGO = "django.core.cache.backends.redis.RedisCache"
+ALL: dict[str, Mapping[str, object]] = {
+    "likes": {"STRATEGY": "sharded"},
+    "orders": {"STRATEGY": "ledger"},
+    "views": {"STRATEGY": "cached", "OPTIONS": {"timeout": 10}},
+}
+Values = dict[tuple[str, ...], float]
+
+
+@pytest.fixture(autouse=True)
+def _namespaces(cached: str) -> Iterator[None]:
+    with override_counters(**ALL):
+        yield
+
+
+def now(using: str = "default") -> dict[str, Values]:
+    """The samples of one database, by metric and labels; without the database."""
+    found = Gathered(using)
+    gather(found)
+    return by_name(samples(found))
+
+
+def by_name(found: Iterator[Sample]) -> dict[str, Values]:
+    values: dict[str, Values] = {}
+    for metric, labels, value in found:
+        assert len(labels) == len(metric.labels)
+        known = values.setdefault(metric.name, {})
+        assert labels[1:] not in known, f"{metric.name} {labels} twice"
+        known[labels[1:]] = value
+    return values
+
+
+def count_everywhere(number: int = 1) -> None:
+    for at in range(number):
+        for namespace in ("pages", "likes", "orders", "views"):
+            Counter.objects.increment(f"{namespace}:{at}")
+        Song.objects.create().plays.increment()
+
+
+def test_what_waits_is_told_where_it_waits() -> None:
+    count_everywhere(3)
+    found = now()
+    assert found[names.PENDING_ROWS.name] == {("sharded",): 3, ("slotted",): 3, ("ledger",): 3}
+    assert found[names.PENDING_COUNTERS.name] == {
+        ("sharded", ""): 3,
+        ("slotted", ""): 3,
+        ("ledger", ""): 3,
+        ("cached", "default"): 3,
+    }
+    assert 0 < found[names.FLUSH_LAG.name][("default",)] < 60
+    assert 1 <= found[names.PENDING_GENERATIONS.name][("default",)] <= 3
+    assert set(found[names.UP.name].values()) == {1}
+    assert found[names.REDIS_UP.name] == {("default",): 1}
+    assert found[names.FENCED.name] == {(): 0}
+
+
+def is_young() -> bool:
+    """Whether the totals are of now. Tests beside this one keep a rollup from knowing it."""
+    roll_up()
+    return 0 <= now().get(names.ROLLUP_LAG.name, {}).get((), -1) < 60
+
+
+def test_after_upkeep_nothing_waits() -> None:
+    count_everywhere()
+    flush()
+    assert eventually(is_young, 60)
+    found = now()
+    assert set(found[names.PENDING_ROWS.name].values()) == {0}
+    assert set(found[names.PENDING_COUNTERS.name].values()) == {0}
+    assert found[names.FLUSH_LAG.name] == {("default",): 0}
+    assert found[names.GATHER_SECONDS.name][()] > 0
+
+
+def test_a_rollup_makes_the_totals_young_where_nothing_waits() -> None:
+    assert eventually(is_young, 60)
+    CounterHorizon._base_manager.update(as_of=clock.now() - timedelta(hours=1))
+    assert now()[names.ROLLUP_LAG.name][()] == pytest.approx(3600, abs=60)
+    assert eventually(is_young, 60)
+
+
+def test_partitions_are_told_where_there_are_some() -> None:
+    told = now().get(names.PARTITIONS.name)
+    assert told == ({(): 7} if connection.vendor == "postgresql" else None)
+
+
+def test_all_kinds_of_incidents_are_told() -> None:
+    record(CounterIncident.Kind.LOST, "default", {"amounts": {"views:a": 3}}, "default")
+    found = now()
+    expected = {(kind,): float(kind == "lost") for kind in CounterIncident.Kind.values}
+    assert found[names.INCIDENTS.name] == expected
+    assert found[names.FINDINGS.name][()] >= 1
+
+
+def test_the_findings_are_those_of_the_doctor() -> None:
+    before = now()[names.FINDINGS.name][()]
+    Counter.objects.increment("likes:a")
+    assert now()[names.FINDINGS.name][()] == before
+    with override_counters(likes={"STRATEGY": "exact"}):
+        assert now()[names.FINDINGS.name][()] == before + 1
+
+
+def test_the_number_of_statements_does_not_depend_on_the_number_of_counters() -> None:
+    numbers = []
+    for more in (2, 40):
+        count_everywhere(more)
+        gather(Gathered("default"))
+        with CaptureQueriesContext(connection) as captured:
+            gather(Gathered("default"))
+        numbers.append(len(captured))
+    assert numbers[0] == numbers[1] > 5
+
+
+def test_the_number_of_samples_does_not_depend_on_the_number_of_counters() -> None:
+    count_everywhere(2)
+    before = {name: set(values) for name, values in now().items()}
+    count_everywhere(40)
+    assert {name: set(values) for name, values in now().items()} == before
+
+
+def test_a_redis_that_is_away_is_told() -> None:
+    away = {"default": {"BACKEND": DJANGO, "LOCATION": "unix:///nonexistent/metrics-away"}}
+    with override_settings(CACHES=away):
+        found = now()
+    up = found[names.UP.name]
+    assert {part for (part,), value in up.items() if not value} == {"redis"}
+    assert found[names.REDIS_UP.name] == {("default",): 0}
+    assert names.FLUSH_LAG.name not in found
+    assert sum(found[names.BREAKER.name].values()) == 1
+
+
+def test_a_part_that_is_away_hides_no_other(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(using: str) -> Any:
+        raise OperationalError("the ledger is away")
+
+    monkeypatch.setattr(gathering, "state", fail)
+    found = now()
+    assert {part for (part,), value in found[names.UP.name].items() if not value} == {
+        "ledger",
+        "findings",
+    }
+    assert names.ROLLUP_LAG.name not in found
+    assert names.INCIDENTS.name in found
+    # Fewer than there are would look as if somebody had done something.
+    assert names.FINDINGS.name not in found
+    assert "the ledger is away" in caplog.text
+
+
+def test_a_mistake_of_ours_is_logged_and_raises_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(using: str) -> Any:
+        raise ZeroDivisionError("a mistake")
+
+    monkeypatch.setattr(gathering, "incidents", fail)
+    assert now()[names.UP.name][("incidents",)] == 0
+    assert "a mistake" in caplog.text
+
+
+def up_of(collector: CountersCollector) -> dict[tuple[str, str], float]:
+    (family,) = (one for one in collector.collect() if one.name == names.UP.name)
+    return {(s.labels["database"], s.labels["part"]): s.value for s in family.samples}
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+class TestTheCollector:
+    def test_it_asks_all_databases_that_have_the_tables(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        collector = CountersCollector(max_age=0, patience=60)
+        assert {using for using, _ in up_of(collector)} == {"default", "other"}
+        monkeypatch.setattr(gathering, "_has_tables", lambda using: using == "default")
+        assert {using for using, _ in up_of(collector)} == {"default"}
+
+    def test_a_database_that_was_asked_for_is_told_to_be_down(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(Counter._meta, "db_table", "no_such_table")
+        told = up_of(CountersCollector("other", patience=60))
+        assert told == {("other", part): 0 for part in PARTS}
+
+    def test_no_database_is_no_database(self) -> None:
+        assert up_of(CountersCollector([])) == {}
+
+    def test_a_router_that_fails_and_a_thread_that_is_not_there_raise_nothing(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def fail(*_: object) -> None:
+            raise RuntimeError("there is none")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", fail)
+            told = up_of(CountersCollector("default"))
+        assert told
+        assert set(told.values()) == {0}
+        with monkeypatch.context() as patch:
+            patch.setattr(router, "allow_migrate_model", fail)
+            assert up_of(CountersCollector()) == {}
+        assert "not known" in caplog.text
+
+    def test_when_it_answers_its_connection_is_closed(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        closed: list[bool] = []
+        run = Gathering("default", max_age=0, patience=60)
+        monkeypatch.setattr(connections, "close_all", lambda: closed.append(True))
+        monkeypatch.setattr(gathering, "gather", lambda found: None)
+        run.answer(run.begin())
+        assert closed == [True]
+
+    def test_to_register_it_nothing_is_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Gathering, "begin", lambda self: pytest.fail("it was asked"))
+        CollectorRegistry().register(CountersCollector())
+        described = {family.name for family in CountersCollector().describe()}
+        assert described == {metric.name for metric in names.STATE}
+
+    def test_it_cannot_be_registered_twice(self) -> None:
+        registry = CollectorRegistry()
+        registry.register(CountersCollector())
+        with pytest.raises(ValueError, match="Duplicated"):
+            registry.register(CountersCollector())
+
+
+class Slow:
+    """A database that answers when it is told to, and counts who asked."""
+
+    def __init__(self) -> None:
+        self.begun, self.go_on = threading.Event(), threading.Event()
+        self.asked = 0
+
+    def __call__(self, found: Gathered) -> None:
+        self.asked += 1
+        self.begun.set()
+        found.tables = True
+        assert self.go_on.wait(60)
+        found.requests = 5
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
+    database = Slow()
+    monkeypatch.setattr(gathering, "gather", database)
+    yield database
+    database.go_on.set()
+
+
+class TestScrapesAtTheSameTime:
+    def test_they_share_one_answer(self, slow: Slow) -> None:
+        collector = CountersCollector("default", patience=60)
+        answers: list[dict[tuple[str, str], float]] = []
+        threads = [
+            threading.Thread(target=lambda: answers.append(up_of(collector))) for _ in range(5)
+        ]
+        for thread in threads:
+            thread.start()
+        slow.go_on.set()
+        for thread in threads:
+            thread.join(60)
+        assert [answer[("default", "requests")] for answer in answers] == [1] * 5
+        assert slow.asked == 1
+
+    def test_an_answer_is_used_again_until_it_is_too_old(self, slow: Slow) -> None:
+        slow.go_on.set()
+        for max_age, asked in ((60, 1), (0, 3)):
+            slow.asked = 0
+            collector = CountersCollector("default", max_age=max_age, patience=60)
+            for _ in range(3):
+                up_of(collector)
+            assert slow.asked == asked
+
+    def test_what_takes_too_long_is_told_in_part_and_begun_once(self, slow: Slow) -> None:
+        collector = CountersCollector("default", max_age=0, patience=0)
+        for _ in range(3):
+            assert up_of(collector)[("default", "requests")] == 0
+        assert slow.begun.wait(60)
+        assert slow.asked == 1
+
+    def test_what_hung_for_long_counts_for_nothing(self, slow: Slow) -> None:
+        one = Gathering("default", max_age=1, patience=1)
+        run = one.begin()
+        run.began -= 3
+        assert one.answer(run) == Gathered("default")
+        assert one.begin() is run
+
+    def test_when_it_answers_again_it_is_asked_again(self, slow: Slow) -> None:
+        one = Gathering("default", max_age=0, patience=0)
+        run = one.begin()
+        slow.go_on.set()
+        assert run.done.wait(60)
+        assert one.begin() is not run
+
+    def test_a_child_process_does_not_wait_for_the_thread_of_its_parent(
+        self, slow: Slow, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        one = Gathering("default", max_age=60, patience=60)
+        run = one.begin()
+        monkeypatch.setattr(os, "getpid", lambda: -1)
+        assert one.begin() is not run

@@ -1,0 +1,208 @@
+"""How many counters strangers can make, and what asking costs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
+
+from django_counters.access import CREATED
+from django_counters.kinds.admission import admit
+from django_counters.kinds.registry import registry
+from django_counters.models import Counter
+from django_counters.testing import assert_counts, override_counters
+from tests.concurrency.crowd import Threads, in_turns
+from tests.rest.conftest import NAMED, NAMESPACES, OPEN, As, Client, problem
+
+pytestmark = [
+    pytest.mark.urls("tests.rest.urls"),
+    pytest.mark.usefixtures("namespaces"),
+]
+NO_ROOM = "There is no such counter, and no room for more of them."
+
+
+def capped(most: int, namespace: str = "likes") -> override_counters:
+    api = {**OPEN, "max_counters": most}
+    return override_counters(**{namespace: {**NAMESPACES[namespace], "API": api}})
+
+
+def made(namespace: str = "likes") -> set[str]:
+    found = Counter.objects.filter(key__startswith=f"{namespace}:")
+    return set(found.values_list("key", flat=True))
+
+
+def forget() -> None:
+    """As another process: nothing is known."""
+    registry.admitted("default").clear()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("strategy", NAMED)
+def test_the_first_are_made_and_no_more(strategy: str, as_: As) -> None:
+    namespace, user = NAMED[strategy].partition(":")[0], as_("user")
+    with capped(3, namespace):
+        for number in range(6):
+            answer = user.do("increment", f"{namespace}:{number}")
+            if number < 3:
+                assert answer.status_code == 200
+            else:
+                assert problem(answer, 404)["detail"] == NO_ROOM
+            forget()
+        # Those that there are can be counted for ever.
+        for number in range(3):
+            assert user.do("increment", f"{namespace}:{number}").status_code == 200
+        read = user.bulk("read", {"keys": [f"{namespace}:{n}" for n in range(6)]}).json()
+    assert [each["value"] for each in read["counters"]] == [2, 2, 2, 0, 0, 0]
+    assert made(namespace) == {f"{namespace}:{n}" for n in range(3)}
+    assert_counts({f"{CREATED}:{namespace}": 3})
+
+
+@pytest.mark.django_db
+def test_each_namespace_has_room_of_its_own(as_: As) -> None:
+    with capped(1, "likes"), capped(1, "sums"):
+        for namespace in ("likes", "sums"):
+            assert as_("user").do("increment", f"{namespace}:a").status_code == 200
+            problem(as_("user").do("increment", f"{namespace}:b"), 404)
+
+
+@pytest.mark.django_db
+def test_what_the_project_has_made_takes_no_room(as_: As) -> None:
+    for number in range(5):
+        Counter.objects.increment(f"likes:{number}")
+    with capped(1):
+        for number in range(5):
+            assert as_("user").do("increment", f"likes:{number}").json()["value"] == 2
+        assert as_("user").do("increment", "likes:new").status_code == 200
+        problem(as_("user").do("increment", "likes:newer"), 404)
+
+
+@pytest.mark.django_db
+def test_reading_makes_nothing(as_: As) -> None:
+    with capped(1):
+        for number in range(5):
+            assert as_("user").at(f"likes:{number}").status_code == 200
+        as_("user").bulk("read", {"keys": [f"likes:{n}" for n in range(5)]})
+    assert not Counter.objects.exists()
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("action", ["decrement", "adjust"])
+def test_it_holds_for_each_change(action: str, as_: As) -> None:
+    body = {"to": 5, "reason": "x"} if action == "adjust" else None
+    with capped(1):
+        assert as_("superuser").do(action, "likes:a", body).status_code == 200
+        problem(as_("superuser").do(action, "likes:b", body), 404)
+    assert made() == {"likes:a"}
+
+
+@pytest.mark.django_db
+def test_a_bulk_for_which_there_is_no_room_counts_nothing(as_: As) -> None:
+    items = {"counters": [{"key": f"likes:{n}"} for n in range(5)]}
+    with capped(3):
+        assert problem(as_("user").bulk("increment", items), 404)["detail"] == NO_ROOM
+        assert_counts({f"likes:{n}": 0 for n in range(5)})
+        assert len(made()) <= 3
+
+
+@pytest.mark.django_db
+def test_a_new_counter_that_is_not_counted_after_all_costs_no_row_of_another(as_: As) -> None:
+    with pytest.raises(KeyError), transaction.atomic():
+        assert admit(["likes:a"], 1) == []
+        raise KeyError
+    forget()
+    assert not Counter.objects.exists()
+    assert admit(["likes:b"], 1) == []
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("names", [300, pytest.param(2000, marks=pytest.mark.slow)])
+def test_random_names_leave_no_more_rows_than_declared(as_: As, names: int) -> None:
+    client = _without_login()
+    with capped(25):
+        answers = [client.do("increment", f"likes:{n:x}").status_code for n in range(names)]
+    assert answers.count(200) == 25
+    assert answers.count(404) == names - 25
+    assert Counter.objects.count() == 26  # and the one that counts them
+    assert len(registry.admitted("default")) == 25
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("kind", ["exact", "ledger", "sharded"])
+def test_asking_costs_nothing_the_second_time(kind: str) -> None:
+    client = _without_login()
+    assert client.do("increment", NAMED[kind]).status_code == 200
+    with CaptureQueriesContext(connection) as alone:
+        Counter.objects.increment(NAMED[kind])
+    with CaptureQueriesContext(connection) as queries:
+        assert client.do("increment", NAMED[kind]).status_code == 200
+    assert len(_without_savepoints(queries)) == len(_without_savepoints(alone)) >= 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_cached_counter_needs_no_statement_at_all() -> None:
+    client = _without_login()
+    assert client.do("increment", "views:a").status_code == 200
+    with CaptureQueriesContext(connection) as queries:
+        assert client.do("increment", "views:a").json()["value"] == 2
+        assert client.at("views:a").json()["value"] == 2
+    # A read may ask for the total, which it then remembers.
+    assert len(queries) <= 1
+    with CaptureQueriesContext(connection) as queries:
+        assert client.do("increment", "views:a").json()["value"] == 3
+    assert len(queries) == 0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_refused_name_is_asked_for_again() -> None:
+    client = _without_login()
+    with capped(1):
+        client.do("increment", "likes:a")
+        problem(client.do("increment", "likes:b"), 404)
+        Counter.objects.increment("likes:b")
+        assert client.do("increment", "likes:b").json()["value"] == 2
+
+
+@pytest.mark.postgres
+@pytest.mark.django_db(transaction=True)
+def test_fifty_names_at_once_fill_the_room_of_ten_exactly() -> None:
+    user = User.objects.create_user("ann")
+
+    def work(number: int) -> int:
+        found: Any = _of(user).do("increment", f"likes:{number}")
+        return int(found.status_code)
+
+    with capped(10):
+        answers = in_turns(work, 50)
+    assert sorted(answers) == [200] * 10 + [404] * 40
+    assert len(made()) == 10
+    assert_counts({f"{CREATED}:likes": 10})
+    assert sum(Counter.objects.values_of(made()).values()) == 10
+
+
+@pytest.mark.postgres
+@pytest.mark.django_db(transaction=True)
+def test_one_new_name_of_many_takes_room_once() -> None:
+    user = User.objects.create_user("ann")
+    with capped(2):
+        answers = Threads(20).run(lambda _: _of(user).do("increment", "likes:a").status_code)
+    assert answers == [200] * 20
+    assert_counts({f"{CREATED}:likes": 1, "likes:a": 20})
+
+
+def _without_login() -> Client:
+    """A user whose authentication needs no statement."""
+    return _of(User.objects.create_user("somebody"))
+
+
+def _of(user: User) -> Client:
+    client = Client()
+    client.force_authenticate(user)
+    return client
+
+
+def _without_savepoints(queries: CaptureQueriesContext) -> list[str]:
+    found = [query["sql"] for query in queries]
+    return [sql for sql in found if "SAVEPOINT" not in sql]

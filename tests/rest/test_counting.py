@@ -1,0 +1,283 @@
+"""Counting over HTTP: one counter, or several of which all are counted or none."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from django_counters.models import Counter
+from django_counters.rest import expose
+from django_counters.testing import assert_counts, override_counters
+from django_counters.types import INT8
+from tests.rest.conftest import NAMED, OPEN, As, problem
+from tests.testapp.models import City, Post, Product
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls("tests.rest.urls"),
+    pytest.mark.usefixtures("namespaces"),
+]
+FIELDS = ("exact field", "slotted field", "cached field")
+TOLD = {"exact", "cached", "exact field", "cached field", "slotted field"}
+HIGHEST = INT8[1]
+
+
+@pytest.fixture
+def keys(fields: dict[str, str]) -> dict[str, str]:
+    return {**NAMED, **fields}
+
+
+def counted(*items: tuple[str, int]) -> dict[str, Any]:
+    return {"counters": [{"key": key, "by": by} for key, by in items]}
+
+
+@pytest.mark.parametrize("kind", [*NAMED, *FIELDS])
+class TestEveryKind:
+    def test_up_and_down(self, kind: str, keys: dict[str, str], as_: As) -> None:
+        staff, key = as_("staff"), keys[kind]
+        steps = [("increment", {"by": 7}, 7, 7), ("decrement", {"by": 2}, -2, 5)]
+        for action, body, applied, value in steps:
+            answer = staff.do(action, key, body)
+            assert (answer.status_code, answer["Cache-Control"]) == (200, "no-store")
+            told = answer.json()
+            assert (told["key"], told["applied"], told["replayed"]) == (key, applied, False)
+            assert set(told) == {"key", "value", "applied", "as_of", "consistency", "replayed"}
+            # Where counting reads no value, none is told.
+            assert told["value"] in ((value,) if told["consistency"] != "unknown" else (None,))
+            assert staff.at(key, "exact").json()["value"] == value
+        if kind in ("exact", "exact field"):
+            assert told["consistency"] == "exact"
+        if kind in ("cached", "cached field"):
+            assert told["consistency"] == "cached"
+
+    @pytest.mark.parametrize("body", [None, {}, {"by": 1}])
+    def test_no_body_counts_one(self, kind: str, body: Any, keys: dict[str, str], as_: As) -> None:
+        assert as_("user").do("increment", keys[kind], body).json()["applied"] == 1
+        assert as_("user").at(keys[kind], "exact").json()["value"] == 1
+
+    @pytest.mark.parametrize("by", [0, -1, 1.0, 1.5, "1", True, None, [1], {}, 2**63, 10**30])
+    def test_what_is_no_amount_counts_nothing(
+        self, kind: str, by: Any, keys: dict[str, str], as_: As
+    ) -> None:
+        for action in ("increment", "decrement"):
+            body = problem(as_("staff").do(action, keys[kind], {"by": by}), 400, "invalid")
+            assert [error["field"] for error in body["errors"]] == ["by"]
+        assert as_("user").at(keys[kind], "exact").json()["value"] == 0
+
+    def test_more_at_once_than_is_declared(self, kind: str, keys: dict[str, str], as_: As) -> None:
+        staff, key = as_("staff"), keys[kind]
+        assert staff.do("increment", key, {"by": 1_000_000}).status_code == 200
+        for action in ("increment", "decrement"):
+            body = problem(staff.do(action, key, {"by": 1_000_001}), 400, "invalid")
+            assert body["errors"] == [{"field": "by", "detail": f"{key}: at most 1000000 at once."}]
+        many = staff.bulk("increment", counted((key, 1_000_001)))
+        problem(many, 400, "invalid")
+        assert staff.at(key, "exact").json()["value"] == 1_000_000
+
+
+class TestBounds:
+    def test_the_floor_tells_what_is_available(self, as_: As) -> None:
+        staff = as_("staff")
+        staff.do("increment", "stock:a", {"by": 5})
+        body = problem(staff.do("decrement", "stock:a", {"by": 6}), 409, "insufficient-count")
+        told = {name: body[name] for name in ("key", "requested", "available", "floor")}
+        assert told == {"key": "stock:a", "requested": 6, "available": 5, "floor": 0}
+        assert staff.do("decrement", "stock:a", {"by": 5}).json()["value"] == 0
+
+    def test_the_ceiling_tells_what_is_available(self, as_: As) -> None:
+        user = as_("user")
+        user.do("increment", "stock:a", {"by": 98})
+        body = problem(user.do("increment", "stock:a", {"by": 3}), 409, "ceiling-exceeded")
+        told = {name: body[name] for name in ("key", "requested", "available", "ceiling")}
+        assert told == {"key": "stock:a", "requested": 3, "available": 2, "ceiling": 100}
+        assert_counts({"stock:a": 98})
+
+    def test_those_of_a_field(self, as_: As) -> None:
+        expose(Product, "stock", **OPEN)
+        key = f"testapp.Product.stock:{Product.objects.create(stock=999).pk}"
+        body = problem(as_("user").do("increment", key, {"by": 2}), 409, "ceiling-exceeded")
+        assert (body["key"], body["available"]) == (key, 1)
+        body = problem(as_("staff").do("decrement", key, {"by": 1000}), 409, "insufficient-count")
+        assert (body["key"], body["available"]) == (key, 999)
+
+    @pytest.mark.parametrize("key", ["likes:a", "sums:a"])
+    def test_what_does_not_fit_into_64_bits(self, key: str, as_: As) -> None:
+        Counter.objects.increment(key, HIGHEST)
+        body = problem(as_("user").do("increment", key), 409, "overflow")
+        assert (body["low"], body["high"]) == INT8
+        assert_counts({key: HIGHEST})
+
+    def test_a_namespace_says_how_much_is_counted_at_once(self, as_: As) -> None:
+        with override_counters(likes={"API": {**OPEN, "max_delta": HIGHEST}}):
+            assert as_("user").do("increment", "likes:a", {"by": HIGHEST}).status_code == 200
+            problem(as_("user").do("increment", "likes:a"), 409, "overflow")
+        with override_counters(likes={"API": {**OPEN, "max_delta": 3}}):
+            assert as_("staff").do("decrement", "likes:a", {"by": 3}).status_code == 200
+            problem(as_("staff").do("decrement", "likes:a", {"by": 4}), 400, "invalid")
+
+
+class TestMany:
+    def test_all_that_join_a_transaction(self, keys: dict[str, str], as_: As) -> None:
+        kinds = ("exact", "sharded", "ledger", "exact field", "slotted field")
+        items = [(keys[kind], number) for number, kind in enumerate(kinds, 1)]
+        user = as_("user")
+        for times in (1, 2):
+            answer = user.bulk("increment", counted(*items))
+            assert (answer.status_code, answer["Cache-Control"]) == (200, "no-store")
+            body = answer.json()
+            assert [(each["key"], each["applied"]) for each in body["counters"]] == items
+            assert body["replayed"] is False
+            for each, (_, by) in zip(body["counters"], items, strict=True):
+                assert each["value"] in (by * times, None)
+        read = user.bulk("read", {"keys": [key for key, _ in items], "consistency": "exact"})
+        assert [(each["key"], each["value"]) for each in read.json()["counters"]] == [
+            (key, 2 * by) for key, by in items
+        ]
+
+    def test_several_that_are_cached(self, as_: As) -> None:
+        user = as_("user")
+        for _ in range(2):
+            body = user.bulk("increment", counted(("views:a", 2), ("views:b", 3))).json()
+        assert [each["value"] for each in body["counters"]] == [4, 6]
+        assert {each["consistency"] for each in body["counters"]} == {"cached"}
+
+    def test_one_at_its_bound_stops_all(self, keys: dict[str, str], as_: As) -> None:
+        items = [(keys[kind], 5) for kind in ("exact", "ledger", "exact field", "slotted field")]
+        full = [*items, ("stock:b", 1), ("stock:a", 101)]
+        body = problem(as_("user").bulk("increment", counted(*full)), 409, "ceiling-exceeded")
+        assert (body["key"], body["available"]) == ("stock:a", 100)
+        for key, _ in full:
+            assert as_("user").at(key, "exact").json()["value"] == 0
+
+    def test_a_record_that_is_missing_stops_all(self, keys: dict[str, str], as_: As) -> None:
+        missing = "testapp.Post.likes:0"
+        asked = counted((keys["exact"], 5), (keys["exact field"], 5), (missing, 1))
+        problem(as_("user").bulk("increment", asked), 404)
+        for kind in ("exact", "exact field"):
+            assert as_("user").at(keys[kind], "exact").json()["value"] == 0
+
+    @pytest.mark.parametrize(
+        "kinds", [("cached", "exact"), ("cached", "cached field"), ("exact field", "cached field")]
+    )
+    def test_what_no_step_changes_together_is_refused(
+        self, kinds: tuple[str, str], keys: dict[str, str], as_: As
+    ) -> None:
+        asked = counted(*((keys[kind], 1) for kind in kinds))
+        problem(as_("user").bulk("increment", asked), 400, "unsupported")
+        for kind in kinds:
+            assert as_("user").at(keys[kind], "exact").json()["value"] == 0
+
+    def test_two_cached_fields_are_refused_and_one_is_not(
+        self, keys: dict[str, str], as_: As
+    ) -> None:
+        asked = counted((keys["cached field"], 4))
+        assert as_("user").bulk("increment", asked).json()["counters"][0]["value"] == 4
+
+    def test_one_that_is_there_twice(self, as_: As) -> None:
+        body = problem(
+            as_("user").bulk("increment", counted(("likes:a", 1), ("likes:a", 2))), 400, "invalid"
+        )
+        assert body["errors"] == [{"field": "counters", "detail": "A counter is there twice."}]
+        assert_counts({"likes:a": 0})
+
+    def test_five_hundred_and_not_one_more(self, as_: As) -> None:
+        items = [(f"likes:{number}", 1) for number in range(501)]
+        user = as_("user")
+        problem(user.bulk("increment", counted(*items)), 400, "invalid")
+        problem(user.bulk("read", {"keys": [key for key, _ in items]}), 400, "invalid")
+        assert not Counter.objects.exists()
+        body = user.bulk("increment", counted(*items[:500])).json()
+        assert [each["value"] for each in body["counters"]] == [1] * 500
+        keys = [key for key, _ in items[:500]]
+        assert len(user.bulk("read", {"keys": keys}).json()["counters"]) == 500
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            None,
+            {},
+            {"counters": []},
+            {"counters": None},
+            {"counters": {"likes:a": 1}},
+            {"counters": ["likes:a"]},
+            {"counters": [{"by": 1}]},
+            {"counters": [{"key": "likes:a", "by": 0}]},
+            {"counters": [{"key": "likes:a", "by": True}]},
+            {"counters": [{"key": "likes:a", "amount": 3}]},
+            {"counters": [{"key": 5}]},
+            {"counters": [{"key": "likes:a"}, {"key": ""}]},
+            {"counters": [{"key": "likes:a"}], "atomic": False},
+            [],
+        ],
+    )
+    def test_what_is_no_list_of_counters(self, body: Any, as_: As) -> None:
+        assert problem(as_("user").bulk("increment", body), 400, "invalid")["errors"]
+        assert not Counter.objects.exists()
+
+
+class TestKeys:
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "a/b/c",
+            "/",
+            "a//b",
+            "100%",
+            "%2F",
+            "%25",
+            "größe",
+            "数",
+            "👍",
+            "?x=1",
+            "#",
+            "a:b:c",
+            "..",
+            "../likes:b",
+            ";drop",
+            "'\"\\",
+            "a+b",
+            "increment",
+            "exact",
+        ],
+    )
+    def test_a_key_is_what_stands_in_the_path(self, name: str, as_: As) -> None:
+        key, user = f"likes:{name}", as_("user")
+        path = quote(key, safe="")
+        assert user.do("increment", path, {"by": 3}).json()["key"] == key
+        assert user.at(path).json()["key"] == key
+        assert user.at(path, "exact").json()["value"] == 3
+        assert list(Counter.objects.filter(key__startswith="likes:").values_list("key")) == [(key,)]
+
+    def test_slashes_need_no_quotes(self, as_: As) -> None:
+        as_("user").do("increment", "likes:a/b", {"by": 3})
+        assert as_("user").at("likes:a%2Fb").json()["value"] == 3
+        assert_counts({"likes:a/b": 3})
+
+    @pytest.mark.parametrize(
+        "name", ["a b", "a\nb", "a\0b", "e\u0301", "\u200b", "x" * 10_000, "\u2028"]
+    )
+    def test_what_is_no_key(self, name: str, as_: As) -> None:
+        user, path = as_("user"), quote(f"likes:{name}", safe="")
+        for answer in (user.do("increment", path), user.at(path), user.at(path, "exact")):
+            body = problem(answer, 400, "invalid")
+            assert [error["field"] for error in body["errors"]] == ["key"]
+        problem(user.bulk("increment", counted((f"likes:{name}", 1))), 400, "invalid")
+        assert not Counter.objects.exists()
+
+    def test_a_record_has_one_name(self, as_: As) -> None:
+        expose(Post, "likes", **OPEN)
+        pk = Post.objects.create().pk
+        for text in (f"0{pk}", f"+{pk}", f"{pk}.0", "x", "-1", "9" * 19, "9" * 150, "٣", "1_0"):
+            problem(as_("user").do("increment", f"testapp.Post.likes:{quote(text)}"), 404)
+        assert as_("user").at(f"testapp.Post.likes:{pk}", "exact").json()["value"] == 0
+
+    def test_a_record_whose_key_is_a_text(self, as_: As) -> None:
+        expose(City, "trips", **OPEN)
+        City.objects.create(pk="a/b%:ß")
+        key = "testapp.City.trips:a/b%:ß"
+        assert as_("user").do("increment", quote(key), {"by": 2}).json()["value"] == 2
+        body = as_("user").bulk("read", {"keys": [key, "testapp.City.trips:none"]}).json()
+        assert [each["value"] for each in body["counters"]] == [2]
+        assert body["unknown"] == ["testapp.City.trips:none"]

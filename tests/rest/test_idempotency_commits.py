@@ -1,0 +1,108 @@
+"""A COMMIT whose answer is lost: the same Idempotency-Key tells whether it was counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from django.db import connection
+
+from tests.rest.asking import (
+    BESIDE,
+    CASES,
+    Case,
+    assert_first,
+    assert_replayed,
+    be_patient,
+    case_of,
+    counted,
+    pass_lease,
+    send,
+    times,
+)
+from tests.rest.conftest import NAMED, As, Client, problem
+from tests.stores.redis.proxy import Fault, Proxy
+
+pytestmark = [
+    pytest.mark.postgres,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls("tests.rest.urls"),
+    pytest.mark.usefixtures("namespaces"),
+]
+WITHIN = [what for what in CASES if what not in BESIDE]
+COMMIT = b"COMMIT"
+# What becomes of the COMMIT, and whether it is executed.
+LOST: dict[Fault, bool] = {"close": True, "unsent": False}
+
+
+@pytest.fixture
+def case(
+    request: pytest.FixtureRequest, fields: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> Case:
+    be_patient(monkeypatch)
+    return case_of(request.param, {**NAMED, **fields})
+
+
+@pytest.fixture
+def client(as_: As) -> Client:
+    return as_("superuser")
+
+
+@pytest.fixture
+def network(db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    """What stands between this process and PostgreSQL."""
+    connection.ensure_connection()
+    server: Any = connection.connection.info
+    name = quote(f"{server.host}/.s.PGSQL.{server.port}")
+    at_home = server.host.startswith("/")
+    proxy = Proxy(f"unix://{name}" if at_home else f"tcp://{server.host}:{server.port}")
+    connection.close()
+    given: dict[str, Any] = connection.settings_dict
+    known = {"host": "127.0.0.1", "port": str(proxy.port), "sslmode": "disable"}
+    with monkeypatch.context() as patch:
+        patch.setitem(given, "HOST", "")
+        patch.setitem(given, "PORT", "")
+        patch.setitem(given, "OPTIONS", {**given["OPTIONS"], **known})
+        yield proxy
+        connection.close()
+    proxy.stop()
+
+
+@pytest.mark.parametrize("case", WITHIN, indirect=True)
+@pytest.mark.parametrize("fault", LOST)
+def test_of_the_change(client: Client, case: Case, network: Proxy, fault: Fault) -> None:
+    """Where it was executed, the answer is there; else it is done now."""
+    send(client, case, "before")
+    network.lose(fault, marker=COMMIT)
+    problem(send(client, case), 504, "outcome-unknown")
+    assert network.times == 0
+    assert counted(client, case) == times(case, 2 if LOST[fault] else 1)
+    again = send(client, case)
+    if LOST[fault]:
+        assert_replayed(again, again)
+    else:
+        assert_first(again)
+    assert counted(client, case) == times(case, 2)
+
+
+@pytest.mark.parametrize("case", BESIDE, indirect=True)
+@pytest.mark.parametrize("fault", LOST)
+def test_of_the_claim(client: Client, case: Case, network: Proxy, fault: Fault) -> None:
+    """Nothing was counted; whether somebody is at work is what the database says."""
+    send(client, case, "before")
+    network.lose(fault, marker=COMMIT)
+    problem(send(client, case), 504, "outcome-unknown")
+    assert network.times == 0
+    assert counted(client, case) == times(case, 1)
+    if LOST[fault]:
+        problem(send(client, case), 409, "in-progress")
+        pass_lease()
+    again = send(client, case)
+    if "views:a/" in case.path or not LOST[fault]:
+        assert_first(again)
+        assert counted(client, case) == times(case, 2)
+    else:
+        problem(again, 504, "outcome-unknown")
+        assert counted(client, case) == times(case, 1)

@@ -1,0 +1,378 @@
+"""Requests with an Idempotency-Key that die, or meet each other: each counts once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any
+
+import pytest
+from django.db import connection, connections
+
+from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
+from django_counters.models import CounterToken
+from django_counters.rest import idempotency, targets
+from django_counters.stores.sql.tokens import SqlTokens
+from django_counters.testing import override_counters
+from django_counters.upkeep.flush import flush
+from tests.concurrency.servers import connected, execute, waiting
+from tests.rest.asking import (
+    BESIDE,
+    CASES,
+    WITHOUT_TOKEN,
+    Case,
+    assert_first,
+    assert_replayed,
+    be_patient,
+    case_of,
+    counted,
+    pass_lease,
+    send,
+    through,
+    times,
+)
+from tests.rest.conftest import NAMED, OPEN, As, Client, problem
+from tests.settling import roll_up
+from tests.stores.redis.counting import eventually
+from tests.stores.redis.proxy import Fault, proxied
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls("tests.rest.urls"),
+    pytest.mark.usefixtures("namespaces"),
+]
+PATIENCE = 30
+Dying = Callable[..., Any]
+
+
+class Death(BaseException):
+    """The end of a process: nothing that comes after this is done."""
+
+
+@pytest.fixture
+def case(
+    request: pytest.FixtureRequest, fields: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> Case:
+    be_patient(monkeypatch)
+    return case_of(request.param, {**NAMED, **fields})
+
+
+@pytest.fixture
+def client(as_: As) -> Client:
+    return as_("superuser")
+
+
+def die_in_work(patch: pytest.MonkeyPatch, *, after: bool) -> None:
+    """Die before or after the counters are changed, whatever kind they are."""
+    original = idempotency.Once.do
+
+    def do(self: Any, work: Dying) -> Any:
+        def deadly(token: Any) -> Any:
+            if after:
+                work(token)
+            raise Death
+
+        return original(self, deadly)
+
+    patch.setattr(idempotency.Once, "do", do)
+
+
+def die_before_it_is_kept(patch: pytest.MonkeyPatch) -> None:
+    die_in_work(patch, after=True)
+
+
+def die_before_it_is_counted(patch: pytest.MonkeyPatch) -> None:
+    die_in_work(patch, after=False)
+
+
+class TestBesideTheTransaction:
+    """The claim is committed, then Redis counts, then the answer is kept."""
+
+    @pytest.mark.parametrize("case", BESIDE, indirect=True)
+    @pytest.mark.parametrize("dies", [die_before_it_is_counted, die_before_it_is_kept])
+    def test_one_that_died_is_waited_for(
+        self, client: Client, case: Case, dies: Dying, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.die(client, case, dies, monkeypatch)
+        before = counted(client, case)
+        for _ in range(2):
+            answer = send(client, case)
+            problem(answer, 409, "in-progress")
+            assert answer["Retry-After"] == "1"
+        assert counted(client, case) == before
+
+    @pytest.mark.parametrize("case", ["cached"], indirect=True)
+    @pytest.mark.parametrize("dies", [die_before_it_is_counted, die_before_it_is_kept])
+    def test_with_a_token_it_is_resumed(
+        self, client: Client, case: Case, dies: Dying, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.die(client, case, dies, monkeypatch)
+        pass_lease()
+        first = send(client, case)
+        assert_first(first)
+        assert first.json()["value"] == 3
+        assert_replayed(send(client, case), first)
+        assert counted(client, case) == case.counts
+
+    @pytest.mark.parametrize("case", WITHOUT_TOKEN, indirect=True)
+    @pytest.mark.parametrize("dies", [die_before_it_is_counted, die_before_it_is_kept])
+    def test_without_a_token_nobody_knows(
+        self, client: Client, case: Case, dies: Dying, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.die(client, case, dies, monkeypatch)
+        pass_lease()
+        for _ in range(2):
+            problem(send(client, case), 504, "outcome-unknown")
+        assert counted(client, case) == times(case, dies is die_before_it_is_kept)
+
+    def die(self, client: Client, case: Case, dies: Dying, monkeypatch: pytest.MonkeyPatch) -> None:
+        with monkeypatch.context() as patch, pytest.raises(Death):
+            dies(patch)
+            send(client, case)
+
+    @pytest.mark.parametrize("case", BESIDE, indirect=True)
+    @pytest.mark.parametrize("fault", ["close", "half"])
+    def test_an_answer_of_redis_is_lost(
+        self, client: Client, case: Case, cached: str, fault: Fault
+    ) -> None:
+        views = {"STRATEGY": "cached", "ON_REDIS_DOWN": "raise", "API": OPEN}
+        patience = {**views, "OPTIONS": {"timeout": 10}}
+        with override_counters(views=patience), proxied() as proxy:
+            with through(proxy.url, cached):
+                # The connection, and what Redis does not know yet.
+                send(client, case, "other")
+                proxy.lose(fault)
+                problem(send(client, case), 504, "outcome-unknown")
+            self.settle(client, case)
+
+    def settle(self, client: Client, case: Case) -> None:
+        """What has a token need not wait for the lease."""
+        if "views" not in case.path:
+            problem(send(client, case), 409, "in-progress")
+            pass_lease()
+        answer = send(client, case)
+        if "views" in case.path:
+            assert_first(answer)
+        else:
+            problem(answer, 504, "outcome-unknown")
+        assert counted(client, case) == times(case, 2)
+
+    @pytest.mark.parametrize("case", ["cached"], indirect=True)
+    def test_one_who_comes_late_takes_no_answer_away(
+        self, client: Client, case: Case, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The lease has passed, another has counted and answered, then it finds Redis away."""
+        answers: list[Any] = []
+        change = targets.Named.change
+
+        def late(self: Any, by: int, token: Any = None) -> Any:
+            monkeypatch.undo()
+            pass_lease()
+            answers.append(send(client, case))
+            raise CounterUnavailable(using="redis", reason="it is late")
+
+        monkeypatch.setattr(targets.Named, "change", late)
+        problem(send(client, case), 503, "unavailable")
+        assert targets.Named.change is change
+        assert_first(answers[0])
+        assert_replayed(send(client, case), answers[0])
+        assert counted(client, case) == case.counts
+
+    @pytest.mark.parametrize("first_away", [True, False])
+    def test_what_went_into_the_ledger_meanwhile(
+        self, client: Client, cached: str, first_away: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Redis and the ledger are asked with the same token, one after the other."""
+        case = case_of("cached", NAMED)
+        with away(cached, first_away):
+            self.die(client, case, die_before_it_is_kept, monkeypatch)
+        pass_lease()
+        with away(cached, not first_away):
+            answer = send(client, case)
+        assert_first(answer)
+        assert_replayed(send(client, case), answer)
+        assert eventually(partial(is_settled, client, case), PATIENCE), counted(client, case)
+
+    @pytest.mark.parametrize("lost", [False, True])
+    def test_a_counter_that_has_become_exact_meanwhile(
+        self, client: Client, monkeypatch: pytest.MonkeyPatch, lost: bool
+    ) -> None:
+        """Also where its outcome was not known: the lease is given back, what it did is not."""
+        case = case_of("cached", NAMED)
+        if lost:
+            with monkeypatch.context() as patch:
+                patch.setattr(targets.Named, "change", lose_the_answer)
+                problem(send(client, case), 504, "outcome-unknown")
+        else:
+            self.die(client, case, die_before_it_is_kept, monkeypatch)
+        with override_counters(views={"API": OPEN}):
+            problem(send(client, case), 504, "outcome-unknown")
+            assert CounterToken._base_manager.count() == 1
+
+
+def lose_the_answer(self: Any, by: int, token: Any = None) -> Any:
+    raise OutcomeUnknown(using="redis")
+
+
+def away(prefix: str, is_away: bool) -> AbstractContextManager[Any]:
+    return through("redis://127.0.0.1:1/0", prefix) if is_away else nullcontext()
+
+
+def is_settled(client: Client, case: Case) -> bool:
+    """Whether all that waits is in the totals, and is what was asked for."""
+    flush()
+    roll_up()
+    return counted(client, case) == case.counts
+
+
+@pytest.mark.parametrize("case", [what for what in CASES if what not in BESIDE], indirect=True)
+def test_one_that_dies_in_its_transaction_has_counted_nothing(
+    client: Client, case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch, pytest.raises(Death):
+        die_before_it_is_kept(patch)
+        send(client, case)
+    assert counted(client, case) == times(case, 0)
+    assert_first(send(client, case))
+    assert counted(client, case) == case.counts
+
+
+@pytest.mark.parametrize("case", [what for what in CASES if what not in BESIDE], indirect=True)
+def test_the_answer_is_kept_where_it_is_counted_or_neither(
+    client: Client, case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch, pytest.raises(Death):
+        patch.setattr(SqlTokens, "keep", die)
+        send(client, case)
+    assert_first(send(client, case))
+    assert counted(client, case) == case.counts
+
+
+def die(*_: object) -> None:
+    raise Death
+
+
+@pytest.mark.postgres
+class TestSeveralAtOnce:
+    @pytest.mark.parametrize(
+        "case", ["exact", "exact field", "bulk exact", "decrement", "adjust"], indirect=True
+    )
+    def test_one_that_is_being_worked_on(self, client: Client, case: Case) -> None:
+        """Somebody holds the row, so that the first request cannot end."""
+        send(client, case, "before")
+        with connected("apart"), ThreadPoolExecutor(1) as pool:
+            execute("SET lock_timeout = '2s'")
+            execute("BEGIN", using="apart")
+            execute("UPDATE django_counters_counter SET value = value", using="apart")
+            execute("UPDATE testapp_post SET number_of_likes = number_of_likes", using="apart")
+            first = pool.submit(send, client_of(client), case)
+            assert eventually(lambda: waiting() == 1, PATIENCE)
+            answer = send(client, case)
+            execute("ROLLBACK", using="apart")
+            assert_first(first.result(PATIENCE))
+            pool.submit(connections.close_all).result(PATIENCE)
+        problem(answer, 409, "in-progress")
+        assert answer["Retry-After"] == "1"
+        assert_replayed(send(client, case), first.result())
+        assert counted(client, case) == times(case, 2)
+
+    @pytest.mark.parametrize("case", BESIDE, indirect=True)
+    def test_one_that_waits_for_redis(self, client: Client, case: Case, cached: str) -> None:
+        with proxied() as proxy, through(proxy.url, cached), ThreadPoolExecutor(1) as pool:
+            send(client, case, "before")
+            proxy.met.clear()
+            proxy.lose("hold")
+            first = pool.submit(send, client_of(client), case)
+            assert proxy.met.wait(PATIENCE)
+            problem(send(client, case), 409, "in-progress")
+            proxy.release.set()
+            assert_first(first.result(PATIENCE))
+            assert_replayed(send(client, case), first.result())
+            pool.submit(connections.close_all).result(PATIENCE)
+            assert counted(client, case) == times(case, 2)
+
+
+def client_of(client: Client) -> Client:
+    """Another one of the same person."""
+    twin = Client()
+    twin.cookies = client.cookies
+    return twin
+
+
+@pytest.mark.postgres
+class TestTheDatabaseGoes:
+    """Redis has counted; then the answer cannot be kept."""
+
+    @pytest.mark.parametrize("case", BESIDE, indirect=True)
+    @pytest.mark.parametrize("how", ["ended", "stuck"])
+    def test_before_the_answer_is_kept(
+        self, client: Client, case: Case, how: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with connected("apart"):
+            with monkeypatch.context() as patch:
+                before_it_is_kept(patch, end if how == "ended" else stick)
+                first = send(client, case)
+            assert_first(first)
+            execute("ROLLBACK", using="apart")
+        connection.close()
+        problem(send(client, case), 409, "in-progress")
+        pass_lease()
+        again = send(client, case)
+        if "views" in case.path:
+            assert again.json()["value"] == first.json()["value"]
+        else:
+            problem(again, 504, "outcome-unknown")
+        assert counted(client, case) == case.counts
+
+    @pytest.mark.parametrize("case", CASES, indirect=True)
+    def test_before_anything_is_done(
+        self, client: Client, case: Case, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        before = counted(client, case)
+        with monkeypatch.context() as patch:
+            before_it_begins(patch, end)
+            problem(send(client, case), 503, "unavailable")
+        connection.close()
+        assert counted(client, case) == before
+        assert_first(send(client, case))
+        assert counted(client, case) == case.counts
+
+
+def before_it_begins(patch: pytest.MonkeyPatch, happens: Callable[[], None]) -> None:
+    original = idempotency.Once.do
+
+    def do(self: Any, work: Dying) -> Any:
+        happens()
+        return original(self, work)
+
+    patch.setattr(idempotency.Once, "do", do)
+
+
+def before_it_is_kept(patch: pytest.MonkeyPatch, happens: Callable[[], None]) -> None:
+    original = idempotency.Once.do
+
+    def do(self: Any, work: Dying) -> Any:
+        def then(token: Any) -> Any:
+            body = work(token)
+            happens()
+            return body
+
+        return original(self, then)
+
+    patch.setattr(idempotency.Once, "do", do)
+
+
+def end() -> None:
+    """End the connection, as an administrator would."""
+    ((number,),) = execute("SELECT pg_backend_pid()")
+    with connected("executioner"):
+        execute("SELECT pg_terminate_backend(%s, 5000)", number, using="executioner")
+
+
+def stick() -> None:
+    """Somebody holds the token, and nobody waits for long."""
+    execute("SET lock_timeout = '100ms'")
+    execute("BEGIN", using="apart")
+    execute("UPDATE django_counters_countertoken SET result = result", using="apart")

@@ -1,0 +1,73 @@
+"""Buckets in Redis where something fails: whoever asks learns that nothing is admitted."""
+
+from __future__ import annotations
+
+import os
+import secrets
+
+import pytest
+
+from django_counters.exceptions import CounterUnavailable
+from django_counters.stores.base import Bucket
+from django_counters.stores.redis.addresses import address_of
+from django_counters.stores.redis.limits import RedisLimits
+from tests.stores.redis.counting import server
+from tests.stores.redis.proxy import Fault, Proxy
+
+DAY = 86_400_000_000
+
+
+@pytest.fixture
+def digest() -> bytes:
+    return secrets.token_bytes(32)
+
+
+def limits(url: str, timeout: float = 10) -> RedisLimits:
+    return RedisLimits(address_of(url, {"timeout": timeout}))
+
+
+def test_nobody_answers(digest: bytes) -> None:
+    with pytest.raises(CounterUnavailable) as caught:
+        limits("redis://127.0.0.1:1/0").take(digest, 1, 10)
+    assert caught.value.using == "redis:127.0.0.1:1/0"
+
+
+@pytest.mark.parametrize("fault", ["close", "reset", "half", "swallow"])
+def test_a_lost_answer_may_have_taken(proxy: Proxy, digest: bytes, fault: Fault) -> None:
+    """And is not asked for again."""
+    store = limits(proxy.url, 0.5 if fault == "swallow" else 10)
+    store.take(digest, DAY, 10 * DAY)
+    proxy.lose(fault)
+    with pytest.raises(CounterUnavailable, match="before the answer"):
+        store.take(digest, DAY, 10 * DAY)
+    admitted, ahead = limits(os.environ["REDIS_URL"]).take(digest, DAY, 10 * DAY)
+    assert admitted
+    assert round(ahead / DAY) == 3
+
+
+def test_a_lost_request_takes_nothing(proxy: Proxy, digest: bytes) -> None:
+    store = limits(proxy.url)
+    store.take(digest, DAY, 10 * DAY)
+    proxy.lose("unsent")
+    with pytest.raises(CounterUnavailable):
+        store.take(digest, DAY, 10 * DAY)
+    assert round(store.take(digest, DAY, 10 * DAY).ahead / DAY) == 2
+
+
+def test_a_server_that_has_forgotten_the_script(digest: bytes) -> None:
+    store = limits(os.environ["REDIS_URL"])
+    store.take(digest, DAY, 10 * DAY)
+    with server() as direct:
+        direct.script_flush()
+    admitted, ahead = store.take(digest, DAY, 10 * DAY)
+    assert admitted
+    assert round(ahead / DAY) == 2
+
+
+def test_what_is_too_much_changes_nothing(digest: bytes) -> None:
+    store = limits(os.environ["REDIS_URL"])
+    assert store.take(digest, 8 * DAY, 10 * DAY) == Bucket(True, 8 * DAY)
+    for _ in range(3):
+        admitted, ahead = store.take(digest, 3 * DAY, 10 * DAY)
+        assert not admitted
+        assert round(ahead / DAY) == 8

@@ -1,0 +1,303 @@
+"""Whatever the owner of the table does to the adjustments is found."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+from pytest_django import DjangoAssertNumQueries
+
+from django_counters import tasks
+from django_counters.models import CounterAdjustment, CounterIncident
+from django_counters.upkeep import audit
+from django_counters.upkeep.audit import (
+    CHANGED,
+    MISSING,
+    REPLACED,
+    UNBALANCED,
+    UNEXPECTED,
+    Anchor,
+    Flaw,
+    verify_audit,
+)
+from tests.chains import append, spoil, unguarded, write_anew
+
+pytestmark = pytest.mark.django_db
+
+# What somebody might put instead, for each column that can be changed alone.
+OTHERS: dict[str, str] = {
+    "field": "'shop.Product.stock'",
+    "key": "'stock:b'",
+    "before": "before - 1",
+    "after": "after + 1",
+    "delta": "delta - 1",
+    "reason": "'none'",
+    "case": "''",
+    "actor_id": "'1'",
+    "actor_name": "'eve'",
+    "approver_id": "''",
+    "approver_name": "''",
+    "request_id": "''",
+    "entry": "NULL",
+    "created_at": "'2020-01-01 00:00:00+00:00'",
+}
+
+
+def flaws(anchor: Anchor | None = None) -> list[Flaw]:
+    return verify_audit(anchor=anchor).flaws
+
+
+def head(using: str = "default") -> Anchor:
+    found = verify_audit(using).head
+    assert found is not None
+    return found
+
+
+def change(number: int, column: str, value: str) -> None:
+    spoil(f'UPDATE {{}} SET "{column}" = {value} WHERE number = {number}')
+
+
+class TestWhatIsSound:
+    def test_nothing_at_all(self) -> None:
+        assert verify_audit() == audit.AuditReport()
+
+    def test_a_chain(self) -> None:
+        append(3)
+        report = verify_audit()
+        last = CounterAdjustment.objects.get(number=3)
+        assert (report.checked, report.head, report.flaws) == (3, (3, last.digest), [])
+        assert not CounterIncident.objects.exists()
+
+    @pytest.mark.parametrize("kept", [1, 2, 3])
+    def test_an_anchor_holds_however_many_came_later(self, kept: int) -> None:
+        append(kept)
+        anchor = head()
+        append(3 - kept)
+        assert flaws(anchor) == []
+
+    @pytest.mark.django_db(databases=["default", "other"])
+    def test_each_database_has_a_chain_of_its_own(self) -> None:
+        append(2)
+        append(1, "other")
+        spoil("DELETE FROM {} WHERE number = 1")
+        assert verify_audit("other").checked == 1
+        assert verify_audit("other").flaws == []
+        assert not CounterIncident.objects.using("other").exists()
+
+    @pytest.mark.parametrize("rows", [3, 4, 5])
+    def test_it_reads_page_by_page(
+        self,
+        rows: int,
+        monkeypatch: pytest.MonkeyPatch,
+        django_assert_num_queries: DjangoAssertNumQueries,
+    ) -> None:
+        append(rows)
+        monkeypatch.setattr(audit, "PAGE", 2)
+        with django_assert_num_queries(rows // 2 + rows % 2 + 1):
+            assert verify_audit().checked == rows
+
+    def test_adjustments_that_are_made_meanwhile_do_no_harm(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        append(3)
+        monkeypatch.setattr(audit, "PAGE", 2)
+        pages = 0
+
+        def meanwhile(execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
+            nonlocal pages
+            found = execute(sql, *rest)
+            if sql.startswith("SELECT") and "ASC LIMIT 2" in sql:
+                pages += 1
+                if pages == 1:
+                    append()
+            return found
+
+        with connection.execute_wrapper(meanwhile):
+            report = verify_audit()
+        assert pages == 3
+        assert (report.checked, report.flaws) == (4, [])
+
+    def test_the_head_is_logged(self, caplog: pytest.LogCaptureFixture) -> None:
+        append(2)
+        with caplog.at_level(logging.INFO, "django_counters"):
+            found = head()
+        assert caplog.messages == [f"Adjustments of default: 2 checked, head {found}"]
+
+
+class TestWhatIsFound:
+    @pytest.mark.parametrize("number", [1, 2, 4])
+    @pytest.mark.parametrize("column", OTHERS)
+    def test_a_changed_column(self, column: str, number: int) -> None:
+        append(4)
+        change(number, column, OTHERS[column])
+        assert flaws() == [Flaw(number, number, CHANGED)]
+
+    def test_every_column_is_looked_at(self) -> None:
+        columns = {field.attname for field in CounterAdjustment._meta.concrete_fields}
+        # Of these two there are tests below.
+        assert set(OTHERS) == columns - {"number", "digest"}
+
+    def test_a_changed_digest(self) -> None:
+        append(4)
+        change(2, "digest", f"'{'0' * 64}'")
+        assert flaws() == [Flaw(2, 3, CHANGED)]
+
+    def test_a_changed_row_with_the_digest_it_should_have(self) -> None:
+        append(3)
+        change(2, "reason", "'none'")
+        (third,) = CounterAdjustment.objects.filter(number=3).values_list("digest", flat=True)
+        write_anew()
+        change(3, "digest", f"'{third}'")
+        assert flaws() == [Flaw(3, 3, CHANGED)]
+
+    @pytest.mark.parametrize(("gone", "first", "last"), [("1", 1, 1), ("2, 3", 2, 3)])
+    def test_deleted_rows(self, gone: str, first: int, last: int) -> None:
+        append(5)
+        spoil(f"DELETE FROM {{}} WHERE number IN ({gone})")
+        assert flaws() == [Flaw(first, last, MISSING)]
+
+    def test_a_changed_row_after_a_gap_is_found_by_the_next(self) -> None:
+        append(4)
+        spoil("DELETE FROM {} WHERE number = 1")
+        change(3, "reason", "'none'")
+        assert flaws() == [Flaw(1, 1, MISSING), Flaw(3, 3, CHANGED)]
+
+    def test_deleted_rows_whose_numbers_were_given_again(self) -> None:
+        append(4)
+        spoil("DELETE FROM {} WHERE number = 2")
+        for number in (3, 4):
+            change(number, "number", f"{number - 1}")
+        assert flaws() == [Flaw(2, 3, CHANGED)]
+
+    def test_rows_that_changed_places(self) -> None:
+        append(4, reason="one")
+        append(reason="five")
+        for number, to in ((2, 100), (5, 2), (100, 5)):
+            change(number, "number", str(to))
+        assert flaws() == [Flaw(2, 3, CHANGED), Flaw(5, 5, CHANGED)]
+
+    def test_an_adjustment_that_does_not_add_up(self) -> None:
+        append()
+        append(before=5, after=9, delta=1)
+        assert flaws() == [Flaw(2, 2, UNBALANCED)]
+
+    def test_neighbours_with_different_problems_are_told_apart(self) -> None:
+        append()
+        append(delta=1)
+        append()
+        change(3, "reason", "'none'")
+        assert flaws() == [Flaw(2, 2, UNBALANCED), Flaw(3, 3, CHANGED)]
+
+    def test_a_number_that_was_never_given(self) -> None:
+        append(2)
+        with unguarded():
+            (row,) = CounterAdjustment.objects.filter(number=2)
+            row.number = 0
+            CounterAdjustment._base_manager.bulk_create([row])
+        assert flaws() == [Flaw(0, 0, UNEXPECTED)]
+
+
+class TestAnchors:
+    def test_rows_cut_off_at_the_end(self) -> None:
+        append(5)
+        anchor = head()
+        spoil("DELETE FROM {} WHERE number > 3")
+        # Nothing that is left says that there were more.
+        assert flaws() == []
+        assert flaws(anchor) == [Flaw(4, 5, MISSING)]
+
+    def test_all_of_them_gone(self) -> None:
+        append(2)
+        anchor = head()
+        spoil("DELETE FROM {}")
+        assert flaws(anchor) == [Flaw(1, 2, MISSING)]
+
+    def test_a_chain_that_was_written_anew(self) -> None:
+        append(4)
+        anchor = head()
+        change(2, "reason", "'none'")
+        write_anew()
+        append()
+        assert flaws() == []
+        assert flaws(anchor) == [Flaw(4, 4, REPLACED)]
+
+    @pytest.mark.parametrize(
+        "text", ["", "3", f"0:{'a' * 64}", f"3:{'a' * 63}", f"3:{'A' * 64}", f"-1:{'a' * 64}"]
+    )
+    def test_a_text_that_is_none(self, text: str) -> None:
+        with pytest.raises(ValueError, match="is no anchor"):
+            Anchor.parse(text)
+
+    def test_it_is_read_as_it_is_written(self) -> None:
+        append(2)
+        assert Anchor.parse(str(head())) == head()
+
+
+class TestIncidents:
+    def test_each_finding_is_written_down_once(self) -> None:
+        append(5)
+        spoil("DELETE FROM {} WHERE number IN (2, 4)")
+        flaws()
+        flaws()
+        found = CounterIncident.objects.order_by("pk").values_list("kind", "subject", "detail")
+        assert list(found) == [
+            ("audit", f"adjustment {n}", {"first": n, "last": n, "problem": MISSING})
+            for n in (2, 4)
+        ]
+
+    def test_the_task(self) -> None:
+        append(2)
+        found = head()
+        assert tasks.verify_audit.apply().get() == {
+            "checked": 2,
+            "head": str(found),
+            "flaws": [],
+        }
+        spoil("DELETE FROM {} WHERE number = 1")
+        flaw = {"first": 1, "last": 1, "problem": MISSING}
+        assert tasks.verify_audit.apply().get()["flaws"] == [flaw]
+        assert CounterIncident.objects.get().kind == CounterIncident.Kind.AUDIT
+
+
+class TestCommand:
+    def output(self, *arguments: str) -> str:
+        self.out = StringIO()
+        call_command("counters", "verify-audit", *arguments, stdout=self.out)
+        return self.out.getvalue().strip()
+
+    def test_nothing_at_all(self) -> None:
+        assert self.output() == "0 adjustments checked"
+
+    def test_it_prints_the_head(self) -> None:
+        append(2)
+        assert self.output() == f"2 adjustments checked; head {head()}"
+        assert self.output("--anchor", str(head())) == self.output()
+
+    def test_it_fails_and_names_the_numbers(self) -> None:
+        append(6)
+        anchor = head()
+        spoil("DELETE FROM {} WHERE number IN (2, 3, 6)")
+        said = "2 places are not as they were: 2-3: missing, 6: missing"
+        with pytest.raises(CommandError, match=said):
+            self.output("--anchor", str(anchor))
+        assert self.out.getvalue().startswith("3 adjustments checked; head 5:")
+
+    def test_it_prints_one_object(self) -> None:
+        append(2)
+        sound = {"database": "default", "checked": 2, "head": str(head()), "flaws": []}
+        assert json.loads(self.output("--json")) == sound
+        spoil("DELETE FROM {} WHERE number = 1")
+        with pytest.raises(CommandError, match="1: missing"):
+            self.output("--json")
+        flaw = {"first": 1, "last": 1, "problem": MISSING}
+        assert json.loads(self.out.getvalue()) == {**sound, "checked": 1, "flaws": [flaw]}
+
+    def test_it_refuses_what_is_no_anchor(self) -> None:
+        with pytest.raises(CommandError, match=r"'x' is no anchor: NUMBER:DIGEST"):
+            self.output("--anchor", "x")
