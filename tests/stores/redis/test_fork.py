@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-# In a process of its own, since that of the tests has other threads.
+# In a process of its own, since that of the tests has other threads. Debugging asyncio would tell of
+# each step that took long, on a busy machine, where nothing at all is expected.
 SCRIPT = """
 import asyncio, json, os, sys
 from concurrent.futures import ThreadPoolExecutor
@@ -41,7 +42,7 @@ async def before_and_after():
     if child == 0:
         try:
             with ThreadPoolExecutor(1) as pool:
-                told = turns(), pool.submit(asyncio.run, aturns()).result()
+                told = turns(), pool.submit(asyncio.run, aturns(), debug=False).result()
             os.write(writing, json.dumps(told).encode())
         finally:
             os._exit(0)
@@ -54,7 +55,7 @@ async def before_and_after():
     os.waitpid(child, 0)
     print(json.dumps([[before, first], told, after]))
 
-asyncio.run(before_and_after())
+asyncio.run(before_and_after(), debug=False)
 """
 
 
