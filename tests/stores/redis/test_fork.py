@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-# In a process of its own, since that of the tests has other threads. Debugging asyncio would tell of
-# each step that took long, on a busy machine, where nothing at all is expected.
+# In a process of its own, since that of the tests has other threads. The debugger of asyncio would
+# tell of each step that took long, on a busy machine, where nothing at all is expected.
 SCRIPT = """
 import asyncio, json, os, sys
 from concurrent.futures import ThreadPoolExecutor
