@@ -15,7 +15,8 @@ from django_counters.signals import upkeep_done
 from django_counters.stores.sql.batches import SqlBatches
 from django_counters.stores.sql.partitions import Busy
 from django_counters.upkeep.fence import Judgement, judge
-from django_counters.upkeep.landing import Landed, Landing, groups
+from django_counters.upkeep.landing import Landed, Landing
+from django_counters.upkeep.parts import Handover, groups, handover
 from django_counters.upkeep.sources import sources
 
 if TYPE_CHECKING:
@@ -129,8 +130,9 @@ def _flush(pending: RedisPending, using: str, largest: int, report: Report, step
         step("judge")
         judgement = judge(before, cuts, batches)
         parts = list(groups([one for cut in cuts for one in cut.sealed], largest)) or [[]]
-        for group, slots in zip(parts, _ends(parts, len(cuts)), strict=True):
-            _land(pending, group, landing, judgement, slots, report, step)
+        with handover(pending, parts) as handed:
+            for at, slots in enumerate(_ends(parts, len(cuts))):
+                _land(handed, at, landing, judgement, slots, report, step)
         if not any(cut.fields for cut in cuts):
             return
 
@@ -142,8 +144,8 @@ def _ends(parts: Sequence[Sequence[Sealed]], slots: int) -> list[set[int]]:
 
 
 def _land(
-    pending: RedisPending,
-    group: Sequence[Sealed],
+    handed: Handover,
+    at: int,
     landing: Landing,
     judgement: Judgement,
     slots: Collection[int],
@@ -151,15 +153,13 @@ def _land(
     step: Step,
 ) -> None:
     step("read")
-    contents = {one: pending.contents(one) for one in group}
-    held = {one: found for one, found in contents.items() if found is not None}
-    vanished = landing.vanished(contents.keys() - held.keys())
-    concerns = judgement.of(slots, vanished)
-    if not held and concerns == Judgement():
+    part = handed.take(at)
+    concerns = judgement.of(slots, landing.vanished(part.vanished))
+    if not part.held and concerns == Judgement():
         return
     step("apply")
-    landed, told = landing.commit(held, concerns)
-    step("acknowledge")
-    pending.acknowledge({one: landed.forget.get(one.generation, ()) for one in held})
-    step("acknowledged")
+    landed, told = landing.commit(part, concerns)
     report.add(landed, told)
+    step("acknowledge")
+    handed.remove({one: landed.forget.get(one.generation, ()) for one in part.held})
+    step("acknowledged")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
@@ -31,6 +31,7 @@ from django_counters.stores.sql.incidents import record
 from django_counters.tokens import Token, moment_of
 from django_counters.upkeep.fence import Judgement, write
 from django_counters.upkeep.partitions import make_ahead, partitions_ahead, too_few
+from django_counters.upkeep.parts import Part, Sums, sums_of
 from django_counters.upkeep.places import columns
 
 if TYPE_CHECKING:
@@ -73,15 +74,13 @@ class Landing:
             if (column := column_of(model, name))
         }
 
-    def commit(
-        self, held: Mapping[Sealed, Contents], judgement: Judgement
-    ) -> tuple[Landed, list[str]]:
+    def commit(self, part: Part, judgement: Judgement) -> tuple[Landed, list[str]]:
         """Land generations and write down what was found, in one transaction of our own."""
-        if any(contents.tokens for contents in held.values()):
+        if any(contents.tokens for contents in part.held.values()):
             self._make_room()
         with self._batches.landing():
             told = write(judgement, self._source, self._batches, self._using)
-            landed = self._land(held)
+            landed = self._land(part)
         return landed, told
 
     def _make_room(self) -> None:
@@ -98,8 +97,9 @@ class Landing:
                 lost.setdefault(one.slot, []).append(one.generation)
         return lost
 
-    def _land(self, held: Mapping[Sealed, Contents]) -> Landed:
+    def _land(self, part: Part) -> Landed:
         """Land those that nobody else has landed; what is not new is only to be acknowledged."""
+        held = part.held
         claimed = self._batches.claim([self._batched(s, c) for s, c in held.items()])
         fresh = {s: c for s, c in held.items() if s.generation in claimed}
         landed = Landed(generations=len(fresh))
@@ -115,13 +115,9 @@ class Landing:
                 detail["generations"] = [sealed.generation]
                 record(CounterIncident.Kind.QUARANTINED, self._source, detail, self._using)
         tokened = self._append(due, landed)
-        sums: dict[str, int] = defaultdict(int)
-        for sealed, contents in due.items():
-            for counter, by in contents.sums.items():
-                sums[counter] += by
-            for counter, by in tokened[sealed].items():
-                sums[counter] -= by
-        self._add({counter: by for counter, by in sums.items() if by}, landed, list(due))
+        as_read = len(due) == len(held) and not any(tokened.values())
+        sums = part.sums if as_read else sums_of(due.values(), tokened.values())
+        self._add(sums, landed, list(due))
         return landed
 
     def _batched(self, sealed: Sealed, contents: Contents) -> Batched:
@@ -164,9 +160,9 @@ class Landing:
             if not tokens.is_used_for(Token(str(token)), call.fingerprint):
                 raise TokenConflict(token=str(token))
 
-    def _add(self, sums: Mapping[str, int], landed: Landed, due: Sequence[Sealed]) -> None:
+    def _add(self, sums: Sums, landed: Landed, due: Sequence[Sealed]) -> None:
         """Add sums to the totals, each kind of counters in one statement."""
-        for label, group in sorted(_by_place(sums).items()):
+        for label, group in sorted(sums.items()):
             refused: Mapping[str, str]
             if not label:
                 refused = self._batches.land_named(group)
@@ -204,20 +200,6 @@ class Landing:
             landed.forget.setdefault(generation, []).extend(amounts)
 
 
-def _by_place(sums: Mapping[str, int]) -> dict[str, dict[str, int]]:
-    """Sums by the column they belong to; "" for named counters, whose keys have no white space."""
-    places: dict[str, dict[str, int]] = {}
-    named = {counter: by for counter, by in sums.items() if " " not in counter}
-    if named:
-        places[""] = named
-    if len(named) == len(sums):
-        return places
-    for counter in sums.keys() - named.keys():
-        label, _, key = counter.partition(" ")
-        places.setdefault(label, {})[key] = sums[counter]
-    return places
-
-
 def _shown(found: Mapping[str, _T]) -> dict[str, _T]:
     """With names that JSON in a database can hold: somebody else may have written any bytes."""
     return {name.replace("\0", "\\0"): value for name, value in found.items()}
@@ -225,15 +207,3 @@ def _shown(found: Mapping[str, _T]) -> dict[str, _T]:
 
 def _is_too_old(sealed: Sealed) -> bool:
     return moment_of(UUID(sealed.generation)) < clock.utc() - _OLDEST
-
-
-def groups(sealed: Sequence[Sealed], largest: int) -> Iterator[list[Sealed]]:
-    """Generations for one transaction each, none with more than so many counters if possible."""
-    group: list[Sealed] = []
-    for one in sealed:
-        if group and sum(s.fields for s in group) + one.fields > largest:
-            yield group
-            group = []
-        group.append(one)
-    if group:
-        yield group

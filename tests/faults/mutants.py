@@ -38,16 +38,16 @@ def _acknowledged_first(patch: pytest.MonkeyPatch) -> None:
     original: Any = flush._land
     acknowledge = RedisPending.acknowledge
 
-    def land(pending: Any, group: Any, landing: Any, *rest: Any) -> None:
+    def land(handed: Any, at: int, landing: Any, *rest: Any) -> None:
         commit = landing.commit
 
-        def commit_last(held: Mapping[Any, Any], judgement: Any) -> Any:
-            acknowledge(pending, dict.fromkeys(held, ()))
+        def commit_last(part: Any, judgement: Any) -> Any:
+            acknowledge(handed._pending, dict.fromkeys(part.held, ()))
             rest[-1]("acknowledge")
-            return commit(held, judgement)
+            return commit(part, judgement)
 
         landing.commit = commit_last
-        original(pending, group, landing, *rest)
+        original(handed, at, landing, *rest)
         del landing.commit
 
     patch.setattr(flush, "_land", land)

@@ -258,4 +258,19 @@ LANDING = (
         "SET ",
         f"{_CLAIM}::test_what_was_seen_in_a_source",
     ),
+    Mutant(
+        "a part is removed before it is landed",
+        "django_counters/upkeep/flush.py",
+        "    landed, told = landing.commit(part, concerns)\n",
+        "    handed.remove(dict.fromkeys(part.held, ()))\n"
+        "    landed, told = landing.commit(part, concerns)\n",
+        "tests/upkeep/test_parts.py::test_the_next_one_is_read_while_one_is_landed",
+    ),
+    Mutant(
+        "sums of a part that somebody else has landed",
+        "django_counters/upkeep/landing.py",
+        "        as_read = len(due) == len(held) and not any(tokened.values())\n",
+        "        as_read = True\n",
+        "tests/strategies/test_cached_flush.py",
+    ),
 )

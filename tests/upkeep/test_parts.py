@@ -1,0 +1,155 @@
+"""A flush of several parts: the next one is read, and the last one removed, while one is landed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from django_counters.exceptions import CounterUnavailable
+from django_counters.models import Counter
+from django_counters.stores.redis.keys import slot_of
+from django_counters.stores.redis.pending import Contents, RedisPending, Sealed
+from django_counters.stores.redis.pending import _contents as contents_of
+from django_counters.upkeep.flush import flush
+from django_counters.upkeep.landing import Landing
+from django_counters.upkeep.parts import sums_of
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("cached")]
+PATIENCE = 30
+
+
+def stored() -> dict[str, int]:
+    return dict(Counter._base_manager.values_list("key", "value"))
+
+
+class Order:
+    """What was done, in its order: ``read``, ``committed`` and ``removed``, with a generation."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.done: list[tuple[str, str]] = []
+        self._changed = threading.Condition()
+        contents, acknowledge, land = RedisPending.contents, RedisPending.acknowledge, Landing._land
+
+        def read(pending: RedisPending, sealed: Sealed) -> Contents | None:
+            found = contents(pending, sealed)
+            self._note("read", sealed.generation)
+            return found
+
+        def remove(pending: RedisPending, landed: Mapping[Sealed, Sequence[str]]) -> None:
+            for sealed in landed:
+                self._note("removed", sealed.generation)
+            acknowledge(pending, landed)
+
+        def landed(landing: Landing, part: Any) -> Any:
+            (generation,) = [one.generation for one in part.held]
+            last = len(self.times("committed")) == 2
+            # The database is at work: meanwhile the next one is read.
+            assert last or self._wait(lambda: len(self.times("read")) > self._place(generation))
+            result = land(landing, part)
+            self._note("committed", generation)
+            return result
+
+        patch.setattr(RedisPending, "contents", read)
+        patch.setattr(RedisPending, "acknowledge", remove)
+        patch.setattr(Landing, "_land", landed)
+
+    def times(self, what: str) -> list[str]:
+        return [generation for done, generation in self.done if done == what]
+
+    def _place(self, generation: str) -> int:
+        return self.times("read").index(generation) + 1
+
+    def _note(self, what: str, generation: str) -> None:
+        with self._changed:
+            self.done.append((what, generation))
+            self._changed.notify_all()
+
+    def _wait(self, come: Callable[[], bool]) -> bool:
+        with self._changed:
+            return self._changed.wait_for(come, PATIENCE)
+
+
+@pytest.fixture
+def three() -> dict[str, int]:
+    """Counters in three slots, so that they are three generations."""
+    by_slot = {slot_of(key): key for key in (f"views:{number}" for number in range(50))}
+    counted = dict.fromkeys(list(by_slot.values())[:3], 7)
+    Counter.objects.increment_many(counted)
+    return counted
+
+
+def test_the_next_one_is_read_while_one_is_landed(
+    three: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        order = Order(patch)
+        assert flush(largest=1).counters == 3
+    assert stored() == three
+    read, committed, removed = (order.times(what) for what in ("read", "committed", "removed"))
+    assert read == committed == removed
+    for generation in read:
+        at = [order.done.index((what, generation)) for what in ("read", "committed", "removed")]
+        assert at == sorted(at), "one is removed when it has landed, and not before"
+
+
+def test_one_part_needs_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise AssertionError("a thread was started")
+
+    Counter.objects.increment("views:a")
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        assert flush().counters == 1
+
+
+@pytest.mark.parametrize("failing", [1, 2, 3])
+def test_what_cannot_be_removed_is_removed_by_the_next(
+    failing: int, three: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acknowledge, times = RedisPending.acknowledge, iter(range(1, 10))
+
+    def away(pending: RedisPending, landed: Mapping[Sealed, Sequence[str]]) -> None:
+        if next(times) == failing:
+            raise CounterUnavailable(using="its Redis", reason="away")
+        acknowledge(pending, landed)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RedisPending, "acknowledge", away)
+        report = flush(largest=1)
+    assert report.away == {"default": "away"}
+    assert set(Counter.objects.values_of(list(three)).values()) == {7}
+    assert report.counters + flush(largest=1).counters == 3
+    assert stored() == three
+    assert flush().generations == 0
+
+
+def test_what_cannot_be_read_ahead_is_not_lost(
+    three: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contents, times = RedisPending.contents, iter(range(1, 10))
+
+    def away(pending: RedisPending, sealed: Sealed) -> Contents | None:
+        if next(times) == 2:
+            raise CounterUnavailable(using="its Redis", reason="away")
+        return contents(pending, sealed)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RedisPending, "contents", away)
+        report = flush(largest=1)
+    assert (report.away, report.counters) == ({"default": "away"}, 1)
+    assert flush(largest=1).counters == 2
+    assert stored() == three
+
+
+def test_sums_by_place() -> None:
+    """What comes to nothing is left out; what is a record's stands under its column."""
+    found = [
+        contents_of({"views:a": "3", "blog.Post.views 7": "2", "views:b": "1"}),
+        contents_of({"views:a": "-3", "blog.Post.views 7": "5", "views:c": "4"}),
+    ]
+    assert sums_of(found) == {"": {"views:b": 1, "views:c": 4}, "blog.Post.views": {"7": 7}}
+    taken = [{"views:b": 1, "views:c": 1}, {}]
+    assert sums_of(found, taken) == {"": {"views:c": 3}, "blog.Post.views": {"7": 7}}
