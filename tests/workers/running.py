@@ -61,8 +61,8 @@ class Crew:
     def worker(self) -> Child:
         """Start a worker with two processes."""
         quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat")
-        # A name of its own: RabbitMQ may still hold what one that was killed had.
-        name = f"worker{len(self._all)}@%h"
+        # A name that no other test uses: RabbitMQ may still hold what one that was killed had.
+        name = f"{self.name}-{len(self._all)}@%h"
         return self._celery("worker", "-n", name, "-P", "prefork", "-c", 2, "-l", "WARNING", *quiet)
 
     def beat(self) -> Child:
