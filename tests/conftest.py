@@ -13,9 +13,15 @@ import redis
 from django.conf import settings
 from django.db import connection, connections
 from django.test import override_settings
+from hypothesis import HealthCheck
+from hypothesis import settings as examples
 
 from django_counters.stores.redis.keys import Slots
 from django_counters.testing import override_counters
+
+# How long an example takes says how busy the machine is.
+examples.register_profile("counters", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+examples.load_profile("counters")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -245,7 +245,6 @@ def test_adjustments_agree_with_a_list(
     examples = settings(
         max_examples=150 if slow else 8,
         stateful_step_count=30,
-        deadline=None,
         # To explain a failure line by line takes minutes.
         phases=[phase for phase in Phase if phase is not Phase.explain],
         suppress_health_check=list(HealthCheck),

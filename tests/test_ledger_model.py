@@ -323,7 +323,6 @@ def test_the_ledger_agrees_with_a_dictionary(request: pytest.FixtureRequest) -> 
     examples = settings(
         max_examples=200 if slow else 15,
         stateful_step_count=40,
-        deadline=None,
         # To explain a failure line by line takes minutes.
         phases=[phase for phase in Phase if phase is not Phase.explain],
         suppress_health_check=list(HealthCheck),

@@ -115,7 +115,6 @@ def test_the_api_agrees_with_a_dictionary(request: pytest.FixtureRequest) -> Non
     examples = settings(
         max_examples=300 if slow else 30,
         stateful_step_count=40,
-        deadline=None,
         suppress_health_check=list(HealthCheck),
     )
     with override_counters(**BOUNDS):

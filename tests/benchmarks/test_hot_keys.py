@@ -258,7 +258,7 @@ def test_many_nodes_have_four_slots_each_and_nothing_larger_than_a_quarter() -> 
     assert every[last - 1] > found.remedy.largest >= every[last]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.sampled_from(hot_keys.SKEWS), st.floats(1_000, 2e6))
 def test_planned_nodes_carry_the_load(skew: float, peak: float) -> None:
     load = zipf(peak, skew, 5_000)

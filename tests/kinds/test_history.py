@@ -236,7 +236,7 @@ def test_periods_add_up_to_the_entries() -> None:
         count([moment], by=1 << number % 60)
     present = [(moment, 1 << number % 60) for number, moment in enumerate(MOMENTS)]
 
-    @settings(deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(suppress_health_check=list(HealthCheck))
     @given(
         st.sampled_from(PERIODS),
         near,

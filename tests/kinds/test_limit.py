@@ -364,7 +364,7 @@ class Moved:
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("kept", [Moved.in_redis, Moved.in_database], ids=["redis", "database"])
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(visited=visits())
 def test_as_a_plain_bucket(
     kept: Callable[[Moved, int, int], Bucket], visited: tuple[Rate, list[tuple[int, int]]]

@@ -335,6 +335,28 @@ MUTANTS = (
         "hash((zlib, str(route)))",
         "tests/strategies/test_sharded.py::TestShardKey",
     ),
+    Mutant(
+        "what is begun is not sent",
+        "django_counters/stores/sql/wire.py",
+        'return b"BEGIN;" if',
+        'return b"" if',
+        "tests/stores/test_wire.py::"
+        "test_the_first_statement_of_a_transaction_begins_it_in_the_same_message",
+    ),
+    Mutant(
+        "a transaction forgets its isolation level",
+        "django_counters/stores/sql/wire.py",
+        "if asked == (None, None, None) else None",
+        "if asked else None",
+        "tests/stores/test_wire.py::test_what_the_connection_wants_of_transactions_is_begun",
+    ),
+    Mutant(
+        "who is interrupted leaves the statement to itself",
+        "django_counters/stores/sql/wire.py",
+        "            self._abandon()\n            raise",
+        "            raise",
+        "tests/stores/test_wire.py::TestInterrupted",
+    ),
     *LEDGER,
     *LANDING,
     *ADJUSTING,

@@ -24,7 +24,6 @@ pytestmark = [
 # The fixtures are the same for all examples: what one has counted does not matter to the next.
 bounded = settings(
     max_examples=80,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 JSON = "application/json"

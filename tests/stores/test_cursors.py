@@ -88,12 +88,12 @@ def test_a_connection_that_is_known_to_be_lost_counts_nothing() -> None:
 def test_the_result_of_a_batch_is_not_kept() -> None:
     Counter.objects.increment_many({"a": 1, "b": 1})
     exact: Any = registry.strategy(Recipe("exact"), NAMED, "default")
-    kept = exact._totals._session._kept
-    kept.cursor = None
+    cursors = exact._totals._session._kept
+    cursors.kept = None
     Counter.objects.values_of(["a", "b"])
-    assert kept.cursor is None
+    assert cursors.kept is None
     Counter.objects.increment("a")
-    assert kept.cursor is not None
+    assert cursors.kept is not None
 
 
 @pytest.mark.postgres
@@ -104,7 +104,7 @@ def test_a_new_connection_gets_a_new_cursor() -> None:
     wrapper().close()
     second = kept.take(wrapper())
     assert second is not first
-    assert second.cursor.connection is wrapper().connection
+    assert second.driver.connection is wrapper().connection
 
 
 @pytest.mark.postgres
@@ -125,12 +125,12 @@ def test_each_thread_has_its_own() -> None:
     theirs: list[Any] = []
 
     def other() -> None:
-        theirs.append(kept.cursor)
+        theirs.append(kept.kept)
 
     thread = Thread(target=other)
     thread.start()
     thread.join()
-    assert kept.cursor is not None
+    assert kept.kept is not None
     assert theirs == [None]
 
 

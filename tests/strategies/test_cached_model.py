@@ -245,7 +245,6 @@ def test_cached_counters_agree_with_a_dictionary(request: pytest.FixtureRequest)
     examples = settings(
         max_examples=200 if slow else 7,
         stateful_step_count=40,
-        deadline=None,
         # To explain a failure line by line takes minutes.
         phases=[phase for phase in Phase if phase is not Phase.explain],
         suppress_health_check=list(HealthCheck),

@@ -3,9 +3,43 @@
 from __future__ import annotations
 
 import threading
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
 
+from django.apps import apps
+from django.db.backends import utils
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
+
+if TYPE_CHECKING:
+    from django_counters.stores.sql.wire import Wire
+
+# Tools that trace statements put a method of their own in its place.
+_EXECUTE = vars(CursorWrapper)["execute"]
+_UNTRACED = type(_EXECUTE) is FunctionType and _EXECUTE.__code__.co_filename == utils.__file__
+
+
+class Kept:
+    """Django's own cursor, and the way below it, where there is one."""
+
+    def __init__(self, cursor: CursorWrapper) -> None:
+        self.cursor = cursor
+        self.driver: Any = cursor.cursor
+        self._wire = _wire(cursor)
+
+    def run(self, connection: BaseDatabaseWrapper, sql: str, params: Any) -> list[Any]:
+        """Execute one statement and return its rows; the cursor is used only if it has to be."""
+        if self._wire and not connection.execute_wrappers and CursorWrapper.execute is _EXECUTE:
+            connection.validate_no_broken_transaction()
+            with connection.wrap_database_errors:
+                found = self._wire.run(sql, params)
+            if found is not None:
+                return found
+        self.cursor.execute(sql, params)
+        # The driver's own method: Django's wrapper makes a new function for each fetch.
+        with connection.wrap_database_errors:
+            rows: list[Any] = self.driver.fetchall()
+        return rows
 
 
 class KeptCursor(threading.local):
@@ -14,12 +48,12 @@ class KeptCursor(threading.local):
     It is Django's own wrapper, so execute wrappers, the translation of errors and the refusal of
     broken transactions are as ever. Where queries are logged (``assertNumQueries``), and where
     somebody has put a ``cursor`` of his own onto the connection (test cases, toolbars), every
-    statement gets a new one from there.
+    statement gets a new one from there. Where nobody looks, it is not used (`Kept.run`).
     """
 
-    cursor: CursorWrapper | None = None
+    kept: Kept | None = None
 
-    def take(self, connection: BaseDatabaseWrapper) -> CursorWrapper:
+    def take(self, connection: BaseDatabaseWrapper) -> Kept:
         """A cursor on the present connection of this thread, which is opened if need be.
 
         It is the caller's alone until `give_back`: an execute wrapper may count, too.
@@ -28,18 +62,29 @@ class KeptCursor(threading.local):
         connection.close_if_health_check_failed()
         connection.ensure_connection()
         if connection.queries_logged or "cursor" in vars(connection):
-            return connection.cursor()
-        kept, self.cursor = self.cursor, None
+            return Kept(connection.cursor())
+        kept, self.kept = self.kept, None
         # The driver's connection may have been closed and opened again since.
         if (
             kept is None
-            or kept.db is not connection
-            or kept.cursor.connection is not connection.connection
+            or kept.cursor.db is not connection
+            or kept.driver.connection is not connection.connection
         ):
-            return connection.cursor()
+            return Kept(connection.cursor())
         return kept
 
-    def give_back(self, cursor: CursorWrapper) -> None:
+    def give_back(self, kept: Kept) -> None:
         """Keep a cursor whose rows have been read, unless it is of somebody's own kind."""
-        if type(cursor) is CursorWrapper:
-            self.cursor = cursor
+        if type(kept.cursor) is CursorWrapper:
+            self.kept = kept
+
+
+def _wire(cursor: CursorWrapper) -> Wire | None:
+    """What is below a cursor of psycopg, which not everybody has installed."""
+    if not _UNTRACED or type(cursor) is not CursorWrapper or not apps.ready:
+        return None
+    if cursor.db.Database.__name__ != "psycopg":
+        return None
+    from django_counters.stores.sql.wire import wire_of
+
+    return wire_of(cursor)

@@ -99,16 +99,13 @@ class Session:
         """Execute one statement and return its rows."""
         connection = connections[self.using]
         try:
-            cursor = self._kept.take(connection)
+            kept = self._kept.take(connection)
         except Error as error:
             raise self._unreachable(error) from error
         # A driver that knows already that its connection is lost sends nothing.
         sends = not getattr(connection.connection, "closed", False)
         try:
-            cursor.execute(sql, params)
-            # The driver's own method: Django's wrapper makes a new function for each fetch.
-            with connection.wrap_database_errors:
-                rows: list[tuple[Any, ...]] = cursor.cursor.fetchall()
+            rows = kept.run(connection, sql, params)
         except Error as error:
             # What was not committed is rolled back by the database: this is known.
             commits = connection.autocommit and not connection.in_atomic_block
@@ -116,7 +113,7 @@ class Session:
             raise
         if len(rows) < 2:
             # A cursor holds on to its last result: not to that of a batch.
-            self._kept.give_back(cursor)
+            self._kept.give_back(kept)
         return rows
 
     def _raise_translated(self, error: Error, *, unknown: bool) -> None:
