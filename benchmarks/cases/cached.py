@@ -26,6 +26,7 @@ from benchmarks.inspection import holds
 from benchmarks.models import Post
 from benchmarks.threads import threads
 from django_counters.models import Counter
+from django_counters.stores.redis.commands import packed
 from django_counters.stores.redis.keys import Slots, proposed, slot_of
 from django_counters.stores.redis.scripts import ADD
 from example_project.bootstrap.postgres import free_port
@@ -37,6 +38,7 @@ THREADS = 4
 COUNTING = 0.1  # seconds of one slice of threads
 TRANSACTIONS = 50
 AGE = 60_000  # milliseconds
+ANSWER = 64  # bytes, more than an answer has
 _numbers = count()
 
 Prepare = Callable[[], AbstractContextManager[Pair]]
@@ -142,6 +144,38 @@ def beside_cache() -> Iterator[Pair]:
 
 
 @contextmanager
+def on_a_socket() -> Iterator[Pair]:
+    """An increment that no Python makes or reads: no client could have its answer sooner."""
+    mine, theirs = _names("socket")
+    Counter.objects.increment(mine)
+    cache.set(theirs, 0)
+    request = packed("EVALSHA", *_evalsha(mine))
+    with client() as server:
+        connection = server.connection_pool.make_connection()
+        connection.connect()
+        sock = connection._sock
+        sock.settimeout(None)
+
+        def add() -> None:
+            sock.sendall(request)
+            sock.recv(ANSWER)
+
+        def verify(subject: int, reference: int) -> None:
+            holds(mine, 1 + subject)
+            expect(theirs, cache.get(theirs), reference)
+
+        yield Pair(loop(add, SLICE), loop(lambda: cache.incr(theirs), SLICE), verify)
+        connection.disconnect()
+
+
+def _evalsha(key: str) -> tuple[str | int, ...]:
+    """The words of the script that adds one to a counter."""
+    slot = slot_of(key)
+    keys = Slots("default", prefix()).keys(slot)
+    return (ADD.sha, len(keys), *keys, AGE, proposed(slot), 1, key, 1)
+
+
+@contextmanager
 def many() -> Iterator[Pair]:
     """Batches, and single increments."""
     deltas = {f"pages:many{number}": 1 for number in range(BATCH)}
@@ -189,12 +223,10 @@ def script() -> Iterator[Pair]:
     """What the server takes to add, both sides through redis-py: the library leaves the rest."""
     key, theirs = _names("script")
     Counter.objects.increment(key)
-    slot = slot_of(key)
-    keys = Slots("default", prefix()).keys(slot)
-    words = (len(keys), *keys, AGE, proposed(slot), 1, key, 1)
+    words = _evalsha(key)
     with client() as server:
         yield Pair(
-            loop(lambda: server.evalsha(ADD.sha, *words), SLICE),
+            loop(lambda: server.evalsha(*words), SLICE),
             loop(lambda: server.incrby(theirs, 1), SLICE),
             _verifier(server, key, theirs),
         )
@@ -258,6 +290,7 @@ def _transactions(post: Post, action: Callable[[], object], after: Callable[[], 
 
 
 INCREMENT, BARE = "increment, cached", "INCRBY of redis-py"
+CACHE = "incr of Django's cache"
 
 CASES: Sequence[Case] = (
     Case("cached", INCREMENT, BARE, at_least(0.75), partial(alone, as_it_is)),
@@ -278,7 +311,8 @@ CASES: Sequence[Case] = (
         partial(together, over_tcp),
         slices=5,
     ),
-    Case("cached-cache", INCREMENT, "incr of Django's cache", at_least(4), beside_cache),
+    Case("cached-cache", INCREMENT, CACHE, at_least(4), beside_cache),
+    Case("cached-socket", "its bytes on a bare socket, no client", CACHE, None, on_a_socket),
     Case(
         "cached-many",
         f"increment_many of {BATCH}, cached, per key",

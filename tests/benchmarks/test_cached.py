@@ -144,7 +144,10 @@ def test_the_rows_that_the_issue_asks_for_are_there() -> None:
         "flush-loop": 30,
         "flush": 0.7,
         **dict.fromkeys(
-            ("cached-read", "cached-page", "cached-script", "cached-async", "flush-few")
+            (
+                *("cached-socket", "cached-read", "cached-page", "cached-script", "cached-async"),
+                "flush-few",
+            )
         ),
         "flush-loop-once": None,
     }
