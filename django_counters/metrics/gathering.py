@@ -14,17 +14,16 @@ from typing import TypeVar
 from django.db import Error, connections
 
 from django_counters.exceptions import CounterError
-from django_counters.models import AdjustmentRequest, Counter
+from django_counters.models import Counter
 from django_counters.upkeep.backlog import known
 from django_counters.upkeep.doctor import (
     Asked,
     Finding,
     Incidents,
     ask,
+    findings,
     incidents,
-    of_ledger,
-    of_redis,
-    of_the_rest,
+    requests,
     waiting,
 )
 from django_counters.upkeep.ledger import State, state
@@ -72,7 +71,7 @@ def gather(found: Gathered) -> None:
     found.waits = _read("pending", using, lambda: tuple(waiting(using)))
     found.ledger = _read("ledger", using, lambda: state(using))
     found.incidents = _read("incidents", using, lambda: tuple(incidents(using)))
-    found.requests = _read("requests", using, lambda: _requests(using))
+    found.requests = _read("requests", using, lambda: requests(using))
     _ask_redises(found)
     if _is_whole(found):
         found.findings = _read("findings", using, lambda: _needed(found))
@@ -91,11 +90,6 @@ def _read(part: str, using: str, ask_it: Callable[[], _T]) -> _T | None:
 
 def _has_tables(using: str) -> bool:
     return Counter._meta.db_table in connections[using].introspection.table_names()
-
-
-def _requests(using: str) -> int:
-    waits = AdjustmentRequest.State.WAITING
-    return AdjustmentRequest._base_manager.using(using).filter(state=waits).count()
 
 
 def _ask_redises(found: Gathered) -> None:
@@ -117,17 +111,9 @@ def _is_whole(found: Gathered) -> bool:
 
 def _needed(found: Gathered) -> int:
     """What `doctor` says that has to be done, out of what was gathered."""
-    findings = [
-        *(found.waits or ()),
-        *(of_ledger(found.ledger) if found.ledger else ()),
-        *(one for asked in (found.redises or {}).values() if asked for one in _of(asked, found)),
-        *of_the_rest(found.using, found.incidents or ()),
-    ]
-    return sum(finding.needed for finding in findings)
-
-
-def _of(asked: Asked, found: Gathered) -> tuple[Finding, ...]:
-    return tuple(of_redis(asked, found.using))
+    asked = [one for one in (found.redises or {}).values() if one]
+    parts = found.waits or (), found.ledger, asked, found.incidents or ()
+    return sum(finding.needed for finding in findings(found.using, *parts))
 
 
 class _Run:

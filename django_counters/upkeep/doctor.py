@@ -15,7 +15,13 @@ from django.utils.translation import gettext as _
 from django_counters import clock
 from django_counters.conf import problems
 from django_counters.kinds.registry import registry
-from django_counters.models import Counter, CounterAdjustment, CounterBatch, CounterIncident
+from django_counters.models import (
+    AdjustmentRequest,
+    Counter,
+    CounterAdjustment,
+    CounterBatch,
+    CounterIncident,
+)
 from django_counters.stores.sql import guard
 from django_counters.upkeep.backlog import (
     UNANSWERED,
@@ -100,13 +106,25 @@ def examine(using: str = DEFAULT_DB_ALIAS) -> list[Finding]:
     found = list(hindrances(using))
     if found:
         return found
-    found.extend(waiting(using))
-    if router.allow_migrate_model(using, Counter):
-        found.extend(of_ledger(state(using)))
-    for source in known(using):
-        found.extend(of_redis(ask(source), using))
-    found.extend(of_the_rest(using, incidents(using)))
-    return found
+    ledger = state(using) if router.allow_migrate_model(using, Counter) else None
+    asked = map(ask, known(using))
+    return list(findings(using, waiting(using), ledger, asked, incidents(using)))
+
+
+def findings(
+    using: str,
+    spread: Iterable[Finding],
+    ledger: State | None,
+    asked: Iterable[Asked],
+    recent: Iterable[Incidents],
+) -> Iterator[Finding]:
+    """All that there is to know, out of what was gathered."""
+    yield from spread
+    if ledger is not None:
+        yield from of_ledger(ledger)
+    for one in asked:
+        yield from of_redis(one, using)
+    yield from of_the_rest(using, recent)
 
 
 def hindrances(using: str) -> Iterator[Finding]:
@@ -260,6 +278,12 @@ def incidents(using: str) -> list[Incidents]:
         Incidents(row["kind"], labels.get(row["kind"], row["kind"]), row["number"], row["last"])
         for row in kinds.order_by("kind")
     ]
+
+
+def requests(using: str) -> int:
+    """How many adjustments wait for a second person."""
+    waits = AdjustmentRequest.State.WAITING
+    return AdjustmentRequest._base_manager.using(using).filter(state=waits).count()
 
 
 def of_the_rest(using: str, recent: Iterable[Incidents]) -> Iterator[Finding]:

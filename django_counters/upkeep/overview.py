@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 
 from django_counters import clock
 from django_counters.exceptions import CounterError
-from django_counters.models import AdjustmentRequest, CounterBatch, CounterDelta
+from django_counters.models import CounterBatch, CounterDelta
 from django_counters.tokens import milliseconds_of, mint
 from django_counters.upkeep.backlog import Backlog, known
 from django_counters.upkeep.doctor import (
@@ -24,11 +24,10 @@ from django_counters.upkeep.doctor import (
     Finding,
     Incidents,
     ask,
+    findings,
     hindrances,
     incidents,
-    of_ledger,
-    of_redis,
-    of_the_rest,
+    requests,
     waiting,
 )
 from django_counters.upkeep.ledger import State, state
@@ -146,7 +145,7 @@ def overview(using: str = DEFAULT_DB_ALIAS) -> Overview:
         ledger=ledger,
         redises=None if asked is None else tuple(_redis(one) for one in asked),
         incidents=recent,
-        requests=reader.read(_("requests"), lambda: _requests(using)),
+        requests=reader.read(_("requests"), lambda: requests(using)),
         away=tuple(reader.away),
     )
 
@@ -178,12 +177,7 @@ def _needed(
     recent: tuple[Incidents, ...],
 ) -> Iterator[Finding]:
     """What somebody has to do something about, out of what was gathered."""
-    found = [
-        *spread,
-        *(of_ledger(ledger) if ledger else ()),
-        *(finding for one in asked for finding in of_redis(one, using)),
-        *of_the_rest(using, map(_in_local_time, recent)),
-    ]
+    found = findings(using, spread, ledger, asked, map(_in_local_time, recent))
     return (finding for finding in found if finding.needed)
 
 
@@ -238,8 +232,3 @@ def _redis(asked: Asked) -> Redis:
         problem=asked.problem,
         breaker=None if pending is None else pending.breaker(),
     )
-
-
-def _requests(using: str) -> int:
-    waiting_now = AdjustmentRequest.State.WAITING
-    return AdjustmentRequest._base_manager.using(using).filter(state=waiting_now).count()
