@@ -273,4 +273,12 @@ LANDING = (
         "        as_read = True\n",
         "tests/strategies/test_cached_flush.py",
     ),
+    Mutant(
+        "a connection that a child shares with its parent",
+        "django_counters/stores/redis/client.py",
+        "return self._pid != os.getpid() or bool(self._poll.poll(0))",
+        "return bool(self._poll.poll(0))",
+        "tests/stores/redis/test_fork.py::"
+        "test_a_child_that_python_was_not_told_of_has_a_connection_of_its_own",
+    ),
 )

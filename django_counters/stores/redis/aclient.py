@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from django_counters.stores.redis.addresses import Node
-from django_counters.stores.redis.client import ANSWERED, BROKEN, Client
+from django_counters.stores.redis.client import Client
 from django_counters.stores.redis.commands import (
     Command,
     Lost,
@@ -22,6 +22,7 @@ from django_counters.stores.redis.commands import (
     refusal,
     requested,
 )
+from django_counters.stores.redis.connections import ANSWERED, BROKEN
 from django_counters.stores.redis.routes import Ask, Discover, Flow, Step, run, run_many
 
 _T = TypeVar("_T")

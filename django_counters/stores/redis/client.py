@@ -1,8 +1,4 @@
-"""Connections to Redis that never send anything twice. The only file that imports redis.
-
-redis-py connects, logs in and reads replies. Its pools and clients are not used: they send again
-what may have been executed (ten times, as redis-py 8 has it), and take a lock for each call.
-"""
+"""Who asks Redis: on connections of each thread, and never a second time what may have arrived."""
 
 from __future__ import annotations
 
@@ -14,21 +10,8 @@ from collections.abc import Sequence
 from errno import ECONNABORTED, ECONNRESET, ENOTCONN, EPIPE, ESHUTDOWN
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import redis
-import redis.asyncio
-import redis.asyncio.retry
-import redis.asyncio.sentinel
-import redis.connection
-import redis.sentinel
-from redis import _parsers
-from redis.backoff import NoBackoff
-from redis.crc import key_slot
-from redis.exceptions import RedisError, ResponseError
-from redis.retry import Retry
-from redis.utils import HIREDIS_AVAILABLE
-
-from django_counters.exceptions import CounterUnavailable, InvalidConfiguration, OutcomeUnknown
-from django_counters.stores.redis.addresses import OURS, Address, Node
+from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
+from django_counters.stores.redis.addresses import Address, Node
 from django_counters.stores.redis.commands import (
     Command,
     Lost,
@@ -40,6 +23,7 @@ from django_counters.stores.redis.commands import (
     refusal,
     requested,
 )
+from django_counters.stores.redis.connections import ANSWERED, BROKEN, Making, slot_of
 from django_counters.stores.redis.routes import (
     Ask,
     Discover,
@@ -57,121 +41,18 @@ if TYPE_CHECKING:
 __all__ = ["Client", "Command", "Refused", "aclient_of", "client_of"]
 
 _T = TypeVar("_T")
-# What redis-py raises: for an answer that is an error, and also where there is none.
-ANSWERED: type[Exception] = ResponseError
-BROKEN: tuple[type[Exception], ...] = (RedisError, OSError)
 # The system took nothing more of the request, so no server has the whole of it.
 _UNSENT = frozenset({EPIPE, ECONNRESET, ECONNABORTED, ENOTCONN, ESHUTDOWN})
-
-
-def _parser(plain: Any, fast: Any) -> Any:
-    """A parser of redis-py that keeps errors as the server wrote them.
-
-    Its own turns some of them into a lost connection, after which nobody could tell whether the
-    command was executed.
-    """
-    kinds = (fast if HIREDIS_AVAILABLE else plain,)
-    return type("Parser", kinds, {"parse_error": staticmethod(ResponseError)})
-
-
-_PARSER = _parser(_parsers._RESP2Parser, _parsers._HiredisParser)
-_ASYNC_PARSER = _parser(_parsers._AsyncRESP2Parser, _parsers._AsyncHiredisParser)
-
-
-class Making:
-    """Makes connections of redis-py, none of which retries."""
-
-    def __init__(self, address: Address) -> None:
-        self._address = address
-        self.timeout = address.timeout
-        try:
-            given: dict[str, Any] = redis.connection.parse_url(address.url)  # type: ignore[no-untyped-call]
-            self._settings = self._chosen({**address.options, **given})
-            self._tls = self._is_tls({**address.options, **given})
-            self.connection(address.nodes[0])
-        except (TypeError, ValueError, RedisError) as error:
-            problem = f"Redis {address.name} cannot be connected to with these options: {error}."
-            raise InvalidConfiguration(problem=problem) from None
-
-    def _chosen(self, given: dict[str, Any]) -> dict[str, Any]:
-        chosen = {name: given[name] for name in given if name not in OURS}
-        if self._address.is_cluster:
-            chosen.pop("db", None)
-        return {
-            **chosen,
-            "protocol": 2,
-            "socket_timeout": self.timeout,
-            "socket_connect_timeout": self.timeout,
-        }
-
-    @staticmethod
-    def _is_tls(given: dict[str, Any]) -> bool:
-        declared = given.get("connection_class", object)
-        return issubclass(declared, redis.connection.SSLConnection) or bool(given.get("ssl"))
-
-    def connection(self, node: Node) -> Any:
-        """A connection that is not yet connected."""
-        kind = self._kind(redis.connection, node)
-        retry = Retry(NoBackoff(), 0)
-        return kind(**_place(node), **self._settings, parser_class=_PARSER, retry=retry)
-
-    def aconnection(self, node: Node) -> Any:
-        """The same for asyncio, where who waits has to limit the time."""
-        kind = self._kind(redis.asyncio, node)
-        retry = redis.asyncio.retry.Retry(NoBackoff(), 0)
-        settings = {**self._settings, "socket_timeout": None}
-        return kind(**_place(node), **settings, parser_class=_ASYNC_PARSER, retry=retry)
-
-    def _kind(self, module: Any, node: Node) -> Any:
-        if not node.port:
-            return module.UnixDomainSocketConnection
-        return module.SSLConnection if self._tls else module.Connection
-
-    def master(self) -> Node:
-        """The master that the Sentinels know."""
-        sentinels: Any = redis.sentinel.Sentinel(
-            self._address.nodes, sentinel_kwargs=self._of_sentinels(Retry(NoBackoff(), 0))
-        )  # type: ignore[no-untyped-call]
-        try:
-            host, port = sentinels.discover_master(self._address.service)
-        except BROKEN as error:
-            raise Lost(error, sent=False) from error
-        finally:
-            for client in sentinels.sentinels:
-                client.close()
-        return Node(host, int(port))
-
-    async def amaster(self) -> Node:
-        """The same for asyncio."""
-        retry = redis.asyncio.retry.Retry(NoBackoff(), 0)
-        sentinels: Any = redis.asyncio.sentinel.Sentinel(  # type: ignore[no-untyped-call]
-            self._address.nodes, sentinel_kwargs=self._of_sentinels(retry)
-        )
-        try:
-            host, port = await sentinels.discover_master(self._address.service)
-        except BROKEN as error:
-            raise Lost(error, sent=False) from error
-        finally:
-            for client in sentinels.sentinels:
-                await client.aclose()
-        return Node(host, int(port))
-
-    def _of_sentinels(self, retry: Any) -> dict[str, Any]:
-        limits = {"socket_timeout": self.timeout, "socket_connect_timeout": self.timeout}
-        return {**self._address.sentinel_options, **limits, "protocol": 2, "retry": retry}
-
-
-def _place(node: Node) -> dict[str, Any]:
-    return {"host": node.host, "port": node.port} if node.port else {"path": node.host}
 
 
 class Wire:
     """A connection of one thread to one server."""
 
-    __slots__ = ("_connection", "_poll")
+    __slots__ = ("_connection", "_pid", "_poll")
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
+        self._pid = os.getpid()
         try:
             connection.connect()
         except BROKEN as error:
@@ -180,8 +61,11 @@ class Wire:
         self._poll.register(connection._sock.fileno(), select.POLLIN)
 
     def is_stale(self) -> bool:
-        """Whether the server has closed it, or said something unasked. Sends nothing."""
-        return bool(self._poll.poll(0))
+        """Whether the server has closed it, or said something unasked, or it is a parent's.
+
+        Sends nothing. Python is not told of every fork: not of those of uWSGI.
+        """
+        return self._pid != os.getpid() or bool(self._poll.poll(0))
 
     def ask(self, request: bytes, replies: int) -> list[Any]:
         """Send once and read the replies.
@@ -202,7 +86,7 @@ class Wire:
     def _send(self, request: bytes, replies: int) -> None:
         try:
             self._connection.send_packed_command((request,), check_health=False)
-        except RedisError as error:
+        except BROKEN as error:
             # Of several commands the first ones may be complete.
             if replies == 1 and getattr(error.__context__, "errno", None) in _UNSENT:
                 self.close()
@@ -237,7 +121,7 @@ class Client:
         self.name = address.name
         self.using = f"redis:{address.name}"
         self.making = Making(address)
-        self.route = route_of(address, _slot_of)
+        self.route = route_of(address, slot_of)
         self._wires = _Wires()
 
     def run(self, command: Command) -> Any:
@@ -361,10 +245,6 @@ class Client:
             raise
         self.route.answered(None, ticket, ())
         return node
-
-
-def _slot_of(key: str) -> int:
-    return key_slot(key.encode())
 
 
 _clients: dict[Address, Client] = {}

@@ -9,7 +9,8 @@ from django.core.cache.backends.redis import RedisCache
 
 from django_counters.exceptions import InvalidConfiguration
 from django_counters.stores.redis.addresses import DJANGO, DJANGO_REDIS, Address, Node, address_of
-from django_counters.stores.redis.client import Making, client_of
+from django_counters.stores.redis.client import client_of
+from django_counters.stores.redis.connections import Making
 
 SECRET = "s3cr3t"
 

@@ -78,3 +78,47 @@ def test_a_child_has_connections_of_its_own(key: str) -> None:
     # Each reply went to who asked: no answer twice, none missing.
     replies = [reply for part in (before, child, after) for each in part for reply in each[0]]
     assert sorted(replies) == list(range(1, 1201))
+
+
+# As uWSGI forks: nothing of what Python does after a fork happens.
+UNTOLD = """
+import ctypes, json, os, sys
+from django.conf import settings
+settings.configure(CACHES={})
+from tests.stores.redis.counting import add, fresh
+client, key = fresh(), sys.argv[1]
+
+def turns():
+    return [client.run(add(key)) for _ in range(100)], client.call("CLIENT", "ID")
+
+before = turns()
+reading, writing = os.pipe()
+child = ctypes.PyDLL(None).fork()
+if child == 0:
+    os.write(writing, json.dumps(turns()).encode())
+    os._exit(0)
+after = turns()
+os.waitpid(child, 0)
+again = turns()
+os.close(writing)
+with os.fdopen(reading) as answer:
+    print(json.dumps([before, json.load(answer), after, again]))
+"""
+
+
+def test_a_child_that_python_was_not_told_of_has_a_connection_of_its_own(key: str) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", UNTOLD, key],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    before, child, after, again = json.loads(run.stdout)
+    # That the child closes its copy takes nothing from the parent.
+    assert before[1] == after[1] == again[1] != child[1]
+    replies = [reply for part in (before, child, after, again) for reply in part[0]]
+    assert sorted(replies) == list(range(1, 401))
