@@ -104,7 +104,7 @@ MUTANTS = (
     Mutant(
         "a kept cursor outlives its connection",
         "django_counters/stores/sql/cursors.py",
-        "kept.cursor.connection is not connection.connection",
+        "kept.driver.connection is not connection.connection",
         "False",
         "tests/stores/test_cursors.py",
     ),
