@@ -34,6 +34,8 @@ REASONS = {
     "append": Reason("processor time: three indexes, and what makes it count once", LEDGER),
     "ledger": Reason("both cores are busy, and the transactions beside it never write", LEDGER),
     "drop": Reason("removing the files takes nearly all of it", LEDGER),
+    "cached": Reason("the script: sent by redis-py it is no faster (`cached-script`)", CACHED),
+    "cached-tcp": Reason("the script: sent by redis-py it is no faster (`cached-script`)", CACHED),
     "cached-cache": Reason("without any client it is little above 4 (`cached-socket`)", CACHED),
     "cached-commit": Reason("Python: checks, the namespace, and waiting for the commit", CACHED),
     "flush": Reason("the statement, its arguments, and what makes it land once", CACHED),
