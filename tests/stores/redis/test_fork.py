@@ -59,9 +59,10 @@ asyncio.run(before_and_after(), debug=False)
 """
 
 
-def test_a_child_has_connections_of_its_own(key: str) -> None:
-    run = subprocess.run(
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", SCRIPT, key],
+def run(script: str, key: str) -> subprocess.CompletedProcess[str]:
+    """Run a script that was given a key, to its end."""
+    told = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", script, key],
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -69,9 +70,14 @@ def test_a_child_has_connections_of_its_own(key: str) -> None:
         timeout=60,
         check=False,
     )
-    assert run.returncode == 0, run.stderr
-    assert run.stderr == ""
-    before, child, after = json.loads(run.stdout)
+    assert told.returncode == 0, told.stderr
+    return told
+
+
+def test_a_child_has_connections_of_its_own(key: str) -> None:
+    told = run(SCRIPT, key)
+    assert told.stderr == ""
+    before, child, after = json.loads(told.stdout)
     ids = [[each[1] for each in part] for part in (before, child, after)]
     assert ids[0] == ids[2]
     assert len({*ids[0], *ids[1]}) == 4
@@ -107,17 +113,7 @@ with os.fdopen(reading) as answer:
 
 
 def test_a_child_that_python_was_not_told_of_has_a_connection_of_its_own(key: str) -> None:
-    run = subprocess.run(
-        [sys.executable, "-c", UNTOLD, key],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
-    before, child, after, again = json.loads(run.stdout)
+    before, child, after, again = json.loads(run(UNTOLD, key).stdout)
     # That the child closes its copy takes nothing from the parent.
     assert before[1] == after[1] == again[1] != child[1]
     replies = [reply for part in (before, child, after, again) for reply in part[0]]
