@@ -23,6 +23,8 @@ EXACT = "0011-targets-that-are-missed"
 LEDGER = "0014-targets-of-the-ledger-that-are-missed"
 CACHED = "0018-targets-of-cached-counters-that-are-missed"
 
+SCRIPT = Reason("the script: sent by redis-py it is no faster (`cached-script`)", CACHED)
+
 REASONS = {
     "update": Reason("the way to the server and back, and asking for what is pending", EXACT),
     "sharded": Reason("processor time: both cores are busy", EXACT),
@@ -34,8 +36,8 @@ REASONS = {
     "append": Reason("processor time: three indexes, and what makes it count once", LEDGER),
     "ledger": Reason("both cores are busy, and the transactions beside it never write", LEDGER),
     "drop": Reason("removing the files takes nearly all of it", LEDGER),
-    "cached": Reason("the script: sent by redis-py it is no faster (`cached-script`)", CACHED),
-    "cached-tcp": Reason("the script: sent by redis-py it is no faster (`cached-script`)", CACHED),
+    "cached": SCRIPT,
+    "cached-tcp": SCRIPT,
     "cached-cache": Reason("without any client it is little above 4 (`cached-socket`)", CACHED),
     "cached-commit": Reason("Python: checks, the namespace, and waiting for the commit", CACHED),
     "flush": Reason("the statement, its arguments, and what makes it land once", CACHED),

@@ -132,14 +132,10 @@ def beside_cache() -> Iterator[Pair]:
     Counter.objects.increment(mine)
     cache.set(theirs, 0)
 
-    def verify(subject: int, reference: int) -> None:
-        holds(mine, 1 + subject)
-        expect(theirs, cache.get(theirs), reference)
-
     yield Pair(
         loop(lambda: Counter.objects.increment(mine), SLICE),
         loop(lambda: cache.incr(theirs), SLICE),
-        verify,
+        _verifier(cache, mine, theirs),
     )
 
 
@@ -160,11 +156,11 @@ def on_a_socket() -> Iterator[Pair]:
             sock.sendall(request)
             sock.recv(ANSWER)
 
-        def verify(subject: int, reference: int) -> None:
-            holds(mine, 1 + subject)
-            expect(theirs, cache.get(theirs), reference)
-
-        yield Pair(loop(add, SLICE), loop(lambda: cache.incr(theirs), SLICE), verify)
+        yield Pair(
+            loop(add, SLICE),
+            loop(lambda: cache.incr(theirs), SLICE),
+            _verifier(cache, mine, theirs),
+        )
         connection.disconnect()
 
 

@@ -23,7 +23,7 @@ from django_counters.stores.redis.commands import (
     refusal,
     requested,
 )
-from django_counters.stores.redis.connections import ANSWERED, BROKEN, Making, slot_of
+from django_counters.stores.redis.connections import ANSWERED, BROKEN, Making, cluster_slot_of
 from django_counters.stores.redis.routes import (
     Ask,
     Discover,
@@ -121,7 +121,7 @@ class Client:
         self.name = address.name
         self.using = f"redis:{address.name}"
         self.making = Making(address)
-        self.route = route_of(address, slot_of)
+        self.route = route_of(address, cluster_slot_of)
         self._wires = _Wires()
 
     def run(self, command: Command) -> Any:

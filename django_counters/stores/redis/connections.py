@@ -131,6 +131,6 @@ def _place(node: Node) -> dict[str, Any]:
     return {"host": node.host, "port": node.port} if node.port else {"path": node.host}
 
 
-def slot_of(key: str) -> int:
+def cluster_slot_of(key: str) -> int:
     """The slot of a cluster that a key is in."""
     return key_slot(key.encode())
