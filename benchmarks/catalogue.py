@@ -1,4 +1,4 @@
-"""All that can be measured, by theme; Django is set up.
+"""All that can be measured, in the order of the page; Django is set up.
 
 It comes in two groups, each on a server of its own: first what is about the time of a call, where
 no commit waits for the disk; then what is about waiting, where each does.
@@ -7,23 +7,75 @@ no commit waits for the disk; then what is about waiting, where each does.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
-from benchmarks.curves import Growth
-from benchmarks.harness import Case
+from benchmarks.cases import (
+    adjusting,
+    cached,
+    entries,
+    exact,
+    flush,
+    ledger,
+    peers_cache,
+    peers_database,
+    peers_visits,
+    rest,
+    rollup,
+    spread,
+    statements,
+)
+from benchmarks.growth import GROWTHS
+from benchmarks.growth.measuring import Growth
+from benchmarks.harness import Case, at_least, at_most
 
 CAPACITY = "capacity"
+# A row for each case, below the title of its theme: its name, the words of both sides, its target.
+ROWS = Path(__file__).with_name("rows.txt")
+FAST = {
+    **exact.CASES,
+    **cached.CASES,
+    **rest.CASES,
+    **adjusting.CASES,
+    **peers_database.CASES,
+    **peers_visits.CASES,
+    **peers_cache.CASES,
+}
+DURABLE = {
+    **statements.CASES,
+    **spread.CASES,
+    **rollup.CASES,
+    **ledger.CASES,
+    **entries.CASES,
+    **cached.COMMITS,
+    **flush.CASES,
+    **peers_database.COMMITS,
+}
+TARGETS = {"≥": at_least, "≤": at_most}
+
+
+@cache
+def themes() -> dict[str, list[Case]]:
+    """The rows that stand in one table, by its title."""
+    found: dict[str, list[Case]] = {}
+    for line in filter(None, ROWS.read_text(encoding="utf-8").splitlines()):
+        if line.startswith("# "):
+            cases = found[line.removeprefix("# ")] = []
+        else:
+            name, subject, reference, target = line.split(" | ")
+            sign, _, number = target.partition(" ")
+            judged = TARGETS[sign](float(number)) if number else None
+            work = FAST.get(name) or DURABLE[name]
+            cases.append(Case(name, subject, reference, judged, work))
+    return found
 
 
 @dataclass(frozen=True)
 class Group:
-    """What is measured on the same server.
+    """Rows and plots that are measured on the same server, and whether the costs of units are.
 
-    Attributes:
-        durable: whether its commits wait for the disk.
-        cases: each is a row.
-        growths: each is a plot.
-        capacity: whether the costs of units are measured.
+    ``durable``: whether its commits wait for the disk.
     """
 
     durable: bool
@@ -47,66 +99,14 @@ class Group:
         )
 
 
-@dataclass(frozen=True)
-class Theme:
-    """Rows that stand in one table: those that are fast, and those whose commits wait."""
-
-    title: str
-    fast: Sequence[Case] = ()
-    durable: Sequence[Case] = ()
+def titles() -> dict[str, str]:
+    """The theme of each case, in the order of the page."""
+    return {case.name: title for title, cases in themes().items() for case in cases}
 
 
-def themes() -> list[Theme]:
-    """All cases, in the order of the page."""
-    from benchmarks.cases import (
-        adjusting,
-        cached,
-        entries,
-        exact,
-        flush,
-        ledger,
-        peers_cache,
-        peers_database,
-        peers_visits,
-        rest,
-        rollup,
-        spread,
-        statements,
-    )
-
-    return [
-        Theme("One row: exact", exact.CASES),
-        Theme(
-            "Many writers: sharded, slotted, collected, combined",
-            durable=[*statements.CASES, *spread.CASES, *rollup.CASES],
-        ),
-        Theme("Entries: ledger", durable=[*ledger.CASES, *entries.CASES]),
-        Theme("Waiting in Redis: cached", cached.CASES, [*cached.COMMITS, *flush.CASES]),
-        Theme("Over HTTP", rest.CASES),
-        Theme("Adjustments", adjusting.CASES),
-        Theme(
-            "Beside peers",
-            [*peers_database.CASES, *peers_visits.CASES, *peers_cache.CASES],
-            peers_database.COMMITS,
-        ),
-    ]
-
-
-def all_groups() -> list[Group]:
-    """All cases."""
-    found = themes()
-    return [
-        Group(False, [case for theme in found for case in theme.fast]),
-        Group(True, [case for theme in found for case in theme.durable]),
-    ]
-
-
-def everything() -> list[Group]:
-    """All cases, all growths, and the costs of units."""
-    from benchmarks.growth import GROWTHS
-
-    groups = [
-        replace(group, growths=[one for one in GROWTHS if one.durable is group.durable])
-        for group in all_groups()
-    ]
-    return [replace(group, capacity=group.durable) for group in groups]
+def groups() -> list[Group]:
+    """All there is."""
+    every = [case for cases in themes().values() for case in cases]
+    fast, durable = ([case for case in every if case.name in some] for some in (FAST, DURABLE))
+    quick, slow = ([one for one in GROWTHS if one.durable is waits] for waits in (False, True))
+    return [Group(False, fast, quick), Group(True, durable, slow, capacity=True)]

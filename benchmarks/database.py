@@ -15,6 +15,7 @@ from django.core.management import call_command
 from django.db import connection
 from django.test import override_settings
 
+from benchmarks.inspection import execute
 from django_counters.models import (
     Counter,
     CounterArchive,
@@ -37,14 +38,14 @@ def scratch(url: str) -> Iterator[str]:
     connection.settings_dict.update(dj_database_url.parse(url))
     name = f"counters_benchmarks_{os.getpid()}_{secrets.token_hex(4)}"
     own = str(connection.settings_dict["NAME"])
-    _statement(f"CREATE DATABASE {connection.ops.quote_name(name)}")
+    execute(f"CREATE DATABASE {connection.ops.quote_name(name)}")
     try:
         use(name)
         _make_tables()
         yield name
     finally:
         use(own)
-        _statement(f"DROP DATABASE {connection.ops.quote_name(name)} WITH (FORCE)")
+        execute(f"DROP DATABASE {connection.ops.quote_name(name)} WITH (FORCE)")
         connection.close()
 
 
@@ -63,7 +64,7 @@ def settle() -> None:
     from benchmarks.models import NaiveCounter, Post
 
     models = (Counter, CounterShard, SlottedCounter, *LEDGER, NaiveCounter, Post)
-    _statement(f"VACUUM ANALYZE {', '.join(model._meta.db_table for model in models)}")
+    execute(f"VACUUM ANALYZE {', '.join(model._meta.db_table for model in models)}")
 
 
 @contextmanager
@@ -85,11 +86,6 @@ def _forget(url: str, prefix: str) -> None:
         client.delete(*(key for slot in range(SLOTS) for key in slots.keys(slot)), slots.flight)
         for key in client.scan_iter(f"*{prefix}*", 1000):
             client.delete(key)
-
-
-def _statement(sql: str) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(sql)
 
 
 def _make_tables() -> None:

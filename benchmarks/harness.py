@@ -14,10 +14,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Literal, NamedTuple
 
 MIN_ROUNDS = 5
-WARM_UPS = 2
+WARM_UPS = 2  # slices of each side that are thrown away; one where time is short
+SECONDS = 0.5  # of one slice, where it lasts as long as it is told
+BRIEF = 0.2  # the same where time is short
 
 
 class WrongSum(Exception):
@@ -41,23 +44,23 @@ class Sample:
         return self.seconds / self.operations
 
 
+Action = Callable[[], object]
 Side = Callable[[], Sample]
+Stored = Callable[[], int]
+Verify = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two ways of doing the same; each call runs one slice.
+    """The way that is judged and the one it is compared with; each call runs one slice.
 
-    Attributes:
-        subject: the way that is judged.
-        reference: the way it is compared with.
-        verify: called at the end with the number of operations that each did, warm-up included;
-            raises `WrongSum` where the database tells another number.
+    ``verify``: called at the end with the number of operations that each did, warm-up included;
+    raises `WrongSum` where the database tells another number.
     """
 
     subject: Side
     reference: Side
-    verify: Callable[[int, int], None]
+    verify: Verify
 
 
 @dataclass(frozen=True)
@@ -85,44 +88,44 @@ class Target:
         return f"{'≥' if self.kind == 'at least' else '≤'} {self.number:g}"
 
 
-def at_least(number: float) -> Target:
-    """A target for a ratio of rates."""
-    return Target("at least", number)
-
-
-def at_most(number: float) -> Target:
-    """A target for a ratio of costs."""
-    return Target("at most", number)
-
-
+at_least = partial(Target, "at least")
+at_most = partial(Target, "at most")
 RATES = at_least(0)
 
 
 @dataclass(frozen=True)
-class Case:
-    """One row of the table.
+class Work:
+    """How a row is measured: each side runs so many slices in a round.
 
-    Attributes:
-        name: what ``--case`` calls it.
-        subject: what is judged, in words.
-        reference: what it is compared with, in words.
-        target: what the ratio should reach; None for one that is only shown, a ratio of rates.
-        prepare: makes what both sides need, and removes it.
-        slices: how often each side runs in a round.
-        less: the same as ``prepare`` with less to do in a slice, for where time is short.
+    ``prepare`` makes what both sides need, and removes it; ``less`` does the same with less to do
+    in a slice, for where time is short.
+    """
+
+    prepare: Callable[[], AbstractContextManager[Pair]]
+    slices: int = 10
+    less: Callable[[], AbstractContextManager[Pair]] | None = None
+
+
+def lasting(prepare: Callable[[float], AbstractContextManager[Pair]]) -> Work:
+    """Work whose slices last so many seconds."""
+    return Work(partial(prepare, SECONDS), slices=2, less=partial(prepare, BRIEF))
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row of the table: its name, its sides in words, and how it is measured.
+
+    ``target``: what the ratio should reach; None for one that is only shown, a ratio of rates.
     """
 
     name: str
     subject: str
     reference: str
     target: Target | None
-    prepare: Callable[[], AbstractContextManager[Pair]]
-    slices: int = 10
-    less: Callable[[], AbstractContextManager[Pair]] | None = None
+    work: Work
 
 
-@dataclass(frozen=True)
-class Round:
+class Round(NamedTuple):
     """What both sides did in one round."""
 
     subject: Sample
@@ -148,29 +151,9 @@ class Result:
         return statistics.median(self.ratios)
 
     @property
-    def least(self) -> float:
-        """The smallest ratio of a round."""
-        return min(self.ratios)
-
-    @property
-    def greatest(self) -> float:
-        """The greatest ratio of a round."""
-        return max(self.ratios)
-
-    @property
     def met(self) -> bool | None:
         """Whether the median reaches the target; None where there is none."""
         return None if self.case.target is None else self.case.target.met(self.ratio)
-
-    @property
-    def subject_cost(self) -> float:
-        """Seconds for one operation of the subject, in the middle round."""
-        return statistics.median(one.subject.cost for one in self.rounds)
-
-    @property
-    def reference_cost(self) -> float:
-        """Seconds for one operation of the reference, in the middle round."""
-        return statistics.median(one.reference.cost for one in self.rounds)
 
 
 @dataclass(frozen=True)
@@ -180,50 +163,30 @@ class Effort:
     rounds: int = 7
     share: float = 1.0
 
-    @property
-    def warm_ups(self) -> int:
-        """Slices of each side that are thrown away."""
-        return WARM_UPS if self.share >= 1 else 1
 
-    def slices(self, case: Case) -> int:
-        """Slices of each side in a round."""
-        return max(1, round(case.slices * self.share))
-
-    def pair(self, case: Case) -> AbstractContextManager[Pair]:
-        """Both sides of a case, with as much to do in a slice as there is time for."""
-        return case.less() if case.less and self.share < 1 else case.prepare()
-
-
-def measure(case: Case, effort: Effort, progress: Callable[[str], None]) -> Result:
-    """Run one case and verify its sums.
-
-    Raises:
-        WrongSum: the database does not hold what was counted.
-        ValueError: there are too few rounds to speak of a median.
-    """
-    if effort.rounds < MIN_ROUNDS:
-        raise ValueError(f"{effort.rounds} rounds are too few, {MIN_ROUNDS} are needed")
+def measure(case: Case, effort: Effort) -> Result:
+    """Run one case and verify its sums; `WrongSum` where the database holds others."""
     turns = itertools.count()
-    with effort.pair(case) as pair:
-        progress(f"{case.name}: warm-up")
-        rounds = [_round(pair, effort.warm_ups, turns)]
-        for number in range(effort.rounds):
-            progress(f"{case.name}: round {number + 1} of {effort.rounds}")
-            rounds.append(_round(pair, effort.slices(case), turns))
-        subject = total([one.subject for one in rounds])
-        reference = total([one.reference for one in rounds])
-        pair.verify(subject.operations, reference.operations)
+    short = effort.share < 1
+    slices = max(1, round(case.work.slices * effort.share))
+    with case.work.less() if case.work.less and short else case.work.prepare() as pair:
+        sides = pair.subject, pair.reference
+        rounds = [
+            Round(*in_turn(sides, number, turns))
+            for number in (1 if short else WARM_UPS, *(slices,) * effort.rounds)
+        ]
+        pair.verify(*(total(of_side).operations for of_side in zip(*rounds, strict=True)))
     return Result(case, tuple(rounds[1:]))
 
 
-def _round(pair: Pair, slices: int, turns: Iterator[int]) -> Round:
-    subject: list[Sample] = []
-    reference: list[Sample] = []
-    sides = [(subject, pair.subject), (reference, pair.reference)]
+def in_turn(sides: Sequence[Side], slices: int, turns: Iterator[int]) -> list[Sample]:
+    """What each side did in so many slices; who goes first changes from one turn to the next."""
+    samples: list[list[Sample]] = [[] for _ in sides]
+    pairs = list(zip(samples, sides, strict=True))
     for number in itertools.islice(turns, slices):
-        for samples, side in sides if number % 2 == 0 else reversed(sides):
-            samples.append(side())
-    return Round(total(subject), total(reference))
+        for so_far, side in pairs if number % 2 == 0 else reversed(pairs):
+            so_far.append(side())
+    return [total(so_far) for so_far in samples]
 
 
 def total(samples: Sequence[Sample]) -> Sample:
@@ -235,7 +198,7 @@ def total(samples: Sequence[Sample]) -> Sample:
     )
 
 
-def loop(action: Callable[[], object], times: int, operations: int = 1) -> Side:
+def loop(action: Action, times: int, operations: int = 1) -> Side:
     """A side that calls ``action`` so many times; each call counts as ``operations``."""
 
     def side() -> Sample:
@@ -251,3 +214,29 @@ def expect(what: str, stored: int, counted: int) -> None:
     """Raise `WrongSum` unless both numbers are the same."""
     if stored != counted:
         raise WrongSum(f"{what}: the database has {stored}, counted were {counted}")
+
+
+def loops(mine: Action, theirs: Action, verify: Verify, times: int = 100) -> Pair:
+    """Both sides call their action so many times in a slice."""
+    return Pair(loop(mine, times), loop(theirs, times), verify)
+
+
+def adds_up(mine: Stored, theirs: Stored) -> Verify:
+    """What verifies that each has as much more as was counted since now."""
+    before = mine(), theirs()
+
+    def verify(subject: int, reference: int) -> None:
+        expect("the subject", mine() - before[0], subject)
+        expect("the reference", theirs() - before[1], reference)
+
+    return verify
+
+
+def remain(*known: tuple[Stored, int]) -> Verify:
+    """What verifies that each has this value, however often it was read."""
+
+    def verify(*_: int) -> None:
+        for stored, value in known:
+            expect("what is read", stored(), value)
+
+    return verify

@@ -4,37 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from benchmarks import plots, waits
-from benchmarks.curves import table
-from benchmarks.machine import Machine
-from benchmarks.reasons import TURNED, reason_of
-from benchmarks.report import (
-    HEAD,
-    NONE,
-    NOTE,
-    cells,
-    figure,
-    ruled,
-    target_of,
-    verdict,
-    within_noise,
-)
-
-if TYPE_CHECKING:
-    from benchmarks.publish import Document
+from benchmarks import machine
+from benchmarks.harness import Target
+from benchmarks.reasons import REASONS, TURNED, UNKNOWN
+from benchmarks.results import Document, target_of
 
 INTRODUCTION = """# Benchmarks
 
 Each row compares two ways, in turn, in the same run. Where they do not promise the same, the row
 says what differs. Compare ratios, not times: times depend on the machine. What the figures mean for
-you is in [performance](../explanation/performance.md).
+you is in [performance](../explanation/performance.md), what a unit costs in
+[scaling](../explanation/scaling.md).
 
 - The **subject** is what is judged, as a rule the library. The **reference** is what it is compared
   with.
-- A **target** was set before it was measured, by the issue of the feature. A row without one is
-  only shown. **Within noise** means that some rounds reach it and others do not.
+- A **ratio** is the median of the rounds. With ≥ or no target it compares rates (2 is twice as
+  fast), with ≤ costs.
+- A **target** was set before it was measured. Some were set for another machine and are set anew:
+  decisions [11](../decisions/0011-targets-that-are-missed.md),
+  [14](../decisions/0014-targets-of-the-ledger-that-are-missed.md) and
+  [18](../decisions/0018-targets-of-cached-counters-that-are-missed.md) say which, and why. A row
+  without one is only shown. **Within noise** means that some rounds reach it and others do not.
 - **First in 2 ms**: the transaction counts, then stays open for 2 ms. **Last in 2 ms**: it stays
   open for 2 ms, and counts at its end. Tail, fold and seal are in the
   [glossary](../reference/glossary.md).
@@ -44,12 +36,16 @@ you is in [performance](../explanation/performance.md).
 `python3 -m benchmarks` measures on your machine. `--publish` writes this page, from
 [`results.json`](results.json). A miss stays on the page until a run says otherwise.
 """
-FIGURES = HEAD.index("subject, µs")  # the columns before it are about ratios
-SIDES = ("subject", "reference")
 FASTER = (
     "The faster side may be another way, a bare command, or the library without something: the "
     "words of both say what it does not do."
 )
+RATIOS = ("case", "subject", "reference", "ratio", "min to max", "target", "met")
+COSTS = ("subject, µs", "reference, µs")
+WAITS = ("a second", "p50, ms", "p99, ms")
+NONE = "–"  # noqa: RUF001
+
+Row = Mapping[str, Any]
 
 
 def text(document: Document) -> str:
@@ -59,170 +55,204 @@ def text(document: Document) -> str:
         INTRODUCTION.splitlines(),
         ["", *runs.lines()],
         _missed(document["rows"], document["missing"], runs),
-        _unmeasured(document["missing"]),
         _faster(document["rows"], runs),
-        _overview(document["rows"]),
         _themes(document["rows"], runs),
         _growth(document["curves"], runs),
-        _capacity(document["capacity"], runs),
     ]
     return "\n".join(line for part in parts for line in part).rstrip() + "\n"
+
+
+def terminal(document: Document) -> str:
+    """What one run has measured, for a terminal."""
+    lines = ruled([(*RATIOS, *COSTS), *((*ratios(row), *costs(row)) for row in document["rows"])])
+    for curve in document["curves"]:
+        lines += [f"{curve['title']}: {curve['y']}", "", *ruled(figures(curve))]
+    return "\n".join(lines)
+
+
+def ruled(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table, and an empty one; none where there is only a head."""
+    if len(rows) < 2:
+        return []
+    lines = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    head, *others = (f"| {' | '.join(line)} |" for line in lines)
+    return [head, f"| {' | '.join('---' for _ in rows[0])} |", *others, ""]
+
+
+def ratios(row: Row) -> tuple[str, ...]:
+    """A row for people: what stands below `RATIOS`."""
+    target = target_of(row)
+    return (
+        *(row["case"], row["subject"], row["reference"], _median(row)),
+        f"{ratio(row['min'], target)} to {ratio(row['max'], target)}",
+        NONE if target is None else str(target),
+        verdict(row),
+    )
+
+
+def _median(row: Row) -> str:
+    """The ratio; of a row that was published more than once also the worst of its medians."""
+    target = target_of(row)
+    told, runs = ratio(row["ratio"], target), row.get("runs", 1)
+    return f"{told} ({runs} runs, worst {ratio(row['worst'], target)})" if runs > 1 else told
+
+
+def costs(row: Row) -> tuple[str, ...]:
+    """What one operation took on both sides."""
+    return f"{row['subject_us']:,.1f}", f"{row['reference_us']:,.1f}"
+
+
+def within_noise(row: Row) -> bool:
+    """Whether some rounds reach the target and others do not."""
+    target = target_of(row)
+    return target is not None and target.met(row["min"]) != target.met(row["max"])
+
+
+def verdict(row: Row) -> str:
+    """What the target says of the median, and whether the rounds agree."""
+    told = {True: "met", False: "**missed**", None: NONE}[row["met"]]
+    return f"{told}, within noise" if within_noise(row) else told
+
+
+def ratio(number: float, target: Target | None) -> str:
+    """A ratio, with a digit more than its target needs, so that rounding does not hide a miss."""
+    return f"{number:.2f}" if (target.number if target else number) >= 2 else f"{number:.3f}"
+
+
+def figure(number: float) -> str:
+    """A number with about three digits that count; whole ones in full."""
+    if number == round(number) or abs(number) >= 100:
+        return f"{number:,.0f}"
+    return f"{number:.2f}" if abs(number) >= 1 else f"{number:.3g}"
 
 
 class _Runs:
     """The runs that the rows come from, numbered as they appear."""
 
     def __init__(self, document: Document) -> None:
-        capacity = document["capacity"]
-        everything = [*document["rows"], *document["curves"], *([capacity] if capacity else [])]
         self._all: list[dict[str, Any]] = []
-        for one in everything:
+        for one in (*document["rows"], *document["curves"]):
             if one["measured"] not in self._all:
                 self._all.append(one["measured"])
 
-    def number(self, one: Mapping[str, Any]) -> str:
+    def number(self, one: Row) -> str:
         """The run of a row."""
         return str(self._all.index(one["measured"]) + 1)
 
     def lines(self) -> list[str]:
         """A section that says when and on what each was measured."""
-        if not self._all:
-            return ["Nothing was measured yet.", ""]
         lines = ["## Machine", "", "Each row says in which of these runs it was measured.", ""]
         for number, measured in enumerate(self._all, 1):
-            first, *others = _machine(measured).lines()
+            first, *others = machine.lines(measured)
             lines += [f"{number}. {first}", *(f"   - {line}" for line in others)]
         return [*lines, ""]
 
 
-def _machine(measured: Mapping[str, Any]) -> Machine:
-    return Machine(**{name: measured[name] for name in Machine.__dataclass_fields__})
-
-
-def _missed(rows: Sequence[Mapping[str, Any]], missing: Sequence[str], runs: _Runs) -> list[str]:
+def _missed(rows: Sequence[Row], missing: Sequence[str], runs: _Runs) -> list[str]:
     judged = [row for row in rows if row["met"] is not None]
     missed = [row for row in judged if not row["met"]]
-    if not judged:
-        return []
-    told = f"{len(missed)} of {len(judged)} measured rows with a target miss it"
-    left = f"; {len(missing)} cases and plots were not measured" if missing else ""
-    lines = ["## Missed targets", "", f"{told}{left}.", ""]
+    told = f"{len(missed)} of {len(judged)} measured rows with a target miss it."
     head = ("case", "ratio", "target", "missed by", "why", "run")
-    table = [(*_miss(row), runs.number(row)) for row in missed]
-    return [*lines, *(ruled([head, *table]) if missed else [])]
+    table = ruled([head, *((*_miss(row), runs.number(row)) for row in missed)])
+    names = ", ".join(f"`{name}`" for name in missing)
+    # What a run of a few cases has left out is no target that is met.
+    left = (
+        [f"Not measured yet, or failed when it was measured last: {names}.", ""] if missing else []
+    )
+    return ["## Missed targets", "", told, "", *table, *left]
 
 
-def _unmeasured(names: Sequence[str]) -> list[str]:
-    """What a run of a few cases has left out is no target that is met."""
-    told = ", ".join(f"`{name}`" for name in names)
-    return [f"Not measured yet: {told}.", ""] if names else []
-
-
-def _miss(row: Mapping[str, Any]) -> tuple[str, ...]:
+def _miss(row: Row) -> tuple[str, ...]:
     target = target_of(row)
     assert target is not None  # only such rows can miss
-    share = abs(row["ratio"] - target.number) / target.number
-    by = f"{share:.1%}" if share >= 0.001 else "less than 0.1%"
+    by = f"{abs(row['ratio'] - target.number) / target.number:.1%}"
     by += ", within noise" if within_noise(row) else ""
-    name, ratio = row["case"], figure(row["ratio"], target)
-    return (f"`{name}`", f"**{ratio}**", str(target), by, reason_of(name))
+    told, why = ratio(row["ratio"], target), REASONS.get(row["case"], UNKNOWN)
+    return f"`{row['case']}`", f"**{told}**", str(target), by, why
 
 
-def _faster(rows: Sequence[Mapping[str, Any]], runs: _Runs) -> list[str]:
+def _faster(rows: Sequence[Row], runs: _Runs) -> list[str]:
     """Rows without a target miss none, so what is slower in them would be seen by nobody."""
     shown = [_other(row) for row in rows if row["met"] is None]
-    if not shown:
-        return []
     found = [row for row in shown if row["ratio"] > 1]
-    lines = ["## Where others are faster", ""]
-    if not found:
-        return [*lines, f"None of the {len(shown)} measured rows without a target.", ""]
     told = f"{len(found)} of {len(shown)} measured rows without a target. {FASTER}"
     head = ("case", "faster", "slower", "times as fast", "min to max", "run")
-    return [*lines, told, "", *ruled([head, *((*_gap(row), runs.number(row)) for row in found)])]
+    table = ruled([head, *((*_gap(row), runs.number(row)) for row in found)])
+    return ["## Where others are faster", "", told, "", *table]
 
 
-def _other(row: Mapping[str, Any]) -> Mapping[str, Any]:
+def _other(row: Row) -> Row:
     """The same row seen from the other side: its ratio says how fast that one is."""
     if row["case"] in TURNED:
         return row
     turned = {"subject": row["reference"], "reference": row["subject"]}
-    ratios = {"ratio": row["ratio"], "min": row["max"], "max": row["min"]}
-    return {**row, **turned, **{name: 1 / ratio for name, ratio in ratios.items()}}
+    found = {"ratio": row["ratio"], "min": row["max"], "max": row["min"]}
+    return {**row, **turned, **{name: 1 / number for name, number in found.items()}}
 
 
-def _gap(row: Mapping[str, Any]) -> tuple[str, ...]:
-    median, least, greatest = (figure(row[name], None) for name in ("ratio", "min", "max"))
-    name, faster, slower = row["case"], row["subject"], row["reference"]
-    return (f"`{name}`", faster, slower, median, f"{least} to {greatest}")
+def _gap(row: Row) -> tuple[str, ...]:
+    median, least, greatest = (ratio(row[name], None) for name in ("ratio", "min", "max"))
+    return f"`{row['case']}`", row["subject"], row["reference"], median, f"{least} to {greatest}"
 
 
-def _overview(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    if not plots.judged(rows):
-        return []
-    lines = ["## All targets", "", f"![{plots.overview_words(rows)}]({plots.OVERVIEW}.svg)", ""]
-    return [*lines, "The figures are in the tables below.", ""]
-
-
-def _themes(rows: Sequence[Mapping[str, Any]], runs: _Runs) -> list[str]:
+def _themes(rows: Sequence[Row], runs: _Runs) -> list[str]:
     lines: list[str] = []
     for theme, found in groupby(rows, lambda row: str(row["theme"])):
         themed = list(found)
-        lines += [f"## {theme}", "", *_ratios(themed, runs), *_absolute(themed)]
-    return [*lines, *([NOTE, ""] if rows else [])]
-
-
-def _ratios(rows: Sequence[Mapping[str, Any]], runs: _Runs) -> list[str]:
-    table = [(*_shown(row)[:FIGURES], runs.number(row)) for row in rows]
-    return ruled([(*HEAD[:FIGURES], "run"), *table])
-
-
-def _shown(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """What is missed has to be seen at a glance."""
-    told = verdict(row)
-    bold = f"**{told}**" if row["met"] is False else told
-    return tuple(
-        bold if name == "met" else cell for name, cell in zip(HEAD, cells(row), strict=True)
-    )
-
-
-def _absolute(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    head = ("case", *HEAD[FIGURES:])
-    costs = [head, *((row["case"], *cells(row)[FIGURES:]) for row in rows)]
-    waited = [row for row in rows if "subject_p50_us" in row]
-    found = ruled([waits.HEAD, *map(_waits, waited)]) if waited else []
-    return _folded("Absolute figures, for one operation", [*ruled(costs), *found])
-
-
-def _waits(row: Mapping[str, Any]) -> tuple[str, ...]:
-    return (row["case"], *(cell for side in SIDES for cell in _waits_of(row, side)))
-
-
-def _waits_of(row: Mapping[str, Any], side: str) -> tuple[str, str, str]:
-    half, most = (f"{row[f'{side}_{name}_us'] / 1e3:.1f}" for name in ("p50", "p99"))
-    return f"{row[f'{side}_per_second']:,.0f}", half, most
-
-
-def _growth(curves: Sequence[Mapping[str, Any]], runs: _Runs) -> list[str]:
-    lines = ["## How cost grows", ""] if curves else []
-    for curve in curves:
-        shown = f"![{plots.curve_words(curve)}]({curve['name']}.svg)"
-        lines += [f"### {curve['title']}", "", shown, ""]
-        lines += [curve["note"], ""] if curve["note"] else []
-        lines += _folded(f"The figures: {curve['y']} (run {runs.number(curve)})", _figures(curve))
+        table = [(*RATIOS, "run"), *((*ratios(row), runs.number(row)) for row in themed)]
+        lines += [f"## {theme}", "", *ruled(table), *_absolute(themed)]
     return lines
 
 
-def _figures(curve: Mapping[str, Any]) -> list[str]:
-    head, *others = table(curve)
-    return ruled([head, *(tuple(cell or NONE for cell in row) for row in others)])
+def _absolute(rows: Sequence[Row]) -> list[str]:
+    table = [("case", *COSTS), *((row["case"], *costs(row)) for row in rows)]
+    head = ("case", *(f"{side}, {name}" for side in ("subject", "reference") for name in WAITS))
+    waited = [_waits(row) for row in rows if "subject_p50_us" in row]
+    return _folded("Absolute figures, for one operation", [*ruled(table), *ruled([head, *waited])])
 
 
-def _capacity(capacity: Mapping[str, Any] | None, runs: _Runs) -> list[str]:
-    if capacity is None:
-        return []
-    measured = f"Measured in run {runs.number(capacity)}."
-    return ["## What a unit costs", "", measured, "", *capacity["table"], ""]
+def _waits(row: Row) -> list[str]:
+    cells = [row["case"]]
+    for side in ("subject", "reference"):
+        cells.append(f"{row[f'{side}_per_second']:,.0f}")
+        cells += [f"{row[f'{side}_{name}_us'] / 1e3:.1f}" for name in ("p50", "p99")]
+    return cells
+
+
+def _growth(curves: Sequence[Row], runs: _Runs) -> list[str]:
+    lines = ["## How cost grows", ""] if curves else []
+    for curve in curves:
+        lines += [f"### {curve['title']}", "", f"![{words(curve)}]({curve['name']}.svg)", ""]
+        lines += [curve["note"], ""]
+        summary = f"The figures: {curve['y']} (run {runs.number(curve)})"
+        lines += _folded(summary, ruled(figures(curve)))
+    return lines
+
+
+def words(curve: Row) -> str:
+    """A plot, for those who do not see it."""
+    labels = ", ".join(line["label"] for line in curve["lines"])
+    return f"{curve['title']}: {curve['y']} over {curve['x']}, for {labels}"
+
+
+def figures(curve: Row) -> list[tuple[str, ...]]:
+    """The figures of a curve: the head, then a row for each size."""
+    found = [{point["x"]: point for point in line["points"]} for line in curve["lines"]]
+    head = (curve["x"], *(label(line) for line in curve["lines"]))
+    sizes = sorted({size for line in found for size in line})
+    return [head, *((figure(x), *(_point(line.get(x)) for line in found)) for x in sizes)]
+
+
+def label(line: Row) -> str:
+    """What a line is called."""
+    return f"{line['label']} (reference)" if line["reference"] else str(line["label"])
+
+
+def _point(point: Row | None) -> str:
+    if point is None:
+        return NONE
+    median, least, greatest = (figure(point[name]) for name in ("median", "least", "greatest"))
+    return median if least == greatest else f"{median} ({least} to {greatest})"
 
 
 def _folded(summary: str, lines: Sequence[str]) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -17,7 +16,6 @@ from django.db import connection
 
 from benchmarks.load import LoadFailed
 from example_project.bootstrap import children
-from example_project.bootstrap.children import Child
 from example_project.bootstrap.postgres import free_port
 
 WORKERS = 2
@@ -31,16 +29,15 @@ def served() -> Iterator[int]:
     """Serve the site from the database and the Redis of this process; the port.
 
     By gunicorn, whose workers have threads, for those without hang up after each answer.
-
-    Raises:
-        LoadFailed: the server does not start.
     """
     port = free_port()
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         child = children.start(_command(port), log=log, env=_environment(), cwd=_ROOT)
         try:
-            _wait(child, port, log)
+            children.until(lambda: not child.running or _answers(port), STARTS_WITHIN)
+            if not _answers(port):
+                raise LoadFailed(f"gunicorn does not start: {log.read_text()[-2000:]}")
             yield port
         finally:
             child.stop()
@@ -61,14 +58,6 @@ def _environment() -> dict[str, str]:
         "PYTHONPATH": str(_ROOT),
         "REDIS_URL": str(settings.CACHES["default"]["LOCATION"]),
     }
-
-
-def _wait(child: Child, port: int, log: Path) -> None:
-    deadline = time.monotonic() + STARTS_WITHIN
-    while not _answers(port):
-        if not child.running or time.monotonic() > deadline:
-            raise LoadFailed(f"gunicorn does not start: {log.read_text()[-2000:]}")
-        time.sleep(0.05)
 
 
 def _answers(port: int) -> bool:

@@ -2,52 +2,39 @@
 
 from __future__ import annotations
 
-import traceback
-from collections.abc import Callable, Iterable
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
+from typing import Any
 
-from django.db import Error, connection
+from django.db import connection
 
-from benchmarks import database, machine
+from benchmarks import database, machine, page
+from benchmarks.capacity.measuring import measured as capacity
 from benchmarks.catalogue import CAPACITY, Group
-from benchmarks.curves import Curve, Growth
-from benchmarks.harness import Case, Effort, Result, WrongSum, measure
-from benchmarks.load import LoadFailed
-from benchmarks.pgbench import PgbenchFailed
-from benchmarks.progress import Progress
-from benchmarks.report import Block, Costs, Report, fields, figure, verdict
-from benchmarks.writers import WriterFailed
+from benchmarks.growth.measuring import Growth
+from benchmarks.harness import Case, Effort, measure
+from benchmarks.results import Document, empty, row_of
 from example_project.bootstrap.services import services
-
-# These say by themselves what is wrong; of any other error one wants to see where it came from.
-EXPLAINED = (WrongSum, WriterFailed, LoadFailed, PgbenchFailed, Error)
-Measured = TypeVar("Measured")
 
 
 @dataclass
 class Session:
-    """Measures; what it has is in ``report`` at any time, also where it was broken off.
+    """Measures; what it has is in ``document`` at any time, also where it was broken off.
 
     Attributes:
-        begun: is told of the first server and of the machine, before anything is measured.
-        report: what was measured so far.
         failures: one line for each thing that could not be measured.
     """
 
     effort: Effort
-    progress: Progress
-    begun: Callable[[Block], None] = lambda _: None
-    report: Report = field(default_factory=lambda: Report([]))
+    document: Document = field(default_factory=empty)
     failures: list[str] = field(default_factory=list)
+    _began: float = field(default_factory=time.monotonic)
 
     def run(self, groups: Iterable[Group]) -> None:
-        """Measure all of them; a failure is noted, and the next thing is measured.
-
-        Raises:
-            BootstrapError: there is no server, and none could be started.
-        """
+        """Measure all of them; a failure is noted, and the next thing is measured."""
         for group in groups:
             with (
                 services(durable=group.durable) as urls,
@@ -55,60 +42,46 @@ class Session:
                 database.apart(urls.redis),
             ):
                 present = machine.present()
-                block = Block(present.fields(), present.lines())
-                if not self.report.blocks:
-                    self.begun(block)
-                self.report.blocks.append(block)
-                self._fill(block, group)
+                for line in machine.lines(present):
+                    self._say(line)
+                self.measure(group, present)
 
-    def _fill(self, block: Block, group: Group) -> None:
+    def measure(self, group: Group, measured: Mapping[str, Any]) -> None:
+        """Measure on the server that is there."""
         for case in group.cases:
-            self._keep(block.results, case.name, partial(self._result, case), _words)
+            self._try(case.name, partial(self._case, case, measured))
         for growth in group.growths:
-            self._keep(block.curves, growth.name, partial(self._curve, growth))
+            self._try(growth.name, partial(self._growth, growth, measured))
         if group.capacity:
-            self._keep(block.costs, CAPACITY, self._costs)
+            self._try(CAPACITY, partial(self._capacity, measured))
 
-    def _keep(
-        self,
-        kept: list[Measured],
-        name: str,
-        measured: Callable[[], Measured],
-        words: Callable[[Measured], str] = lambda _: "measured",
-    ) -> None:
+    def _try(self, name: str, measuring: Callable[[], str]) -> None:
         """Note what was measured; an hour of measuring is not lost with one failure."""
         try:
             database.settle()
-            found = measured()
+            told = measuring()
         except Exception as error:
-            self.failures.append(f"{name}: {_reason(error)}")
-            self.progress.done(f"{name}: failed")
+            told = "failed"
+            self.document["missing"].append(name)
+            self.failures.append(f"{name}: {type(error).__name__}: {error}")
             connection.close()  # whatever state it was left in
-        else:
-            kept.append(found)
-            self.progress.done(f"{name}: {words(found)}")
+        self._say(f"{name}: {told}")
 
-    def _result(self, case: Case) -> Result:
-        return measure(case, self.effort, self.progress)
+    def _case(self, case: Case, measured: Mapping[str, Any]) -> str:
+        row = row_of(measure(case, self.effort), measured)
+        self.document["rows"].append(row)
+        return f"{page.ratio(row['ratio'], case.target)}, {page.verdict(row)}"
 
-    def _curve(self, growth: Growth) -> Curve:
-        return Curve(growth, growth.measure(self.effort, self.progress))
+    def _growth(self, growth: Growth, measured: Mapping[str, Any]) -> str:
+        curve = growth.fields(growth.measured(self.effort))
+        self.document["curves"].append(curve | {"measured": dict(measured)})
+        return "measured"
 
-    def _costs(self) -> Costs:
-        from benchmarks import capacity
+    def _capacity(self, measured: Mapping[str, Any]) -> str:
+        found = capacity(self.effort)
+        self.document["capacity"] = found | {"measured": dict(measured)}
+        return "measured"
 
-        return capacity.measure(self.effort, self.progress)
-
-
-def _words(result: Result) -> str:
-    target = result.case.target
-    told = figure(result.ratio, target)
-    if target is None:
-        return told
-    return f"{told} ({target}, {verdict(fields(result))})"
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, EXPLAINED):
-        return str(error).strip()
-    return "".join(traceback.format_exception(error)).strip()
+    def _say(self, line: str) -> None:
+        minutes, seconds = divmod(int(time.monotonic() - self._began), 60)
+        print(f"{minutes:02}:{seconds:02} {line}", file=sys.stderr, flush=True)

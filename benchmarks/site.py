@@ -35,17 +35,13 @@ def server() -> Any:
     return redis.Redis.from_url(settings.CACHES["default"]["LOCATION"])
 
 
-class BareIncrement(APIView):
-    """INCRBY, and nothing else."""
+class Bare(APIView):
+    """INCRBY or GET, and nothing else."""
 
     def post(self, request: Request, key: str) -> Response:
         """Count in Redis."""
         sent: Any = request.data
         return Response({"value": server().incrby(key, int(sent["by"]))})
-
-
-class BareRead(APIView):
-    """GET, and nothing else."""
 
     def get(self, request: Request, key: str) -> Response:  # noqa: ARG002
         """Read from Redis."""
@@ -78,9 +74,9 @@ class InDatabase(TokenBucketThrottle):
 
 urlpatterns = [
     path("api/v1/", include("django_counters.rest.urls")),
-    path("bare/<str:key>/increment", BareIncrement.as_view()),
+    path("bare/<str:key>/increment", Bare.as_view()),
     path("bare/<str:key>/upsert", BareUpsert.as_view()),
-    path("bare/<str:key>", BareRead.as_view()),
+    path("bare/<str:key>", Bare.as_view()),
     path("redis/<str:key>/increment", IncrementView.as_view(throttle_classes=[InRedis])),
     path("database/<str:key>/increment", IncrementView.as_view(throttle_classes=[InDatabase])),
 ]

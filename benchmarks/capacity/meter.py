@@ -5,38 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from django.db import connection
+from benchmarks.inspection import execute
 
 PROCESSES = Path("/proc")
 WRITTEN = "SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint"
 NANO = 1e-9
 
 
-@dataclass(frozen=True)
-class Reading:
-    """Where the clocks of the servers stand; ``database``: that of each process of the server."""
-
-    database: Mapping[int, float]
-    redis: float
-    wal: int
-    log: int
-
-
-@dataclass(frozen=True)
-class Spent:
-    """What one thing took: seconds of processors, bytes, and seconds on the wall."""
+class Spent(NamedTuple):
+    """What one operation took: seconds of processors, bytes, and seconds on the wall, if known."""
 
     operations: int
-    client: float
-    database: float | None
-    redis: float
-    wal: float
-    log: float | None
-    seconds: float
+    each: Mapping[str, float | None]
 
 
 class Meter:
@@ -53,42 +36,34 @@ class Meter:
 
     def around(self, action: Callable[[], int]) -> Spent:
         """Do something that returns how many operations it was."""
-        before = self._read()
-        # Next to the action: to read the other clocks takes time of this process.
-        client, seconds = time.process_time(), time.perf_counter()
+        (then, before), client, seconds = self._read(), time.process_time(), time.perf_counter()
         operations = action()
+        # Next to the action: to read the other clocks takes time of this process.
         client, seconds = time.process_time() - client, time.perf_counter() - seconds
-        after = self._read()
-        stayed = after.database.keys() & before.database.keys()
-        worked = sum(after.database[pid] - before.database[pid] for pid in stayed)
-        return Spent(
-            operations,
-            client,
-            worked if stayed else None,
-            after.redis - before.redis,
-            after.wal - before.wal,
-            after.log - before.log if self._logs else None,
-            seconds,
-        )
+        now, after = self._read()
+        stayed = now.keys() & then.keys()
+        spent = {name: after[name] - before[name] for name in after}
+        spent |= {"client": client, "seconds": seconds}
+        if stayed:
+            spent["database"] = sum(now[pid] - then[pid] for pid in stayed)
+        each = {name: number / operations for name, number in spent.items()}
+        return Spent(operations, {"database": None, "log": None, **each})
 
-    def _read(self) -> Reading:
+    def _read(self) -> tuple[dict[int, float], dict[str, float]]:
+        """Where the clocks of each process of the database stand, and those of Redis."""
         used = self._redis.info("cpu")
-        with connection.cursor() as cursor:
-            cursor.execute(WRITTEN)
-            wal = cursor.fetchone()[0]
-        return Reading(
-            children(self._server) if self._server else {},
-            used["used_cpu_user"] + used["used_cpu_sys"],
-            wal,
-            self._redis.info("persistence").get("aof_current_size", 0),
-        )
+        clocks = {
+            "redis": used["used_cpu_user"] + used["used_cpu_sys"],
+            "wal": execute(WRITTEN),
+        }
+        if self._logs:
+            clocks["log"] = self._redis.info("persistence")["aof_current_size"]
+        return children(self._server) if self._server else {}, clocks
 
 
 def postmaster() -> int | None:
     """The number of the process whose children serve the connection, where it can be seen."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_backend_pid()")
-        backend = cursor.fetchone()[0]
+    backend = execute("SELECT pg_backend_pid()")
     # On another machine the number may be anybody's here.
     name = _text(PROCESSES / str(backend) / "comm")
     return _parent(backend) if name and name.startswith("postgres") else None

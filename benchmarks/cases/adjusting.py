@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 
 from django.db import connection, transaction
 
-from benchmarks.harness import Case, Pair, at_most, expect, loop
-from benchmarks.inspection import holds
+from benchmarks.harness import (
+    Pair,
+    Work,
+    adds_up,
+    expect,
+    loops,
+)
+from benchmarks.inspection import value
 from django_counters.models import Counter, CounterAdjustment
 
 SLICE = 50  # calls of one slice
@@ -51,13 +57,14 @@ def _statements() -> Iterator[Pair]:
             ((number, digest),) = cursor.fetchall()
             cursor.execute(insert, (number + 1, value - 1, value, digest))
 
+    adds = adds_up(value(mine), value("views:bare"))
+
     def verify(subject: int, reference: int) -> None:
-        holds(mine, 1 + subject)
-        holds("views:bare", reference)
+        adds(subject, reference)
         rows = CounterAdjustment.objects.filter(key__in=[mine, "views:bare"])
         expect("the adjustments", rows.count(), 1 + subject + reference)
 
-    yield Pair(loop(lambda: _adjust(mine), SLICE), loop(bare, SLICE), verify)
+    yield loops(lambda: _adjust(mine), bare, verify, SLICE)
 
 
 @contextmanager
@@ -80,25 +87,12 @@ def _many() -> Iterator[Pair]:
 
     def verify(subject: int, reference: int) -> None:
         for key in keys:
-            holds(key, subject + reference)
+            expect(key, Counter.objects.value(key), subject + reference)
 
-    yield Pair(loop(whole, 1), loop(singly, 1), verify)
+    yield loops(whole, singly, verify, 1)
 
 
-CASES: Sequence[Case] = (
-    Case(
-        "adjust",
-        "adjust() of an exact counter",
-        "the least: lock, upsert, last digest, audit row, on a bare cursor",
-        None,
-        _statements,
-    ),
-    Case(
-        "adjust-many",
-        f"adjust_many() of {MANY} counters",
-        "as many adjust() one by one",
-        at_most(1),
-        _many,
-        slices=4,  # each is hundreds of adjustments
-    ),
-)
+CASES: Mapping[str, Work] = {
+    "adjust": Work(_statements),
+    "adjust-many": Work(_many, slices=4),  # each is hundreds of adjustments
+}

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from itertools import count
 from typing import Any
@@ -21,10 +21,22 @@ from django.core.cache import cache
 from django.db import transaction
 from django.test import override_settings
 
-from benchmarks.harness import Case, Pair, Sample, Side, at_least, expect, loop
-from benchmarks.inspection import holds
+from benchmarks.harness import (
+    Action,
+    Pair,
+    Sample,
+    Side,
+    Stored,
+    Verify,
+    Work,
+    adds_up,
+    loop,
+    loops,
+    remain,
+)
+from benchmarks.inspection import increment, value
 from benchmarks.models import Post
-from benchmarks.threads import threads
+from benchmarks.team import Team, threads
 from django_counters.models import Counter
 from django_counters.stores.redis.commands import packed
 from django_counters.stores.redis.keys import Slots, proposed, slot_of
@@ -40,8 +52,6 @@ TRANSACTIONS = 50
 AGE = 60_000  # milliseconds
 ANSWER = 64  # bytes, more than an answer has
 _numbers = count()
-
-Prepare = Callable[[], AbstractContextManager[Pair]]
 
 
 def location() -> str:
@@ -62,12 +72,6 @@ def client() -> Iterator[Any]:
 
 
 @contextmanager
-def as_it_is() -> Iterator[None]:
-    """Over the kind of connection that the URL names."""
-    yield
-
-
-@contextmanager
 def over_tcp() -> Iterator[None]:
     """The same Redis over TCP; a server of our own opens a port of the loopback for it."""
     if not location().startswith("unix:"):
@@ -85,65 +89,55 @@ def over_tcp() -> Iterator[None]:
             server.config_set("port", 0)
 
 
-def _names(what: str) -> tuple[str, str]:
-    """A counter, and a key of the same length for what it is compared with."""
+def names(what: str) -> tuple[str, str]:
+    """A counter that is there, and a key of the same length for what it is compared with."""
     number = next(_numbers)
-    return f"pages:{what}{number}", f"{prefix()}:{what}{number}"
+    mine = f"pages:{what}{number}"
+    increment(mine)
+    return mine, f"{prefix()}:{what}{number}"
 
 
-def _verifier(server: Any, mine: str, theirs: str) -> Callable[[int, int], None]:
-    def verify(subject: int, reference: int) -> None:
-        holds(mine, 1 + subject)
-        expect(theirs, int(server.get(theirs)), reference)
-
-    return verify
+def has(server: Any, key: str) -> Stored:
+    """What a key of a Redis or of a cache has."""
+    return lambda: int(server.get(key) or 0)
 
 
-@contextmanager
-def alone(way: Callable[[], AbstractContextManager[None]]) -> Iterator[Pair]:
-    """One caller."""
-    with way(), client() as server:
-        mine, theirs = _names("alone")
-        Counter.objects.increment(mine)
-        yield Pair(
-            loop(lambda: Counter.objects.increment(mine), SLICE),
-            loop(lambda: server.incrby(theirs, 1), SLICE),
-            _verifier(server, mine, theirs),
-        )
+def by(team: Team | None, mine: Action, theirs: Action, verify: Verify) -> Pair:
+    """One caller of each, or some together."""
+    if team is None:
+        return loops(mine, theirs, verify, SLICE)
+    return Pair(team.side(mine, COUNTING), team.side(theirs, COUNTING), verify)
 
 
 @contextmanager
-def together(way: Callable[[], AbstractContextManager[None]]) -> Iterator[Pair]:
-    """Some threads that share a client."""
-    with way(), client() as server, threads(THREADS) as team:
-        mine, theirs = _names("together")
-        Counter.objects.increment(mine)
-        yield Pair(
-            team.side(lambda: Counter.objects.increment(mine), COUNTING),
-            team.side(lambda: server.incrby(theirs, 1), COUNTING),
-            _verifier(server, mine, theirs),
-        )
+def beside_script(
+    way: Callable[[], AbstractContextManager[None]], together: bool = False
+) -> Iterator[Pair]:
+    """An increment, and the script that it sends through redis-py; threads share a client."""
+    with way(), client() as server, threads(THREADS) if together else nullcontext() as team:
+        (mine, _), (theirs, _) = names("library"), names("script")
+        words, verify = _evalsha(theirs), adds_up(value(mine), value(theirs))
+        yield by(team, partial(increment, mine), lambda: server.evalsha(*words), verify)
+
+
+def beside_incr(cache: Any, team: Team | None = None) -> Pair:
+    """An increment, and what caches offer, which want a key that is there."""
+    mine, theirs = names("incr")
+    cache.set(theirs, 0, timeout=None)
+    verify = adds_up(value(mine), has(cache, theirs))
+    return by(team, partial(increment, mine), lambda: cache.incr(theirs), verify)
 
 
 @contextmanager
 def beside_cache() -> Iterator[Pair]:
-    """What Django itself offers; its value gets no older than five minutes, ours for good."""
-    mine, theirs = _names("cache")
-    Counter.objects.increment(mine)
-    cache.set(theirs, 0)
-
-    yield Pair(
-        loop(lambda: Counter.objects.increment(mine), SLICE),
-        loop(lambda: cache.incr(theirs), SLICE),
-        _verifier(cache, mine, theirs),
-    )
+    """What Django itself offers."""
+    yield beside_incr(cache)
 
 
 @contextmanager
 def on_a_socket() -> Iterator[Pair]:
     """An increment that no Python makes or reads: no client could have its answer sooner."""
-    mine, theirs = _names("socket")
-    Counter.objects.increment(mine)
+    mine, theirs = names("socket")
     cache.set(theirs, 0)
     request = packed("EVALSHA", *_evalsha(mine))
     with client() as server:
@@ -156,11 +150,8 @@ def on_a_socket() -> Iterator[Pair]:
             sock.sendall(request)
             sock.recv(ANSWER)
 
-        yield Pair(
-            loop(add, SLICE),
-            loop(lambda: cache.incr(theirs), SLICE),
-            _verifier(cache, mine, theirs),
-        )
+        verify = adds_up(value(mine), has(cache, theirs))
+        yield loops(add, lambda: cache.incr(theirs), verify, SLICE)
         connection.disconnect()
 
 
@@ -175,18 +166,12 @@ def _evalsha(key: str) -> tuple[str | int, ...]:
 def many() -> Iterator[Pair]:
     """Batches, and single increments."""
     deltas = {f"pages:many{number}": 1 for number in range(BATCH)}
-    single, _ = _names("single")
-    Counter.objects.increment_many({**deltas, single: 1})
-
-    def verify(subject: int, reference: int) -> None:
-        stored = sum(Counter.objects.values_of(deltas).values())
-        expect("the sum of all keys", stored, BATCH + subject)
-        holds(single, 1 + reference)
-
+    single, _ = names("single")
+    Counter.objects.increment_many(deltas)
     yield Pair(
         loop(lambda: Counter.objects.increment_many(deltas), 5, BATCH),
-        loop(lambda: Counter.objects.increment(single), SLICE),
-        verify,
+        loop(partial(increment, single), SLICE),
+        adds_up(lambda: sum(Counter.objects.values_of(deltas).values()), value(single)),
     )
 
 
@@ -199,46 +184,39 @@ def reading(keys: int) -> Iterator[Pair]:
         Counter.objects.increment_many(deltas)
         server.mset(plain)
 
-        def cached() -> dict[str, int]:
-            return Counter.objects.values_of(deltas, consistency="cached")
+        def cached() -> int:
+            return sum(Counter.objects.values_of(deltas, consistency="cached").values())
 
-        def bare() -> list[int]:
-            return list(map(int, server.mget(plain)))
+        def bare() -> int:
+            return sum(map(int, server.mget(plain)))
 
-        def verify(*_: int) -> None:
-            expect("cached values", sum(cached().values()), sum(deltas.values()))
-            expect("bare values", sum(bare()), sum(deltas.values()))
-
-        get = partial(server.get, next(iter(plain)))
-        times = max(2, SLICE // keys)
-        yield Pair(loop(cached, times, keys), loop(bare if keys > 1 else get, times, keys), verify)
+        due, get = sum(deltas.values()), partial(server.get, next(iter(plain)))
+        ways = cached, bare if keys > 1 else get
+        mine, theirs = (loop(way, max(2, SLICE // keys), keys) for way in ways)
+        yield Pair(mine, theirs, remain((cached, due), (bare, due)))
 
 
 @contextmanager
 def script() -> Iterator[Pair]:
     """What the server takes to add, both sides through redis-py: the library leaves the rest."""
-    key, theirs = _names("script")
-    Counter.objects.increment(key)
-    words = _evalsha(key)
+    mine, theirs = names("script")
+    words = _evalsha(mine)
     with client() as server:
-        yield Pair(
-            loop(lambda: server.evalsha(*words), SLICE),
-            loop(lambda: server.incrby(theirs, 1), SLICE),
-            _verifier(server, key, theirs),
-        )
+        verify = adds_up(value(mine), has(server, theirs))
+        incr = partial(server.incrby, theirs, 1)
+        yield loops(lambda: server.evalsha(*words), incr, verify, SLICE)
 
 
 @contextmanager
 def awaited() -> Iterator[Pair]:
     """One task, in an event loop that lasts."""
-    mine, theirs = _names("awaited")
+    mine, theirs = names("awaited")
     server: Any = redis.asyncio.Redis.from_url(location())
-    Counter.objects.increment(mine)
     with asyncio.Runner() as runner, client() as plain:
         yield Pair(
             _awaiting(runner, lambda: Counter.objects.aincrement(mine)),
             _awaiting(runner, lambda: server.incrby(theirs, 1)),
-            _verifier(plain, mine, theirs),
+            adds_up(value(mine), has(plain, theirs)),
         )
         runner.run(server.aclose())
 
@@ -260,13 +238,12 @@ def on_commit() -> Iterator[Pair]:
     The first statement of a transaction takes longer where others had the processor before it.
     """
     post = Post.objects.create(title="counted")
-    mine, theirs = _names("commit")
-    Counter.objects.increment(mine)
+    mine, theirs = names("commit")
     with client() as server:
         yield Pair(
-            partial(_transactions, post, lambda: Counter.objects.increment(mine), lambda: None),
+            partial(_transactions, post, partial(increment, mine), lambda: None),
             partial(_transactions, post, lambda: None, lambda: server.incrby(theirs, 1)),
-            _verifier(server, mine, theirs),
+            adds_up(value(mine), has(server, theirs)),
         )
 
 
@@ -285,56 +262,19 @@ def _transactions(post: Post, action: Callable[[], object], after: Callable[[], 
     return Sample(TRANSACTIONS, seconds)
 
 
-INCREMENT, BARE = "increment, cached", "INCRBY of redis-py"
-CACHE = "incr of Django's cache"
-
-CASES: Sequence[Case] = (
-    Case("cached", INCREMENT, BARE, at_least(0.75), partial(alone, as_it_is)),
-    Case(
-        "cached-threads",
-        f"{INCREMENT}, {THREADS} threads",
-        BARE,
-        at_least(0.75),
-        partial(together, as_it_is),
-        slices=5,
-    ),
-    Case("cached-tcp", f"{INCREMENT}, over TCP", BARE, at_least(0.75), partial(alone, over_tcp)),
-    Case(
-        "cached-tcp-threads",
-        f"{INCREMENT}, {THREADS} threads, over TCP",
-        BARE,
-        at_least(0.75),
-        partial(together, over_tcp),
-        slices=5,
-    ),
-    Case("cached-cache", INCREMENT, CACHE, at_least(4), beside_cache),
-    Case("cached-socket", "its bytes on a bare socket, no client", CACHE, None, on_a_socket),
-    Case(
-        "cached-many",
-        f"increment_many of {BATCH}, cached, per key",
-        "increment, cached",
-        at_least(8),
-        many,
-    ),
-    Case("cached-read", "cached value of one key", "GET", None, partial(reading, 1)),
-    Case(
-        "cached-page",
-        f"cached values of {PAGE} keys, per key",
-        f"MGET of {PAGE} keys",
-        None,
-        partial(reading, PAGE),
-    ),
-    Case("cached-script", "EVALSHA of the script that adds", BARE, None, script),
-    Case("cached-async", "aincrement, cached", "INCRBY of redis.asyncio", None, awaited),
-)
+CASES: Mapping[str, Work] = {
+    "cached": Work(partial(beside_script, nullcontext)),
+    "cached-threads": Work(partial(beside_script, nullcontext, True), slices=5),
+    "cached-tcp": Work(partial(beside_script, over_tcp)),
+    "cached-tcp-threads": Work(partial(beside_script, over_tcp, True), slices=5),
+    "cached-cache": Work(beside_cache),
+    "cached-socket": Work(on_a_socket),
+    "cached-many": Work(many),
+    "cached-read": Work(partial(reading, 1)),
+    "cached-page": Work(partial(reading, PAGE)),
+    "cached-script": Work(script),
+    "cached-async": Work(awaited),
+}
 
 # A commit has to wait for the disk, or there is nothing that a transaction could last longer than.
-COMMITS: Sequence[Case] = (
-    Case(
-        "cached-commit",
-        "a transaction that counts on commit, until it is committed",
-        "the same without a counter, INCRBY after it",
-        at_least(0.95),
-        on_commit,
-    ),
-)
+COMMITS: Mapping[str, Work] = {"cached-commit": Work(on_commit)}

@@ -6,7 +6,7 @@ is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import cycle
@@ -16,15 +16,23 @@ from django.db import connection, transaction
 from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 
-from benchmarks.harness import Case, Pair, WrongSum, at_least, at_most, expect, loop
-from benchmarks.inspection import holds, statement_of
+from benchmarks.harness import (
+    Pair,
+    Work,
+    WrongSum,
+    adds_up,
+    expect,
+    lasting,
+    loop,
+    loops,
+    remain,
+)
+from benchmarks.inspection import increment, statement_of, value
 from benchmarks.models import NaiveCounter, Post
-from benchmarks.writers import writers
+from benchmarks.team import processes
 from django_counters.models import Counter
 
 WRITERS = 12
-WRITING = 0.5  # seconds of one slice
-BRIEF = 0.2  # the same where time is short
 SLICE = 100  # calls of one slice
 STOCK = 10**9
 
@@ -32,19 +40,17 @@ STOCK = 10**9
 @contextmanager
 def _statement() -> Iterator[Pair]:
     key = "views:statement"
-    sql, params = statement_of(lambda: Counter.objects.increment(key))
+    sql, params = statement_of(partial(increment, key))
 
-    def plain() -> list[tuple[Any, ...]]:
+    def plain() -> None:
         with connection.cursor() as cursor:
             cursor.execute(sql, params)
-            rows: list[tuple[Any, ...]] = cursor.fetchall()
-            return rows
+            cursor.fetchall()
 
-    yield Pair(
-        loop(lambda: Counter.objects.increment(key), SLICE),
-        loop(plain, SLICE),
-        lambda mine, theirs: holds(key, 1 + mine + theirs),
-    )
+    def verify(mine: int, theirs: int) -> None:
+        expect(key, Counter.objects.value(key), 1 + mine + theirs)
+
+    yield loops(partial(increment, key), plain, verify)
 
 
 @contextmanager
@@ -52,21 +58,8 @@ def updating() -> Iterator[Pair]:
     """One caller, and an update of a row that is there; it returns no value."""
     mine, theirs = "views:increment", "views:update"
     Counter.objects.increment_many({mine: 1, theirs: 1})
-
-    def verify(subject: int, reference: int) -> None:
-        holds(mine, 1 + subject)
-        holds(theirs, 1 + reference)
-
-    yield Pair(
-        loop(lambda: Counter.objects.increment(mine), SLICE),
-        loop(partial(update_one, theirs), SLICE),
-        verify,
-    )
-
-
-def increment_one(key: str) -> None:
-    """What each of the writers does."""
-    Counter.objects.increment(key)
+    verify = adds_up(value(mine), value(theirs))
+    yield loops(partial(increment, mine), partial(update_one, theirs), verify)
 
 
 def save_one(key: str) -> None:
@@ -91,36 +84,27 @@ def update_one(key: str) -> None:
     Counter.objects.filter(key=key).update(value=F("value") + 1)
 
 
-@contextmanager
-def _writers(naive: Callable[[str], None], seconds: float) -> Iterator[Pair]:
-    """The library beside rows of a table of the naive way."""
-    key = f"views:shared:{naive.__name__}"
-
-    def verify(subject: int, reference: int) -> None:
-        holds(key, subject)
-        expect("the naive counter", NaiveCounter.objects.get(key=key).value, reference)
-
-    with writers(WRITERS, str(connection.settings_dict["NAME"])) as team:
-        mine, theirs = partial(increment_one, key), partial(naive, key)
-        yield Pair(team.side(mine, seconds), team.side(theirs, seconds), verify)
+def naive_value(key: str) -> int:
+    """What the naive way has counted."""
+    return sum(NaiveCounter.objects.filter(key=key).values_list("value", flat=True))
 
 
 @contextmanager
-def _updaters(seconds: float) -> Iterator[Pair]:
-    """The library beside updates of a row of the same table."""
-    mine, theirs = "views:shared:mine", "views:shared:theirs"
-    Counter.objects.increment_many({mine: 1, theirs: 1})
+def _writers(
+    theirs: Callable[[str], None], stored: Callable[[str], int], seconds: float
+) -> Iterator[Pair]:
+    """The library beside rows of a table of the naive way, or updates of rows of its own."""
+    names = f"views:shared:{theirs.__name__}", f"views:shared:{theirs.__name__}:reference"
+    Counter.objects.increment_many(dict.fromkeys(names, 1))
+    verify = adds_up(value(names[0]), partial(stored, names[1]))
+    with processes(WRITERS) as team:
+        ways = partial(increment, names[0]), partial(theirs, names[1])
+        mine, reference = (team.side(way, seconds) for way in ways)
+        yield Pair(mine, reference, verify)
 
-    def verify(subject: int, reference: int) -> None:
-        holds(mine, 1 + subject)
-        holds(theirs, 1 + reference)
 
-    with writers(WRITERS, str(connection.settings_dict["NAME"])) as team:
-        yield Pair(
-            team.side(partial(increment_one, mine), seconds),
-            team.side(partial(update_one, theirs), seconds),
-            verify,
-        )
+def _sum(keys: Sequence[str]) -> int:
+    return sum(Counter.objects.values_of(keys).values())
 
 
 @contextmanager
@@ -130,14 +114,10 @@ def _many() -> Iterator[Pair]:
     keys = cycle(deltas)
 
     def verify(subject: int, reference: int) -> None:
-        stored = sum(Counter.objects.values_of(deltas).values())
-        expect("the sum of all keys", stored, len(deltas) + subject + reference)
+        expect("the sum of all keys", _sum(list(deltas)), len(deltas) + subject + reference)
 
-    yield Pair(
-        loop(lambda: Counter.objects.increment_many(deltas), 2, len(deltas)),
-        loop(lambda: Counter.objects.increment(next(keys)), SLICE),
-        verify,
-    )
+    many = loop(lambda: Counter.objects.increment_many(deltas), 2, len(deltas))
+    yield Pair(many, loop(lambda: increment(next(keys)), SLICE), verify)
 
 
 @contextmanager
@@ -149,16 +129,15 @@ def _values() -> Iterator[Pair]:
         found = Counter.objects.values_of(keys)
     if found != deltas:
         raise WrongSum("values_of does not return what was counted")
-    if len(queries) != 1:
-        raise WrongSum(f"values_of of {len(keys)} keys took {len(queries)} queries, not one")
+    expect("the queries of values_of", len(queries), 1)
 
-    def one_by_one() -> list[int]:
-        return [Counter.objects.value(key) for key in keys]
+    def one_by_one() -> int:
+        return sum(Counter.objects.value(key) for key in keys)
 
     yield Pair(
         loop(lambda: Counter.objects.values_of(keys), 5, len(keys)),
         loop(one_by_one, 1, len(keys)),
-        lambda *_: expect("the sum of all keys", sum(one_by_one()), sum(deltas.values())),
+        remain((one_by_one, sum(deltas.values()))),
     )
 
 
@@ -166,16 +145,8 @@ def _values() -> Iterator[Pair]:
 def _floor() -> Iterator[Pair]:
     sold, seen = "stock:lamp", "views:lamp"
     Counter.objects.increment_many({sold: STOCK, seen: 1})
-
-    def verify(subject: int, reference: int) -> None:
-        holds(sold, STOCK - subject)
-        holds(seen, 1 + reference)
-
-    yield Pair(
-        loop(lambda: Counter.objects.decrement(sold), SLICE),
-        loop(lambda: Counter.objects.increment(seen), SLICE),
-        verify,
-    )
+    verify = adds_up(lambda: -Counter.objects.value(sold), value(seen))
+    yield loops(lambda: Counter.objects.decrement(sold), partial(increment, seen), verify)
 
 
 @contextmanager
@@ -183,61 +154,26 @@ def _field() -> Iterator[Pair]:
     mine, theirs = (Post.objects.create(title=title) for title in ("increment", "update"))
     post: Any = mine
 
+    def stored(pk: int) -> int:
+        return int(Post.objects.values_list("views", flat=True).get(pk=pk))
+
     def update() -> object:
         return Post.objects.filter(pk=theirs.pk).update(views=F("views") + 1)
 
-    def verify(subject: int, reference: int) -> None:
-        for post, counted in ((mine, subject), (theirs, reference)):
-            post.refresh_from_db()
-            expect(post.title, post.views, counted)
+    def increment() -> None:
+        post.views.increment()
 
-    def increment() -> object:
-        return post.views.increment()
-
-    yield Pair(loop(increment, SLICE), loop(update, SLICE), verify)
+    yield loops(increment, update, adds_up(partial(stored, mine.pk), partial(stored, theirs.pk)))
 
 
-TOGETHER = f"increment by {WRITERS} processes, one row"
-
-CASES: Sequence[Case] = (
-    Case("statement", "increment", "the same statement on a cursor", at_least(0.8), _statement),
-    Case("update", "increment", "filter().update(F() + 1)", at_least(2.2), updating),
-    Case(
-        "writers",
-        TOGETHER,
-        "get_or_create, select_for_update, save",
-        at_least(8),
-        partial(_writers, save_one, WRITING),
-        slices=2,
-        less=partial(_writers, save_one, BRIEF),
-    ),
-    Case(
-        "writers-locked",
-        TOGETHER,
-        "select_for_update().get_or_create(), save",
-        None,
-        partial(_writers, lock_one, WRITING),
-        slices=2,
-        less=partial(_writers, lock_one, BRIEF),
-    ),
-    Case(
-        "writers-update",
-        f"{TOGETHER}, returns the value",
-        "filter().update(F() + 1), returns nothing",
-        None,
-        partial(_updaters, WRITING),
-        slices=2,
-        less=partial(_updaters, BRIEF),
-    ),
-    Case("many", "increment_many of 1,000 keys, per key", "increment", at_most(0.06), _many),
-    Case(
-        "values",
-        "values_of 500 keys, per key",
-        "value, 500 times",
-        at_least(20),
-        _values,
-        slices=4,
-    ),
-    Case("floor", "decrement with a floor", "increment", at_least(0.9), _floor),
-    Case("field", "post.views.increment()", "filter().update(F() + 1)", at_least(1.6), _field),
-)
+CASES: Mapping[str, Work] = {
+    "statement": Work(_statement),
+    "update": Work(updating),
+    "writers": lasting(partial(_writers, save_one, naive_value)),
+    "writers-locked": lasting(partial(_writers, lock_one, naive_value)),
+    "writers-update": lasting(partial(_writers, update_one, Counter.objects.value)),
+    "many": Work(_many),
+    "values": Work(_values, slices=4),
+    "floor": Work(_floor),
+    "field": Work(_field),
+}

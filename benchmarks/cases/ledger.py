@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import count, cycle
 from uuid import UUID, uuid4
 
-from django.db import connection, transaction
+from django.db import connection
 
 from benchmarks import pgbench
-from benchmarks.cases.spread import BRIEF, HOLD, PROCESSES, WITHOUT, transactions
+from benchmarks.cases.spread import named
 from benchmarks.cases.statements import Load, Way, alone, driven, exact
-from benchmarks.harness import Case, Pair, Sample, at_least, at_most, expect, loop
-from benchmarks.inspection import execute, holds, statement_of
+from benchmarks.harness import (
+    Pair,
+    Sample,
+    Work,
+    adds_up,
+    expect,
+    lasting,
+    loop,
+)
+from benchmarks.inspection import (
+    execute,
+    statement_of,
+    value,
+)
 from django_counters import clock
 from django_counters.models import Counter, CounterDelta
 from django_counters.tokens import mint, moment_of
@@ -23,7 +34,6 @@ from django_counters.tokens import mint, moment_of
 BATCH = 1000  # entries
 KEYS = 100  # counters of a batch
 SLICE = 100  # calls of one slice
-HOT = "orders:process"
 ENTRIES = CounterDelta._meta.db_table
 # What the library sends by COPY: the other columns have defaults.
 COPY = f"COPY {ENTRIES} (token, created_at, key, delta) FROM STDIN"
@@ -36,7 +46,7 @@ def appended() -> Way:
     """An entry, through the library."""
     key = f"orders:hot{next(_numbers)}"
     sent = pgbench.written_out(*statement_of(lambda: CounterDelta.objects.append(key, 1)))
-    return Way(key, sent, lambda: Counter.objects.value(key))
+    return Way(key, sent, value(key))
 
 
 def upsert() -> Way:
@@ -50,13 +60,6 @@ def upsert() -> Way:
     return Way(table, sent, lambda: execute(f"SELECT COALESCE(SUM(value), 0)::bigint FROM {table}"))
 
 
-def count_entry() -> None:
-    """Counts first, in an entry of its own."""
-    with transaction.atomic():
-        Counter.objects.increment(HOT)
-        time.sleep(HOLD)
-
-
 def _entries(name: str) -> list[tuple[str, int]]:
     """A batch of ones, of counters that are in the ledger already."""
     batch = [(f"orders:{name}{number % KEYS}", 1) for number in range(BATCH)]
@@ -64,25 +67,19 @@ def _entries(name: str) -> list[tuple[str, int]]:
     return batch
 
 
-def _adds_up(name: str, counted: int) -> None:
-    """Raise `WrongSum` unless the counters of a batch have what was counted since it was made."""
-    keys = [f"orders:{name}{number}" for number in range(KEYS)]
-    expect(name, sum(Counter.objects.values_of(keys).values()), BATCH + counted)
+def _sum(name: str) -> int:
+    """What the counters of a batch have."""
+    return sum(Counter.objects.values_of([f"orders:{name}{n}" for n in range(KEYS)]).values())
 
 
 @contextmanager
 def many() -> Iterator[Pair]:
     """Batches, and the same entries one by one."""
     mine, theirs = _entries("batch"), cycle(_entries("single"))
-
-    def verify(subject: int, reference: int) -> None:
-        _adds_up("batch", subject)
-        _adds_up("single", reference)
-
     yield Pair(
         loop(lambda: CounterDelta.objects.append_many(mine), 5, BATCH),
         loop(lambda: CounterDelta.objects.append(*next(theirs)), SLICE),
-        verify,
+        adds_up(partial(_sum, "batch"), partial(_sum, "single")),
     )
 
 
@@ -99,12 +96,10 @@ def copying(beforehand: bool) -> Iterator[Pair]:
         rows = _rows(theirs) if beforehand else None
         return loop(lambda: _copy(rows or _rows(theirs)), 1, BATCH)()
 
-    def verify(subject: int, reference: int) -> None:
-        _adds_up(copied, subject)
-        _adds_up(raw, reference)
-
     yield Pair(
-        loop(lambda: CounterDelta.objects.append_many(mine, copy=True), 1, BATCH), write, verify
+        loop(lambda: CounterDelta.objects.append_many(mine, copy=True), 1, BATCH),
+        write,
+        adds_up(partial(_sum, copied), partial(_sum, raw)),
     )
 
 
@@ -148,88 +143,23 @@ def replaying(make: Callable[[int], list[UUID | str]]) -> Iterator[Pair]:
         return loop(lambda: Counter.objects.increment(theirs, token=next(unused)), SLICE)()
 
     def verify(_: int, reference: int) -> None:
-        holds(mine, SLICE)  # whatever was replayed
-        holds(theirs, reference)
+        expect("what was replayed", Counter.objects.value(mine), SLICE)
+        expect("what was new", Counter.objects.value(theirs), reference)
 
     yield Pair(
         loop(lambda: Counter.objects.increment(mine, token=next(again)), SLICE), fresh, verify
     )
 
 
-FIRST = "append, 16 clients, first in 2 ms"
-ALONE = "append, 16 clients, autocommit"
-COPIED = "append_many(copy=True) of 1,000, per entry"
-
-# Those that pgbench drives.
-STATEMENTS: Sequence[Case] = (
-    driven(
-        "append",
-        (ALONE, "upsert of one row"),
-        at_least(4.5),
-        Load(appended, alone),
-        Load(upsert, alone),
-    ),
-    driven(
-        "append-first",
-        (FIRST, "upsert of one row, first in 2 ms"),
-        at_least(12),
-        Load(appended),
-        Load(upsert),
-    ),
-    driven(
-        "append-exact",
-        (ALONE, "one exact row"),
-        None,
-        Load(appended, alone),
-        Load(exact, alone),
-    ),
-    driven(
-        "append-exact-first",
-        (FIRST, "one exact row, first in 2 ms"),
-        None,
-        Load(appended),
-        Load(exact),
-    ),
-)
-
-CASES: Sequence[Case] = (
-    *STATEMENTS,
-    Case(
-        "ledger",
-        f"ledger, {PROCESSES} processes, first in 2 ms",
-        WITHOUT,
-        at_least(0.7),
-        transactions(count_entry, lambda: Counter.objects.value(HOT)),
-        slices=2,
-        less=transactions(count_entry, lambda: Counter.objects.value(HOT), seconds=BRIEF),
-    ),
-    Case("append-many", "append_many of 1,000, per entry", "append", at_least(14), many),
-    Case(
-        "append-copy",
-        COPIED,
-        "COPY with write_row, tokens made as it goes",
-        at_least(0.7),
-        partial(copying, False),
-    ),
-    Case(
-        "append-copy-rows",
-        COPIED,
-        "COPY with write_row, rows made beforehand",
-        None,
-        partial(copying, True),
-    ),
-    Case(
-        "replay",
-        "increment with a token that was used",
-        "with a new token",
-        at_most(2),
-        partial(replaying, uuids),
-    ),
-    Case(
-        "replay-text",
-        "increment with a text that was used",
-        "with a new text",
-        at_most(2),
-        partial(replaying, texts),
-    ),
-)
+CASES: Mapping[str, Work] = {
+    "append": driven(Load(appended, alone), Load(upsert, alone)),
+    "append-first": driven(Load(appended), Load(upsert)),
+    "append-exact": driven(Load(appended, alone), Load(exact, alone)),
+    "append-exact-first": driven(Load(appended), Load(exact)),
+    "ledger": lasting(partial(named, "orders")),
+    "append-many": Work(many),
+    "append-copy": Work(partial(copying, False)),
+    "append-copy-rows": Work(partial(copying, True)),
+    "replay": Work(partial(replaying, uuids)),
+    "replay-text": Work(partial(replaying, texts)),
+}

@@ -5,9 +5,9 @@ The row of Django's own cache is ``cached-cache``, that of redis-py is ``cached`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from itertools import count
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import prometheus_client
@@ -16,15 +16,25 @@ from django.core.cache import caches
 from django.test import override_settings
 from django.utils.connection import ConnectionProxy
 
-from benchmarks.cases.cached import COUNTING, INCREMENT, SLICE, THREADS, location, prefix
-from benchmarks.harness import Case, Pair, expect, loop
-from benchmarks.inspection import holds
-from benchmarks.threads import threads
-from django_counters.models import Counter
+from benchmarks.cases.cached import (
+    SLICE,
+    THREADS,
+    beside_incr,
+    location,
+    names,
+    prefix,
+)
+from benchmarks.harness import (
+    Pair,
+    Work,
+    adds_up,
+    loop,
+)
+from benchmarks.inspection import increment, value
+from benchmarks.team import threads
 
 PEER = "peer"
 IN_PROCESS = 50 * SLICE  # calls of one slice: each takes about a microsecond
-_numbers = count()
 
 
 @contextmanager
@@ -43,42 +53,11 @@ def django_redis() -> Iterator[Any]:
             cache.client.get_client().connection_pool.disconnect()
 
 
-def _begun(cache: Any) -> tuple[str, str, Callable[[int, int], None]]:
-    """A counter of ours, a key of theirs, and how both are verified."""
-    number = next(_numbers)
-    mine, theirs = f"pages:peer{number}", f"peer{number}"
-    Counter.objects.increment(mine)
-    cache.set(theirs, 0, timeout=None)  # their incr wants a key that is there
-
-    def verify(subject: int, reference: int) -> None:
-        holds(mine, 1 + subject)
-        expect(theirs, cache.get(theirs), reference)
-
-    return mine, theirs, verify
-
-
 @contextmanager
-def beside_django_redis() -> Iterator[Pair]:
-    """One caller."""
-    with django_redis() as cache:
-        mine, theirs, verify = _begun(cache)
-        yield Pair(
-            loop(lambda: Counter.objects.increment(mine), SLICE),
-            loop(lambda: cache.incr(theirs), SLICE),
-            verify,
-        )
-
-
-@contextmanager
-def beside_django_redis_together() -> Iterator[Pair]:
-    """Some threads; each has a cache object of its own, all of them share a pool."""
-    with django_redis() as cache, threads(THREADS) as team:
-        mine, theirs, verify = _begun(cache)
-        yield Pair(
-            team.side(lambda: Counter.objects.increment(mine), COUNTING),
-            team.side(lambda: cache.incr(theirs), COUNTING),
-            verify,
-        )
+def beside_django_redis(together: bool = False) -> Iterator[Pair]:
+    """Each of some threads has a cache object of its own; all of them share a pool."""
+    with django_redis() as cache, threads(THREADS) if together else nullcontext() as team:
+        yield beside_incr(cache, team)
 
 
 @contextmanager
@@ -87,42 +66,22 @@ def beside_prometheus() -> Iterator[Pair]:
 
     A label for each key is the way to count many things there.
     """
-    key = f"pages:peer{next(_numbers)}"
+    key, _ = names("prometheus")
     registry = prometheus_client.CollectorRegistry()
     pages = prometheus_client.Counter("pages", "visits of pages", ["key"], registry=registry)
-    Counter.objects.increment(key)
 
-    def verify(subject: int, reference: int) -> None:
-        holds(key, 1 + subject)
-        told = registry.get_sample_value("pages_total", {"key": key})
-        expect("prometheus_client", int(told or 0), reference)
+    def told() -> int:
+        return int(registry.get_sample_value("pages_total", {"key": key}) or 0)
 
     yield Pair(
-        loop(lambda: Counter.objects.increment(key), SLICE),
+        loop(partial(increment, key), SLICE),
         loop(lambda: pages.labels(key).inc(), IN_PROCESS),
-        verify,
+        adds_up(value(key), told),
     )
 
 
-NOT_TIMED = "landing it is not timed: see flush"
-LANDS = f"{INCREMENT} ({NOT_TIMED})"
-DJANGO_REDIS = "incr of django-redis: stays in Redis"
-
-CASES: Sequence[Case] = (
-    Case("django-redis", LANDS, DJANGO_REDIS, None, beside_django_redis),
-    Case(
-        "django-redis-threads",
-        f"{INCREMENT}, {THREADS} threads ({NOT_TIMED})",
-        DJANGO_REDIS,
-        None,
-        beside_django_redis_together,
-        slices=5,
-    ),
-    Case(
-        "prometheus",
-        f"{INCREMENT}: one number of all processes ({NOT_TIMED})",
-        "labels().inc() of prometheus_client: this process alone, gone with it, no total",
-        None,
-        beside_prometheus,
-    ),
-)
+CASES: Mapping[str, Work] = {
+    "django-redis": Work(beside_django_redis),
+    "django-redis-threads": Work(partial(beside_django_redis, True), slices=5),
+    "prometheus": Work(beside_prometheus),
+}

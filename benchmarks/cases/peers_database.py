@@ -7,7 +7,7 @@ What is compared promises something else in most rows: the row says what. The fi
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
@@ -19,9 +19,16 @@ from django.db.models import F, Model, Sum
 
 from benchmarks.cases.exact import updating
 from benchmarks.cases.ledger import upsert
-from benchmarks.cases.statements import BRIEF, Load, alone, compare, fixed, sharded
-from benchmarks.harness import Case, Pair, expect, loop
-from benchmarks.inspection import execute, holds, statement_of
+from benchmarks.cases.statements import Load, alone, driven, fixed, sharded
+from benchmarks.harness import (
+    Pair,
+    Work,
+    adds_up,
+    expect,
+    loops,
+    remain,
+)
+from benchmarks.inspection import execute, increment, statement_of, value
 from benchmarks.models import FixedShard
 from benchmarks.pgbench import DRIVERS_OWN
 from django_counters.models import Counter, CounterShard
@@ -78,31 +85,23 @@ def prepared(driver: psycopg.Connection, sql: str, params: Any = None) -> Callab
 def beside_driver() -> Iterator[Pair]:
     """The library's own statement without Django: no checks, no wrappers, no log of queries."""
     key = f"views:driver{next(_numbers)}"
-    sent = statement_of(lambda: Counter.objects.increment(key))
+    sent = statement_of(partial(increment, key))
+
+    def verify(mine: int, theirs: int) -> None:
+        expect(key, Counter.objects.value(key), 1 + mine + theirs)
+
     with bare_driver() as driver:
-        yield Pair(
-            loop(lambda: Counter.objects.increment(key), SLICE),
-            loop(prepared(driver, *sent), SLICE),
-            lambda mine, theirs: holds(key, 1 + mine + theirs),
-        )
+        yield loops(partial(increment, key), prepared(driver, *sent), verify)
 
 
 @contextmanager
 def beside_upsert() -> Iterator[Pair]:
     """The least that adds to one row and returns its value."""
     key, least = f"views:upsert{next(_numbers)}", upsert()
-    Counter.objects.increment(key)
-
-    def verify(subject: int, reference: int) -> None:
-        holds(key, 1 + subject)
-        expect(least.name, least.stored(), reference)
-
+    increment(key)
+    verify = adds_up(value(key), least.stored)
     with bare_driver() as driver:
-        yield Pair(
-            loop(lambda: Counter.objects.increment(key), SLICE),
-            loop(prepared(driver, least.statements), SLICE),
-            verify,
-        )
+        yield loops(partial(increment, key), prepared(driver, least.statements), verify)
 
 
 def _fixed_shards(key: str, rows: int) -> None:
@@ -128,16 +127,8 @@ def beside_fixed(rows: int) -> Iterator[Pair]:
     mine, theirs = f"spread:peer{number}", f"peer{number}"
     with tables(FixedShard):
         _fixed_shards(theirs, rows)
-
-        def verify(subject: int, reference: int) -> None:
-            holds(mine, subject)
-            expect(theirs, summed(theirs), reference)
-
-        yield Pair(
-            loop(lambda: Counter.objects.increment(mine), SLICE),
-            loop(lambda: _update_one_of(theirs, rows), SLICE),
-            verify,
-        )
+        verify = adds_up(value(mine), partial(summed, theirs))
+        yield loops(partial(increment, mine), lambda: _update_one_of(theirs, rows), verify)
 
 
 @contextmanager
@@ -152,77 +143,21 @@ def reading_fixed(rows: int) -> Iterator[Pair]:
         _fixed_shards(theirs, rows)
         FixedShard.objects.update(value=F("shard"))
         known(FixedShard, CounterShard)
-
-        def verify(*_: int) -> None:
-            holds(mine, sum(range(WRITERS)))
-            expect(theirs, summed(theirs), sum(range(rows)))
-
-        yield Pair(
-            loop(lambda: Counter.objects.value(mine), SLICE),
-            loop(lambda: summed(theirs), SLICE),
-            verify,
-        )
+        ours, summing = value(mine), partial(summed, theirs)
+        verify = remain((ours, sum(range(WRITERS))), (summing, sum(range(rows))))
+        yield loops(ours, summing, verify)
 
 
-FIXED = (16, 100)
-
-CASES: Sequence[Case] = (
-    Case(
-        "driver",
-        "increment",
-        "the same statement, prepared by psycopg, without Django",
-        None,
-        beside_driver,
-    ),
-    Case(
-        "driver-upsert",
-        "increment",
-        "an upsert of one row, prepared by psycopg, without Django",
-        None,
-        beside_upsert,
-    ),
-    Case(
-        "fixed100-update",
-        "increment of a sharded counter, one caller, returns the value",
-        "filter().update(F() + 1) of one of 100 rows, drawn, returns nothing",
-        None,
-        partial(beside_fixed, 100),
-    ),
-    *(
-        Case(
-            f"fixed{rows}-read",
-            f"value of a sharded counter that {WRITERS} writers share",
-            f"aggregate(Sum()) of {rows} rows",
-            None,
-            partial(reading_fixed, rows),
-        )
-        for rows in FIXED
-    ),
-)
-
-COUNTED = Load(sharded, alone, WRITERS)
-
+CASES: Mapping[str, Work] = {
+    "driver": Work(beside_driver),
+    "driver-upsert": Work(beside_upsert),
+    "fixed100-update": Work(partial(beside_fixed, 100)),
+    "fixed16-read": Work(partial(reading_fixed, 16)),
+    "fixed100-read": Work(partial(reading_fixed, 100)),
+}
 # Each call commits, and waits for the disk.
-FIXED_COMMITS: Sequence[Case] = tuple(
-    Case(
-        f"fixed{rows}-commit",
-        f"sharded, {WRITERS} clients, autocommit, returns the value",
-        f"{rows} rows, one drawn, returns nothing",
-        None,
-        compare(COUNTED, Load(partial(fixed, rows), alone, WRITERS)),
-        slices=1,
-        less=compare(COUNTED, Load(partial(fixed, rows), alone, WRITERS), BRIEF),
-    )
-    for rows in FIXED
-)
-
-COMMITS: Sequence[Case] = (
-    *FIXED_COMMITS,
-    Case(
-        "update-durable",
-        "increment, one caller, returns the value",
-        "filter().update(F() + 1), returns nothing",
-        None,
-        updating,
-    ),
-)
+COMMITS: Mapping[str, Work] = {
+    "fixed16-commit": driven(Load(sharded, alone), Load(partial(fixed, 16), alone)),
+    "fixed100-commit": driven(Load(sharded, alone), Load(partial(fixed, 100), alone)),
+    "update-durable": Work(updating),
+}

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -24,8 +25,8 @@ from django.db.models import F
 from django.utils import timezone
 
 from benchmarks.cases.peers_database import known, tables
-from benchmarks.harness import Case, Pair, Sample, Side, expect
-from benchmarks.inspection import holds
+from benchmarks.harness import Pair, Sample, Side, Stored, Verify, Work, expect
+from benchmarks.inspection import value
 from benchmarks.models import BlockedAddress, BlockedAgent, Post, Visit, VisitCount
 from django_counters.models import Counter, CounterDelta, CounterToken
 
@@ -97,28 +98,26 @@ def _visiting(counted: VisitCount, sessions: Sessions) -> Side:
     return _side(lambda session: visit(counted.record_type, counted.record, session), sessions)
 
 
-def _was_visited(counted: VisitCount, reference: int) -> None:
-    """Raise `WrongSum` unless both the number and the rows say so."""
-    counted.refresh_from_db()
-    expect("visits", counted.visits, reference)
-    expect("rows of visits", Visit.objects.filter(visit_count=counted).count(), reference)
+def _visits(counted: VisitCount, stored: Stored) -> Verify:
+    """What verifies all visits: of theirs both the number and the rows."""
+
+    def verify(subject: int, reference: int) -> None:
+        counted.refresh_from_db()
+        expect("ours", stored(), subject)
+        expect("visits", counted.visits, reference)
+        expect("rows of visits", Visit.objects.filter(visit_count=counted).count(), reference)
+
+    return verify
 
 
 @contextmanager
 def beside_field() -> Iterator[Pair]:
     """The library's field keeps no visits and knows no visitors."""
     with _visited() as (post, counted):
-
-        def verify(subject: int, reference: int) -> None:
-            post.refresh_from_db()
-            expect(post.title, post.views, subject)
-            _was_visited(counted, reference)
-
-        yield Pair(
-            _side(lambda _: post.views.increment(), new_sessions),
-            _visiting(counted, new_sessions),
-            verify,
-        )
+        views = Post.objects.filter(pk=post.pk).values_list("views", flat=True)
+        verify = _visits(counted, lambda: int(views.get()))
+        mine = _side(lambda _: post.views.increment(), new_sessions)
+        yield Pair(mine, _visiting(counted, new_sessions), verify)
 
 
 def _key(post: Any) -> str:
@@ -139,71 +138,29 @@ def _seen(post: Any, session: str) -> object:
 
 
 @contextmanager
-def beside_token() -> Iterator[Pair]:
+def beside_token(come_again: bool = False) -> Iterator[Pair]:
     """The library's ledger keeps an entry, and a token tells a visitor who was there.
 
-    Its answer is the same under concurrency: a token counts once.
+    Its answer is the same under concurrency: a token counts once. ``come_again``: all were counted
+    before, and nobody is counted twice.
     """
     with _visited() as (post, counted):
         _visits_of_others(post)
-
-        def verify(subject: int, reference: int) -> None:
-            holds(_key(post), subject)
-            _was_visited(counted, reference)
-
-        yield Pair(
-            _side(lambda session: _seen(post, session), new_sessions),
-            _visiting(counted, new_sessions),
-            verify,
-        )
-
-
-@contextmanager
-def again() -> Iterator[Pair]:
-    """Visitors who were counted before; nobody is counted twice."""
-    with _visited() as (post, counted):
-        _visits_of_others(post)
-        sessions = new_sessions()
-        for session in sessions:
+        known = new_sessions() if come_again else []
+        for session in known:
             _seen(post, session)
             visit(counted.record_type, counted.record, session)
-
-        def verify(*_: int) -> None:
-            holds(_key(post), len(sessions))
-            _was_visited(counted, len(sessions))
-
+        adds = _visits(counted, value(_key(post)))
+        sessions: Sessions = (lambda: known) if come_again else new_sessions
         yield Pair(
-            _side(lambda session: _seen(post, session), lambda: sessions),
-            _visiting(counted, lambda: sessions),
-            verify,
+            _side(lambda session: _seen(post, session), sessions),
+            _visiting(counted, sessions),
+            (lambda *_: adds(len(known), len(known))) if come_again else adds,
         )
 
 
-HITCOUNT = "the statements of django-hitcount: keeps each visit, a session counts once in 7 days"
-
-CASES: Sequence[Case] = (
-    Case(
-        "hitcount",
-        "post.views.increment(): keeps no visits, knows no visitors",
-        HITCOUNT,
-        None,
-        beside_field,
-        slices=5,
-    ),
-    Case(
-        "hitcount-once",
-        "increment of a ledger with a text as token: keeps each entry, a token counts once in 48 h",
-        HITCOUNT,
-        None,
-        beside_token,
-        slices=5,
-    ),
-    Case(
-        "hitcount-again",
-        "increment of a ledger with a text that was used as token",
-        "the statements of django-hitcount for a session that was counted",
-        None,
-        again,
-        slices=5,
-    ),
-)
+CASES: Mapping[str, Work] = {
+    "hitcount": Work(beside_field, slices=5),
+    "hitcount-once": Work(beside_token, slices=5),
+    "hitcount-again": Work(partial(beside_token, True), slices=5),
+}

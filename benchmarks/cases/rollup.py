@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 
 from django.db import transaction
 
-from benchmarks.harness import Case, Pair, Sample, WrongSum, expect
+from benchmarks.harness import (
+    Pair,
+    Sample,
+    Work,
+    WrongSum,
+    expect,
+)
 from benchmarks.inspection import execute
 from django_counters.models import Counter, CounterShard
 from django_counters.upkeep.rollup import rollup
@@ -80,14 +86,5 @@ def _verify(subject: int, reference: int) -> None:
         expect(pending, execute(f"SELECT COUNT(*) FROM {pending}"), 0)
 
 
-CASES: Sequence[Case] = (
-    Case(
-        "rollup",
-        "rollup, per shard row",
-        "plain UPDATE … FROM, per shard row",
-        None,
-        partial(_folding, COUNTERS),
-        slices=1,
-        less=partial(_folding, COUNTERS // 10),
-    ),
-)
+LESS = partial(_folding, COUNTERS // 10)
+CASES: Mapping[str, Work] = {"rollup": Work(partial(_folding, COUNTERS), 1, LESS)}

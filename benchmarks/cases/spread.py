@@ -1,268 +1,227 @@
 """The managers themselves: hot counters in transactions, cold ones, combining, and reading.
 
-Sixteen processes run transactions that last two milliseconds, with a counter and without.
+Sixteen processes run transactions that last two milliseconds. What they are compared with runs in
+as many processes, in the same transactions: the library's own statement on a cursor of the driver.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache, partial
+from itertools import count
 from typing import Any
 
 from django.db import connection, transaction
+from django.db.models import QuerySet
 
-from benchmarks.harness import Case, Pair, at_least, at_most, expect, loop
-from benchmarks.inspection import holds
+from benchmarks import pgbench
+from benchmarks.cases.statements import exact, last
+from benchmarks.harness import (
+    Action,
+    Pair,
+    Verify,
+    Work,
+    adds_up,
+    expect,
+    lasting,
+    loops,
+    remain,
+)
+from benchmarks.inspection import (
+    increment,
+    statement_of,
+    value,
+)
 from benchmarks.models import Post
-from benchmarks.threads import threads
-from benchmarks.writers import writers
+from benchmarks.team import processes, threads
 from django_counters.models import Counter, CounterShard, SlottedCounter
 
 PROCESSES = 16
 THREADS = 16
-SECONDS = 0.5  # of one slice
-BRIEF = 0.2  # the same where time is short
 SLICE = 100  # calls of one slice
 HOLD = 0.002
 SHARDS = 64
-HOT_SHARDED = "spread:process"
-HOT_FIRST = "views:first"
-HOT_COLLECTED = "views:collected"
-HOT_POST = "liked by all"
-HOT_COMBINED = "combined:threads"
-HOT_SINGLE = "views:threads"
+_numbers = count()
 
 
-def no_counter() -> None:
-    """The transaction that all others are compared with: it does something else."""
+def first(action: Action) -> None:
+    """A transaction that counts, then works."""
     with transaction.atomic():
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT 1")
-            cursor.fetchone()
+        action()
         time.sleep(HOLD)
 
 
-def count_sharded() -> None:
-    """Counts first, in a shard that nobody holds."""
-    with transaction.atomic():
-        Counter.objects.increment(HOT_SHARDED)
-        time.sleep(HOLD)
-
-
-def count_slotted() -> None:
-    """Counts first, in a slot that nobody holds."""
-    with transaction.atomic():
-        SlottedCounter.objects.increment(_post(), "likes")
-        time.sleep(HOLD)
-
-
-def count_first() -> None:
-    """Counts first, in the one row, which all others wait for."""
-    with transaction.atomic():
-        Counter.objects.increment(HOT_FIRST)
-        time.sleep(HOLD)
-
-
-def count_collected() -> None:
+def collected(key: str) -> None:
     """Counts first as one reads it; the collector makes it the last thing."""
     with Counter.objects.collect():
-        Counter.objects.increment(HOT_COLLECTED)
+        Counter.objects.increment(key)
         time.sleep(HOLD)
+
+
+def like(title: str) -> None:
+    """Through the library, for a record that each process loads once."""
+    SlottedCounter.objects.increment(_post(title), "likes")
+
+
+def likes(title: str) -> int:
+    """What was counted for a record."""
+    return SlottedCounter.objects.value(_post(title), "likes")
 
 
 @cache
-def _post() -> Post:
-    """The record that all processes count for; each loads it once."""
-    return Post.objects.get(title=HOT_POST)
+def _post(title: str) -> Any:
+    return Post.objects.get(title=title)
 
 
-def _value_of_post() -> int:
-    post = Post.objects.get(title=HOT_POST)
-    return SlottedCounter.objects.value(post, "likes")
+def sent(sql: str, params: Any) -> None:
+    """One statement on a cursor of the driver: no checks, no wrappers, no log of queries."""
+    with connection.connection.cursor() as cursor:
+        cursor.execute(sql, params)
+        cursor.fetchall()
 
 
-def _nothing() -> None:
-    """Nothing has to be there before the first increment."""
-
-
-def _make_post() -> None:
-    post = Post.objects.create(title=HOT_POST)
-    SlottedCounter.objects.value(post, "likes")  # makes the type of the record, once
+def nothing() -> None:
+    """What a transaction without a counter does."""
+    sent("SELECT 1", None)
 
 
 @contextmanager
-def _transactions(
-    action: Callable[[], None],
-    stored: Callable[[], int],
-    make: Callable[[], None],
+def _beside_statement(
+    action: Callable[[str], None],
+    stored: Callable[[str], int],
+    names: tuple[str, str],
     seconds: float,
 ) -> Iterator[Pair]:
-    make()
-    with writers(PROCESSES, str(connection.settings_dict["NAME"])) as team:
+    """Each side has a counter of its own."""
+    mine, theirs = names
+    statement = statement_of(partial(action, theirs))
+    verify = adds_up(partial(stored, mine), partial(stored, theirs))
+    ways = partial(action, mine), partial(sent, *statement)
+    with processes(PROCESSES) as team:
+        subject, reference = (team.side(partial(first, way), seconds) for way in ways)
+        yield Pair(subject, reference, verify)
+
+
+@contextmanager
+def named(namespace: str, seconds: float) -> Iterator[Pair]:
+    """Named counters, by their namespace."""
+    number = next(_numbers)
+    names = f"{namespace}:process{number}", f"{namespace}:driver{number}"
+    with _beside_statement(increment, Counter.objects.value, names, seconds) as pair:
+        yield pair
+
+
+@contextmanager
+def slotted(seconds: float) -> Iterator[Pair]:
+    """Fields of two records."""
+    number = next(_numbers)
+    names = f"liked by all {number}", f"liked by the driver {number}"
+    for title in names:
+        Post.objects.create(title=title)
+        likes(title)  # makes the type of the record, once
+    with _beside_statement(like, likes, names, seconds) as pair:
+        yield pair
+
+
+@contextmanager
+def collecting(seconds: float) -> Iterator[Pair]:
+    """The collector, and pgbench: as many clients, whose transactions work, then count one row."""
+    mine, theirs = f"views:collected{next(_numbers)}", exact()
+    with processes(PROCESSES) as team:
         yield Pair(
-            team.side(action, seconds),
-            team.side(no_counter, seconds),
-            lambda counted, _: expect(action.__name__, stored(), counted),
+            team.side(partial(collected, mine), seconds),
+            pgbench.side(last(theirs), PROCESSES, seconds),
+            adds_up(value(mine), theirs.stored),
         )
 
 
-def transactions(
-    action: Callable[[], None],
-    stored: Callable[[], int],
-    make: Callable[[], None] = _nothing,
-    seconds: float = SECONDS,
-) -> Callable[[], AbstractContextManager[Pair]]:
-    """Transactions that count beside such that do not; a slice takes so many seconds."""
-    return partial(_transactions, action, stored, make, seconds)
+@contextmanager
+def _one_row(seconds: float) -> Iterator[Pair]:
+    """The one row that all others wait for, and transactions that do something else."""
+    key = f"views:first{next(_numbers)}"
+    with processes(PROCESSES) as team:
+        yield Pair(
+            team.side(partial(first, partial(increment, key)), seconds),
+            team.side(partial(first, nothing), seconds),
+            lambda counted, _: expect(key, Counter.objects.value(key), counted),
+        )
 
 
-def _value(key: str) -> Callable[[], int]:
-    return lambda: Counter.objects.value(key)
+def _one_more(rows: QuerySet[Any], adds: Verify) -> Verify:
+    """The sums, and that a cold counter has one row beside its total."""
+
+    def verify(subject: int, reference: int) -> None:
+        adds(subject, reference)
+        expect("the rows of a cold counter", rows.count(), 1)
+
+    return verify
 
 
 @contextmanager
 def _cold() -> Iterator[Pair]:
     mine, theirs = "spread:cold", "views:cold"
-
-    def verify(subject: int, reference: int) -> None:
-        holds(mine, subject)
-        holds(theirs, reference)
-        expect("shards", CounterShard.objects.filter(key=mine).count(), 1)
-
-    yield Pair(
-        loop(lambda: Counter.objects.increment(mine), SLICE),
-        loop(lambda: Counter.objects.increment(theirs), SLICE),
-        verify,
-    )
+    shards = CounterShard.objects.filter(key=mine)
+    verify = _one_more(shards, adds_up(value(mine), value(theirs)))
+    yield loops(partial(increment, mine), partial(increment, theirs), verify)
 
 
 @contextmanager
 def _cold_field() -> Iterator[Pair]:
     post: Any = Post.objects.create(title="cold")
+    slots = SlottedCounter.objects.filter(record_id=str(post.pk), name="likes")
+    views = Post.objects.filter(pk=post.pk).values_list("views", flat=True)
+    stored = partial(SlottedCounter.objects.value, post, "likes")
 
-    def verify(subject: int, reference: int) -> None:
-        post.refresh_from_db()
-        expect("likes", SlottedCounter.objects.value(post, "likes"), subject)
-        expect("views", post.views, reference)
-        slots = SlottedCounter.objects.filter(record_id=str(post.pk), name="likes")
-        expect("slots", slots.count(), 1)
+    def like() -> None:
+        post.likes.increment()
 
-    def like() -> object:
-        return post.likes.increment()
+    def view() -> None:
+        post.views.increment()
 
-    def view() -> object:
-        return post.views.increment()
-
-    yield Pair(loop(like, SLICE), loop(view, SLICE), verify)
+    verify = _one_more(slots, adds_up(stored, lambda: int(views.get())))
+    yield loops(like, view, verify)
 
 
 @contextmanager
 def _combining(seconds: float) -> Iterator[Pair]:
-    def verify(subject: int, reference: int) -> None:
-        holds(HOT_COMBINED, subject)
-        holds(HOT_SINGLE, reference)
-
+    mine, theirs = "combined:threads", "views:threads"
     with threads(THREADS) as team:
-        yield Pair(
-            team.side(lambda: Counter.objects.increment(HOT_COMBINED), seconds),
-            team.side(lambda: Counter.objects.increment(HOT_SINGLE), seconds),
-            verify,
-        )
+        ways = partial(increment, mine), partial(increment, theirs)
+        verify = adds_up(value(mine), value(theirs))
+        subject, reference = (team.side(way, seconds) for way in ways)
+        yield Pair(subject, reference, verify)
 
 
 @contextmanager
 def _combining_alone() -> Iterator[Pair]:
     mine, theirs = "combined:alone", "views:alone"
-
-    def verify(subject: int, reference: int) -> None:
-        holds(mine, subject)
-        holds(theirs, reference)
-
-    yield Pair(
-        loop(lambda: Counter.objects.increment(mine), SLICE),
-        loop(lambda: Counter.objects.increment(theirs), SLICE),
-        verify,
-    )
+    verify = adds_up(value(mine), value(theirs))
+    yield loops(partial(increment, mine), partial(increment, theirs), verify)
 
 
 @contextmanager
-def _reading() -> Iterator[Pair]:
-    mine, theirs = "spread:read", "views:read"
+def reading(shards: int) -> Iterator[Pair]:
+    """A counter with so many shards, and one that is one row."""
+    mine, theirs = f"spread:read{shards}", f"views:read{shards}-shards"
     CounterShard.objects.bulk_create(
-        [CounterShard(key=mine, shard=number, value=number) for number in range(SHARDS)]
+        [CounterShard(key=mine, shard=number, value=number + 1) for number in range(shards)]
     )
-    Counter.objects.increment(theirs)
-
-    def verify(*_: int) -> None:
-        holds(mine, sum(range(SHARDS)))
-        expect("shards", CounterShard.objects.filter(key=mine).count(), SHARDS)
-        holds(theirs, 1)
-
-    yield Pair(
-        loop(lambda: Counter.objects.value(mine), SLICE),
-        loop(lambda: Counter.objects.value(theirs), SLICE),
-        verify,
-    )
+    increment(theirs)
+    rows = CounterShard.objects.filter(key=mine).count
+    known = (value(mine), sum(range(shards + 1))), (value(theirs), 1), (rows, shards)
+    yield loops(value(mine), value(theirs), remain(*known))
 
 
-WITHOUT = "2 ms without a counter"
-
-CASES: Sequence[Case] = (
-    Case(
-        "sharded",
-        f"sharded, {PROCESSES} processes, first in 2 ms",
-        WITHOUT,
-        at_least(0.6),
-        transactions(count_sharded, _value(HOT_SHARDED)),
-        slices=2,
-        less=transactions(count_sharded, _value(HOT_SHARDED), seconds=BRIEF),
-    ),
-    Case(
-        "slotted",
-        f"slotted, {PROCESSES} processes, first in 2 ms",
-        WITHOUT,
-        at_least(0.6),
-        transactions(count_slotted, _value_of_post, _make_post),
-        slices=2,
-        less=transactions(count_slotted, _value_of_post, _make_post, BRIEF),
-    ),
-    Case(
-        "collector",
-        f"exact, {PROCESSES} processes, 2 ms in a collector",
-        WITHOUT,
-        at_least(0.6),
-        transactions(count_collected, _value(HOT_COLLECTED)),
-        slices=2,
-        less=transactions(count_collected, _value(HOT_COLLECTED), seconds=BRIEF),
-    ),
-    Case(
-        "first",
-        f"exact, {PROCESSES} processes, first in 2 ms",
-        WITHOUT,
-        None,
-        transactions(count_first, _value(HOT_FIRST)),
-        slices=2,
-        less=transactions(count_first, _value(HOT_FIRST), seconds=BRIEF),
-    ),
-    Case("cold", "increment of a cold sharded counter", "exact", at_least(0.85), _cold),
-    Case("cold-field", "increment of a cold slotted field", "exact", at_least(0.85), _cold_field),
-    Case(
-        "combining",
-        f"combined, {THREADS} threads",
-        "the same, not combined",
-        at_least(5),
-        partial(_combining, SECONDS),
-        slices=2,
-        less=partial(_combining, BRIEF),
-    ),
-    Case(
-        "combining-alone",
-        "combined, one thread",
-        "the same, not combined",
-        at_least(0.95),
-        _combining_alone,
-    ),
-    Case("read", f"value of {SHARDS} shards", "value of one row", at_most(1.5), _reading),
-)
+CASES: Mapping[str, Work] = {
+    "sharded": lasting(partial(named, "spread")),
+    "slotted": lasting(slotted),
+    "collector": lasting(collecting),
+    "first": lasting(_one_row),
+    "cold": Work(_cold),
+    "cold-field": Work(_cold_field),
+    "combining": lasting(_combining),
+    "combining-alone": Work(_combining_alone),
+    "read": Work(partial(reading, SHARDS)),
+}

@@ -6,20 +6,29 @@ lasts two milliseconds and counts first, so that all that it locks is held meanw
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
 
 from benchmarks import pgbench
-from benchmarks.harness import Case, Pair, Target, at_least, expect
-from benchmarks.inspection import execute, statement_of
+from benchmarks.harness import (
+    BRIEF,
+    Pair,
+    Work,
+    adds_up,
+)
+from benchmarks.inspection import (
+    execute,
+    increment,
+    statement_of,
+    value,
+)
 from benchmarks.models import NaiveCounter, Post
-from django_counters.models import Counter, SlottedCounter
+from django_counters.models import SlottedCounter
 
 HOLD = r"\sleep 2 ms"
-BRIEF = 0.2  # seconds of one slice, where time is short
 _numbers = count()
 
 
@@ -44,8 +53,8 @@ def sharded() -> Way:
 
 def _named(namespace: str) -> Way:
     key = f"{namespace}:hot{next(_numbers)}"
-    sent = pgbench.written_out(*statement_of(lambda: Counter.objects.increment(key)))
-    return Way(key, sent, lambda: Counter.objects.value(key))
+    sent = pgbench.written_out(*statement_of(partial(increment, key)))
+    return Way(key, sent, value(key))
 
 
 def slotted() -> Way:
@@ -69,7 +78,7 @@ def naive() -> Way:
 
     def stored() -> int:
         row.refresh_from_db()
-        return row.value
+        return int(row.value)
 
     return Way(row.key, f"{found};\n{found} FOR UPDATE \\gset\n{saved};", stored)
 
@@ -119,91 +128,30 @@ class Load:
 
 @contextmanager
 def _both(subject: Load, reference: Load, seconds: float) -> Iterator[Pair]:
+    """Each on a counter of its own; a slice takes about so many seconds."""
     mine, theirs = subject.make(), reference.make()
-    before = mine.stored(), theirs.stored()
-
-    def verify(counted: int, counted_too: int) -> None:
-        expect(mine.name, mine.stored() - before[0], counted)
-        expect(theirs.name, theirs.stored() - before[1], counted_too)
-
     yield Pair(
         pgbench.side(subject.script(mine), subject.clients, seconds),
         pgbench.side(reference.script(theirs), reference.clients, seconds),
-        verify,
+        adds_up(mine.stored, theirs.stored),
     )
 
 
-def compare(
-    subject: Load, reference: Load, seconds: float = pgbench.SECONDS
-) -> Callable[[], AbstractContextManager[Pair]]:
-    """Both loads, each on a counter of its own; a slice takes about so many seconds."""
-    return partial(_both, subject, reference, seconds)
+def driven(subject: Load, reference: Load) -> Work:
+    """A case that pgbench drives."""
+    both = partial(_both, subject, reference)
+    return Work(partial(both, pgbench.SECONDS), slices=2, less=partial(both, BRIEF))
 
 
-def driven(
-    name: str, words: tuple[str, str], target: Target | None, subject: Load, reference: Load
-) -> Case:
-    """A case that pgbench drives; ``words``: those of the subject, and of the reference."""
-    brief = compare(subject, reference, BRIEF)
-    return Case(name, *words, target, compare(subject, reference), slices=2, less=brief)
-
-
-ROW = Load(exact)
-SHARDED = "sharded, 16 clients, first in 2 ms"
-ONE_ROW = "one exact row, first in 2 ms"
-
-CASES: Sequence[Case] = (
-    driven("hot", (SHARDED, ONE_ROW), at_least(10), Load(sharded), ROW),
-    driven(
-        "slots",
-        ("slotted, 16 clients, first in 2 ms", ONE_ROW),
-        at_least(10),
-        Load(slotted),
-        ROW,
-    ),
-    driven(
-        "commit",
-        ("sharded, 16 clients, autocommit", "one exact row"),
-        at_least(3),
-        Load(sharded, alone),
-        Load(exact, alone),
-    ),
-    driven(
-        "commit64",
-        ("sharded, 64 clients, autocommit", "one exact row"),
-        at_least(4),
-        Load(sharded, alone, 64),
-        Load(exact, alone, 64),
-    ),
-    driven(
-        "last",
-        ("one exact row, 16 clients, last in 2 ms", ONE_ROW),
-        at_least(6),
-        Load(exact, last),
-        ROW,
-    ),
-    driven(
-        "crowd",
-        ("sharded, 64 clients, first in 2 ms", "the same with 16 clients"),
-        at_least(0.5),
-        Load(sharded, clients=64),
-        Load(sharded),
-    ),
-    driven(
-        "naive",
-        ("SELECT, SELECT FOR UPDATE, UPDATE, first in 2 ms", ONE_ROW),
-        None,
-        Load(naive),
-        ROW,
-    ),
-    *(
-        driven(
-            f"fixed{rows}",
-            (f"{rows} rows, one drawn, first in 2 ms", ONE_ROW),
-            None,
-            Load(partial(fixed, rows)),
-            ROW,
-        )
-        for rows in (16, 100)
-    ),
-)
+ROW, SHARDED = Load(exact), Load(sharded)
+CASES: Mapping[str, Work] = {
+    "hot": driven(SHARDED, ROW),
+    "slots": driven(Load(slotted), ROW),
+    "commit": driven(Load(sharded, alone), Load(exact, alone)),
+    "commit64": driven(Load(sharded, alone, 64), Load(exact, alone, 64)),
+    "last": driven(Load(exact, last), ROW),
+    "crowd": driven(Load(sharded, clients=64), SHARDED),
+    "naive": driven(Load(naive), ROW),
+    "fixed16": driven(Load(partial(fixed, 16)), ROW),
+    "fixed100": driven(Load(partial(fixed, 100)), ROW),
+}

@@ -6,18 +6,17 @@ At each size all ways take turns within a round, and who goes first changes from
 from __future__ import annotations
 
 import itertools
-import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from django.db.models import Model
 
 from benchmarks import database
 from benchmarks.cases.cached import location
-from benchmarks.curves import Line, Point, Progress
-from benchmarks.harness import MIN_ROUNDS, Effort, Pair, Sample, Side, total
+from benchmarks.harness import MIN_ROUNDS, Effort, Pair, Sample, Side, in_turn, total
 from benchmarks.inspection import execute
 from django_counters.models import (
     Counter,
@@ -27,12 +26,10 @@ from django_counters.models import (
     SlottedCounter,
 )
 
-# Where one round takes more than twenty seconds.
-FEW_ROUNDS = 3
+Lines = list[list[dict[str, float]]]  # of each line its points
 
 
-@dataclass(frozen=True)
-class Label:
+class Label(NamedTuple):
     """What a line is called; ``reference``: what the others are compared with."""
 
     text: str
@@ -41,43 +38,60 @@ class Label:
 
 @dataclass(frozen=True)
 class Sides:
-    """All ways at one size, in the order of the labels.
-
-    Attributes:
-        run: each call runs one slice.
-        verify: called at the end with the number of operations that each did, warm-up included;
-            raises `WrongSum` where the database tells another number.
-    """
+    """All ways at one size, in the order of the labels, as both ways of a `Pair`."""
 
     run: Sequence[Side]
     verify: Callable[[Sequence[int]], None]
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What `measured` needs to know of a growth.
+class Growth:
+    """One plot: its lines, and what grows along it, without the greatest where time is short.
 
-    Attributes:
-        name: that of the growth.
-        labels: the lines.
-        sizes: what grows; the greatest is left out where time is short.
-        prepare: makes what all sides need at a size, and removes it.
-        figure: what is plotted of a slice.
-        slices: how often each side runs in a round, in turn with the others.
-        few_from: the size from which there are fewer rounds.
+    ``prepare`` makes what all sides need at a size, and removes it; ``figure`` is what is plotted
+    of a slice; ``note`` is what a reader has to know; the name is also that of the file.
     """
 
     name: str
+    title: str
+    x: str
+    y: str
+    durable: bool
     labels: Sequence[Label]
     sizes: Sequence[int]
     prepare: Callable[[int], AbstractContextManager[Sides]]
     figure: Callable[[Sample], float]
+    note: str
     slices: int = 1
-    few_from: float = math.inf
 
-    def rounds(self, size: int, effort: Effort) -> int:
-        """How many rounds there are at a size."""
-        return min(effort.rounds, MIN_ROUNDS if size < self.few_from else FEW_ROUNDS)
+    def measured(self, effort: Effort) -> Lines:
+        """Measure all lines at all sizes, and verify the sums of each size."""
+        lines: Lines = [[] for _ in self.labels]
+        with emptied():
+            for size in self.sizes if effort.share >= 1 else self.sizes[:-1]:
+                samples = _sampled(self, size, effort)
+                for line, of_line in zip(lines, samples, strict=True):
+                    line.append(_point(size, [self.figure(sample) for sample in of_line]))
+        return lines
+
+    def fields(self, lines: Lines) -> dict[str, Any]:
+        """All of it for JSON."""
+        told = ("name", "title", "x", "y", "note")
+        pairs = zip(self.labels, lines, strict=True)
+        return {
+            **{name: getattr(self, name) for name in told},
+            "lines": [
+                {"label": label.text, "points": points, "reference": label.reference}
+                for label, points in pairs
+            ],
+        }
+
+
+@contextmanager
+def beside(prepare: Callable[[int], AbstractContextManager[Pair]], size: int) -> Iterator[Sides]:
+    """What two sides of a case do, as two lines."""
+    with prepare(size) as pair:
+        yield Sides((pair.subject, pair.reference), lambda counted: pair.verify(*counted))
 
 
 def rate(sample: Sample) -> float:
@@ -90,75 +104,30 @@ def microseconds(sample: Sample) -> float:
     return 1e6 * sample.cost
 
 
-def beside(pair: Pair) -> Sides:
-    """A case, as two lines."""
-    return Sides((pair.subject, pair.reference), lambda counted: pair.verify(*counted))
-
-
-def as_time_allows(sizes: Sequence[int], effort: Effort) -> Sequence[int]:
-    """All sizes, or all but the greatest where time is short."""
-    return sizes if effort.share >= 1 or len(sizes) == 1 else sizes[:-1]
-
-
-def measured(plan: Plan, effort: Effort, progress: Progress) -> tuple[Line, ...]:
-    """Measure all lines at all sizes, and verify the sums of each size.
-
-    Raises:
-        WrongSum: the database does not hold what was counted.
-    """
-    points: list[list[Point]] = [[] for _ in plan.labels]
-    with emptied():
-        for size in as_time_allows(plan.sizes, effort):
-            samples = _sampled(plan, size, effort, progress)
-            for line, of_line in zip(points, samples, strict=True):
-                line.append(point(size, [plan.figure(sample) for sample in of_line]))
-    return lines(plan.labels, points)
-
-
-def lines(labels: Sequence[Label], points: Sequence[Sequence[Point]]) -> tuple[Line, ...]:
-    """The lines with these labels."""
-    pairs = zip(labels, points, strict=True)
-    return tuple(Line(label.text, tuple(found), label.reference) for label, found in pairs)
-
-
-def point(x: float, figures: Sequence[float]) -> Point:
+def _point(x: int, figures: Sequence[float]) -> dict[str, float]:
     """What the rounds of one size come to."""
-    return Point(x, statistics.median(figures), min(figures), max(figures))
+    median, least, greatest = statistics.median(figures), min(figures), max(figures)
+    return {"x": x, "median": median, "least": least, "greatest": greatest}
 
 
-def _sampled(plan: Plan, size: int, effort: Effort, progress: Progress) -> list[list[Sample]]:
+def _sampled(growth: Growth, size: int, effort: Effort) -> list[list[Sample]]:
     """The samples of each side, one for each round, without the warm-up."""
     turns = itertools.count()
-    slices = max(1, round(plan.slices * effort.share))
-    with plan.prepare(size) as sides:
+    slices = max(1, round(growth.slices * effort.share))
+    with growth.prepare(size) as sides:
         database.settle()
-        progress(f"{plan.name} at {size:,}: warm-up")
-        samples = [_round(sides.run, 1, turns)]
-        rounds = plan.rounds(size, effort)
-        for number in range(rounds):
-            progress(f"{plan.name} at {size:,}: round {number + 1} of {rounds}")
-            samples.append(_round(sides.run, slices, turns))
+        samples = [in_turn(sides.run, 1, turns)]
+        samples += [
+            in_turn(sides.run, slices, turns) for _ in range(min(effort.rounds, MIN_ROUNDS))
+        ]
         of_sides = [list(of_side) for of_side in zip(*samples, strict=True)]
         sides.verify([total(of_side).operations for of_side in of_sides])
     return [of_side[1:] for of_side in of_sides]
 
 
-def _round(sides: Sequence[Side], slices: int, turns: Iterator[int]) -> list[Sample]:
-    """What each side did; who goes first changes from one turn to the next."""
-    samples: list[list[Sample]] = [[] for _ in sides]
-    pairs = list(zip(samples, sides, strict=True))
-    for number in itertools.islice(turns, slices):
-        for so_far, side in pairs if number % 2 == 0 else reversed(pairs):
-            so_far.append(side())
-    return [total(so_far) for so_far in samples]
-
-
 @contextmanager
 def emptied() -> Iterator[None]:
-    """Let nothing be left of counters that were made meanwhile, also in Redis.
-
-    What others have counted in this database is gone with it: it is one of our own.
-    """
+    """Let nothing be left of counters in this database of our own, nor in Redis."""
     with database.apart(location()):
         # Known by the name of the cache: what waited elsewhere in it would look lost.
         _truncate(CounterSource)
