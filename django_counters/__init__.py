@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from django_counters.exceptions import UnsavedInstance as UnsavedInstance
     from django_counters.exceptions import UnsupportedBounds as UnsupportedBounds
     from django_counters.exceptions import UnsupportedConsistency as UnsupportedConsistency
+    from django_counters.exceptions import UnsupportedHistory as UnsupportedHistory
     from django_counters.exceptions import UnsupportedOption as UnsupportedOption
     from django_counters.exceptions import UnsupportedToken as UnsupportedToken
     from django_counters.exceptions import ValueChanged as ValueChanged
@@ -102,6 +103,7 @@ _HOMES = {
     "UnsavedInstance": "exceptions",
     "UnsupportedBounds": "exceptions",
     "UnsupportedConsistency": "exceptions",
+    "UnsupportedHistory": "exceptions",
     "UnsupportedOption": "exceptions",
     "UnsupportedToken": "exceptions",
     "ValueChanged": "exceptions",

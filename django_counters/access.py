@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from re import Pattern
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -11,7 +13,9 @@ from django.utils.module_loading import import_string
 
 from django_counters.rates import rate_of
 
-ACTIONS = ("read", "increment", "decrement", "adjust")
+ACTIONS = ("read", "increment", "decrement", "adjust", "history")
+# What changes nothing can be for anybody.
+_READS = ("read", "history")
 NOBODY, ANYONE, AUTHENTICATED, STAFF, PERMISSION, BEACON = (
     "",
     "anyone",
@@ -23,7 +27,13 @@ NOBODY, ANYONE, AUTHENTICATED, STAFF, PERMISSION, BEACON = (
 RULES = (ANYONE, AUTHENTICATED, STAFF, PERMISSION)
 MAX_DELTA = 1_000_000
 MAX_COUNTERS = 10_000
-_OPTIONS = (*ACTIONS, "max_delta", "max_counters", "origins", "limit")
+_OPTIONS = (
+    *ACTIONS,
+    *("max_delta", "max_counters", "names", "origins", "limit", "network_limits"),
+)
+# Bits of an IPv6 address that are the network. /64 is what ``limit`` is for.
+_NETWORKS = range(16, 64)
+Names = Pattern[str] | Callable[[str], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,32 +41,54 @@ class Access:
     """Who may do what with counters over HTTP. Nobody may do what is not named.
 
     Attributes:
-        read, increment, decrement, adjust: ``"anyone"`` (who reads), ``"authenticated"``,
+        read, increment, decrement, adjust, history: ``"anyone"`` (who reads), ``"authenticated"``,
             ``"staff"``, ``"permission"`` (of Django), ``"beacon"`` (whoever increments), or the
             path of a permission class of REST framework.
         max_delta: the most that one call may change a counter by.
         max_counters: how many counters of the namespace the API may create.
+        names: which counters the API may create: what is asked about the name, which is what stands
+            behind the colon of the key. None: any.
         origins: the sites whose visitors may send beacons.
         limit: how many changes one principal may make, such as ``"60/min"``; empty: any number.
+        network_limits: how many changes all addresses of an IPv6 network may make together: pairs
+            of the length of the network, as in ``/48``, and a rate. The longest come first.
     """
 
     read: str = NOBODY
     increment: str = NOBODY
     decrement: str = NOBODY
     adjust: str = NOBODY
+    history: str = NOBODY
     max_delta: int = MAX_DELTA
     max_counters: int = MAX_COUNTERS
+    names: Names | None = None
     origins: tuple[str, ...] = ()
     limit: str = ""
+    network_limits: tuple[tuple[int, str], ...] = ()
 
     def rule(self, action: str) -> str:
         """Who may do it."""
         rule: str = getattr(self, action)
         return rule
 
+    @property
+    def creates(self) -> bool:
+        """Whether somebody may create counters: to change one that is not there makes it."""
+        return any((self.increment, self.decrement, self.adjust))
+
+    def admits_name(self, key: str) -> bool:
+        """Whether the API may create the counter, as far as its name goes."""
+        if self.names is None:
+            return True
+        name = key.partition(":")[2]
+        asked = self.names.fullmatch if isinstance(self.names, Pattern) else self.names
+        return bool(asked(name))
+
 
 # The namespace that counts the counters which were created over HTTP. It is nobody's.
 CREATED = "counters.created"
+# That of the counter which says how far the audit was sound. It is nobody's, either.
+AUDITED = "counters.audited"
 # What is not declared, is reached by nobody.
 CLOSED = Access()
 
@@ -66,7 +98,12 @@ def access_of(declared: Mapping[str, Any] | None) -> Access:
     if not declared:
         return CLOSED
     given = {name: value for name, value in declared.items() if value is not None}
-    return Access(**{**given, "origins": tuple(given.get("origins", ()))})
+    given["origins"] = tuple(given.get("origins", ()))
+    networks = given.get("network_limits", {})
+    given["network_limits"] = tuple(sorted(networks.items(), reverse=True))
+    if isinstance(given.get("names"), str):
+        given["names"] = re.compile(given["names"])
+    return Access(**given)
 
 
 def access_problems(declared: object) -> Iterator[str]:
@@ -82,6 +119,8 @@ def access_problems(declared: object) -> Iterator[str]:
     for action in ACTIONS:
         yield from _rule_problems(action, declared.get(action))
     yield from _number_problems(declared)
+    yield from _name_problems(declared.get("names"))
+    yield from _limit_problems(declared)
     yield from _beacon_problems(declared)
 
 
@@ -89,7 +128,7 @@ def _rule_problems(action: str, rule: object) -> Iterator[str]:
     known = (*RULES, BEACON) if action == "increment" else RULES
     if rule is None:
         return
-    if rule == ANYONE and action != "read":
+    if rule == ANYONE and action not in _READS:
         hint = "an increment by anybody is a 'beacon'" if action == "increment" else "name who may"
         yield f"API: {action} cannot be for 'anyone'; {hint}."
     elif isinstance(rule, str) and "." in rule:
@@ -114,12 +153,43 @@ def _number_problems(declared: Mapping[Any, Any]) -> Iterator[str]:
         number = declared.get(option, default)
         if type(number) is not int or not 0 < number < 2**63:
             yield f"API: {option} is an integer above zero, not {number!r}."
-    limit = declared.get("limit")
-    if limit is not None:
+
+
+def _name_problems(names: object) -> Iterator[str]:
+    problem = "" if names is None or callable(names) else f"not {names!r}"
+    if isinstance(names, Pattern):
+        # One of bytes would be an error at each request.
+        problem = "" if isinstance(names.pattern, str) else "not one of bytes"
+    elif isinstance(names, str):
         try:
-            rate_of(limit)
-        except (TypeError, ValueError) as error:
-            yield f"API: limit: {error}"
+            re.compile(names)
+            problem = ""
+        except re.error as error:
+            problem = f"not {names!r}: {error}"
+    if problem:
+        yield f"API: names is a regular expression or a function of the name, {problem}."
+
+
+def _limit_problems(declared: Mapping[Any, Any]) -> Iterator[str]:
+    if declared.get("limit") is not None:
+        yield from _rate_problems("limit", declared["limit"])
+    networks = declared.get("network_limits")
+    if networks is None:
+        return
+    if not isinstance(networks, Mapping):
+        yield "API: network_limits is a dictionary, as in {48: '600/min'}."
+        return
+    for bits, rate in networks.items():
+        if type(bits) is not int or bits not in _NETWORKS:
+            yield f"API: network_limits: a network has 16 to 63 bits, not {bits!r}."
+        yield from _rate_problems("network_limits", rate)
+
+
+def _rate_problems(option: str, rate: Any) -> Iterator[str]:
+    try:
+        rate_of(rate)
+    except (TypeError, ValueError) as error:
+        yield f"API: {option}: {error}"
 
 
 def _beacon_problems(declared: Mapping[Any, Any]) -> Iterator[str]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
+from importlib import import_module
+from importlib.util import find_spec
 
-from django.apps import AppConfig
+from django.apps import AppConfig, apps
+from django.conf import settings
 from django.core.signals import setting_changed
 from django.db import connections, router
 from django.db.models.signals import post_migrate
@@ -25,8 +29,34 @@ class CountersConfig(AppConfig):
 
         managers.bind()
         checks.register()
+        import_first()
         setting_changed.connect(registry.forget_policies)
         post_migrate.connect(prepare_database, sender=self)
+        if apps.is_installed("rest_framework"):
+            # An extra: by its name, for nothing of the core may need it.
+            import_module("django_counters.rest.serializers")
+
+
+def import_first() -> None:
+    """Import what counting needs, which the core can do without.
+
+    A child that is forked while another thread imports it would wait for that thread for ever.
+    """
+    engines = [str(database.get("ENGINE")) for database in settings.DATABASES.values()]
+    if find_spec("psycopg") and any(e.endswith(("postgresql", "postgis")) for e in engines):
+        from django_counters.stores.sql import wire  # noqa: F401
+    if find_spec("redis") and "cached" in _strategies():
+        from django_counters.stores.redis import aclient, pending  # noqa: F401
+
+
+def _strategies() -> set[object]:
+    """Those that are declared, right or wrong."""
+    named = getattr(settings, "COUNTERS", None)
+    declared = named.values() if isinstance(named, Mapping) else ()
+    fields = [field for model in apps.get_models() for field in model._meta.local_fields]
+    return {getattr(field, "strategy", None) for field in fields} | {
+        options.get("STRATEGY") for options in declared if isinstance(options, Mapping)
+    }
 
 
 def prepare_database(using: str, **_: object) -> None:

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from django_counters.access import CLOSED, CREATED, Access, access_of, access_problems
+from django_counters.access import AUDITED, CLOSED, CREATED, Access, access_of, access_problems
 from django_counters.exceptions import InvalidConfiguration, InvalidDelta
 from django_counters.types import UNBOUNDED, Bounds, check_integer, why_no_key
 
@@ -40,6 +40,7 @@ FIELD_DETOURS = ("exact", "raise")
 # Seconds.
 MAX_AGE = 5.0
 TIMEOUT = 0.05
+_REDISES = ("redis", "valkey")
 BOUNDED_STRATEGIES = ("exact",)
 AUTO = "auto"
 MOST_SHARDS = 64
@@ -162,6 +163,8 @@ def _name_problems(name: object) -> Iterator[Problem]:
     reason = why_no_key(name)
     if reason is None and ":" in str(name):
         reason = "it contains a colon"
+    elif reason is None and name != DEFAULT and str(name).lower() == DEFAULT:
+        reason = f"what is not declared has the policy of {DEFAULT!r}, in small letters"
     if reason:
         yield Problem("E002", f"{name!r} cannot be a namespace: {reason}.")
 
@@ -196,8 +199,8 @@ def _access_problems(name: str, declared: object) -> Iterator[Problem]:
     if declared is not None and name == DEFAULT:
         problem = "API is for declared namespaces: what is not declared cannot be reached."
         yield Problem("E026", f"{where}: {problem}")
-    if declared is not None and name == CREATED:
-        problem = "API cannot be there: it would let others change how many counters there may be."
+    if declared is not None and name in (CREATED, AUDITED):
+        problem = "API cannot be there: it would let others change what the app keeps for itself."
         yield Problem("E026", f"{where}: {problem}")
 
 
@@ -301,6 +304,8 @@ def limit_problems(limit: object) -> Iterator[str]:
 
 def did_you_mean(word: object, known: tuple[str, ...]) -> str:
     """A half sentence that leads from a misspelt word to a known one."""
+    if str(word).lower() in _REDISES and "cached" in known:
+        return " What is counted in Redis is 'cached'."
     close = get_close_matches(str(word).upper(), [name.upper() for name in known], n=1, cutoff=0.5)
     if close:
         return f" Did you mean {next(n for n in known if n.upper() == close[0])!r}?"

@@ -1,6 +1,6 @@
 """Every error of the app. The first line of a docstring is the message, its names are attributes.
 
-An error other than `OutcomeUnknown` means: nothing was counted.
+An error other than `OutcomeUnknown`, of the app or of the database, means: nothing was counted.
 """
 
 from __future__ import annotations
@@ -60,6 +60,13 @@ class UnsupportedConsistency(CounterError, ValueError):
 
 class UnsupportedBounds(CounterError, ValueError):
     """{key} cannot have a floor or a ceiling: the {strategy} strategy does not promise one."""
+
+    key: str
+    strategy: str
+
+
+class UnsupportedHistory(CounterError, LookupError):
+    """{key} is {strategy}: when it changed is known of the counters of a ledger alone."""
 
     key: str
     strategy: str
@@ -228,7 +235,7 @@ class UnsavedInstance(CounterError, ValueError):
 
 
 class RecordMissing(CounterError, ObjectDoesNotExist):
-    """{key} cannot count: its row is not in the database (any more)."""
+    """{key} has no row in the database (any more), so it can be neither counted nor read."""
 
     key: str
 
@@ -244,20 +251,23 @@ class Contention(CounterError):
 
 
 class CounterUnavailable(CounterError, OperationalError):
-    """The database {using!r} could not be reached: {reason}. Nothing was counted."""
+    """The database {using!r} could not be reached: {reason}. Nothing was changed."""
 
     using: str
     reason: str
 
 
 class ReadOnlyDatabase(CounterError, DatabaseError):
-    """The database {using!r} or its transaction is read-only. Nothing was counted."""
+    """The database {using!r} or its transaction is read-only. Nothing was changed."""
 
     using: str
 
 
 class OutcomeUnknown(CounterError, OperationalError):
-    """The connection to {using!r} was lost before the answer: counted or not, nobody knows.
+    """The answer of {using!r} was lost: counted or not, nobody knows.
+
+    The connection was lost, or the call was cancelled or interrupted, when the statement or its
+    COMMIT had been sent.
 
     The only error after which a repeated call may count twice. Nothing in this app repeats it by
     itself.

@@ -24,6 +24,7 @@ from django_counters.models import SlottedCounter
 
 _Model = TypeVar("_Model", bound=models.Model)
 _PAGE = 500
+_VALUE: models.BigIntegerField[int, int] = models.BigIntegerField()
 
 if TYPE_CHECKING:
     _ModelIterable = ModelIterable[Any]
@@ -200,6 +201,7 @@ def exact_value(field: CounterField) -> Any:
         .annotate(waits=models.Sum("count"))
         .values("waits")
     )
-    return models.F(field.name) + Coalesce(
-        models.Subquery(waiting, output_field=models.BigIntegerField()), 0
-    )
+    value = models.F(field.name) + Coalesce(models.Subquery(waiting, output_field=_VALUE), 0)
+    # Django takes a sum of any integers for one of 32 bits, and answers a comparison with a larger
+    # number without asking the database.
+    return models.ExpressionWrapper(value, output_field=_VALUE)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
@@ -19,6 +20,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 # Years beyond 9999 cannot be a date.
 _LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
+# Without its dashes a UUID may be any digest: one in sixty of those would be of version 7.
+_UUID = re.compile(
+    r"(?:urn:uuid:)?\{?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\}?", re.IGNORECASE
+)
 
 
 class Token(NamedTuple):
@@ -55,7 +60,7 @@ class Token(NamedTuple):
 
 
 def check_token(token: object) -> Token:
-    """Return ``token`` if it is one.
+    """Return ``token`` if it is one. A UUID is the same token however it is spelt with its dashes.
 
     Raises:
         InvalidToken: it is not, with the reason.
@@ -63,7 +68,8 @@ def check_token(token: object) -> Token:
     if isinstance(token, UUID):
         token = Token(str(token))
     elif isinstance(token, str):
-        token = Token(token)
+        found = _UUID.fullmatch(token)
+        token = Token(found[1].lower() if found else token)
     elif not isinstance(token, Token):
         reason = f"it is a {type(token).__name__}, not a string or a UUID"
         raise InvalidToken(token=token, reason=reason)

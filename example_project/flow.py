@@ -23,6 +23,8 @@ VISITS = "visits"
 class Flow:
     """Changes of cached counters, by where they are.
 
+    As long as all are known: written + unanswered = in Redis + in PostgreSQL + lost.
+
     Attributes:
         written: those whose requests were answered; None where nobody keeps an account.
         waiting: those in Redis; None while it does not answer.
@@ -42,9 +44,17 @@ class Flow:
             return None
         return max(0, self.written - self.waiting - self.landed)
 
+    @property
+    def unanswered(self) -> int | None:
+        """Those that are counted, and nobody was told so (yet); None where that is not known."""
+        if self.written is None or self.waiting is None:
+            return None
+        return max(0, self.waiting + self.landed - self.written)
+
     def __str__(self) -> str:
         parts = {
             "written": self.written,
+            "unanswered": self.unanswered,
             "in Redis": self.waiting,
             "in PostgreSQL": self.landed,
             "lost": self.lost,

@@ -76,7 +76,11 @@ class Report:
             "turned_away": self.turned_away,
             "drifts": list(self.drifts),
             "generations": self.generations,
-            "flow": {**asdict(self.flow), "lost": self.flow.lost},
+            "flow": {
+                **asdict(self.flow),
+                "unanswered": self.flow.unanswered,
+                "lost": self.flow.lost,
+            },
             "kills": dict(self.kills),
             "incidents": list(self.incidents),
             "ready": round(self.ready, 3),

@@ -6,18 +6,26 @@ import os
 import secrets
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 from django.conf import settings
 from django.db import connection, connections
-from django.test import override_settings
+from django.test import TransactionTestCase, override_settings
 from hypothesis import HealthCheck
 from hypothesis import settings as examples
+from pytest_django import DjangoDbBlocker
+from pytest_django.plugin import blocking_manager_key
 
 from django_counters.stores.redis.keys import Slots
 from django_counters.testing import override_counters
+from tests import template
+from tests.durations import Durations
+from tests.keeping import renew
+from tests.selection import RUNS, is_left_out
 
 # How long an example takes says how busy the machine is.
 examples.register_profile("counters", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -33,11 +41,33 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=("short", "long"),
         help="run the tests that kill servers and processes, and no others: minutes, or an hour",
     )
+    parser.addoption(
+        "--depends-on",
+        choices=tuple(RUNS),
+        help="run what could differ there, and no others; see tests/selection.py",
+    )
+    parser.addoption(
+        "--durations-by-folder", action="store_true", help="say where the time of the tests goes"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--faults"):
         config.pluginmanager.import_plugin("tests.faults.plugin")
+    if config.getoption("--durations-by-folder") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Durations())
+    # What Django asks after each transactional test, to close all connections.
+    TransactionTestCase._should_reload_connections = _renewed  # type: ignore[attr-defined]
+
+
+def _renewed(case: Any) -> bool:
+    renew(case._databases_names(include_mirrors=False))
+    return False
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    run = config.getoption("--depends-on")
+    return True if run and is_left_out(collection_path, run) else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -45,11 +75,32 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("slow") and not config.getoption("--slow"):
             item.add_marker(pytest.mark.skip(reason="takes minutes: run with --slow"))
+        if item.get_closest_marker("alone") and "PYTEST_XDIST_WORKER" in os.environ:
+            item.add_marker(pytest.mark.skip(reason="needs the server for itself: run with -n 0"))
         if item.get_closest_marker("faults") and not config.getoption("--faults"):
             item.add_marker(pytest.mark.skip(reason="kills servers: run with --faults"))
         if item.get_closest_marker("postgres") and vendor != "postgresql":
             reason = f"needs PostgreSQL (many writers at once); this run is on {vendor}"
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.hookimpl(trylast=True)  # after whoever ends the workers or drops their databases
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    config = session.config
+    if hasattr(config, "workerinput") or config.getoption("collectonly"):
+        return
+    if session.testscollected:
+        with config.stash[blocking_manager_key].unblock():
+            template.drop()
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(
+    django_db_modify_db_settings_parallel_suffix: None, django_db_blocker: DjangoDbBlocker
+) -> None:
+    """Replaces a fixture of pytest-django, which comes before the databases are made."""
+    with django_db_blocker.unblock():
+        template.make()
 
 
 @pytest.fixture(autouse=True)
@@ -104,7 +155,12 @@ def cached() -> Iterator[str]:
 def forget_pending(using: str, prefix: str) -> None:
     """Delete all that one test has left in Redis."""
     pattern = Slots(using, prefix).keys(0)[0].replace(":0}:p", ":*")
-    with redis.Redis.from_url(os.environ["REDIS_URL"]) as client:
-        found = list(client.scan_iter(pattern, count=1000))
-        if found:
-            client.delete(*found)
+    client = _redis(os.environ["REDIS_URL"], os.getpid())
+    if found := list(client.scan_iter(pattern, count=10_000)):
+        client.delete(*found)
+
+
+@lru_cache(maxsize=1)
+def _redis(url: str, _process: int) -> redis.Redis:
+    """One client for all tests of a process: to connect takes longer than to look."""
+    return redis.Redis.from_url(url)

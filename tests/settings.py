@@ -18,9 +18,11 @@ RUN = os.environ.setdefault("COUNTERS_TEST_RUN", secrets.token_hex(4))
 
 def _database(purpose: str) -> dict[str, Any]:
     settings: dict[str, Any] = dict(dj_database_url.parse(os.environ["DATABASE_URL"]))
-    settings["TEST"] = {"NAME": f"test_counters_{RUN}_{purpose}"}
+    name = f"test_counters_{RUN}"
+    settings["TEST"] = {"NAME": f"{name}_{purpose}", "TEMPLATE": f"{name}_template"}
     if settings["ENGINE"].endswith("sqlite3"):
-        settings["TEST"] = {"NAME": f"file:test_{RUN}_{purpose}?mode=memory&cache=shared"}
+        # A worker of pytest-xdist adds its name at the end, where SQLite does not mind it.
+        settings["TEST"] = {"NAME": f"file:test_{RUN}_{purpose}?mode=memory&cache=shared&of="}
     return settings
 
 
@@ -36,6 +38,8 @@ CACHES = {
         "KEY_PREFIX": f"{RUN}-{os.environ.get('PYTEST_XDIST_WORKER', '')}",
     }
 }
+# Nobody guesses the passwords of tests: the slow hashers of Django would take minutes.
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 INSTALLED_APPS = [
     "django.contrib.admin",

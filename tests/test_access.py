@@ -6,10 +6,18 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.core.checks import run_checks
 from django.test import override_settings
 
-from django_counters.access import ACTIONS, CLOSED, CREATED, Access, access_of, access_problems
+from django_counters.access import (
+    ACTIONS,
+    AUDITED,
+    CLOSED,
+    CREATED,
+    Access,
+    access_of,
+    access_problems,
+)
+from django_counters.checks import check_setting
 from django_counters.exceptions import InvalidConfiguration
 from django_counters.kinds.registry import registry
 from django_counters.rest import expose, exposed
@@ -20,45 +28,26 @@ ORIGINS = ["https://example.org"]
 BEACON = {"increment": "beacon", "origins": ORIGINS, "limit": "60/min"}
 WRONG: list[tuple[Any, str]] = [
     ([], "API must be a dictionary"),
-    ("anyone", "API must be a dictionary"),
-    (True, "API must be a dictionary"),
     ({"reed": "anyone"}, "unknown option 'reed'. Known are: read, increment"),
-    ({"READ": "anyone"}, "unknown option 'READ'"),
-    ({5: "anyone"}, "unknown option 5"),
     ({"read": "everybody"}, "read is one of anyone, authenticated, staff, permission"),
     ({"read": "beacon"}, "read is one of"),
-    ({"read": ""}, "not ''"),
-    ({"read": True}, "not True"),
     ({"read": ["staff"]}, "not ['staff']"),
     ({"increment": "anyone"}, "an increment by anybody is a 'beacon'"),
     ({"decrement": "anyone"}, "decrement cannot be for 'anyone'; name who may"),
-    ({"adjust": "anyone"}, "adjust cannot be for 'anyone'"),
     ({"decrement": "beacon"}, "decrement is one of anyone, authenticated"),
-    ({"adjust": "beacon"}, "adjust is one of"),
     ({"read": "no.such.Class"}, "a permission class that cannot be imported"),
     ({"read": "rest_framework.permissions.IsNobody"}, "cannot be imported"),
-    ({"read": "."}, "cannot be imported"),
-    ({"read": ".permissions"}, "cannot be imported"),
-    ({"read": "..a"}, "cannot be imported"),
-    ({"read": "os.path"}, "'os.path', which is no permission class"),
     ({"read": "builtins.int"}, "no permission class"),
     ({"max_delta": 0}, "max_delta is an integer above zero, not 0"),
-    ({"max_delta": -1}, "not -1"),
     ({"max_delta": True}, "not True"),
-    ({"max_delta": "5"}, "not '5'"),
     ({"max_delta": 2**63}, "max_delta is an integer"),
-    ({"max_delta": None}, "not None"),
     ({"max_counters": 0}, "max_counters is an integer above zero"),
-    ({"max_counters": 1.5}, "not 1.5"),
     ({"limit": "60"}, "limit: "),
-    ({"limit": ""}, "limit: "),
     ({"limit": "0/min"}, "limit: "),
-    ({"limit": "60/fortnight"}, "limit: "),
     ({"limit": 60}, "limit: "),
     ({"increment": "beacon", "limit": "60/min"}, "a beacon needs 'origins'"),
     ({**BEACON, "origins": []}, "a beacon needs 'origins'"),
     ({**BEACON, "origins": "https://example.org"}, "a beacon needs 'origins'"),
-    ({**BEACON, "origins": 5}, "a beacon needs 'origins'"),
     ({"increment": "beacon", "origins": ORIGINS}, "a beacon needs a 'limit'"),
     ({"increment": "staff", "origins": ORIGINS}, "'origins' are for beacons"),
     *(
@@ -67,15 +56,12 @@ WRONG: list[tuple[Any, str]] = [
             "*",
             "null",
             "",
-            "example.org",
             "https://example.org/",
             "https://example.org/page",
             "https://Example.org",
-            "HTTPS://example.org",
             "ftp://example.org",
             "https://",
             "http://[",
-            "https://example.org?x",
             5,
             None,
         )
@@ -102,30 +88,22 @@ RIGHT: list[dict[str, Any]] = [
 ]
 
 
-# Some versions of Django ask the databases for their features.
-@pytest.mark.django_db(databases=["default", "other"])
 @pytest.mark.parametrize(("declared", "message"), WRONG)
-def test_what_is_wrong_is_a_check_error(declared: Any, message: str) -> None:
+def test_what_is_wrong_is_a_check_error_and_opens_nothing(declared: Any, message: str) -> None:
     with override_settings(COUNTERS={"likes": {"API": declared}}):
-        found = [e for e in run_checks() if (e.id or "").startswith("counters.")]
+        found = check_setting()
+        with pytest.raises(InvalidConfiguration):
+            registry.policy("likes:a")
     assert {error.id for error in found} == {"counters.E026"}
     (error,) = [error for error in found if message in error.msg]
     assert "COUNTERS['likes']" in error.msg
     assert "counters-e026" in (error.hint or "")
 
 
-@pytest.mark.parametrize(("declared", "message"), WRONG)
-def test_what_is_wrong_opens_nothing(declared: Any, message: str) -> None:
-    counters = {"likes": {"API": declared}}
-    with override_settings(COUNTERS=counters), pytest.raises(InvalidConfiguration):
-        registry.policy("likes:a")
-
-
-@pytest.mark.django_db(databases=["default", "other"])
 @pytest.mark.parametrize("declared", RIGHT)
 def test_what_is_right_is_no_error(declared: dict[str, Any]) -> None:
     with override_settings(COUNTERS={"likes": {"API": declared}}):
-        assert [e for e in run_checks() if (e.id or "").startswith("counters.")] == []
+        assert check_setting() == []
         access = registry.policy("likes:a").access
     for action in ACTIONS:
         assert access.rule(action) == (declared.get(action) or "")
@@ -135,7 +113,8 @@ def test_what_is_right_is_no_error(declared: dict[str, Any]) -> None:
     ("namespace", "why"),
     [
         ("default", "what is not declared cannot be reached"),
-        (CREATED, "change how many counters there may be"),
+        (CREATED, "what the app keeps for itself"),
+        (AUDITED, "what the app keeps for itself"),
     ],
 )
 def test_what_cannot_be_reached(namespace: str, why: str) -> None:
@@ -173,7 +152,7 @@ class TestExpose:
         assert sorted(exposed._exposed) == ["testapp.Post.likes", "testapp.Post.views"]
         found = exposed_as("testapp.Post.likes")
         assert found is not None
-        assert found.access == Access("anyone", "authenticated", max_delta=5)
+        assert found.access == Access("anyone", "authenticated", history="anyone", max_delta=5)
         for label in ("testapp.Post.title", "testapp.post.likes", "Post.likes", "likes", ""):
             assert exposed_as(label) is None
 
@@ -182,7 +161,7 @@ class TestExpose:
         expose(Post, "likes", read="staff")
         found = exposed_as("testapp.Post.likes")
         assert found is not None
-        assert found.access == Access("staff")
+        assert found.access == Access("staff", history="staff")
 
     @pytest.mark.parametrize(("declared", "message"), SAID)
     def test_what_is_wrong_is_refused(self, declared: Any, message: str) -> None:

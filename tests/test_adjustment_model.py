@@ -7,15 +7,8 @@ from typing import Any, NamedTuple
 import pytest
 from django.conf import settings as django_settings
 from django.db import models, transaction
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from django_counters import clock
 from django_counters.exceptions import TokenConflict, ValueChanged
@@ -35,6 +28,7 @@ from django_counters.upkeep.audit import verify_audit
 from django_counters.upkeep.flush import flush
 from django_counters.upkeep.rollup import rollup
 from django_counters.upkeep.verify import verify
+from tests import machines
 from tests.chains import unguarded
 from tests.conftest import forget_pending
 from tests.fields.test_cached import be_patient
@@ -204,14 +198,18 @@ class Model(RuleBasedStateMachine):
         assert found.value == parts == self.values[key]
 
     @invariant()
-    def the_values_agree(self) -> None:
+    def the_names_agree(self) -> None:
         assert Counter.objects.values_of(KEYS) == {key: self.values[key] for key in KEYS}
+
+    # These cost more than all other steps together, so they are steps, too.
+    @rule()
+    def the_values_agree(self) -> None:
         cached = Counter.objects.values_of(KEYS, consistency="cached", max_age=86_400)
         assert cached == {key: self.values[key] for key in KEYS}
         found = {name: record.value() for name, record in self.records.items()}
         assert found == {name: self.values[name] for name in RECORDS}
 
-    @invariant()
+    @rule()
     def the_adjustments_agree(self) -> None:
         found = CounterAdjustment.objects.order_by("number")
         rows = [
@@ -221,12 +219,15 @@ class Model(RuleBasedStateMachine):
         assert rows == self.said
         assert [row.number for row in found] == list(range(1, len(rows) + 1))
 
-    @invariant()
+    @rule()
     def nothing_drifts(self) -> None:
         assert verify().drifts == []
         assert verify_audit().flaws == []
 
     def teardown(self) -> None:
+        self.the_values_agree()
+        self.the_adjustments_agree()
+        self.nothing_drifts()
         assert not CounterIncident.objects.exists()
 
 
@@ -241,13 +242,5 @@ def test_adjustments_agree_with_a_list(
     request: pytest.FixtureRequest, cached: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     be_patient(monkeypatch)
-    slow: Any = request.config.getoption("--slow")
-    examples = settings(
-        max_examples=150 if slow else 8,
-        stateful_step_count=30,
-        # To explain a failure line by line takes minutes.
-        phases=[phase for phase in Phase if phase is not Phase.explain],
-        suppress_health_check=list(HealthCheck),
-    )
     with override_counters(**DECLARED):
-        run_state_machine_as_test(Model, settings=examples)
+        machines.run(Model, request, steps=40, examples=8, slow=20)

@@ -6,7 +6,6 @@ import ast
 import re
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -23,10 +22,10 @@ SQL = re.compile(r"\b(INSERT INTO|SELECT .+ FROM|UPDATE .+ SET|DELETE FROM|ALTER
 ROOMS_OF_SQL = ("stores/sql/dialects/", "migrations/")
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_file_is_short_and_its_name_says_what_it_holds(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= 400
-    assert path.stem not in NAMES_THAT_REFUSE_NOTHING
+def test_a_file_is_short_and_its_name_says_what_it_holds() -> None:
+    assert len(SOURCES) > 100
+    assert [path for path in SOURCES if len(path.read_text().splitlines()) > 400] == []
+    assert [path for path in SOURCES if path.stem in NAMES_THAT_REFUSE_NOTHING] == []
 
 
 def texts(path: Path) -> list[str]:
@@ -81,15 +80,3 @@ def test_every_public_name_resolves() -> None:
     assert set(django_counters.__all__) <= set(dir(django_counters))
     with pytest.raises(AttributeError, match="nothing"):
         _ = django_counters.nothing
-
-
-@pytest.mark.skipif(find_spec("importlinter") is None, reason="import-linter is not installed")
-def test_imports_go_one_way() -> None:
-    run = subprocess.run(
-        [sys.executable, "-c", "from importlinter.cli import lint_imports_command as m; m()"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stdout + run.stderr

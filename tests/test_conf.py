@@ -10,6 +10,7 @@ from django.core.checks import run_checks
 from django.test import override_settings
 
 from django_counters import conf
+from django_counters.checks import check_caches, check_setting
 from django_counters.exceptions import InvalidConfiguration
 from django_counters.kinds.registry import registry
 from django_counters.models import Counter
@@ -20,29 +21,21 @@ WRONG: list[tuple[Any, str, str]] = [
     ([], "E001", "must be a dictionary of namespaces"),
     ({"stock": 5}, "E001", "must be a dictionary of options"),
     ({"a:b": {}}, "E002", "cannot be a namespace"),
-    ({"": {}}, "E002", "cannot be a namespace"),
     ({5: {}}, "E002", "cannot be a namespace"),
     ({"a b": {}}, "E002", "white space"),
     ({"stock": {"FLOR": 0}}, "E003", "Did you mean 'FLOOR'?"),
-    ({"stock": {"floor": 0}}, "E003", "Did you mean 'FLOOR'?"),
     ({"stock": {"BANANA": 0}}, "E003", "Known are: STRATEGY, FLOOR, CEILING"),
     ({"stock": {"STRATEGY": "exakt"}}, "E004", "Did you mean 'exact'?"),
     ({"stock": {"STRATEGY": "banana"}}, "E004", "Known are: exact, sharded"),
     ({"stock": {"STRATEGY": "slotted"}}, "E004", "a named counter is 'sharded'"),
     ({"stock": {"OPTIONS": 1}}, "E008", "must be a dictionary"),
     ({"stock": {"OPTIONS": {"shards": 4}}}, "E008", "exact has no option 'shards'"),
-    ({"stock": {"OPTIONS": {"combin": True}}}, "E008", "Did you mean 'combine'?"),
     ({"stock": {"OPTIONS": {"combine": 1}}}, "E008", "'combine' is True or False"),
     ({"stock": {"STRATEGY": "sharded", "OPTIONS": {"shards": 0}}}, "E008", "from 1 to 1024"),
-    ({"stock": {"STRATEGY": "sharded", "OPTIONS": {"shards": "many"}}}, "E008", "'many'"),
     ({"stock": {"STRATEGY": "sharded", "OPTIONS": {"shards": True}}}, "E008", "not True"),
     ({"stock": {"STRATEGY": "sharded", "FLOOR": 0}}, "E009", "cannot hold a floor"),
-    ({"stock": {"STRATEGY": "cached", "FLOOR": 0}}, "E009", "cached cannot hold a floor"),
     ({"stock": {"STRATEGY": "cached", "CEILING": 9}}, "E009", "cached cannot hold a floor"),
-    ({"stock": {"STRATEGY": "cache"}}, "E004", "Did you mean 'cached'?"),
     ({"stock": {"STRATEGY": "cached", "OPTIONS": {"max_age": 0}}}, "E008", "'max_age' is a number"),
-    ({"stock": {"STRATEGY": "cached", "OPTIONS": {"max_age": True}}}, "E008", "'max_age' is"),
-    ({"stock": {"STRATEGY": "cached", "OPTIONS": {"max_age": "5"}}}, "E008", "'max_age' is"),
     ({"stock": {"STRATEGY": "cached", "OPTIONS": {"max_age": NAN}}}, "E008", "'max_age' is"),
     (
         {"stock": {"STRATEGY": "cached", "OPTIONS": {"timeout": -1}}},
@@ -55,16 +48,12 @@ WRONG: list[tuple[Any, str, str]] = [
         "E008",
         "Did you mean 'timeout'",
     ),
-    ({"stock": {"STRATEGY": "cached", "OPTIONS": {"shards": 4}}}, "E008", "no option 'shards'"),
-    ({"stock": {"OPTIONS": {"max_age": 5}}}, "E008", "exact has no option 'max_age'"),
     ({"stock": {"CACHE": "default"}}, "E019", "CACHE is for cached counters, not for exact"),
     ({"stock": {"STRATEGY": "ledger", "ON_REDIS_DOWN": "raise"}}, "E019", "not for ledger"),
     ({"stock": {"STRATEGY": "cached", "CACHE": 5}}, "E019", "an alias of CACHES or a URL, not 5"),
     ({"stock": {"STRATEGY": "cached", "CACHE": ""}}, "E019", "an alias of CACHES or a URL"),
     ({"stock": {"STRATEGY": "cached", "ON_REDIS_DOWN": "legder"}}, "E019", "Did you mean 'ledger'"),
     ({"stock": {"STRATEGY": "cached", "ON_REDIS_DOWN": None}}, "E019", "cannot be None"),
-    ({"stock": {"STRATEGY": "cached", "ON_REDIS_DOWN": ["raise"]}}, "E019", "cannot be ['raise']"),
-    ({"stock": {"STRATEGY": "cached", "CACHES": "a"}}, "E003", "Did you mean 'CACHE'?"),
     ({"stock": {"STRATEGY": None}}, "E004", "unknown strategy None"),
     ({"stock": {"FLOOR": "0"}}, "E005", "'0' cannot be a floor"),
     ({"stock": {"FLOOR": True}}, "E005", "True cannot be a floor"),
@@ -72,35 +61,34 @@ WRONG: list[tuple[Any, str, str]] = [
     ({"stock": {"CEILING": 2**63}}, "E005", "does not fit"),
     ({"stock": {"HISTORY": "2h"}}, "E025", "HISTORY is None or one of 1h, 1d, not '2h'"),
     ({"stock": {"HISTORY": ["1h"]}}, "E025", "not ['1h']"),
-    ({"stock": {"HISTORY": ""}}, "E025", "not ''"),
-    ({"stock": {"HISTORY": True}}, "E025", "not True"),
     ({"orders": {"STRATEGY": "ledger", "HISTORY": "1h"}}, "E025", "for counters without a ledger"),
     ({"stock": {"HISTORY_DAYS": 0}}, "E025", "HISTORY_DAYS is an integer from 1"),
     ({"stock": {"HISTORY_DAYS": "90"}}, "E025", "not '90'"),
-    ({"stock": {"HISTORY_DAYS": None}}, "E025", "not None"),
-    ({"stock": {"HISTORI": "1h"}}, "E003", "Did you mean 'HISTORY'?"),
     ({"stock": {"FLOOR": 5, "CEILING": 4}}, "E005", "the floor 5 is above the ceiling 4"),
 ]
 
 
-# Some versions of Django ask the databases for their features.
-@pytest.mark.django_db(databases=["default", "other"])
 @pytest.mark.parametrize(("setting", "code", "message"), WRONG)
-def test_a_wrong_setting_is_a_check_error(setting: Any, code: str, message: str) -> None:
+def test_a_wrong_setting_is_a_check_error_and_counts_nothing(
+    setting: Any, code: str, message: str
+) -> None:
     with override_settings(COUNTERS=setting):
-        (error,) = [e for e in run_checks() if (e.id or "").startswith("counters.")]
+        (error,) = [*check_setting(), *check_caches()]
+        # Without a database at hand: nothing is asked of it.
+        with pytest.raises(InvalidConfiguration) as caught:
+            Counter.objects.increment("stock:a")
     assert error.id == f"counters.{code}"
     assert message in error.msg
+    assert message in str(caught.value)
     assert f"counters-{code.lower()}" in (error.hint or "")
 
 
-@pytest.mark.django_db
-@pytest.mark.parametrize(("setting", "code", "message"), WRONG)
-def test_a_wrong_setting_counts_nothing(setting: Any, code: str, message: str) -> None:
-    with override_settings(COUNTERS=setting), pytest.raises(InvalidConfiguration) as caught:
-        Counter.objects.increment("stock:a")
-    assert message in str(caught.value)
-    assert not Counter.objects.exists()
+# Some versions of Django ask the databases for their features.
+@pytest.mark.django_db(databases=["default", "other"])
+def test_django_reports_a_wrong_setting() -> None:
+    with override_settings(COUNTERS={"a:b": {}}):
+        found = [error.id for error in run_checks()]
+    assert found == ["counters.E002"]
 
 
 @pytest.mark.django_db(databases=["default", "other"])
@@ -130,14 +118,11 @@ def test_overridden_settings_are_seen_at_once_and_forgotten_again() -> None:
     assert registry.policy("stock:a").bounds.floor is None
 
 
-def test_what_a_cached_namespace_means_if_nothing_else_is_said() -> None:
+def test_what_a_cached_namespace_can_say_and_means_if_it_says_nothing() -> None:
     with override_settings(COUNTERS={"views": {"STRATEGY": "cached"}}):
         policy = registry.policy("views:a")
     recipe = conf.Recipe("cached", cache="default", detour="ledger", timeout=0.05)
     assert (policy.recipe, policy.bounds, policy.max_age) == (recipe, Bounds(), 5.0)
-
-
-def test_what_a_cached_namespace_can_say() -> None:
     views = {
         "STRATEGY": "cached",
         "CACHE": "redis://localhost/3",

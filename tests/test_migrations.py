@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from io import StringIO
+from typing import Any
 
 import pytest
 from django.core.management import call_command
 from django.db import connection
+from django.db.migrations import (
+    AddField,
+    AlterField,
+    AlterModelOptions,
+    CreateModel,
+    RunPython,
+)
+from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.operations.base import Operation
+from django.db.migrations.state import ProjectState
 
 from django_counters.models import Counter
 
@@ -23,3 +34,31 @@ def test_the_app_can_be_removed_and_come_back() -> None:
     assert Counter._meta.db_table not in connection.introspection.table_names()
     call_command("migrate", "django_counters", verbosity=0)
     assert Counter.objects.increment("a") == 1
+
+
+@pytest.mark.django_db
+def test_migrations_only_add() -> None:
+    """A released version may run while the next one has migrated already."""
+    state = ProjectState()
+    graph = MigrationLoader(connection).graph
+    for key in graph.forwards_plan(graph.leaf_nodes("django_counters")[0]):
+        migration = graph.nodes[key]
+        for operation in migration.operations:
+            before = state.clone()
+            operation.state_forwards(key[0], state)
+            if key[0] == "django_counters":
+                assert adds(operation, before, state), f"{key[1]}: {operation.describe()}"
+
+
+def adds(operation: Operation, before: ProjectState, after: ProjectState) -> bool:
+    """Whether code that knows nothing of an operation works after it as before."""
+    if isinstance(operation, AddField):
+        return bool(operation.field.null or operation.field.has_default())
+    if isinstance(operation, AlterField):
+        name = ("django_counters", operation.model_name_lower)
+        old, new = (s.models[name].fields[operation.name] for s in (before, after))
+        old.set_attributes_from_name(operation.name)
+        new.set_attributes_from_name(operation.name)
+        editor: Any = connection.schema_editor()
+        return not editor._field_should_be_altered(old, new)
+    return isinstance(operation, CreateModel | RunPython | AlterModelOptions)

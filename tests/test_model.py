@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from django.db import transaction
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from django_counters.exceptions import CeilingExceeded, CounterOverflow, InsufficientCount
 from django_counters.models import Counter
 from django_counters.testing import override_counters
 from django_counters.types import INT8
+from tests import machines
 
 BOUNDS: dict[str, dict[str, int]] = {
     "stock": {"FLOOR": 0},
@@ -111,11 +109,5 @@ class Model(RuleBasedStateMachine):
 
 @pytest.mark.django_db(transaction=True)
 def test_the_api_agrees_with_a_dictionary(request: pytest.FixtureRequest) -> None:
-    slow: Any = request.config.getoption("--slow")
-    examples = settings(
-        max_examples=300 if slow else 30,
-        stateful_step_count=40,
-        suppress_health_check=list(HealthCheck),
-    )
     with override_counters(**BOUNDS):
-        run_state_machine_as_test(Model, settings=examples)
+        machines.run(Model, request, steps=40, examples=20, slow=50)

@@ -34,6 +34,7 @@ from django_counters.exceptions import (
 )
 from django_counters.kinds.adjustment import Preview, adjust, preview
 from django_counters.kinds.approval import ask
+from django_counters.kinds.wording import request_id_of
 from django_counters.models import AdjustmentRequest, CounterAdjustment
 from django_counters.tokens import mint
 
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 else:
     _ModelAdmin = object
 
-_LONGEST_REQUEST_ID = 128
 # What another number would mend.
 _OF_NUMBER = (CeilingExceeded, CounterOverflow, InsufficientCount, InvalidDelta)
 
@@ -163,7 +163,7 @@ class _Steps:
                 row = adjust(
                     self.counter.subject,
                     **asked,
-                    request_id=request_id_of(self.request),
+                    request_id=request_id_of(self.request.headers.get("X-Request-ID", "")),
                     token=data["token"],
                 )
             except ApprovalRequired:
@@ -230,12 +230,6 @@ def adjust_url(site: admin.AdminSite, field: str, key: str) -> str:
 def spelt(text: str) -> str:
     """A message that is shown as it is: a key or a name at its front gets no capital letter."""
     return format_html("<span>{}</span>", text)
-
-
-def request_id_of(request: HttpRequest) -> str:
-    """What a proxy calls this request, if it says so and it can be kept."""
-    name = request.headers.get("X-Request-ID", "").strip()
-    return name if len(name) <= _LONGEST_REQUEST_ID and name.isprintable() else ""
 
 
 def _changed_since(form: AdjustForm, found: Preview) -> int | None:

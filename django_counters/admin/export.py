@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.core.exceptions import PermissionDenied
+from django.db import DataError
 from django.db.models import QuerySet
 from django.http import (
     HttpRequest,
@@ -47,7 +48,10 @@ class ExportAdmin(ReadOnlyAdmin):
     ) -> HttpResponse:
         """The list, with the address of its export."""
         context = {"export_url": _address(self, "export"), **(extra_context or {})}
-        return super().changelist_view(request, context)
+        try:
+            return super().changelist_view(request, context)
+        except DataError:
+            return self._wrong_lookup()
 
     def export_view(self, request: HttpRequest) -> HttpResponseBase:
         """All that the list would show on its pages."""
@@ -57,8 +61,8 @@ class ExportAdmin(ReadOnlyAdmin):
             raise PermissionDenied
         try:
             rows = self.get_changelist_instance(request).queryset
-        except IncorrectLookupParameters:
-            return HttpResponseRedirect(f"{_address(self, 'changelist')}?e=1")
+        except (IncorrectLookupParameters, DataError):
+            return self._wrong_lookup()
         response = StreamingHttpResponse(
             lines(self.export_columns, self._exported(rows)), content_type="text/csv; charset=utf-8"
         )
@@ -66,6 +70,11 @@ class ExportAdmin(ReadOnlyAdmin):
         response["Content-Disposition"] = f'attachment; filename="{name}"'
         response["X-Content-Type-Options"] = "nosniff"
         return response
+
+    def _wrong_lookup(self) -> HttpResponse:
+        """As Django answers what it cannot look up; some of it, such as ``(`` for a regular
+        expression, the database alone can tell."""
+        return HttpResponseRedirect(f"{_address(self, 'changelist')}?e=1")
 
     def _exported(self, rows: Any) -> Iterator[Sequence[Any]]:
         for page in pages(rows):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from django.contrib import admin
+from django.contrib import admin, messages
+from django.contrib.admin.views.main import ChangeList
 from django.http import HttpRequest, HttpResponse
+from django.utils.translation import gettext as _
 
 from django_counters.admin.adjusting import adjust_url
-from django_counters.exceptions import CounterError
-from django_counters.fields import CounterField
+from django_counters.exceptions import CounterError, CounterUnavailable
+from django_counters.fields import counter_fields
 from django_counters.kinds.subject import of_record
 
 if TYPE_CHECKING:
@@ -26,13 +29,28 @@ class AdjustLink(NamedTuple):
 
 
 class CounterFieldsAdmin(_ModelAdmin):
-    """A `ModelAdmin` whose counter fields are read-only, each with a link to adjust it.
+    """A `ModelAdmin` whose counter fields are exact and read-only, each with a link to adjust it.
+
+    List and page show what was counted, and not what the columns have of it: one more query, or
+    round trip to Redis, for each counter field. Where Redis cannot be reached they show the columns
+    and say so. What a list is sorted or filtered by are the columns.
 
     The links stand where "History" does, for whoever may adjust. A project with a
     ``change_form_template`` of its own extends ``admin/django_counters/fields_change_form.html``.
     """
 
     change_form_template = "admin/django_counters/fields_change_form.html"
+
+    def get_changelist(self, request: HttpRequest, **_given: Any) -> type[ChangeList]:  # noqa: ARG002
+        """A list of exact numbers."""
+        return ExactList
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: Any = None) -> Any:
+        """The record, with exact numbers."""
+        record = super().get_object(request, object_id, from_field)
+        if record is not None:
+            complete(request, [record])
+        return record
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         """With the counters: what was counted is not typed over."""
@@ -60,6 +78,25 @@ class CounterFieldsAdmin(_ModelAdmin):
         return [link for link in found if link.url]
 
 
+class ExactList(ChangeList):
+    """Completes the records of its page in place: they stay a queryset, as editable lists want."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        """The records of the page."""
+        super().get_results(request)
+        complete(request, list(self.result_list))
+
+
+def complete(request: HttpRequest, records: Sequence[Any]) -> None:
+    """Let records hold all that was counted; say so where that cannot be had."""
+    for field in counter_fields(type(records[0])) if records else ():
+        try:
+            field.load(records, None)
+        except CounterUnavailable:
+            said = _("Redis cannot be reached. %(name)s is shown without what waits there.")
+            messages.warning(request, said % {"name": field.verbose_name})
+
+
 def _link(page: CounterFieldsAdmin, record: Any, name: str) -> AdjustLink:
     field: Any = page.opts.get_field(name)
     try:
@@ -72,4 +109,4 @@ def _link(page: CounterFieldsAdmin, record: Any, name: str) -> AdjustLink:
 
 
 def _counters(opts: Any) -> list[str]:
-    return [field.name for field in opts.concrete_fields if isinstance(field, CounterField)]
+    return [field.name for field in counter_fields(opts.model)]

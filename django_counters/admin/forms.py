@@ -9,11 +9,10 @@ from django.contrib.admin.widgets import AdminRadioSelect, AdminTextareaWidget, 
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import pgettext_lazy
 
-from django_counters.models.adjustment import REASON_LENGTH
+from django_counters.models.adjustment import LEAST_REASON, REASON_LENGTH
 from django_counters.types import INT8, Bounds
 
 TO, BY = "to", "by"
-_LEAST_REASON = 10
 
 
 class _Int8Field(forms.IntegerField):
@@ -48,7 +47,7 @@ class AdjustForm(forms.Form):
         help_text=_(
             "Kept for ever: who reads it later has to understand why. At least 10 letters."
         ),
-        min_length=_LEAST_REASON,
+        min_length=LEAST_REASON,
         max_length=REASON_LENGTH,
         widget=AdminTextareaWidget(attrs={"rows": 3}),
     )

@@ -6,13 +6,17 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django.contrib.admin.views.main import ChangeList
+from django.db.models import Exists, OuterRef
+from django.http import HttpRequest
 from django.utils.formats import number_format
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
+from django_counters.admin.readonly import MOST
 from django_counters.admin.recent import recent_of
 from django_counters.admin.sparkline import sparkline
 from django_counters.kinds.readings import readings_of
+from django_counters.models import Counter, CounterShard
 
 
 class CounterList(ChangeList):
@@ -22,8 +26,17 @@ class CounterList(ChangeList):
     one query for the lines of each source.
     """
 
+    #: How many counters are in no row yet, for whoever may see them all.
+    not_listed = 0
     _page: Iterable[Any] = ()
     _rows: Sequence[Any] | None = None
+
+    def get_results(self, request: HttpRequest) -> None:
+        """The page, and how many counters cannot be on any."""
+        super().get_results(request)
+        page: Any = self.model_admin
+        if page.has_overview_permission(request):
+            self.not_listed = _not_listed(self.queryset.db)
 
     @property
     def result_list(self) -> Sequence[Any]:
@@ -51,6 +64,13 @@ def completed(page: Iterable[Any], using: str | None) -> list[Any]:
         row.reading = readings[row.key]
         row.line = _line(row.key, recent.get(row.key, []))
     return rows
+
+
+def _not_listed(using: str) -> int:
+    """How many counters wait in shards for their first rollup: a list is one of totals."""
+    total = Counter._base_manager.filter(key=OuterRef("key"))
+    waiting = CounterShard._base_manager.using(using).filter(~Exists(total))
+    return waiting.order_by().values("key").distinct()[:MOST].count()
 
 
 def _line(key: str, values: Sequence[int | None]) -> SafeString:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import django
 from django.contrib import admin
 from django.contrib.admin.utils import quote, unquote
 from django.core.exceptions import PermissionDenied
@@ -113,6 +114,7 @@ class CounterPageMixin(_ModelAdmin):
         found = _series(key, request)
         return {
             "title": key,
+            "has_tools_beside_title": django.VERSION >= (6, 1),
             "opts": self.opts,
             "counter": counter,
             "facts": facts_of(counter),

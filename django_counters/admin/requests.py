@@ -21,7 +21,7 @@ from django.utils.formats import number_format
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from django_counters.admin.adjusting import request_id_of, spelt
+from django_counters.admin.adjusting import spelt
 from django_counters.admin.forms import ApproveForm, RejectForm
 from django_counters.admin.readonly import ReadOnlyAdmin, linked
 from django_counters.admin.refusals import said
@@ -29,6 +29,7 @@ from django_counters.admin.subjects import Seen, is_gone, seen
 from django_counters.exceptions import CounterError, RecordMissing
 from django_counters.kinds import approval
 from django_counters.kinds.adjustment import Person, person_of, preview
+from django_counters.kinds.wording import request_id_of
 from django_counters.models import AdjustmentRequest, CounterAdjustment
 
 _WAITING = AdjustmentRequest.State.WAITING
@@ -122,7 +123,7 @@ class RequestAdmin(ReadOnlyAdmin):
                 approver=request.user,
                 expected=form.cleaned_data["expected"],
                 last=form.cleaned_data["last"],
-                request_id=request_id_of(request),
+                request_id=request_id_of(request.headers.get("X-Request-ID", "")),
             )
             return gettext("%(counter)s was adjusted from %(before)s to %(after)s.") % {
                 "counter": row.subject,

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, cast, overload
 
-from django.contrib.contenttypes.models import ContentType
 from django.core import checks
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import connections, models, router
-from django.db.models.signals import class_prepared, post_delete
 
 from django_counters.conf import (
     AUTO,
@@ -27,7 +26,6 @@ from django_counters.kinds.number import check_age, check_immediately
 from django_counters.kinds.record import Place, apply, check_record_id
 from django_counters.kinds.registry import registry
 from django_counters.kinds.tables import slots
-from django_counters.models import SlottedCounter
 from django_counters.models.total import TotalField
 from django_counters.stores.sql.dialects import Table
 from django_counters.types import INT8, UNBOUNDED, Bounds, Delta, Reading
@@ -132,6 +130,20 @@ class CounterField(TotalField):
             raise InitialOutOfBounds(field=self._label(), value=value, floor=floor, ceiling=ceiling)
         return value
 
+    @cached_property
+    def validators(self) -> list[Any]:
+        """Those of the bounds come first: REST framework takes the first of a kind."""
+        floor, ceiling = self.bounds
+        lower = [] if floor is None else [MinValueValidator(floor)]
+        upper = [] if ceiling is None else [MaxValueValidator(ceiling)]
+        return [*lower, *upper, *super().validators]
+
+    def clean(self, value: Any, model_instance: models.Model | None) -> Any:
+        # What a row has is not written, so nobody is asked to correct it.
+        if model_instance is None or model_instance._state.adding:
+            return super().clean(value, model_instance)
+        return value
+
     def save_form_data(self, instance: models.Model, data: Any) -> None:
         # Without a value of its own a new row takes the default of the database.
         if data is not None:
@@ -202,14 +214,6 @@ class CounterField(TotalField):
             check_record_id(stored)
         return stored
 
-    def forget_slots(self, instance: models.Model, using: str, **_: Any) -> None:
-        """Receives ``post_delete``: a new record with the same key starts at zero."""
-        key = self.model._meta.pk.get_db_prep_value(instance.pk, connections[using])
-        kind = ContentType.objects.db_manager(using).get_for_model(self.model)
-        SlottedCounter._base_manager.using(using).filter(
-            record_type=kind, record_id=str(key), name=self.name
-        ).delete()
-
     def place(self) -> Place:
         """Where the totals stand, for those who count in slots."""
         return Place(self.table, Recipe("slotted", most_shards(self.slots)), self.bounds)
@@ -254,6 +258,7 @@ class IntegerCounterField(CounterField):
     """
 
     capacity = (-(2**31), 2**31 - 1)
+    plain_class = models.IntegerField
 
     def get_internal_type(self) -> str:
         return "IntegerField"
@@ -265,18 +270,10 @@ class CachedCounterField(CounterField):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"strategy": "cached", **kwargs})
 
-
-def follow_deletes(sender: type[models.Model], **_: Any) -> None:
-    """Receives ``class_prepared``: what is deleted through a proxy is told of the proxy alone."""
-    # The models of old migrations have nothing to forget.
-    if sender._meta.abstract or sender.__module__ == "__fake__":
-        return
-    for field in counter_fields(sender):
-        if field.strategy == "slotted" and (sender._meta.proxy or field.model is sender):
-            post_delete.connect(field.forget_slots, sender=sender)
-
-
-class_prepared.connect(follow_deletes)
+    def deconstruct(self) -> tuple[str, str, Any, dict[str, Any]]:
+        name, path, args, kwargs = super().deconstruct()
+        # What another field leaves out would make this one cached.
+        return name, path, args, {**kwargs, "strategy": self.strategy}
 
 
 def counter_fields(model: type[models.Model]) -> list[CounterField]:

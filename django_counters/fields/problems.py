@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from django.core import checks
+from django.db import models
 
 from django_counters.conf import (
     BOUNDED_STRATEGIES,
@@ -75,8 +76,14 @@ def _bounds(field: CounterField) -> Iterator[tuple[str, str]]:
     wrong = list(bounds_problems(*field.bounds))
     for problem in wrong:
         yield "E011", f"Its bounds are wrong: {problem}"
-    if not wrong and isinstance(field.default, int) and not field.bounds.hold(field.default):
-        yield "E015", f"The default {field.default} is out of its bounds."
+    for name in ("default", "db_default"):
+        number = getattr(field, name)
+        if number is models.NOT_PROVIDED or callable(number) or hasattr(number, "as_sql"):
+            continue
+        if isinstance(number, bool) or not isinstance(number, int):
+            yield "E015", f"The {name} {number!r} is no integer."
+        elif not wrong and not field.bounds.hold(number):
+            yield "E015", f"The {name} {number} is out of its bounds."
 
 
 def _is_indexed(field: CounterField) -> bool:

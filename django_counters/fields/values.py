@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
+from django.core.exceptions import SynchronousOnlyOperation
 from django.db import models
 
 from django_counters.kinds.adjustment import adjust
@@ -15,29 +16,17 @@ from django_counters.models import CounterAdjustment
 from django_counters.models.total import Loaded, TotalAttribute
 from django_counters.tokens import Token
 from django_counters.types import Reading, check_delta
+from django_counters.values import Unknown
 
 if TYPE_CHECKING:
     from django_counters.fields.columns import CounterField
 
 
-class CounterValue(Loaded):
-    """What ``post.views`` is: the int that was loaded, which can also count.
-
-    Comparing, formatting and calculating work as with any int. Counting changes the row in the
-    database, joins the caller's transaction, and leaves the new value on the instance.
-    """
+class _Counting:
+    """The counter of one instance, whether or not its number was loaded."""
 
     _field: Any  # a CounterField; said so, its descriptor would hide it from type checkers
     _instance: models.Model
-    #: Whether the change was made before, by a call with the same token.
-    replayed: bool
-
-    def __new__(cls, value: int, field: CounterField, instance: models.Model) -> CounterValue:
-        number = super().__new__(cls, value)
-        number._field = field
-        number._instance = instance
-        number.replayed = False
-        return number
 
     def increment(
         self,
@@ -239,10 +228,51 @@ class CounterValue(Loaded):
     adecrement.alters_data = True  # type: ignore[attr-defined]
 
 
+class CounterValue(_Counting, Loaded):
+    """What ``post.views`` is: the int that was loaded, which can also count.
+
+    Comparing, formatting and calculating work as with any int. Counting changes the row in the
+    database, joins the caller's transaction, and leaves the new value on the instance.
+    """
+
+    #: Whether the change was made before, by a call with the same token.
+    replayed: bool
+
+    def __new__(cls, value: int, field: CounterField, instance: models.Model) -> CounterValue:
+        number = super().__new__(cls, value)
+        number._field = field
+        number._instance = instance
+        number.replayed = False
+        return number
+
+
+class NotLoaded(_Counting, Unknown):
+    """What ``post.views`` is in async code where it was deferred: it counts, but is no number."""
+
+    def __init__(self, field: CounterField, instance: models.Model) -> None:
+        super().__init__(f"{field.model._meta.label}.{field.name}:{instance.pk}")
+        self._field = field
+        self._instance = instance
+
+    @property
+    def reason(self) -> str:  # type: ignore[override]
+        """Why the value is not known."""
+        return f"it was not loaded; await arefresh_from_db(fields=[{self._field.name!r}]) first"
+
+
 class CounterAttribute(TotalAttribute):
     """Keeps a plain int on the instance, and hands it out as one that can count."""
 
     field: CounterField
+
+    def __get__(self, instance: models.Model | None, cls: type[models.Model] | None = None) -> Any:
+        try:
+            return super().__get__(instance, cls)
+        except SynchronousOnlyOperation:
+            if instance is None:
+                raise
+            # It was deferred. An attribute cannot be awaited, and who counts need not know it.
+            return NotLoaded(self.field, instance)
 
     def hand_out(self, value: int, instance: models.Model) -> CounterValue:
         return CounterValue(value, self.field, instance)

@@ -24,6 +24,7 @@ from django_counters.kinds.collector import collector_of
 from django_counters.kinds.once import Call, once
 from django_counters.kinds.registry import registry
 from django_counters.kinds.subject import Subject
+from django_counters.kinds.wording import shown, text_of
 from django_counters.models import CounterAdjustment
 from django_counters.models.adjustment import CASE_LENGTH, NAME_LENGTH, REASON_LENGTH
 from django_counters.signals import counter_adjusted
@@ -33,7 +34,7 @@ from django_counters.strategies.base import Strategy
 from django_counters.strategies.cached import Cached
 from django_counters.strategies.refusals import refusal
 from django_counters.tokens import Token, check_token
-from django_counters.types import INT8, Bounds, Delta, check_delta, check_integer
+from django_counters.types import INT8, Amounts, Bounds, Delta, check_delta, check_integer
 
 
 class Person(NamedTuple):
@@ -102,11 +103,11 @@ def order_of(
         to=None if to is None else check_integer(to),
         by=None if by is None else check_delta(by),
         expected=None if expected is None else check_integer(expected),
-        reason=_text(reason, "a reason", REASON_LENGTH),
+        reason=shown(reason, "a reason", REASON_LENGTH),
         actor=who,
         approver=second,
-        case=_text(case, "a case", CASE_LENGTH) if case else "",
-        request_id=_text(request_id, "a request id", NAME_LENGTH) if request_id else "",
+        case=shown(case, "a case", CASE_LENGTH) if case else "",
+        request_id=text_of(request_id, "a request id", NAME_LENGTH) if request_id else "",
         allow_below_floor=allow_below_floor,
         last=None if by is None else last,
     )
@@ -119,25 +120,14 @@ def person_of(given: object, what: str) -> Person:
         InvalidAdjustment: it is neither, or a user without a row.
     """
     if isinstance(given, Person):
-        return Person(given.id, _text(given.name, what, NAME_LENGTH))
+        return Person(given.id, text_of(given.name, what, NAME_LENGTH))
     if hasattr(given, "get_username"):
         user: Any = given
         if user.pk is None:
             raise InvalidAdjustment(problem=f"{what} is needed, and this user is not saved")
         # What a project logs in with need not be a text.
-        return Person(str(user.pk), _text(str(user.get_username()), what, NAME_LENGTH))
-    return Person("", _text(given, what, NAME_LENGTH))
-
-
-def _text(given: object, what: str, longest: int) -> str:
-    text = given.strip() if isinstance(given, str) else ""
-    if not text:
-        raise InvalidAdjustment(problem=f"{what} is needed, as a text that is not blank")
-    if len(text) > longest:
-        raise InvalidAdjustment(problem=f"{what} may have {longest} characters, not {len(text)}")
-    if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
-        raise InvalidAdjustment(problem=f"{what} has a character that no database keeps")
-    return text
+        return Person(str(user.pk), text_of(str(user.get_username()), what, NAME_LENGTH))
+    return Person("", text_of(given, what, NAME_LENGTH))
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,10 +246,7 @@ def correct(subject: Subject, order: Order, alias: str, audit: SqlAudit) -> Coun
 
     The total is held first: what is read then is the value that the adjustment meets.
     """
-    strategy, corrections = _strategy(subject, alias), _corrections(subject, alias)
-    _settle([subject], alias)
-    held = corrections.hold(subject.native)
-    before = strategy.value(subject.native) if subject.strategy == "cached" else held.value
+    held, before = meet(subject, alias)
     delta = _delta(order, before)
     refuse_stale(subject, order, before, audit)
     _refuse(subject, order, before, delta)
@@ -268,10 +255,19 @@ def correct(subject: Subject, order: Order, alias: str, audit: SqlAudit) -> Coun
     if delta and subject.strategy == "ledger":
         entry = registry.deltas(alias).adjust(subject.key, delta)
     elif delta:
-        corrections.correct(subject.native, delta, held.total or 0)
+        _corrections(subject, alias).correct(subject.native, delta, held.total or 0)
     row = _written(subject, order, before, delta, entry, audit)
-    _after_commit(subject, row, strategy, alias)
+    _after_commit(subject, row, alias)
     return row
+
+
+def meet(subject: Subject, alias: str) -> tuple[Amounts, int]:
+    """Hold the total of a counter until the transaction ends; what it is, and the exact value."""
+    _settle([subject], alias)
+    held = _corrections(subject, alias).hold(subject.native)
+    if subject.strategy != "cached":
+        return held, held.value
+    return held, _strategy(subject, alias).value(subject.native)
 
 
 def refuse_stale(subject: Subject, order: Order, before: int, audit: SqlAudit) -> None:
@@ -350,19 +346,26 @@ def _written(
     )
 
 
-def _after_commit(subject: Subject, row: CounterAdjustment, strategy: Strategy, alias: str) -> None:
+def _after_commit(subject: Subject, row: CounterAdjustment, alias: str) -> None:
     """Others may fail to hear of it; the adjustment is committed then."""
 
     # Functions with a name: Django asks for it where one fails, and a partial has none.
-    def forget() -> None:
-        if isinstance(strategy, Cached):
-            strategy.forget([subject.native])
-
     def tell() -> None:
         counter_adjusted.send(sender=CounterAdjustment, adjustment=row, using=alias)
 
-    transaction.on_commit(forget, using=alias, robust=True)
+    refresh_after_commit(subject, alias)
     transaction.on_commit(tell, using=alias, robust=True)
+
+
+def refresh_after_commit(subject: Subject, alias: str) -> None:
+    """Let Redis forget the total of a counter, where it may know one."""
+    strategy = _strategy(subject, alias)
+
+    def forget_total() -> None:
+        if isinstance(strategy, Cached):
+            strategy.forget([subject.native])
+
+    transaction.on_commit(forget_total, using=alias, robust=True)
 
 
 def _strategy(subject: Subject, alias: str) -> Strategy:

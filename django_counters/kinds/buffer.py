@@ -17,6 +17,10 @@ class Buffer:
         self._lock = threading.Lock()
         self._sums: dict[str, int] = {}
 
+    def close(self) -> None:
+        """Collect no more."""
+        self.closed = True
+
     def add(self, key: str, by: int) -> None:
         """Keep an increment."""
         with self._lock:

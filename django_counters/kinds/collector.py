@@ -21,14 +21,25 @@ class Collector:
     """The increments of one block on one connection, in layers: a new one for each savepoint.
 
     While the block is open the connection tells of its savepoints, those of ``atomic()`` and those
-    made by hand: one that is rolled back takes its layer and all later ones with it.
+    made by hand: one that is rolled back takes its layer and all later ones with it. It collects
+    until its block ends, also where the end was interrupted and nobody could say so.
     """
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
-        self.closed = False
+        self._block = connection.atomic_blocks[-1]
+        self._ended = False
         self._savepoints: list[str | None] = []
         self._layers: list[dict[str, int]] = [{}]
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing would apply what is added."""
+        return self._ended or self._block not in self.connection.atomic_blocks
+
+    def close(self) -> None:
+        """Collect no more."""
+        self._ended = True
 
     def add(self, key: str, by: int) -> None:
         """Keep an increment."""
@@ -137,6 +148,8 @@ def collecting(using: str, begin: Begin, apply: Apply) -> Iterator[None]:
             yield
             return
         collector = Collector(connections[using])
+        # Otherwise nothing would be applied, and nobody told.
+        collector.connection.validate_no_broken_transaction()
         with _known(using, collector), collector.following():
             yield
         # A transaction that is to be rolled back takes everything with it.
@@ -167,7 +180,7 @@ def _known(using: str, collector: Collector | Buffer) -> Iterator[None]:
     try:
         yield
     finally:
-        collector.closed = True
+        collector.close()
         # A generator may be resumed in another context, where a closed collector does no harm.
         with suppress(ValueError):
             _collectors.reset(token)

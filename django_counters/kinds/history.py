@@ -12,7 +12,7 @@ from django.db import router
 from django.utils import timezone
 
 from django_counters import clock
-from django_counters.exceptions import HistoryNotKept, InvalidPeriod
+from django_counters.exceptions import HistoryNotKept, InvalidPeriod, UnsupportedHistory
 from django_counters.kinds import number
 from django_counters.kinds.calendar import PERIODS, beginnings
 from django_counters.kinds.registry import registry
@@ -107,7 +107,7 @@ def history(
     inquiry = _inquiry(using)
     found = inquiry.history(name, starts)
     # Asked for at last: entries may be dropped meanwhile.
-    kept_since = _refuse_dropped(name, start, inquiry)
+    kept_since = _refuse_unknown(name, start, inquiry)
     if kept_since:
         # The first period may have begun before.
         starts[0] = max(starts[0], kept_since.astimezone(starts[0].tzinfo))
@@ -136,7 +136,7 @@ def value_at(key: object, moment: datetime, using: str | None) -> int:
     then = _moment(moment)
     value, later = inquiry.value_and_later(name, then)
     # Asked for at last: entries may be dropped meanwhile.
-    _refuse_dropped(name, then, inquiry)
+    _refuse_unknown(name, then, inquiry)
     return value - later
 
 
@@ -191,8 +191,11 @@ def _explained(key: str, parts: Parts, entries: Iterable[Row], redis: int | None
     )
 
 
-def _refuse_dropped(key: str, since: datetime, inquiry: SqlInquiry) -> datetime | None:
-    kept_since = inquiry.kept_since()
+def _refuse_unknown(key: str, since: datetime, inquiry: SqlInquiry) -> datetime | None:
+    kept_since, has_entries = inquiry.kept(key)
+    strategy = registry.policy(key).recipe.strategy
+    if strategy != "ledger" and not has_entries:
+        raise UnsupportedHistory(key=key, strategy=strategy)
     if kept_since and since < kept_since:
         raise HistoryNotKept(key=key, since=clock.shown(kept_since))
     return kept_since

@@ -31,7 +31,8 @@ def run(out: OutputWrapper, using: str, *, anchor: Anchor | None, as_json: bool,
         out.write(json.dumps({"database": using, **report.as_data()}))
     else:
         head = f"; head {report.head}" if report.head else ""
-        out.write(f"{report.checked} adjustments checked{head}")
+        kept = f"; compared with {report.kept}" if report.kept else ""
+        out.write(f"{report.checked} adjustments checked{head}{kept}")
     if report.flaws:
         shown = ", ".join(str(flaw) for flaw in report.flaws[:_MOST_SHOWN])
         raise CommandError(f"{len(report.flaws)} places are not as they were: {shown}")

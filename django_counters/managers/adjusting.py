@@ -7,7 +7,7 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 
-from django_counters.kinds import adjustment, cases
+from django_counters.kinds import adjustment, cases, forgetting
 from django_counters.kinds.cases import STEP, AdjustedMany, Progress
 from django_counters.kinds.subject import named
 from django_counters.managers.rows import RowsManager
@@ -76,7 +76,7 @@ class AdjustingManager(RowsManager[Counter]):
             InvalidKey, InvalidDelta, InvalidToken, TokenConflict, TokenExpired: as `increment`.
             CounterUnavailable: the database, or the Redis of a cached counter, cannot be asked.
             RetryTransaction: under REPEATABLE READ, somebody else has counted or adjusted since.
-            OutcomeUnknown: the connection was lost, outside a transaction, before the answer.
+            OutcomeUnknown: the answer was lost, outside a transaction: counted or not.
         """
         return adjustment.adjust(
             named(key),
@@ -143,6 +143,27 @@ class AdjustingManager(RowsManager[Counter]):
             progress=progress,
             using=using or self._db,
         )
+
+    def forget(self, key: str, *, using: str | None = None) -> int:
+        """Let a counter be zero, as if it had never been counted, and return what it was.
+
+        Right for every strategy, in one transaction (the caller's, if there is one): what waits in
+        shards, in the ledger or in Redis is part of what is taken away, and what others count
+        meanwhile stays. The row goes, unless something is still to be folded into it. Entries of a
+        ledger, recorded totals, tokens and adjustments are kept. It asks no bounds, and writes down
+        neither who did it nor why: people adjust, with ``to=0``.
+
+        Raises:
+            InvalidKey: the key is none.
+            CounterUnavailable: the database, or the Redis of a cached counter, cannot be asked.
+            RetryTransaction: under REPEATABLE READ, somebody else has counted since.
+            OutcomeUnknown: the connection was lost, outside a transaction, before the answer.
+        """
+        return forgetting.forget(key, using or self._db)
+
+    async def aforget(self, key: str, *, using: str | None = None) -> int:
+        """`forget` for async code."""
+        return await sync_to_async(self.forget)(key, using=using)
 
     async def aadjust(
         self,
@@ -211,5 +232,7 @@ class AdjustingManager(RowsManager[Counter]):
     # Templates do not call what changes data.
     adjust.alters_data = True  # type: ignore[attr-defined]
     adjust_many.alters_data = True  # type: ignore[attr-defined]
+    forget.alters_data = True  # type: ignore[attr-defined]
+    aforget.alters_data = True  # type: ignore[attr-defined]
     aadjust.alters_data = True  # type: ignore[attr-defined]
     aadjust_many.alters_data = True  # type: ignore[attr-defined]

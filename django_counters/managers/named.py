@@ -69,7 +69,7 @@ class CounterManager(AdjustingManager):
             PartitionMissing, LedgerFenced: the ledger needs its upkeep.
             CounterUnavailable, ReadOnlyDatabase: the database (or, where the namespace says so,
                 Redis) cannot be reached or written.
-            OutcomeUnknown: the connection was lost, outside a transaction, before the answer.
+            OutcomeUnknown: the answer was lost, outside a transaction: counted or not.
         """
         database = using or self._db
         return number.change(
@@ -215,6 +215,7 @@ class CounterManager(AdjustingManager):
         the time of their token.
 
         Raises:
+            UnsupportedHistory: the namespace is no ledger, and the counter has no entry.
             HistoryNotKept: entries of that time are dropped; it says from when on they are there.
             InvalidPeriod: no such period, or more than 10,000 of them.
         """
@@ -227,6 +228,7 @@ class CounterManager(AdjustingManager):
         did not come through the ledger counts as if it had always been there.
 
         Raises:
+            UnsupportedHistory: the namespace is no ledger, and the counter has no entry.
             HistoryNotKept: entries since then are dropped.
         """
         return history.value_at(key, moment, using or self._db)

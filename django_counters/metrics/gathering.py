@@ -27,6 +27,7 @@ from django_counters.upkeep.doctor import (
     waiting,
 )
 from django_counters.upkeep.ledger import State, state
+from django_counters.upkeep.rooms import Room, rooms
 
 logger = logging.getLogger("django_counters")
 _T = TypeVar("_T")
@@ -43,6 +44,7 @@ class Gathered:
         ledger: how the ledger is.
         incidents: how many there were lately.
         requests: how many adjustments wait for a second person.
+        rooms: how many counters were created over HTTP.
         redises: what each Redis answered; None for one that did not answer yet.
         findings: how many things have to be done.
         seconds: how long it took to gather this.
@@ -54,6 +56,7 @@ class Gathered:
     ledger: State | None = None
     incidents: tuple[Incidents, ...] | None = None
     requests: int | None = None
+    rooms: tuple[Room, ...] | None = None
     redises: dict[str, Asked | None] | None = None
     findings: int | None = None
     seconds: float | None = None
@@ -72,6 +75,7 @@ def gather(found: Gathered) -> None:
     found.ledger = _read("ledger", using, lambda: state(using))
     found.incidents = _read("incidents", using, lambda: tuple(incidents(using)))
     found.requests = _read("requests", using, lambda: requests(using))
+    found.rooms = _read("rooms", using, lambda: tuple(rooms(using)))
     _ask_redises(found)
     if _is_whole(found):
         found.findings = _read("findings", using, lambda: _needed(found))

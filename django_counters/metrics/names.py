@@ -133,6 +133,18 @@ REQUESTS = Declared(
     ("database",),
     "How many adjustments wait for a second person.",
 )
+CREATED = Declared(
+    "django_counters_created_counters",
+    "gauge",
+    ("database", "namespace"),
+    "How many counters of a namespace were created over HTTP.",
+)
+MOST_CREATED = Declared(
+    "django_counters_created_counters_most",
+    "gauge",
+    ("database", "namespace"),
+    "How many may be: `max_counters`. Where it is reached, new names are refused.",
+)
 FINDINGS = Declared(
     "django_counters_findings",
     "gauge",
@@ -142,5 +154,5 @@ FINDINGS = Declared(
 STATE = (
     *(UP, GATHER_SECONDS, PENDING_COUNTERS, PENDING_ROWS, PENDING_GENERATIONS),
     *(ROLLUP_LAG, FLUSH_LAG, FENCED, PARTITIONS),
-    *(REDIS_UP, BREAKER, INCIDENTS, REQUESTS, FINDINGS),
+    *(REDIS_UP, BREAKER, INCIDENTS, REQUESTS, CREATED, MOST_CREATED, FINDINGS),
 )

@@ -14,7 +14,7 @@ from django_counters.models import CounterIncident
 from django_counters.stores.redis.breaker import STATES
 from django_counters.upkeep.doctor import Asked
 
-PARTS = ("database", "pending", "ledger", "incidents", "requests", "redis", "findings")
+PARTS = ("database", "pending", "ledger", "incidents", "requests", "rooms", "redis", "findings")
 
 
 class Sample(NamedTuple):
@@ -34,6 +34,9 @@ def samples(found: Gathered) -> Iterator[Sample]:
         yield Sample(names.GATHER_SECONDS, (using,), found.seconds)
     if found.requests is not None:
         yield Sample(names.REQUESTS, (using,), found.requests)
+    for room in found.rooms or ():
+        yield Sample(names.CREATED, (using, room.namespace), room.created)
+        yield Sample(names.MOST_CREATED, (using, room.namespace), room.most)
     if found.findings is not None:
         yield Sample(names.FINDINGS, (using,), found.findings)
     yield from _waits(found)
@@ -51,6 +54,7 @@ def _up(found: Gathered) -> tuple[bool, ...]:
         found.ledger is not None,
         found.incidents is not None,
         found.requests is not None,
+        found.rooms is not None,
         redises is not None and all(one and one.waits for one in redises.values()),
         found.findings is not None,
     )

@@ -11,6 +11,8 @@ from django_counters.models.counter import KeyField
 
 NAME_LENGTH = 255
 REASON_LENGTH = 1000
+# What the admin and the API ask of people; code may say less.
+LEAST_REASON = 10
 CASE_LENGTH = 100
 
 

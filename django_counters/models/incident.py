@@ -16,7 +16,7 @@ class CounterIncident(models.Model):
         FENCED = "fenced", _("the ledger was restored elsewhere")
         OVERFLOW = "overflow", _("a total would not fit")
         LOST = "lost", _("increments were lost by Redis")
-        HISTORY = "history", _("Redis went on from an older state")
+        HISTORY = "history", _("Redis was started again, or another one took over")
         QUARANTINED = "quarantined", _("an amount could not be landed")
         UNKNOWN = "unknown", _("the outcome of an increment is not known")
         AUDIT = "audit", _("an adjustment was changed or is missing")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from copy import copy
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from django.db import models
+from django.db.models import Case, Value
+from django.db.models.expressions import Col
+from django.db.models.functions import Cast
 from django.db.models.query_utils import DeferredAttribute
-from django.db.models.sql.compiler import SQLUpdateCompiler
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
@@ -42,6 +46,12 @@ class TotalAttribute(DeferredAttribute):
     def __set__(self, instance: models.Model, value: Any) -> None:
         instance.__dict__[self.field.attname] = int(value) if isinstance(value, Loaded) else value
 
+    def __delete__(self, instance: models.Model) -> None:
+        # As of any field of Django: whoever asks for it next has it loaded.
+        if self.field.attname not in instance.__dict__:
+            raise AttributeError(self.field.attname)
+        del instance.__dict__[self.field.attname]
+
     def hand_out(self, value: int, instance: models.Model) -> Loaded:  # noqa: ARG002
         return Loaded(value)
 
@@ -56,6 +66,8 @@ class TotalField(_BigIntegerField):
     """
 
     descriptor_class = TotalAttribute
+    #: What the column is to expressions.
+    plain_class: type[models.Field[Any, Any]] = models.BigIntegerField
     strategy = "exact"
     #: Which Redis increments wait in, where the strategy is cached.
     cache = ""
@@ -78,41 +90,39 @@ class TotalField(_BigIntegerField):
         return models.F(self.attname)
 
     def get_db_prep_save(self, value: Any, connection: BaseDatabaseWrapper) -> Any:
-        # bulk_update() asks the instance for the attribute, not pre_save(): the type has to live
-        # until the placeholder is chosen.
-        return value if isinstance(value, Loaded) else super().get_db_prep_save(value, connection)
+        value = super().get_db_prep_save(value, connection)
+        # bulk_update() asks the instance for the attribute, not pre_save(), and hides what it got
+        # in a CASE. update(views=…) gives an expression of its own, or the value as it is.
+        case = value.get_source_expressions()[0] if isinstance(value, Cast) else value
+        if isinstance(case, Case):
+            column = self.get_col("")
+            for when in case.cases:
+                if isinstance(when.result, Value) and _field_of(when.result) is self:
+                    when.result = column
+        return value
 
-    def get_placeholder(self, value: Any, compiler: Any, connection: BaseDatabaseWrapper) -> str:
-        """The placeholder of one value (Django 5.2 and 6.0)."""
-        if isinstance(value, Loaded) and self._is_inside_case(value, compiler):
-            # The column is never NULL, so this is the column; the parameter is there to be bound.
-            column = connection.ops.quote_name(str(self.column))
-            return f"COALESCE({column}, %s)"
-        return "%s"
+    def get_col(self, alias: str, output_field: Any = None) -> Col:
+        """The column as one of Django's own integer fields.
 
-    def _is_inside_case(self, value: Any, compiler: Any) -> bool:
-        """Whether the value comes from bulk_update(), which hides the values in a CASE.
-
-        ``update(views=other.views)`` gives the value as it is, and so does a fixture.
+        Django combines expressions whose fields are of one class, or of a class that it knows.
         """
-        if not isinstance(compiler, SQLUpdateCompiler):
-            return False
-        query: Any = compiler.query
-        mine = [given for field, _, given in query.values if field is self]
-        return bool(mine) and all(given is not value for given in mine)
+        asked = None if output_field == self else output_field
+        return self._plain.get_col(alias, asked)
 
-    def get_placeholder_sql(
-        self, value: Any, compiler: Any, connection: BaseDatabaseWrapper
-    ) -> tuple[str, Any]:
-        """The placeholder of one value, and its parameters (Django 6.1)."""
-        if hasattr(value, "as_sql"):
-            sql, params = compiler.compile(value)
-            return sql, params
-        return self.get_placeholder(value, compiler, connection), (value,)
+    @cached_property
+    def _plain(self) -> models.Field[Any, Any]:
+        plain: models.Field[Any, Any] = copy(self)
+        plain.__class__ = self.plain_class
+        return plain
 
     def value_from_object(self, obj: models.Model) -> Any:
         value = super().value_from_object(obj)
         return int(value) if isinstance(value, Loaded) else value
+
+
+def _field_of(value: Any) -> Any:
+    """The field that a value was given with, if it was."""
+    return value._output_field_or_none
 
 
 class WideTotalField(TotalField):
@@ -125,6 +135,9 @@ class WideTotalField(TotalField):
         if connection.vendor == "postgresql":
             return "numeric(40, 0)"
         return super().db_type(connection)
+
+    # What comes from there is no integer yet.
+    get_col = models.BigIntegerField.get_col
 
     def from_db_value(self, value: Any, *_: Any) -> int | None:
         return None if value is None else int(value)

@@ -9,22 +9,29 @@ from typing import Any, ClassVar, NoReturn
 from django.db import connections
 from django.utils import timezone
 from rest_framework import exceptions as drf
+from rest_framework.permissions import AllowAny
 from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from django_counters.access import BEACON, Access
-from django_counters.kinds.admission import admit
+from django_counters.access import ANYONE, BEACON, Access
+from django_counters.kinds.admission import Refusal, admit
+from django_counters.rates import rate_of
 from django_counters.rest.bodies import Body, checker
 from django_counters.rest.idempotency import Work, once_of
 from django_counters.rest.parsing import OnlyJSON, StrictJSONParser, check_carried
 from django_counters.rest.permissions import CounterPermission, MayRead, is_anonymous, is_user
+from django_counters.rest.principal import network_of, principal_of
 from django_counters.rest.problems import Refused, answer
 from django_counters.rest.targets import Named, Target, access_to, targets_of
 from django_counters.rest.throttling import limit
 from django_counters.types import namespace_of
 
 NO_SUCH = "There is no such counter."
+NO_SLASH = (
+    "The address of a counter has no slash at its end; a bulk takes a key that ends with one."
+)
 # Seconds. To refuse what would be admitted is worse than to wait for it.
 LIMIT_TIMEOUT = 0.5
 
@@ -38,8 +45,8 @@ class CounterView(APIView):
     metadata_class = None
     # Nothing is answered to OPTIONS, so that it is not in Allow either.
     http_method_names = ["get", "head", "post"]
-    # What a namespace declares holds, whatever the project asks for elsewhere by default.
-    permission_classes = ()
+    # REST framework asks its permissions of models here for a login alone: there is no model.
+    _ignore_model_permissions = True
     may: ClassVar[type[CounterPermission]]
 
     @classmethod
@@ -50,10 +57,27 @@ class CounterView(APIView):
         return view
 
     def get_permissions(self) -> list[Any]:
+        """What the project asks for by default, and what is declared for the counter."""
         return [*super().get_permissions(), self.may()]
+
+    def kept(self, target: Target, lasts: str) -> dict[str, str]:
+        """Who may keep what is read: caches that many share, or the reader alone."""
+        *by_default, _ = self.get_permissions()
+        # A class of another kind may look at anything: what it admits is for who was admitted.
+        is_open = all(type(permission) is AllowAny for permission in by_default)
+        is_public = is_open and target.access.rule(self.may.action) == ANYONE
+        whose = "public" if is_public else "private"
+        return {"Cache-Control": f"{whose}, {lasts}", "Vary": "Authorization, Cookie"}
 
     def get_exception_handler(self) -> Any:
         return answer
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        super().initial(request, *args, **kwargs)
+        if kwargs.get("key", "").endswith("/"):
+            # Clients add one to addresses, and would count something else. Whatever the method is:
+            # of ``/increment/`` all is the key.
+            raise drf.ValidationError({"key": [NO_SLASH]})
 
     def target(self, key: str) -> Target:
         """The counter of the URL; see `targets`."""
@@ -131,11 +155,27 @@ class CounterView(APIView):
             self._admit_origin(target.access)
         for namespace, group in _by_namespace(changes):
             access = group[0].access
-            if access.limit:
-                limit(self.request, namespace, access.limit, len(group), timeout=LIMIT_TIMEOUT)
+            self._admit_number(namespace, access, len(group))
             named = [target.key for target in group if isinstance(target, Named)]
-            if admit(named, access.max_counters):
-                raise drf.NotFound("There is no such counter, and no room for more of them.")
+            refusal = admit(named, access)
+            if refusal is Refusal.NAME:
+                raise drf.NotFound(NO_SUCH)
+            if refusal is Refusal.ROOM:
+                says = "There is no room for more counters of this namespace."
+                raise Refused(409, "namespace-full", says, limit=access.max_counters)
+
+    def _admit_number(self, namespace: str, access: Access, number: int) -> None:
+        limits = [(principal_of(self.request), access.limit)] if access.limit else []
+        for bits, rate in access.network_limits:
+            # The widest at last: who is refused takes nothing from their neighbours.
+            network = network_of(self.request, bits)
+            limits += [(network, rate)] if network else []
+        for whom, rate in limits:
+            most = rate_of(rate).number
+            if number > most:
+                says = f"At most {most} of {namespace} at once: more are never within the limit."
+                raise drf.ValidationError({"counters": [says]})
+            limit(self.request, namespace, rate, number, timeout=LIMIT_TIMEOUT, whom=whom)
 
     def _admit_size(self, key: str, access: Access, by: int) -> None:
         most = access.max_delta if is_user(self.request) else 1

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from django_counters.models.adjustment import CASE_LENGTH, REASON_LENGTH
+from django_counters.models.adjustment import CASE_LENGTH, LEAST_REASON, REASON_LENGTH
 from django_counters.types import INT8, KEY_LENGTH
 
 MOST_ITEMS = 500
@@ -166,8 +166,12 @@ class ReadManyBody(Body):
     consistency = Word(choices=["cached", "exact"], default="cached")
 
 
-# Something that is no white space: Python counts more as such than the patterns of a schema do.
-_SAYS_SOMETHING = r"[^\s\u0085\u001c-\u001f]"
+# What `kinds.wording` refuses: control characters but tab and line ends, and what turns a line.
+_STEERS = r"\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069"
+_ENDS, _WITHIN = rf"[^\s{_STEERS}]", rf"[^{_STEERS}]"
+_SHOWN = f"^{_WITHIN}*$"
+# Long enough also without the white space around it.
+_REASON = rf"^\s*{_ENDS}{_WITHIN}{{{LEAST_REASON - 2},}}{_ENDS}\s*$"
 
 
 class AdjustBody(Body):
@@ -176,13 +180,14 @@ class AdjustBody(Body):
     says = {**Body.says, "oneOf": [{"required": ["to"]}, {"required": ["by"]}]}
     of_fields = {
         "by": {"not": {"enum": [0]}},
-        "reason": {"minLength": 1, "pattern": _SAYS_SOMETHING},
+        "reason": {"pattern": _REASON},
+        "case": {"pattern": _SHOWN},
     }
 
     to = WholeNumber(required=False)
     by = WholeNumber(required=False)
     expected = WholeNumber(required=False)
-    reason = Text(max_length=REASON_LENGTH)
+    reason = Text(min_length=LEAST_REASON, max_length=REASON_LENGTH)
     case = Text(max_length=CASE_LENGTH, required=False, allow_blank=True)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:

@@ -35,7 +35,8 @@ _KEY = OpenApiParameter(
     description=(
         "The counter: `<namespace>:<name>`, or `<app>.<Model>.<field>:<primary key>`. Printable"
         " characters without white space, in Unicode normalization form C. A slash is part of the"
-        " key, as it is or as `%2F`; other characters are percent-encoded UTF-8."
+        " key, as it is or as `%2F`, but not at its end; other characters are percent-encoded"
+        " UTF-8."
     ),
     examples=[OpenApiExample("named", KEY), OpenApiExample("record", "blog.Post.views:7")],
 )
@@ -86,7 +87,10 @@ PROBLEMS: Mapping[int, Problem] = {
     409: Problem(
         "A bound or the value does not admit it, or another request has this Idempotency-Key and"
         " is not done. Nothing was changed.",
-        ("insufficient-count", "ceiling-exceeded", "overflow", "value-changed", "in-progress"),
+        (
+            *("insufficient-count", "ceiling-exceeded", "overflow", "value-changed"),
+            *("in-progress", "namespace-full"),
+        ),
     ),
     411: Problem("A body needs a Content-Length.", ("length-required",)),
     413: Problem("The body is too large.", ("too-large",)),

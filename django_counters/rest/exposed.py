@@ -64,6 +64,8 @@ def expose(
     """
     given: dict[str, Any] = {
         "read": read,
+        # Records have none, and who may read is told so.
+        "history": read,
         "increment": increment,
         "decrement": decrement,
         "adjust": adjust,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
@@ -23,6 +24,9 @@ from django_counters.stores.base import TokensStore
 from django_counters.tokens import Token, check_token, mint
 
 HEADER = "HTTP_IDEMPOTENCY_KEY"
+# A string of RFC 8941.
+_QUOTED = re.compile(r'"((?:[^"\\]|\\["\\])*)"')
+_ESCAPED = re.compile(r'\\(["\\])')
 # How long a request may take that changes what is not part of the database.
 _LEASE = timedelta(seconds=10)
 # Instead of the end of a lease: whoever had it is known to have counted nothing.
@@ -154,7 +158,13 @@ def once_of(
     scope = hashlib.sha256(route.encode("utf-8", "surrogatepass")).hexdigest()
     text = json.dumps(asked, sort_keys=True)
     fingerprint = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
-    return Once(check_token(Token(given, scope)), fingerprint, using, joins, resumes)
+    return Once(check_token(Token(_unquoted(given), scope)), fingerprint, using, joins, resumes)
+
+
+def _unquoted(given: str) -> str:
+    """The key itself: a structured field has it in quotes, and others have none."""
+    found = _QUOTED.fullmatch(given.strip())
+    return _ESCAPED.sub(r"\1", found[1]) if found else given
 
 
 def _in_progress() -> Refused:

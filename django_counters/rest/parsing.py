@@ -53,9 +53,12 @@ def check_carried(request: Request) -> None:
 
     Raises:
         Refused: nobody says how long it is.
-        UnsupportedMediaType: it is not JSON.
+        UnsupportedMediaType: it is not JSON, or compressed.
     """
     meta = request.META  # ``headers`` would be made of all of it, for each request
+    encoding = meta.get("HTTP_CONTENT_ENCODING", "").strip().lower()
+    if encoding not in ("", "identity"):
+        raise UnsupportedMediaType(encoding, "The body is to be sent as it is, not compressed.")
     length = meta.get("CONTENT_LENGTH")
     if not length and meta.get("HTTP_TRANSFER_ENCODING"):
         raise Refused(411, "length-required", "Say how long the body is, in Content-Length.")

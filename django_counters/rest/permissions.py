@@ -8,11 +8,13 @@ from django.contrib.auth.models import AnonymousUser
 from django.utils.module_loading import import_string
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
-from rest_framework.views import APIView
 
 from django_counters.access import ANYONE, AUTHENTICATED, BEACON, NOBODY, PERMISSION, STAFF
 
 if TYPE_CHECKING:
+    # It imports the permissions and throttles of the settings, which may be these.
+    from rest_framework.views import APIView
+
     from django_counters.access import Access
     from django_counters.rest.targets import Target
 
@@ -21,6 +23,7 @@ _PERMISSIONS = {
     "increment": "django_counters.increment_counter",
     "decrement": "django_counters.decrement_counter",
     "adjust": "django_counters.adjust_counter",
+    "history": "django_counters.view_counter",
 }
 
 
@@ -59,9 +62,15 @@ class CounterPermission(BasePermission):
 
 
 class MayRead(CounterPermission):
-    """Admits to the values of a counter and to its history."""
+    """Admits to the values of a counter."""
 
     action = "read"
+
+
+class MayReadHistory(CounterPermission):
+    """Admits to how a counter went."""
+
+    action = "history"
 
 
 class MayIncrement(CounterPermission):

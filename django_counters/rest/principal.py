@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Any
 
 from django.db import models
 from django.http import HttpRequest
@@ -15,7 +16,7 @@ UNKNOWN = "unknown"
 _LONGEST = 100
 # Some proxies write the port, too: it is another one for each connection.
 _WITH_PORT = re.compile(r"\[([^\]]*)\](?::\d+)?|(\d+\.\d+\.\d+\.\d+):\d+", re.ASCII)
-_HOST_BITS = 64
+_NETWORK_BITS = 64
 
 
 def principal_of(request: Request | HttpRequest) -> str:
@@ -23,11 +24,27 @@ def principal_of(request: Request | HttpRequest) -> str:
 
     Where users are of several models, two of them may have the same primary key.
     """
-    user = getattr(request, "user", None)
-    if user is not None and user.is_authenticated and user.pk is not None:
+    user = _user_of(request)
+    if user is not None:
         kind = user._meta.label if isinstance(user, models.Model) else type(user).__name__
         return f"user:{kind}:{user.pk}"
     return f"address:{address_of_client(request)}"
+
+
+def network_of(request: Request | HttpRequest, bits: int) -> str | None:
+    """The IPv6 network of so many bits that a request comes from: ``network:2001:db8::/48``.
+
+    None of who is authenticated, and of who has no IPv6 address.
+    """
+    address = _address_in(_hop(request).strip())
+    if _user_of(request) is not None or not isinstance(address, IPv6Address):
+        return None
+    return f"network:{_network(address, bits)}"
+
+
+def _user_of(request: Request | HttpRequest) -> Any:
+    user = getattr(request, "user", None)
+    return user if user is not None and user.is_authenticated and user.pk is not None else None
 
 
 def address_of_client(request: Request | HttpRequest) -> str:
@@ -55,18 +72,23 @@ def _hop(request: Request | HttpRequest) -> str:
 
 
 def _narrowed(text: str) -> str:
+    address = _address_in(text)
+    if address is None:
+        return text[:_LONGEST] or UNKNOWN
+    return str(address) if isinstance(address, IPv4Address) else _network(address, _NETWORK_BITS)
+
+
+def _address_in(text: str) -> IPv4Address | IPv6Address | None:
     found = _WITH_PORT.fullmatch(text)
     bare = (found[1] or found[2] or "") if found else text
     try:
         address = ip_address(bare)
     except ValueError:
-        return text[:_LONGEST] or UNKNOWN
-    return _network(address)
+        return None
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return mapped or address
 
 
-def _network(address: IPv4Address | IPv6Address) -> str:
-    if isinstance(address, IPv4Address):
-        return str(address)
-    if address.ipv4_mapped:
-        return str(address.ipv4_mapped)
-    return f"{IPv6Address(int(address) >> _HOST_BITS << _HOST_BITS)}/{_HOST_BITS}"
+def _network(address: IPv6Address, bits: int) -> str:
+    host = 128 - bits
+    return f"{IPv6Address(int(address) >> host << host)}/{bits}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
@@ -13,13 +13,16 @@ from rest_framework.exceptions import APIException, Throttled
 from rest_framework.request import Request
 from rest_framework.settings import api_settings
 from rest_framework.throttling import BaseThrottle
-from rest_framework.views import APIView
 
 from django_counters.exceptions import CounterUnavailable
 from django_counters.kinds.limit import Taken, take
 from django_counters.rates import Rate, rate_of
 from django_counters.rest.principal import principal_of
 from django_counters.stores.redis.addresses import DJANGO, DJANGO_REDIS, TIMEOUT
+
+if TYPE_CHECKING:
+    # It imports the throttles of the settings, which may be this one.
+    from rest_framework.views import APIView
 
 WhenAway = Literal["refuse", "admit"]
 _ADMITTED = Taken(admitted=True, remaining=0, wait=0.0)
@@ -72,7 +75,7 @@ class TokenBucketThrottle(BaseThrottle):
         rate = self.get_rate()
         if rate is None:
             return True
-        name = _named("throttle", self.scope, request)
+        name = _named("throttle", self.scope, principal_of(request))
         taken = _take(name, rate, self.cache, self.timeout, self.when_away)
         self._wait = None if taken.admitted else taken.wait
         return taken.admitted
@@ -108,8 +111,12 @@ def limit(
     cache: str | None = "default",
     timeout: float = TIMEOUT,
     when_away: WhenAway = "refuse",
-) -> None:
+    whom: str | None = None,
+) -> Taken:
     """Admit so many of this principal under a name, or none, as `TokenBucketThrottle` does.
+
+    ``whom``: whose bucket it is, if not that of the principal. Returns what was taken, and how many
+    more would be admitted.
 
     Raises:
         Throttled: there were too many; without a time to wait for where a full bucket has not as
@@ -120,13 +127,15 @@ def limit(
     rate = rate_of(rate_text)
     if cost > rate.number:
         raise Throttled(detail=_("This is more at once than the limit allows."))
-    taken = _take(_named("limit", name, request), rate, cache, timeout, when_away, cost)
+    bucket = _named("limit", name, whom or principal_of(request))
+    taken = _take(bucket, rate, cache, timeout, when_away, cost)
     if not taken.admitted:
         raise Throttled(taken.wait)
+    return taken
 
 
-def _named(kind: str, name: str, request: Request | HttpRequest) -> str:
-    return f"{kind}\n{name}\n{principal_of(request)}"
+def _named(kind: str, name: str, whom: str) -> str:
+    return f"{kind}\n{name}\n{whom}"
 
 
 def _take(

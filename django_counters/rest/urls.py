@@ -6,11 +6,11 @@ from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
 from django_counters.rest.bulk import IncrementManyView, ReadManyView
+from django_counters.rest.history import HistoryView
 from django_counters.rest.views import (
     AdjustView,
     DecrementView,
     ExactView,
-    HistoryView,
     IncrementView,
     ReadView,
 )

@@ -1,4 +1,4 @@
-"""One counter: read, increment, decrement, adjust, history."""
+"""One counter: read, increment, decrement, adjust."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from uuid import UUID
 
 from django.utils.http import parse_etags
 from rest_framework import exceptions as drf
+from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from django_counters import clock
-from django_counters.access import ANYONE
-from django_counters.kinds import chart
+from django_counters.kinds.wording import request_id_of
 from django_counters.rest.base import CounterView, iso
 from django_counters.rest.bodies import AdjustBody, ChangeBody
 from django_counters.rest.describing import described
@@ -24,7 +24,7 @@ from django_counters.rest.permissions import (
     MayRead,
     is_user,
 )
-from django_counters.rest.targets import Named, Target
+from django_counters.rest.targets import Target
 from django_counters.types import Reading
 from django_counters.values import Unknown
 
@@ -40,15 +40,14 @@ class ReadView(CounterView):
         """The value of a counter that is good enough for a page."""
         target = self.target(key)
         reading = target.read(exact=self.exact)
-        headers = {"ETag": f'W/"{reading.value}"', "Cache-Control": self.cache_control(target)}
+        headers = {"ETag": f'W/"{reading.value}"', **self.kept(target, self.lasts(target))}
         if _is_known(reading.value, request.META.get("HTTP_IF_NONE_MATCH", "")):
             return Response(status=304, headers=headers)
         return Response(reading_body(key, reading), headers=headers)
 
-    def cache_control(self, target: Target) -> str:
-        """For how long others may keep it: as long as what it was read from may be old."""
-        whose = _whose(target)
-        return f"{whose}, no-cache" if self.exact else f"{whose}, max-age={int(target.max_age)}"
+    def lasts(self, target: Target) -> str:
+        """For how long it may be kept: as long as what it was read from may be old."""
+        return "no-cache" if self.exact else f"max-age={int(target.max_age)}"
 
 
 @described("read_exact")
@@ -99,6 +98,10 @@ class AdjustView(CounterView):
 
     may = MayAdjust
 
+    def get_permissions(self) -> list[Any]:
+        """As elsewhere; but the schema would say of `AllowAny` that no login is needed."""
+        return [one for one in super().get_permissions() if type(one) is not AllowAny]
+
     def post(self, request: Request, key: str) -> Response:
         """Set a counter right. The actor is who is authenticated."""
         target = self.target(key)
@@ -106,42 +109,14 @@ class AdjustView(CounterView):
             raise drf.NotAuthenticated
         order = self.checked(AdjustBody)
         self.admit_changes({key: (target, 0)})
+        request_id = request_id_of(request.META.get("HTTP_X_REQUEST_ID", ""))
 
         def work(_: UUID | None) -> dict[str, Any]:
-            row = target.adjust(**order, actor=request.user)
+            row = target.adjust(**order, actor=request.user, request_id=request_id)
             body = _changed(key, row.after, row.delta, "exact")
             return {**body, "number": row.number, "before": row.before}
 
         return self.answered(order, work, target.alias, joins=True)
-
-
-@described("history")
-class HistoryView(CounterView):
-    """``GET counters/{key}/history?by=hour``: the last day by hours, or 30 days by days."""
-
-    may = MayRead
-
-    def get(self, request: Request, key: str) -> Response:
-        """How a counter went: from its ledger, or from what is recorded."""
-        target = self.target(key)
-        if not isinstance(target, Named):
-            raise drf.NotFound("Counters of records have no history.")
-        found = chart.series(key, request.query_params.get("by", "hour"))
-        body = {
-            "key": key,
-            "by": found.by,
-            "source": found.source,
-            "points": [
-                {"moment": iso(point.moment), "value": point.value, "change": point.change}
-                for point in found.points
-            ],
-        }
-        return Response(body, headers={"Cache-Control": f"{_whose(target)}, max-age=60"})
-
-
-def _whose(target: Target) -> str:
-    """Who may keep what is read: caches that many share, or the reader alone."""
-    return "public" if target.access.read == ANYONE else "private"
 
 
 def _is_known(value: int, known: str) -> bool:

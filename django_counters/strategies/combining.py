@@ -7,39 +7,48 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import ClassVar
 
-from django_counters.exceptions import Contention, OutcomeUnknown
+from django.db import Error
+
+from django_counters.exceptions import Contention, CounterError, OutcomeUnknown
 from django_counters.strategies.base import Strategy
 from django_counters.types import INT8, UNBOUNDED, Batch, Delta, Reading
+
+# Seconds after which somebody who waits looks whether the leader has gone without a word.
+PATIENCE = 0.25
 
 
 class _Call:
     """One waiting increment, and in the end its value or its error."""
 
-    __slots__ = ("called", "delta", "error", "turn", "value")
+    __slots__ = ("answered", "delta", "error", "value")
 
     def __init__(self, delta: Delta) -> None:
         self.delta = delta
-        self.called = False
         self.value: int | None = None
-        self.error: BaseException | None = None
+        self.error: Exception | None = None
         # A bare lock: an Event takes as long to make and to set as a third of an increment.
-        self.turn = threading.Lock()
-        self.turn.acquire()
+        self.answered = threading.Lock()
+        self.answered.acquire()
 
-    def wake(self) -> None:
-        """Let the thread go on that waits for its turn."""
-        if not self.called:
-            self.called = True
-            self.turn.release()
+    @property
+    def waits(self) -> bool:
+        """Whether nobody has answered it."""
+        return self.value is None and self.error is None
 
 
 class Combining:
     """Wraps a strategy whose changes are commutative. Keeps no number, only who waits.
 
-    Outside a transaction, the first of several threads applies the sum of all that wait in one
-    statement. Each call returns after the commit, with the value that it would have had alone, in
-    one order of all; an error reaches the calls that it concerns. Within a transaction, with
-    bounds, and for batches, it does nothing.
+    Outside a transaction, one of several threads applies the sum of all that wait in one statement.
+    Each call returns after the commit, with the value that it would have had alone, in one order of
+    all; an error reaches the calls that it concerns. Within a transaction, with bounds, and for
+    batches, it does nothing.
+
+    Whoever holds ``_leading`` leads, and takes all that wait. The first that waits is next: it
+    waits for that lock, and the others for their answers. Nothing is handed over, so that an
+    exception anywhere leaves nothing undone that another thread needs: a lock is released as its
+    block ends, and who waits in vain looks for itself. If its call has been taken by then, and was
+    not answered, nobody knows whether it was counted.
     """
 
     name: ClassVar[str] = "exact"
@@ -53,10 +62,9 @@ class Combining:
         self._inner = inner
         self._using = using
         self._commits_at_once = commits_at_once
-        # Reentrant: a signal handler may count, too.
-        self._lock = threading.RLock()
-        self._busy = False
-        self._leader = 0
+        # Reentrant: signal handlers and execute wrappers may count, too.
+        self._leading = threading.RLock()
+        self._queue = threading.RLock()
         self._waiting: list[_Call] = []
 
     def apply(self, batch: Batch) -> Mapping[Hashable, int]:
@@ -64,70 +72,41 @@ class Combining:
         deltas = batch.deltas
         if len(deltas) != 1 or deltas[0].bounds != UNBOUNDED or not self._commits_at_once():
             return self._inner.apply(batch)
-        thread = threading.get_ident()
-        if self._leader == thread:
-            # Code that runs within our own statement counts: it would wait for itself.
-            return self._inner.apply(batch)
-        with self._lock:
-            alone = not self._busy
-            if alone:
-                self._busy, self._leader = True, thread
-            else:
-                call = _Call(deltas[0])
-                self._waiting.append(call)
-        if alone:
-            try:
-                return self._inner.apply(batch)
-            finally:
-                self._hand_over()
-        return {call.delta.key: self._answer(call)}
-
-    def _answer(self, call: _Call) -> int:
-        """Wait for an answer, or for the turn to find it for all that wait."""
+        call = _Call(deltas[0])
         try:
-            call.turn.acquire()
+            with self._queue:
+                self._waiting.append(call)
+                follows = self._waiting[0] is not call
+            if follows:
+                call.answered.acquire(timeout=PATIENCE)
+            if call.waits:
+                self._lead(call)
         except BaseException:
-            self._abandon(call)
+            # An exception from outside: what nobody has taken need not be counted.
+            with self._queue:
+                self._waiting = [one for one in self._waiting if one is not call]
             raise
-        if call.value is None and call.error is None:
-            self._lead(call)
         if call.error is not None:
             raise call.error
         assert call.value is not None
-        return call.value
-
-    def _abandon(self, call: _Call) -> None:
-        """Leave the queue; somebody who was to lead it has to name another."""
-        with self._lock:
-            queued = call in self._waiting
-            if queued:
-                self._waiting.remove(call)
-        if queued and call.called:
-            self._hand_over()
-
-    def _hand_over(self) -> None:
-        """Let the first one that waits lead the others, or the next that comes."""
-        with self._lock:
-            self._leader = 0
-            if self._waiting:
-                self._waiting[0].wake()
-            else:
-                self._busy = False
+        return {call.delta.key: call.value}
 
     def _lead(self, own: _Call) -> None:
-        with self._lock:
-            calls, self._waiting = self._waiting, []
-            self._leader = threading.get_ident()
-        try:
-            self._serve(calls)
-        finally:
-            for call in calls:
-                if call.value is None and call.error is None:
-                    # The leader was interrupted in the middle of its statement.
-                    call.error = OutcomeUnknown(using=self._using)
-                if call is not own:
-                    call.wake()
-            self._hand_over()
+        """Serve all that wait, unless another leader has served this call meanwhile."""
+        with self._leading:
+            if not own.waits:
+                return
+            with self._queue:
+                calls, self._waiting = self._waiting, []
+            if own not in calls:
+                own.error = OutcomeUnknown(using=self._using)
+            try:
+                self._serve(calls)
+            finally:
+                for call in calls:
+                    if call.waits:
+                        call.error = OutcomeUnknown(using=self._using)
+                    call.answered.release()
 
     def _serve(self, calls: list[_Call]) -> None:
         sums: dict[Hashable, int] = {}
@@ -138,7 +117,8 @@ class Combining:
         except OutcomeUnknown:
             for call in calls:
                 call.error = OutcomeUnknown(using=self._using)
-        except Exception:
+        except (CounterError, Error):
+            # Any other one is not of the database: whether it came after the commit is not known.
             self._serve_each(calls)
         else:
             for key in sums:
@@ -158,7 +138,7 @@ class Combining:
         for call in calls:
             try:
                 call.value = self._inner.apply(Batch((call.delta,)))[call.delta.key]
-            except Exception as error:
+            except (CounterError, Error) as error:
                 call.error = error
 
     def value(self, key: Hashable) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from django.db import DEFAULT_DB_ALIAS
 from django_counters.models import CounterAdjustment, CounterIncident
 from django_counters.stores.sql.chain import holds
 from django_counters.stores.sql.incidents import record
+from django_counters.upkeep import audited
 
 logger = logging.getLogger("django_counters")
 
@@ -65,11 +66,13 @@ class AuditReport:
     Attributes:
         checked: how many adjustments were looked at.
         head: the last of them, to be kept as an anchor; None where there is none.
+        kept: the head of the last run without a flaw, which this one was compared with, too.
         flaws: adjustments that are missing, or not as they were, in the order of their numbers.
     """
 
     checked: int = 0
     head: Anchor | None = None
+    kept: Anchor | None = None
     flaws: list[Flaw] = field(default_factory=list)
 
     def as_data(self) -> dict[str, Any]:
@@ -77,6 +80,7 @@ class AuditReport:
         return {
             "checked": self.checked,
             "head": None if self.head is None else str(self.head),
+            "kept": None if self.kept is None else str(self.kept),
             "flaws": [flaw._asdict() for flaw in self.flaws],
         }
 
@@ -84,19 +88,28 @@ class AuditReport:
 def verify_audit(using: str = DEFAULT_DB_ALIAS, *, anchor: Anchor | None = None) -> AuditReport:
     """Compare every adjustment with its digest, and with the one before it.
 
-    What is missing or differs becomes an incident; nothing is repaired. It holds no locks, and
-    adjustments that are made meanwhile do no harm. The head is logged, too.
+    The head of the last run without a flaw is kept in a counter, and is compared with, too: so is
+    what requests say that they led to. What is missing or differs becomes an incident; nothing is
+    repaired. It holds no locks, and adjustments that are made meanwhile do no harm. The head is
+    logged, too.
 
     Args:
         using: the database.
-        anchor: the head of an earlier report. Without one it cannot be known whether the last
-            adjustments were cut off, or all of them written anew.
+        anchor: the head of an earlier report, kept elsewhere. Without one it cannot be known
+            whether somebody has cut off the last adjustments, or has written all of them anew, who
+            has altered the head that is kept here, too.
     """
-    walk = _Walk(anchor)
+    # Before the walk: what is adjusted meanwhile is not missed.
+    kept, led_to = audited.head(using), audited.led_to(using)
+    anchors = [known for known in (anchor, kept and Anchor(*kept)) if known is not None]
+    walk = _Walk(anchors)
     for row in _rows(using):
         walk.take(row)
-    walk.finish()
+    walk.finish(led_to)
     report = walk.report
+    report.kept = kept and Anchor(*kept)
+    if report.head is not None and not report.flaws:
+        audited.keep(*report.head, using)
     for flaw in report.flaws:
         detail = {"first": flaw.first, "last": flaw.last, "problem": flaw.problem}
         record(CounterIncident.Kind.AUDIT, f"adjustment {flaw.first}", detail, using)
@@ -116,9 +129,9 @@ def _rows(using: str) -> Iterator[CounterAdjustment]:
 class _Walk:
     """From the first adjustment to the last."""
 
-    def __init__(self, anchor: Anchor | None) -> None:
+    def __init__(self, anchors: Sequence[Anchor]) -> None:
         self.report = AuditReport()
-        self._anchor = anchor
+        self._anchors = anchors
         self._due = 1
         # The digest of the one before; None where that is missing.
         self._before: str | None = ""
@@ -135,9 +148,10 @@ class _Walk:
             self._due, self._before = row.number + 1, row.digest
             self.report.head = Anchor(row.number, row.digest)
 
-    def finish(self) -> None:
-        if self._anchor is not None and self._anchor.number >= self._due:
-            self._blame(self._due, self._anchor.number, MISSING)
+    def finish(self, led_to: int) -> None:
+        last = max((led_to, *(anchor.number for anchor in self._anchors)))
+        if last >= self._due:
+            self._blame(self._due, last, MISSING)
 
     def _problem(self, row: CounterAdjustment) -> str:
         if row.number < self._due:
@@ -147,8 +161,8 @@ class _Walk:
             return CHANGED
         if row.after != row.before + row.delta:
             return UNBALANCED
-        if self._anchor is not None and self._anchor.number == row.number:
-            return "" if self._anchor.digest == row.digest else REPLACED
+        if any(row.number == number and row.digest != digest for number, digest in self._anchors):
+            return REPLACED
         return ""
 
     def _blame(self, first: int, last: int, problem: str) -> None:

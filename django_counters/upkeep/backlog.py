@@ -75,6 +75,7 @@ class Source(NamedTuple):
         problem: why it cannot be found.
         is_declared: whether counters are declared to be cached there.
         was_flushed: whether a flush has seen it.
+        declared_by: the namespaces and fields, where they were asked for.
     """
 
     name: str
@@ -82,6 +83,7 @@ class Source(NamedTuple):
     problem: str = ""
     is_declared: bool = True
     was_flushed: bool = False
+    declared_by: tuple[str, ...] = ()
 
 
 def known(using: str) -> Iterator[Source]:
@@ -109,15 +111,19 @@ def _source(cache: str, using: str) -> Source:
 
 def redises(aliases: Sequence[str]) -> list[Source]:
     """Every Redis that is declared for one of these databases, once. Connects to nothing."""
-    caches = {cache: using for using in aliases for cache in declared(using)}
-    return [_source(cache, caches[cache]) for cache in sorted(caches)]
+    caches = {cache: (using, by) for using in aliases for cache, by in declared(using).items()}
+    return [
+        _source(cache, using)._replace(declared_by=tuple(by))
+        for cache, (using, by) in sorted(caches.items())
+    ]
 
 
 def misdeclared(sources: Sequence[Source]) -> Iterator[tuple[str, str]]:
     """E021 for each cache that cannot be counted in."""
     for source in sources:
         if source.problem:
-            yield "E021", f"Counters cannot be cached there: {source.problem}"
+            declared_by = ", ".join(source.declared_by)
+            yield "E021", f"{declared_by} cannot be cached there: {source.problem}"
 
 
 def weaknesses(pending: RedisPending) -> Iterator[tuple[str, str]]:

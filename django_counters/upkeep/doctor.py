@@ -35,12 +35,18 @@ from django_counters.upkeep.backlog import (
 from django_counters.upkeep.ledger import State, state
 from django_counters.upkeep.partitions import ledgers, too_few
 from django_counters.upkeep.places import Place, places, strangers
+from django_counters.upkeep.rooms import rooms
 
 # A flush that runs lands everything far earlier.
 LATE = timedelta(minutes=10)
 # For how long an incident is shown.
 RECENT = timedelta(days=7)
 COUNTERS = "manage.py counters"
+# What says more about incidents of a kind.
+_ABOUT = {
+    CounterIncident.Kind.DRIFT: f"{COUNTERS} verify",
+    CounterIncident.Kind.AUDIT: f"{COUNTERS} verify-audit",
+}
 
 
 @dataclass(frozen=True)
@@ -289,6 +295,7 @@ def requests(using: str) -> int:
 def of_the_rest(using: str, recent: Iterable[Incidents]) -> Iterator[Finding]:
     """What somebody has to look at: incidents, slots that nobody folds, a guard that is loose."""
     yield from _incidents(recent)
+    yield from _full(using)
     yield from _strangers(using)
     yield from _guard(using)
 
@@ -304,13 +311,25 @@ def _guard(using: str) -> Iterator[Finding]:
         yield _wrong("adjustments", "", action, told["command"])
 
 
+def _full(using: str) -> Iterator[Finding]:
+    """Namespaces in which strangers can create no more counters."""
+    for room in rooms(using):
+        if room.created >= room.most:
+            told = {"created": room.created, "option": "max_counters"}
+            action = _("full: %(created)d counters were created over HTTP, as %(option)s says")
+            yield _wrong(room.namespace, "", action % told)
+
+
 def _incidents(recent: Iterable[Incidents]) -> Iterator[Finding]:
     for one in recent:
         last = f"{one.last:%Y-%m-%d %H:%M}"
         told = {"kind": one.label, "number": one.number, "days": RECENT.days, "last": last}
         what = _("%(kind)s: %(number)d in %(days)d days, the last at %(last)s") % told
-        if one.kind == CounterIncident.Kind.DRIFT:
-            yield _says_more("incidents", "", what, f"{COUNTERS} verify")
+        if one.kind == CounterIncident.Kind.HISTORY:
+            # Each restart is one, also where all was kept: to be known, and nothing to be done.
+            yield Finding("incidents", "", 0, 0, what)
+        elif one.kind in _ABOUT:
+            yield _says_more("incidents", "", what, _ABOUT[CounterIncident.Kind(one.kind)])
         else:
             yield _wrong("incidents", "", what)
 

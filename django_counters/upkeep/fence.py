@@ -74,11 +74,17 @@ def judge(before: Mapping[int, Seen], cuts: Sequence[Cut], batches: SqlBatches) 
     )
 
 
-def write(judgement: Judgement, source: str, batches: SqlBatches, using: str) -> list[str]:
-    """Record what was found and remember what was seen, in the caller's transaction."""
+def write(
+    judgement: Judgement, source: str, batches: SqlBatches, using: str
+) -> tuple[list[str], set[int]]:
+    """Record what was found and remember what was seen, in the caller's transaction.
+
+    Returns:
+        What to tell of it, and the slots that have lost something.
+    """
     told: list[str] = []
     if judgement == Judgement():
-        return told
+        return told, set()
     lost = {slot: list(generations) for slot, generations in judgement.lost.items()}
     for slot, born in _orphans(judgement.births, source, batches).items():
         lost.setdefault(slot, []).extend(f"the one before {generation}" for generation in born)
@@ -93,7 +99,7 @@ def write(judgement: Judgement, source: str, batches: SqlBatches, using: str) ->
         if record(CounterIncident.Kind.HISTORY, source, {"histories": pairs}, using):
             told.append(f"history: {source}")
     batches.remember(source, judgement.seen)
-    return told
+    return told, set(lost)
 
 
 def _missing(seen: Seen | None, cut: Cut) -> set[str]:

@@ -161,5 +161,6 @@ def _land(
     landed, told = landing.commit(part, concerns)
     report.add(landed, told)
     step("acknowledge")
-    handed.remove({one: landed.forget.get(one.generation, ()) for one in part.held})
+    forgotten = {one: landed.forget.get(one.generation, ()) for one in part.held}
+    handed.remove(forgotten, landed.lost)
     step("acknowledged")

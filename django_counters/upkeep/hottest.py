@@ -271,9 +271,8 @@ def _in_redis(cache: str, using: str, cap: Callable[[], None]) -> dict[Name, int
     return {_name_of(counter): sums[counter] for counter in most}
 
 
-def _is_ours(counter: object) -> bool:
-    # Redis returns bytes where a field is no text.
-    return isinstance(counter, str) and (" " in counter or why_no_key(counter) is None)
+def _is_ours(counter: str) -> bool:
+    return " " in counter or why_no_key(counter) is None
 
 
 def _name_of(counter: str) -> Name:

@@ -11,7 +11,6 @@ from uuid import UUID
 
 from django.db import DataError, models
 
-from django_counters import clock
 from django_counters.exceptions import (
     CounterError,
     CounterUnavailable,
@@ -53,12 +52,15 @@ class Landed:
         counters: how many counters were changed.
         quarantined: amounts that could not be landed, by counter.
         forget: by generation, counters whose known total in Redis is not right any more.
+        lost: slots of which Redis lost something. Totals that it knows there may lack what landed
+            and could not be acknowledged any more.
     """
 
     generations: int = 0
     counters: int = 0
     quarantined: dict[str, int] = field(default_factory=dict)
     forget: dict[str, list[str]] = field(default_factory=dict)
+    lost: set[int] = field(default_factory=set)
 
 
 class Landing:
@@ -79,8 +81,9 @@ class Landing:
         if any(contents.tokens for contents in part.held.values()):
             self._make_room()
         with self._batches.landing():
-            told = write(judgement, self._source, self._batches, self._using)
+            told, lost = write(judgement, self._source, self._batches, self._using)
             landed = self._land(part)
+        landed.lost = lost
         return landed, told
 
     def _make_room(self) -> None:
@@ -106,12 +109,14 @@ class Landing:
         for sealed in held.keys() - fresh.keys():
             # Whoever landed it knows which of its amounts are not in the totals.
             landed.forget[sealed.generation] = list(held[sealed].sums)
-        due = {s: c for s, c in fresh.items() if not _is_too_old(s)}
+        oldest = self._batches.now() - _OLDEST
+        due = {s: c for s, c in fresh.items() if moment_of(UUID(s.generation)) >= oldest}
         for sealed in fresh.keys() - due.keys():
             self._quarantine(landed, "expired", dict(fresh[sealed].sums), [sealed])
         for sealed, contents in fresh.items():
             if contents.strange:
-                detail = {"reason": "strange", "fields": _shown(contents.strange)}
+                strange = {name: _text(text) for name, text in contents.strange.items()}
+                detail = {"reason": "strange", "fields": _shown(strange)}
                 detail["generations"] = [sealed.generation]
                 record(CounterIncident.Kind.QUARANTINED, self._source, detail, self._using)
         tokened = self._append(due, landed)
@@ -194,7 +199,7 @@ class Landing:
         if token:
             detail["token"] = token
         record(CounterIncident.Kind.QUARANTINED, self._source, detail, self._using)
-        for counter, by in amounts.items():
+        for counter, by in _shown(amounts).items():
             landed.quarantined[counter] = landed.quarantined.get(counter, 0) + by
         for generation in generations:
             landed.forget.setdefault(generation, []).extend(amounts)
@@ -202,8 +207,9 @@ class Landing:
 
 def _shown(found: Mapping[str, _T]) -> dict[str, _T]:
     """With names that JSON in a database can hold: somebody else may have written any bytes."""
-    return {name.replace("\0", "\\0"): value for name, value in found.items()}
+    return {_text(name): value for name, value in found.items()}
 
 
-def _is_too_old(sealed: Sealed) -> bool:
-    return moment_of(UUID(sealed.generation)) < clock.utc() - _OLDEST
+def _text(name: str) -> str:
+    escaped = name.encode(errors="surrogateescape").decode(errors="backslashreplace")
+    return escaped.replace("\0", "\\0")

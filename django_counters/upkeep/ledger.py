@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.db import DEFAULT_DB_ALIAS
 
@@ -24,7 +24,8 @@ class State:
         counters: of how many counters.
         lag: how old the totals are: all that was committed before is in them. None before the first
             rollup.
-        holder: who holds the horizon back, if entries wait because of somebody.
+        holder: who holds the horizon back: the oldest transaction, if entries wait and it was at it
+            when the last rollup ran.
         fenced: why it cannot be rolled up; empty where it can.
         partitions_ahead: how many partitions follow the present one without a gap; None where there
             are none at all.
@@ -42,16 +43,25 @@ def state(using: str = DEFAULT_DB_ALIAS) -> State:
     """Look at the ledger of one database."""
     horizon = SqlHorizon(using)
     entries, counters = SqlInquiry(NAMED, using).waiting()
-    as_of = horizon.state().as_of
-    holders = horizon.holders() if entries else []
+    reached = horizon.state()
     return State(
         entries=entries,
         counters=counters,
-        lag=None if as_of == beginning() else clock.utc() - clock.meant(as_of),
-        holder=holders[0] if holders else None,
+        lag=None if reached.as_of == beginning() else clock.utc() - clock.meant(reached.as_of),
+        holder=_holder(horizon, reached.rolled_up_at) if entries else None,
         fenced=horizon.fenced(),
         partitions_ahead=partitions_ahead(using),
     )
+
+
+def _holder(horizon: SqlHorizon, rolled_up_at: datetime) -> Holder | None:
+    """The oldest transaction, unless it is younger than the last rollup: that can be any of them.
+
+    A role without rights does not see since when it is there; then it may be the one.
+    """
+    oldest = next(iter(horizon.holders()), None)
+    is_new = oldest and oldest.since and oldest.since > clock.meant(rolled_up_at)
+    return None if is_new else oldest
 
 
 def rebase(using: str = DEFAULT_DB_ALIAS) -> int:

@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 
 from django.db import DEFAULT_DB_ALIAS, Error, router
 
-from django_counters import clock
 from django_counters.conf import Policy
 from django_counters.exceptions import CounterError
 from django_counters.kinds.registry import registry
@@ -94,6 +93,7 @@ def maintain(
 
     A partition is sealed when no token can belong to it any more and all of it is rolled up, and
     dropped when it is sealed and past its retention. What somebody holds is left for the next run.
+    The clock is that of the database: one of a host that is wrong would drop too early.
     Where a database has no partitions, entries that are past their retention are deleted.
     """
     report, store = Report(), SqlPartitions(using)
@@ -141,14 +141,15 @@ def _steps(
     keep: timedelta | None,
     width: timedelta,
 ) -> Iterator[Step]:
-    now, present, sealed = clock.utc(), store.present(), store.sealed()
+    now, present, sealed = store.now(), store.present(), store.sealed()
     for since in _missing(present, now - window - AHEAD, now + ahead * width, width):
         yield Step("create", Extent("", since, since + width))
-    kept = keep if keep is not None else retention()
+    kept, settled = keep if keep is not None else retention(), window + 2 * AHEAD
     for extent in present:
-        if extent.name not in sealed and extent.until < now - window - 2 * AHEAD:
+        if extent.name not in sealed and extent.until < now - settled:
             yield Step("seal", extent)
-        elif kept is not None and extent.name in sealed and extent.until < now - kept:
+        # What a token may still belong to is kept, whatever is declared and whenever it was sealed.
+        elif kept is not None and extent.name in sealed and extent.until < now - max(kept, settled):
             yield Step("drop", extent)
 
 
@@ -168,7 +169,7 @@ def _forget(store: SqlPartitions, using: str, keep: timedelta | None) -> int:
     if keep is None:
         return 0
     window = SqlHorizon(using).state().token_window
-    return store.forget(clock.utc() - max(keep, window + 2 * AHEAD))
+    return store.forget(store.now() - max(keep, window + 2 * AHEAD))
 
 
 def partitions_ahead(using: str) -> int | None:
@@ -176,7 +177,7 @@ def partitions_ahead(using: str) -> int | None:
     store = SqlPartitions(using)
     if not store.exist:
         return None
-    covered, ahead = clock.utc(), -1
+    covered, ahead = store.now(), -1
     for extent in store.present():
         if extent.since <= covered < extent.until:
             covered, ahead = extent.until, ahead + 1

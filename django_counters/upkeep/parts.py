@@ -6,7 +6,7 @@ protocol that is several flushes at once: a part is removed when it is committed
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
@@ -48,8 +48,10 @@ class Handover:
         self._next = self._beside.submit(self._read, at + 1) if more else None
         return part
 
-    def remove(self, landed: Mapping[Sealed, Sequence[str]]) -> None:
+    def remove(self, landed: Mapping[Sealed, Sequence[str]], lost: Collection[int]) -> None:
         """Remove what has landed, while the next part is landed if there is one.
+
+        Totals that Redis knows in slots that have ``lost`` something are forgotten.
 
         Raises:
             CounterUnavailable: this part or the one before it may still be there. It is removed by
@@ -57,9 +59,9 @@ class Handover:
         """
         self.end()
         if self._next is None:
-            self._pending.acknowledge(landed)
+            self._pending.acknowledge(landed, lost)
         else:
-            self._removed = self._beside.submit(self._pending.acknowledge, landed)
+            self._removed = self._beside.submit(self._pending.acknowledge, landed, lost)
 
     def end(self) -> None:
         """Wait until all is removed."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from django.db import DEFAULT_DB_ALIAS, router
 
-from django_counters import clock
 from django_counters.kinds.registry import registry
 from django_counters.models import CounterBatch, CounterLimit, CounterToken
 from django_counters.stores.sql.batches import SqlBatches
@@ -22,11 +21,13 @@ def prune(using: str = DEFAULT_DB_ALIAS) -> int:
 def prune_landed(using: str = DEFAULT_DB_ALIAS) -> int:
     """Forget generations that landed 30 days ago; how many those were. In small batches.
 
-    One that is forgotten cannot land again: a flush refuses what is older than 28 days.
+    One that is forgotten cannot land again: a flush refuses what is older than 28 days. The clock
+    is that of the database.
     """
     if not router.allow_migrate_model(using, CounterBatch):
         return 0
-    return SqlBatches(using).prune(clock.utc() - REMEMBERED)
+    batches = SqlBatches(using)
+    return batches.prune(batches.now() - REMEMBERED)
 
 
 def prune_limits(using: str = DEFAULT_DB_ALIAS) -> int:

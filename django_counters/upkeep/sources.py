@@ -42,10 +42,14 @@ def sources(using: str) -> Iterator[RedisPending]:
             yield pending_in(name, PATIENCE, using)
 
 
-def declared(using: str) -> list[str]:
-    """The caches that namespaces and fields declare for cached counters."""
-    policies = registry.policies().values()
-    named = [policy.recipe.cache for policy in policies if policy.recipe.strategy == "cached"]
-    fields = (column_of(model, name) for model, name in columns(using))
-    held = [field.cache for field in fields if field and field.strategy == "cached"]
-    return sorted({*named, *held})
+def declared(using: str) -> dict[str, list[str]]:
+    """The caches of cached counters, and the namespaces and fields that declare each."""
+    found: dict[str, list[str]] = {}
+    for namespace, policy in registry.policies().items():
+        if policy.recipe.strategy == "cached":
+            found.setdefault(policy.recipe.cache, []).append(f"COUNTERS[{namespace!r}]")
+    for model, name in columns(using):
+        field = column_of(model, name)
+        if field and field.strategy == "cached":
+            found.setdefault(field.cache, []).append(f"{model._meta.label}.{name}")
+    return dict(sorted(found.items()))

@@ -1,11 +1,321 @@
-"""The directive ``{from-code} NAME``: one of the tables that are read from the code."""
+"""The directive ``{from-code} NAME``: a table of the reference that is read from the code."""
 
 from __future__ import annotations
 
-import tables
+import ast
+import inspect
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import fields
+from importlib import import_module
+from importlib.machinery import SourceFileLoader
+from itertools import pairwise
+from pathlib import Path
+from types import ModuleType
+
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
+
+import django_counters
+from django_counters import access, conf, exceptions
+
+Row = tuple[str, ...]
+PACKAGE = Path(django_counters.__file__).resolve().parent
+CHECK_CODE = re.compile(r"[EW]\d{3}")
+SIGNAL = re.compile(r"^((?:#:.*\n)+)(\w+) = \w*Signal\(", re.MULTILINE)
+SUBJECTS = {
+    "conf.py": "the `COUNTERS` setting",
+    "checks.py": "databases",
+    "problems.py": "counter fields",
+    "backlog.py": "the Redis of cached counters",
+}
+LEVELS = {"E": "error", "W": "warning"}
+DECLARED = conf.Policy()
+DETOURS = ", ".join(f"`{detour!r}`" for detour in conf.NAMED_DETOURS)
+HISTORIES = ", ".join(f"`{often!r}`" for often in conf.HISTORIES)
+RULES = ", ".join(f"`{rule!r}`" for rule in access.RULES if rule != access.ANYONE)
+OR_CLASS = "or the path of a permission class"
+# What an option means is prose; which options there are, and their defaults, is read.
+SETTINGS: dict[str, tuple[str, object, str]] = {
+    "STRATEGY": (
+        "one of the strategies below",
+        DECLARED.recipe.strategy,
+        "Where increments wait for their rollup.",
+    ),
+    "FLOOR": (
+        "integer of 64 bits, or `None` for no floor",
+        DECLARED.bounds.floor,
+        "Counting never takes a counter below it: `InsufficientCount` is raised instead.",
+    ),
+    "CEILING": (
+        "integer of 64 bits, or `None` for no ceiling",
+        DECLARED.bounds.ceiling,
+        "Counting never takes a counter above it: `CeilingExceeded` is raised instead.",
+    ),
+    "CACHE": (
+        "an alias of `CACHES`, or the URL of a Redis",
+        conf.DEFAULT,
+        "Which Redis keeps what waits. Only with `'cached'`.",
+    ),
+    "ON_REDIS_DOWN": (
+        f"one of {DETOURS}",
+        conf.NAMED_DETOURS[0],
+        "Where increments go while that Redis cannot be reached: into the ledger, "
+        "into the total, or nowhere (`CounterUnavailable`). Only with `'cached'`.",
+    ),
+    "APPROVE_ABOVE": (
+        "integer from 0 on, or `None` for no limit",
+        DECLARED.approve_above,
+        "By how much one person alone may adjust a counter, up or down; "
+        "more needs a second person. `None`: by any amount.",
+    ),
+    "HISTORY": (
+        f"{HISTORIES}, or `None`",
+        None,
+        "How often totals are recorded, for a chart. `None`: never. Not with `'ledger'`.",
+    ),
+    "HISTORY_DAYS": (
+        f"integer from 1 to {conf.MOST_HISTORY_DAYS:,}",
+        DECLARED.history_days,
+        "For how many days what was recorded is kept.",
+    ),
+    "API": (
+        "dictionary of [who may what](#api), or `None`",
+        None,
+        "Who may reach the counters over HTTP. `None`: nobody.",
+    ),
+    "OPTIONS": ("dictionary of the options below", {}, "What the strategy lets you choose."),
+}
+ACCESS = {
+    "read": (f"`{access.ANYONE!r}`, {RULES}, {OR_CLASS}", "Who reads values."),
+    "increment": (f"{RULES}, `{access.BEACON!r}`, {OR_CLASS}", "Who adds."),
+    "decrement": (f"{RULES}, {OR_CLASS}", "Who takes away."),
+    "adjust": (f"{RULES}, {OR_CLASS}", "Who corrects, with a reason; always somebody logged in."),
+    "history": (
+        f"`{access.ANYONE!r}`, {RULES}, {OR_CLASS}",
+        "Who sees how a counter went. Not for fields: they have no history.",
+    ),
+    "max_delta": (
+        "integer above 0",
+        "By how much one call may change a counter. Without a login it is 1. Not for `adjust`.",
+    ),
+    "max_counters": (
+        "integer above 0",
+        "How many counters of the namespace may come into being over HTTP. Not for fields.",
+    ),
+    "names": (
+        "regular expression, or function of the name",
+        "Which counters may come into being over HTTP: the name is what stands behind the colon, "
+        "and all of it has to match. `None`: any. Not for fields.",
+    ),
+    "origins": (
+        "list of origins, such as `'https://example.org'`",
+        "The sites that may send beacons. With `'beacon'`, and only then.",
+    ),
+    "limit": (
+        "rate, such as `'60/min'`, `'5/s'` or `'30/10s'`",
+        "How many changes one user or address may make; a bulk is as many as it has counters. "
+        "`'beacon'` needs one. Empty: any number.",
+    ),
+    "network_limits": (
+        "dictionary, such as `{56: '120/min', 48: '600/min'}`",
+        "How many changes all addresses of an IPv6 network may make together, without a login: the "
+        "bits of the network, from 16 to 63, and a rate. `limit` is for each /64.",
+    ),
+}
+OPTIONS: dict[tuple[str, str], tuple[str, object, str]] = {
+    ("exact", "combine"): (
+        "`True` or `False`",
+        conf.EXACT.combine,
+        "Threads of one process that count at the same moment share one statement.",
+    ),
+    ("sharded", "shards"): (
+        f"`{conf.AUTO!r}`, or an integer from 1 to {conf.LARGEST_NUMBER:,}",
+        conf.AUTO,
+        "How many rows a counter may have. "
+        f"`{conf.AUTO!r}`: as many as its writers need, up to {conf.MOST_SHARDS}.",
+    ),
+    ("ledger", "retention_days"): (
+        f"`None`, or an integer of {conf.LEAST_RETENTION} or more",
+        DECLARED.retention_days,
+        "For how many days entries are kept. `None`: for ever. "
+        "The longest of all ledger namespaces counts for all.",
+    ),
+    ("cached", "max_age"): (
+        "seconds, above 0",
+        conf.MAX_AGE,
+        'How old a total may be where a read with `consistency="cached"` does not say it.',
+    ),
+    ("cached", "timeout"): (
+        "seconds, above 0",
+        conf.TIMEOUT,
+        "How long to wait for Redis: for the connection, and for each answer.",
+    ),
+}
+
+
+def settings_rows() -> Iterator[Row]:
+    """The options of a namespace."""
+    _all_explained(SETTINGS, conf.OPTIONS)
+    for name, (value, default, meaning) in SETTINGS.items():
+        yield f"`{name}`", value, f"`{default!r}`", meaning
+
+
+def access_rows() -> Iterator[Row]:
+    """What the `API` of a namespace can have."""
+    defaults = {field.name: field.default for field in fields(access.Access)}
+    _all_explained(ACCESS, defaults)
+    for name, (value, meaning) in ACCESS.items():
+        default = "nobody" if name in access.ACTIONS else f"`{defaults[name]!r}`"
+        default = {"network_limits": "`{}`"}.get(name, default)
+        yield f"`{name!r}`", value, default, meaning
+
+
+def options_rows() -> Iterator[Row]:
+    """The options of the strategies of named counters."""
+    _all_explained(
+        OPTIONS, [(name, o) for name, all_ in conf.NAMED_STRATEGIES.items() for o in all_]
+    )
+    for (name, option), (value, default, meaning) in OPTIONS.items():
+        yield f"`{option!r}`", f"`{name!r}`", value, f"`{default!r}`", meaning
+
+
+def _all_explained(rows: Collection[object], known: Collection[object]) -> None:
+    if set(rows) != set(known):
+        raise LookupError(f"docs/_ext/from_code.py has to explain exactly {known}")
+
+
+def strategies_rows() -> Iterator[Row]:
+    """The strategies of this version."""
+    for name in dict.fromkeys((*conf.NAMED_STRATEGIES, *conf.FIELD_STRATEGIES)):
+        module = import_module(f"django_counters.strategies.{name}")
+        users = ["named counters"] * (name in conf.NAMED_STRATEGIES)
+        users += ["fields"] * (name in conf.FIELD_STRATEGIES)
+        bounds = "yes" if name in conf.BOUNDED_STRATEGIES else "no"
+        yield f"`{name!r}`", ", ".join(users), bounds, _first_line(getattr(module, name.title()))
+
+
+def errors_rows() -> Iterator[Row]:
+    """All errors and what they carry, the base first."""
+    for cls in vars(exceptions).values():
+        if inspect.isclass(cls) and issubclass(cls, exceptions.CounterError):
+            bases = [base for base in cls.__bases__ if base is not exceptions.CounterError]
+            message = re.sub(r"\{(\w+)[^}]*\}", r"*\1*", _first_line(cls))
+            carried = inspect.get_annotations(cls)
+            yield f"`{cls.__name__}`", _listed(map(_importable, bases)), message, _listed(carried)
+
+
+def _importable(cls: type) -> str:
+    """The name under which people import a class."""
+    module = cls.__module__.removesuffix(".utils")
+    return cls.__name__ if module == "builtins" else f"{module}.{cls.__name__}"
+
+
+def _first_line(cls: type) -> str:
+    return (cls.__doc__ or "").strip().partition("\n")[0]
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def metrics_rows() -> Iterator[Row]:
+    """All metrics: those that are counted as it happens, and those that are asked on a scrape."""
+    # The module alone: the rest of its package needs prometheus_client.
+    loader = SourceFileLoader("names", str(PACKAGE / "metrics" / "names.py"))
+    names = ModuleType("names")
+    loader.exec_module(names)
+    for when, metrics in (("as it happens", names.HAPPENED), ("on a scrape", names.STATE)):
+        for one in metrics:
+            yield f"`{one.name}`", one.kind, _listed(one.labels), when, one.meaning
+
+
+def signals_rows() -> Iterator[Row]:
+    """All signals and their arguments, as the comments above them say."""
+    for comment, name in SIGNAL.findall((PACKAGE / "signals.py").read_text(encoding="utf-8")):
+        text = " ".join(line.removeprefix("#:").strip() for line in comment.splitlines())
+        meaning, _, arguments = text.replace("``", "`").partition(" Arguments: ")
+        yield f"`{name}`", arguments.rstrip("."), meaning
+
+
+def checks_rows() -> Iterator[Row]:
+    """All messages of all system checks, in the order of the ids."""
+    found = {
+        # What is filled in behind the last sentence is a guess of what was meant.
+        (code, SUBJECTS.get(path.name, path.name), re.sub(r"\.…$", ".", message))
+        for path in PACKAGE.rglob("*.py")
+        for code, message in _reports(ast.parse(path.read_text(encoding="utf-8")))
+    }
+    # A message that is filled in altogether says nothing beside another one of the same check.
+    told = {code for code, _, message in found if re.search("[a-z]", message)}
+    for code, subject, message in sorted(found, key=lambda row: (row[0][1:], row)):
+        if code not in told or re.search("[a-z]", message):
+            link = f"[counters.{code}](#counters-{code.lower()})"
+            yield link, LEVELS[code[0]], subject, message
+
+
+def _reports(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """Every place where a code stands directly before a text, or beside a function that has it."""
+    for node in ast.walk(tree):
+        words = node.args if isinstance(node, ast.Call) else getattr(node, "elts", [])
+        for code, text in pairwise(words):
+            if isinstance(code, ast.Constant) and CHECK_CODE.fullmatch(str(code.value)):
+                yield str(code.value), _text(text)
+        if isinstance(node, ast.GeneratorExp):
+            yield from _yielded(node.elt, node.generators[-1].iter, tree)
+        if isinstance(node, ast.For) and len(node.body) == 1:
+            yield from _yielded(node.body[0], node.iter, tree)
+
+
+def _yielded(body: ast.AST, over: ast.expr, tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """The texts of a loop over a function, where its body has one fixed code."""
+    inside = [str(node.value) for node in ast.walk(body) if isinstance(node, ast.Constant)]
+    for code in filter(CHECK_CODE.fullmatch, inside):
+        for text in _texts(over, tree):
+            yield code, text
+
+
+def _texts(call: ast.expr, tree: ast.AST) -> Iterator[str]:
+    """What a function yields, be it of this module or of one that this module imports it from."""
+    called = getattr(getattr(call, "func", None), "id", None)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and any(name.name == called for name in node.names):
+            path = PACKAGE.parent.joinpath(*(node.module or "").split(".")).with_suffix(".py")
+            if path.is_file():
+                yield from _texts(call, ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef) and node.name == called:
+            for one in ast.walk(node):
+                if isinstance(one, ast.Yield) and one.value is not None:
+                    yield _text(one.value)
+                if isinstance(one, ast.YieldFrom):
+                    yield from _texts(one.value, tree)
+
+
+def _text(node: ast.expr) -> str:
+    """The text of a literal; an ellipsis where something is filled in."""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(map(_text, node.values))
+    return str(node.value) if isinstance(node, ast.Constant) else "…"
+
+
+TABLES: dict[str, tuple[Callable[[], Iterator[Row]], Row]] = {
+    "settings": (settings_rows, ("Option", "Value", "Default", "Meaning")),
+    "access": (access_rows, ("Key", "Value", "Default", "Meaning")),
+    "options": (options_rows, ("Option", "Of", "Value", "Default", "Meaning")),
+    "strategies": (strategies_rows, ("Strategy", "Of", "Floor and ceiling", "In short")),
+    "checks": (checks_rows, ("Id", "Level", "Looks at", "Message")),
+    "errors": (errors_rows, ("Error", "Is also a", "Message", "Attributes")),
+    "metrics": (metrics_rows, ("Metric", "Kind", "Labels", "Read", "Meaning")),
+    "signals": (signals_rows, ("Signal", "Arguments", "When it is sent")),
+}
+
+
+def table(name: str) -> str:
+    """A table in Markdown."""
+    rows, head = TABLES[name]
+    cells = [[cell.replace("|", "\\|") for cell in row] for row in rows()]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *cells))
 
 
 class FromCode(SphinxDirective):
@@ -15,9 +325,9 @@ class FromCode(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         name = self.arguments[0]
-        if name not in tables.TABLES:
-            raise self.error(f"no table is called {name!r}; there are: {', '.join(tables.TABLES)}")
-        return self.parse_text_to_nodes(tables.TABLES[name]())
+        if name not in TABLES:
+            raise self.error(f"no table is called {name!r}; there are: {', '.join(TABLES)}")
+        return self.parse_text_to_nodes(table(name))
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

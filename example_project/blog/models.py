@@ -16,8 +16,8 @@ class Post(models.Model):
     body = models.TextField()
     published_at = models.DateTimeField(auto_now_add=True)
     # Patient, as the settings are: everything of the example shares one machine.
-    views = CounterField(strategy="cached", timeout=1)
-    likes = CounterField(strategy="slotted")
+    views = CounterField(strategy="cached", timeout=1, approve_above=100)
+    likes = CounterField(strategy="slotted", approve_above=100)
 
     objects = CounterQuerySet.as_manager()
 

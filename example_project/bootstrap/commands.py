@@ -54,9 +54,11 @@ def tests(argv: Sequence[str]) -> int:
         from example_project.bootstrap.services import services
 
         with services():
-            # As many at once as there are cores, but SQLite in memory belongs to one process.
-            at_once = "0" if os.environ["DATABASE_URL"].startswith("sqlite") else "auto"
-            command = [sys.executable, "-m", "pytest", "-n", at_once, *argv]
+            # One more than there are cores, as many tests wait; who has ended takes from others.
+            # SQLite in memory belongs to one process.
+            sqlite = os.environ["DATABASE_URL"].startswith("sqlite")
+            at_once = ["-n", "0" if sqlite else str((os.cpu_count() or 1) + 1)]
+            command = [sys.executable, "-m", "pytest", *at_once, "--dist=worksteal", *argv]
             return children.run(command, cwd=folders.ROOT)
 
     return _guarded(run)

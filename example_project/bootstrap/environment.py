@@ -183,7 +183,9 @@ def _with_uv(venv: Path, wanted: Sequence[str]) -> None:
     uv = ["uv", "--quiet", "--no-python-downloads"]
     if not _version(venv):
         _command([*uv, "venv", "--allow-existing", "--python", sys.executable, venv])
-    _install([*uv, "pip", "install", "--python", _python(venv)], venv, wanted)
+    # As pip does: else each process that may not write would compile all packages again.
+    compiling = ["pip", "install", "--compile-bytecode"]
+    _install([*uv, *compiling, "--python", _python(venv)], venv, wanted)
 
 
 def _with_pip(venv: Path, wanted: Sequence[str]) -> None:
@@ -238,6 +240,7 @@ def _command(command: Sequence[str | Path]) -> None:
         BootstrapError: It failed; the text is the end of what it said.
     """
     env = {**os.environ, "PIP_USER": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    env.pop("PYTHONPYCACHEPREFIX", None)  # what is compiled belongs to the environment
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "log")
         child = children.start(command, log=log, env=env)

@@ -29,7 +29,7 @@ NAMESPACES: dict[str, dict[str, object]] = {
 def stage() -> Iterator[None]:
     """All that the demonstrations need in the present database, which has to be a PostgreSQL."""
     prefix = f"demonstrations-{secrets.token_hex(6)}"
-    backend = "django.core.cache.backends.redis.RedisCache"
+    backend = "django_redis.cache.RedisCache"
     place = {"BACKEND": backend, "LOCATION": os.environ["REDIS_URL"], "KEY_PREFIX": prefix}
     with (
         override_settings(CACHES={"default": place}),

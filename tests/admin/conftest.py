@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 
+from django_counters import clock
+from django_counters.models import Counter
+
 Login = Callable[..., Client]
+# Not a word of it is taken for HTML.
+EVIL = "\"'><img/src=x/onerror=alert(1)><script>alert(1)</script>"
+# A strategy whose Redis cannot be reached.
+DEAD: dict[str, Any] = {"STRATEGY": "cached", "CACHE": "redis://127.0.0.1:1/0"}
+
+
+def make(*keys: str, value: int = 0) -> None:
+    """Rows of counters, whatever their namespaces count in."""
+    now = clock.now()
+    Counter.objects.bulk_create([Counter(key=key, value=value, updated_at=now) for key in keys])
 
 
 @pytest.fixture

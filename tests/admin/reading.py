@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import Any
 
+from django.contrib.messages import get_messages
 from django.test import Client
 
 
@@ -24,7 +26,6 @@ class Page(HTMLParser):
     Attributes:
         forms: those that are sent by POST, but for the one that logs out.
         forbidden: what a policy of ``default-src 'self'`` would not run.
-        unlabelled: inputs that people see, and nobody says what they are.
     """
 
     def __init__(self, response: Any) -> None:
@@ -33,16 +34,9 @@ class Page(HTMLParser):
         self.html = response.content.decode()
         self.forms: list[Form] = []
         self.forbidden: list[str] = []
-        self.ids: list[str] = []
-        self._labels: set[str] = set()
-        self._inputs: list[str] = []
         self._open: Form | None = None
         self._text_of: tuple[str, list[str]] | None = None
         self.feed(self.html)
-
-    @property
-    def unlabelled(self) -> list[str]:
-        return [name for name in self._inputs if name not in self._labels]
 
     def form(self, name: str) -> Form:
         """The one that sends a name."""
@@ -52,11 +46,7 @@ class Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = {name: value or "" for name, value in attrs}
         self._judge(tag, given)
-        if "id" in given:
-            self.ids.append(given["id"])
-        if tag == "label":
-            self._labels.add(given.get("for", ""))
-        elif tag == "form":
+        if tag == "form":
             assert self._open is None, "a form in a form"
             self._open = Form(given.get("action", ""))
             if given.get("method") == "post" and given.get("id") != "logout-form":
@@ -98,8 +88,6 @@ class Page(HTMLParser):
             return
         elif kind not in ("radio", "checkbox") or "checked" in given:
             self._open.fields[name] = given.get("value", "on")
-        if kind != "hidden":
-            self._inputs.append(given.get("id", f"{name} without an id"))
 
 
 def opened(client: Client, url: str, **query: str) -> Page:
@@ -112,7 +100,33 @@ def sent(response: Any) -> Page:
     assert response.status_code == 200, response
     page = Page(response)
     assert not page.forbidden
-    assert not page.unlabelled
     assert all("csrfmiddlewaretoken" in form.fields for form in page.forms)
-    assert len(page.ids) == len(set(page.ids)), "an id twice"
     return page
+
+
+def messages_of(response: Any) -> list[str]:
+    """What is told on the page after this one."""
+    return [str(message) for message in get_messages(response.wsgi_request)]
+
+
+def html_of(client: Client, url: str, **query: Any) -> str:
+    """The text of a page that has to open."""
+    response = client.get(url, query)
+    assert response.status_code == 200, response
+    return response.content.decode()
+
+
+def text_of(html: str) -> str:
+    """What stands between the tags."""
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", html)).strip()
+
+
+def texts(html: str, tag: str) -> list[str]:
+    """The texts of the elements of a kind."""
+    return [text_of(text) for text in re.findall(rf"<{tag}\b[^>]*>(.*?)</{tag}>", html, re.S)]
+
+
+def rows_of(html: str) -> list[list[str]]:
+    """The text of the cells of each row."""
+    rows = re.findall(r"<tr\b.*?</tr>", html, re.S)
+    return [list(map(text_of, re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.S))) for row in rows]

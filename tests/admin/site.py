@@ -33,10 +33,17 @@ class NarrowAdmin(CounterFieldsAdmin):
 
 
 class NarrowCounters(CounterAdmin):
-    """Some counters are not shown to anybody, some are not adjusted by anybody."""
+    """Some counters are not shown to anybody, some may not be viewed, some not be adjusted."""
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).exclude(key__startswith=HIDDEN)
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        allowed = super().has_view_permission(request, obj)
+        return allowed and (obj is None or obj.key != "private:a")
+
+    def has_overview_permission(self, request: HttpRequest) -> bool:
+        return False
 
     def has_adjust_permission(self, request: HttpRequest, counter: Any = None) -> bool:
         allowed = super().has_adjust_permission(request, counter)

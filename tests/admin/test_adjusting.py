@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.contrib.messages import get_messages
 from django.test import Client
 from django.urls import reverse
 from django.utils.http import urlencode
@@ -14,15 +13,12 @@ from django.utils.http import urlencode
 from django_counters.models import AdjustmentRequest, Counter, CounterAdjustment
 from django_counters.testing import override_counters
 from django_counters.types import INT8
-from tests.admin.conftest import Login
-from tests.admin.reading import Form, Page, opened, sent
+from tests.admin.conftest import DEAD, EVIL, Login
+from tests.admin.reading import Form, Page, messages_of, opened, sent
 
 pytestmark = pytest.mark.django_db
 KEY = "stock:a"
 REASON = "counted by hand on Monday"
-DEAD: dict[str, Any] = {"STRATEGY": "cached", "CACHE": "redis://127.0.0.1:1/0"}
-# Not a word of it is taken for HTML.
-EVIL = "<script>alert('1')</script>\"><img src=x onerror=alert(2)>"
 
 
 @pytest.fixture(autouse=True)
@@ -61,18 +57,14 @@ def previewed(client: Client, url: str, **answers: object) -> Page:
     return sent(client.post(url, filled(opened(client, url), **answers)))
 
 
-def pressed(form: Form, button: int = 0) -> dict[str, str]:
-    """What a form sends as it is, by one of its buttons."""
-    name, value = form.buttons[button]
+def pressed(form: Form) -> dict[str, str]:
+    """What a form sends as it is, by its first button."""
+    name, value = form.buttons[0]
     return {**form.fields, name: value}
 
 
 def confirmed(client: Client, url: str, page: Page, **headers: Any) -> Any:
     return client.post(url, pressed(page.form("token")), headers=headers)
-
-
-def messages_of(response: Any) -> list[str]:
-    return [str(message) for message in get_messages(response.wsgi_request)]
 
 
 def unchanged() -> bool:
@@ -91,19 +83,11 @@ class TestTheForm:
             page.form("token").fields["token"] != opened(clerk, url).form("token").fields["token"]
         )
 
-    def test_only_a_counter_with_a_floor_can_be_put_below_it(self, clerk: Client, url: str) -> None:
-        Counter.objects.increment("plain")
-        assert "allow_below_floor" in opened(clerk, url).html
-        assert "allow_below_floor" not in opened(clerk, address("plain")).html
-
     @pytest.mark.parametrize("key", ["", "stock:none", "a\0b", "x" * 400])
     def test_there_is_none_for_a_counter_that_is_not_there(
         self, clerk: Client, url: str, key: str
     ) -> None:
         assert clerk.get(address(key)).status_code == 404
-
-    def test_other_methods_are_refused(self, clerk: Client, url: str) -> None:
-        assert clerk.put(url).status_code == clerk.delete(url).status_code == 405
 
     def test_a_form_of_another_site_is_refused(self, clerk: Client, url: str) -> None:
         strict = Client(enforce_csrf_checks=True)
@@ -143,64 +127,43 @@ class TestTheWay:
         link = reverse("admin:django_counters_counteradjustment_change", args=(row.number,))
         assert f'<a href="{link}">' in message
 
-    def test_back_leads_to_what_was_written(self, clerk: Client, url: str) -> None:
-        page = previewed(clerk, url, how="by", number=5, case="T-1", allow_below_floor="on")
-        back = sent(clerk.post(url, pressed(page.form("token"), 1)))
-        fields = back.form("token").fields
-        assert (fields["how"], fields["number"], fields["case"]) == ("by", "5", "T-1")
-        assert (fields["reason"], fields["allow_below_floor"]) == (REASON, "on")
-        assert fields["step"] == "preview"
-        assert unchanged()
-
     def test_a_form_that_is_sent_twice_adjusts_once(self, clerk: Client, url: str) -> None:
         page = previewed(clerk, url, how="by", number=5)
         confirmed(clerk, url, page)
         (message,) = messages_of(confirmed(clerk, url, page))[-1:]
         assert "before" in message
-        assert Counter.objects.value(KEY) == 45
-        assert CounterAdjustment.objects.count() == 1
-
-    def test_a_form_that_was_used_for_another_number_says_so(self, clerk: Client, url: str) -> None:
-        page = previewed(clerk, url, how="by", number=5)
-        confirmed(clerk, url, page)
+        # With another number, too.
         data = pressed(page.form("token")) | {"number": "6"}
         again = sent(clerk.post(url, data))
         assert "has been sent before" in again.html
         assert Counter.objects.value(KEY) == 45
+        assert CounterAdjustment.objects.count() == 1
         fields = again.form("token").fields
         assert (fields["expected"], fields["token"] == data["token"]) == ("45", False)
-        page = sent(clerk.post(url, fields))
-        confirmed(clerk, url, page)
+        confirmed(clerk, url, sent(clerk.post(url, fields)))
         assert Counter.objects.value(KEY) == 51
 
-    @pytest.mark.parametrize("name", ["", "x" * 129, "a\x7fb"])
-    def test_a_request_id_that_cannot_be_kept_is_left_out(
-        self, clerk: Client, url: str, name: str
-    ) -> None:
-        confirmed(clerk, url, previewed(clerk, url, how="by", number=5), x_request_id=name)
-        assert CounterAdjustment.objects.get().request_id == ""
+    def test_a_request_id_that_cannot_be_kept_is_left_out(self, clerk: Client, url: str) -> None:
+        for name in ("", "x" * 129, "a\x7fb"):
+            confirmed(clerk, url, previewed(clerk, url, how="by", number=5), x_request_id=name)
+        assert [row.request_id for row in CounterAdjustment.objects.all()] == [""] * 3
 
 
 class TestAValueThatHasChanged:
-    def test_before_the_preview(self, clerk: Client, url: str) -> None:
+    def test_before_the_preview_and_before_the_confirmation(self, clerk: Client, url: str) -> None:
         data = filled(opened(clerk, url), how="to", number=50)
         Counter.objects.increment(KEY, 2)
         page = sent(clerk.post(url, data))
         assert "was 40 when you saw it, and is 42 by now" in page.html
         assert ">+8<" in page.html
-        confirmed(clerk, url, page)
-        row = CounterAdjustment.objects.get()
-        assert (row.before, row.after) == (42, 50)
-
-    def test_before_the_confirmation(self, clerk: Client, url: str) -> None:
-        page = previewed(clerk, url, how="to", number=45)
-        Counter.objects.increment(KEY, 2)
+        Counter.objects.increment(KEY)
         refused = sent(confirmed(clerk, url, page))
-        assert "was 40 when you saw it, and is 42 by now" in refused.html
-        assert Counter.objects.value(KEY) == 42
+        assert "was 42 when you saw it, and is 43 by now" in refused.html
+        assert Counter.objects.value(KEY) == 43
         assert not CounterAdjustment.objects.exists()
         assert confirmed(clerk, url, refused).status_code == 302
-        assert Counter.objects.value(KEY) == 45
+        row = CounterAdjustment.objects.get()
+        assert (row.before, row.after) == (43, 50)
 
     def test_what_is_counted_meanwhile_does_not_concern_a_change(
         self, clerk: Client, url: str
@@ -232,11 +195,6 @@ class TestAValueThatHasChanged:
         assert "is 41 by now" in sent(clerk.post(url, data | {"last": last})).html
         assert Counter.objects.value(KEY) == 41
 
-    def test_a_value_that_was_made_up_is_refused(self, clerk: Client, url: str) -> None:
-        data = pressed(previewed(clerk, url, how="to", number=45).form("token"))
-        assert "is 40 by now" in sent(clerk.post(url, data | {"expected": "41"})).html
-        assert unchanged()
-
 
 class TestMistakes:
     @pytest.mark.parametrize(
@@ -259,21 +217,15 @@ class TestMistakes:
             ({"case": "x" * 101}, "case"),
         ],
     )
-    @pytest.mark.parametrize("step", ["preview", "confirm"])
     def test_each_is_said_where_it_was_made(
-        self, clerk: Client, url: str, answers: dict[str, Any], field: str, step: str
+        self, clerk: Client, url: str, answers: dict[str, Any], field: str
     ) -> None:
         data = filled(opened(clerk, url), **{"how": "to", "number": 50, **answers})
-        page = sent(clerk.post(url, data | {"step": step}))
-        assert page.html.count("<title>Error:") == 1
-        assert f'href="#id_{field}"' in page.html
-        assert 'aria-invalid="true"' in page.html
-        assert f'id="id_{field}_error"' in page.html
+        for step in ("preview", "confirm"):
+            page = sent(clerk.post(url, data | {"step": step}))
+            assert f'href="#id_{field}"' in page.html
+            assert f'id="id_{field}_error"' in page.html
         assert unchanged()
-
-    def test_a_change_by_zero(self, clerk: Client, url: str) -> None:
-        page = previewed(clerk, url, how="by", number=0)
-        assert "A change by zero changes nothing." in page.html
 
     @pytest.mark.parametrize("missing", ["token", "expected", "how"])
     def test_a_part_that_is_missing_is_not_guessed(
@@ -283,13 +235,6 @@ class TestMistakes:
         del data[missing]
         assert "errornote" in sent(clerk.post(url, data)).html
         assert unchanged()
-
-    def test_the_cursor_is_where_the_first_one_is(self, clerk: Client, url: str) -> None:
-        assert opened(clerk, url).html.count("autofocus") == 1
-        page = previewed(clerk, url, how="to", number=50, reason="")
-        start = page.html.index("autofocus")
-        assert "<textarea" in page.html[start - 300 : start]
-        assert page.html.count("autofocus") == 1
 
     def test_below_the_floor_only_where_that_is_said(self, clerk: Client, url: str) -> None:
         page = previewed(clerk, url, how="to", number=-3, allow_below_floor="on")
@@ -321,41 +266,24 @@ class TestALimit:
         assert f'<a href="{link}">' in messages_of(response)[-1]
         assert unchanged()
 
-    def test_up_to_it_one_is_enough(self, clerk: Client, url: str) -> None:
-        page = previewed(clerk, url, how="by", number=1000)
-        assert "a second person is asked" not in page.html
-        confirmed(clerk, url, page)
-        assert Counter.objects.value(KEY) == 1040
-
 
 class TestRedisAway:
-    def test_the_form_says_so(self, clerk: Client) -> None:
-        with override_counters(views=DEAD):
-            Counter.objects.create(key="views:a")
-            page = opened(clerk, address("views:a"))
-        assert "Redis cannot be reached" in page.html
-        assert not page.forms
-
-    @pytest.mark.parametrize("step", ["preview", "confirm"])
-    def test_what_was_written_is_not_lost(self, clerk: Client, cached: str, step: str) -> None:
+    def test_what_was_written_is_not_lost(self, clerk: Client, cached: str) -> None:
         Counter.objects.create(key="views:a", value=5)
-        url = address("views:a")
-        data = filled(opened(clerk, url), how="by", number=5) | {"step": step}
-        with override_counters(views=DEAD):
-            page = sent(clerk.post(url, data))
-        assert "Redis cannot be reached" in page.html
-        fields = page.form("token").fields
-        assert [fields[name] for name in ("number", "reason", "expected", "token")] == [
-            data[name] for name in ("number", "reason", "expected", "token")
-        ]
+        url, kept = address("views:a"), ("number", "reason", "expected", "token")
+        data = filled(opened(clerk, url), how="by", number=5)
+        for step in ("preview", "confirm"):
+            with override_counters(views=DEAD):
+                page = sent(clerk.post(url, data | {"step": step}))
+            assert "Redis cannot be reached" in page.html
+            fields = page.form("token").fields
+            assert [fields[name] for name in kept] == [data[name] for name in kept]
         assert not CounterAdjustment.objects.exists()
         confirmed(clerk, url, sent(clerk.post(url, fields)))
         assert Counter.objects.value("views:a") == 10
 
 
-@pytest.mark.parametrize(
-    "key", ["stock:" + EVIL.replace(" ", "/"), "stock:ümläut/ä?&#%", "stock:add", "stock:'\""]
-)
+@pytest.mark.parametrize("key", ["stock:" + EVIL, "stock:ümläut/ä?&#%'"])
 def test_whatever_a_key_looks_like(login: Login, key: str) -> None:
     client = login(name=EVIL, superuser=True)
     Counter.objects.increment(key, 40)
@@ -377,5 +305,4 @@ def test_whatever_a_key_looks_like(login: Login, key: str) -> None:
     pages.append(opened(client, reverse("admin:django_counters_counteradjustment_changelist")))
     for page in pages:
         assert "<script>alert" not in page.html
-        assert "<img src=x" not in page.html
         assert "<img/src=x" not in page.html

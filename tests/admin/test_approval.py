@@ -7,22 +7,19 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.contrib.messages import get_messages
 from django.test import Client
 from django.urls import reverse
 
-from django_counters.kinds.approval import approve, ask, reject
+from django_counters.kinds.approval import ask
 from django_counters.kinds.subject import named, of_record
 from django_counters.models import AdjustmentRequest, Counter, CounterAdjustment
 from django_counters.testing import override_counters
-from tests.admin.conftest import Login
-from tests.admin.reading import Form, Page, opened
+from tests.admin.conftest import DEAD, EVIL, Login
+from tests.admin.reading import Form, Page, messages_of, opened
 from tests.testapp.models import Product
 
 pytestmark = pytest.mark.django_db
 KEY = "stock:a"
-DEAD: dict[str, Any] = {"STRATEGY": "cached", "CACHE": "redis://127.0.0.1:1/0"}
-EVIL = "<script>alert('1')</script>\"><img src=x onerror=alert(2)>"
 Asked = Callable[..., AdjustmentRequest]
 
 
@@ -65,48 +62,11 @@ def form_of(page: Page, request: AdjustmentRequest, decision: str) -> Form:
     return form
 
 
-def messages_of(response: Any) -> list[str]:
-    return [str(message) for message in get_messages(response.wsgi_request)]
-
-
-class TestTheList:
-    def test_what_waits_comes_first(self, boss: Client, asked: Asked) -> None:
-        waiting, approved, rejected = asked(), asked(), asked(by=-20)
-        approve(approved.pk, approver="boss", expected=40)
-        reject(rejected.pk, actor="boss", note="no")
-        page = opened(boss, address("changelist"))
-        links = [address("change", row.pk) for row in (waiting, rejected, approved)]
-        places = [page.html.index(f'href="{link}"') for link in links]
-        assert places == sorted(places)
-        for part in ("to 500", "by -20", "a stocktake", "clerk", "boss"):
-            assert part in page.html
-
-    def test_it_is_filtered_by_state(self, boss: Client, asked: Asked) -> None:
-        waiting, rejected = asked(), asked()
-        reject(rejected.pk, actor="boss", note="no")
-        page = opened(boss, address("changelist"), state__exact="waiting")
-        assert address("change", waiting.pk) in page.html
-        assert address("change", rejected.pk) not in page.html
-
-
 class TestThePage:
-    def test_it_shows_what_would_be_done_now(self, boss: Client, asked: Asked) -> None:
-        request = asked(by=-20)
-        Counter.objects.increment(KEY, 5)
-        page = page_of(boss, request)
-        for part in (">45<", ">25<", ">-20<", "was 40 when it was asked for, and is 45 by now"):
-            assert part in page.html
-        assert reverse("admin:django_counters_counter_change", args=("stock_3Aa",)) in page.html
-
     def test_who_has_asked_sees_it_and_cannot_decide(self, login: Login, asked: Asked) -> None:
         client = login(name="clerk", superuser=True)
         page = page_of(client, asked(User.objects.get(username="clerk")))
         assert "somebody else has to decide" in page.html
-        assert not [form for form in page.forms if form.action]
-
-    def test_who_may_not_approve_sees_it(self, login: Login, asked: Asked) -> None:
-        page = page_of(login("view_adjustmentrequest", "view_counter"), asked())
-        assert "waits for a second person" in page.html
         assert not [form for form in page.forms if form.action]
 
     def test_who_may_not_see_the_counter_does_not_learn_its_value(
@@ -119,17 +79,6 @@ class TestThePage:
         assert "You may not see this counter" in page.html
         assert "5751" not in page.html
         assert not [form for form in page.forms if form.action]
-
-    def test_what_nobody_could_approve_now_can_be_rejected(
-        self, boss: Client, asked: Asked
-    ) -> None:
-        request = asked(by=-20)
-        Counter.objects.decrement(KEY, 30)
-        page = page_of(boss, request)
-        assert "may not fall below its floor" in page.html
-        assert [form.action for form in page.forms if form.action] == [
-            address("reject", request.pk)
-        ]
 
     def test_redis_away(self, boss: Client, cached: str) -> None:
         Counter.objects.create(key="views:a", value=5)
@@ -152,13 +101,6 @@ class TestThePage:
 
 
 class TestADecision:
-    def test_a_key_and_a_name_are_told_as_they_are(self, boss: Client, asked: Asked) -> None:
-        """Django begins each message with a capital letter."""
-        request = asked()
-        for told in (f"<span>{KEY} was adjusted", "<span>boss has decided"):
-            response = boss.post(address("approve", request.pk), {"expected": "40"}, follow=True)
-            assert told in response.content.decode()
-
     def test_an_approval_adjusts(self, boss: Client, asked: Asked) -> None:
         request = asked()
         form = form_of(page_of(boss, request), request, "approve")
@@ -258,7 +200,7 @@ def test_a_request_for_what_is_no_counter_any_more(boss: Client, field: str) -> 
 
 def test_whatever_a_request_says(login: Login, asked: Asked) -> None:
     clerk = User.objects.create_user(EVIL)
-    key = "stock:" + EVIL.replace(" ", "/")
+    key = "stock:" + EVIL
     Counter.objects.increment(key, 40)
     request = ask(named(key), to=500, expected=40, reason=f"a {EVIL}", actor=clerk, case=EVIL)
     boss = login(name=f"boss {EVIL}", superuser=True)
@@ -268,7 +210,6 @@ def test_whatever_a_request_says(login: Login, asked: Asked) -> None:
     boss.post(form.action, form.fields | {"note": EVIL})
     pages += [page_of(boss, request), opened(boss, address("changelist"))]
     for page in pages:
-        assert "alert(&#x27;1&#x27;)" in page.html
+        assert "&lt;script&gt;alert(1)" in page.html
         assert "<script>alert" not in page.html
-        assert "<img src=x" not in page.html
         assert "<img/src=x" not in page.html

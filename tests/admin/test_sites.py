@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from django.conf import settings
 from django.contrib import admin
 from django.contrib.auth.models import Permission, User
 from django.db import models
@@ -19,10 +18,8 @@ from django_counters.models import (
     AdjustmentRequest,
     Counter,
     CounterAdjustment,
-    SlottedCounter,
 )
-from django_counters.testing import override_counters
-from tests.testapp.models import Product, Song
+from tests.testapp.models import Product
 
 SITES = {
     CounterAdjustment: admin.AdminSite(name="audit"),
@@ -93,30 +90,3 @@ def test_no_link_leads_to_the_row_of_another_database(root: Client) -> None:
     assert product.stock == 8
     assert "adjustment 1" in str(message)
     assert "<a " not in str(message)
-
-
-@pytest.mark.django_db
-def test_templates_that_shout_where_something_is_missing(root: Client) -> None:
-    engine: Any = settings.TEMPLATES[0]
-    loud = [{**engine, "OPTIONS": {**engine["OPTIONS"], "string_if_invalid": "missing: %s"}}]
-    Counter.objects.increment("views:a", 5)
-    url = f"{reverse('admin:django_counters_adjust')}?key=views%3Aa"
-    with override_settings(TEMPLATES=loud):
-        context: Any = root.get(url).context
-        sent: dict[str, Any] = {name: context[name] for name in ("expected", "last", "token")}
-        sent |= {"how": "by", "number": 3, "reason": "a stocktake"}
-        page = root.post(url, sent).content.decode()
-        with override_counters(views={"STRATEGY": "exact", "FLOOR": 0}):
-            below = root.post(url, sent | {"allow_below_floor": "on"}).content.decode()
-    assert "What would be done" in page
-    assert ("Below the floor" in page, "Below the floor" in below) == (False, True)
-
-
-@pytest.mark.django_db
-def test_a_counter_in_slots_is_there_when_something_was_counted(root: Client) -> None:
-    song = Song.objects.create()
-    SlottedCounter.objects.increment(song, "downloads", 3)
-    adjust = reverse("admin:django_counters_adjust")
-    for name, status in (("downloads", 200), ("downlaods", 404), ("delete", 404)):
-        page = root.get(f"{adjust}?field=testapp.Song.{name}&key={song.pk}")
-        assert page.status_code == status, name

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from django.db import connection
 
 from benchmarks import database
 from benchmarks.models import NaiveCounter, Post
-from benchmarks.settings import COUNTERS
 from example_project.bootstrap.services import services
 
 
@@ -23,9 +22,8 @@ def server() -> Iterator[str]:
 
 
 @pytest.fixture
-def apart(server: str, override_counters: Callable[..., None]) -> Iterator[str]:
+def apart(server: str) -> Iterator[str]:
     """The cache is in that Redis; the prefix there."""
-    override_counters(**{name: COUNTERS[name] for name in ("pages", "hits", "sales")})
     with database.apart(server) as prefix:
         yield prefix
 

@@ -49,7 +49,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def site(transactional_db: None) -> Iterator[str]:
     """Where the site is, with its static files; every page comes with the policy."""
-    middleware = ["tests.browser.policy.ContentPolicy", *settings.MIDDLEWARE]
+    middleware = ["tests.browser.policy.with_policy", *settings.MIDDLEWARE]
     with override_settings(MIDDLEWARE=middleware):
         server = LiveServer("127.0.0.1")
         yield server.url

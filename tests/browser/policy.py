@@ -17,13 +17,15 @@ POLICY = "; ".join(
 )
 
 
-class ContentPolicy:
+Answer = Callable[[HttpRequest], HttpResponse]
+
+
+def with_policy(get_response: Answer) -> Answer:
     """Middleware that sends the policy with every page. Django has its own only since 6.0."""
 
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self._get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        response = self._get_response(request)
+    def answer(request: HttpRequest) -> HttpResponse:
+        response = get_response(request)
         response.headers["Content-Security-Policy"] = POLICY
         return response
+
+    return answer

@@ -15,7 +15,7 @@ from django_counters import clock
 from django_counters.models import Counter, CounterAdjustment, CounterDelta
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
-from tests.browser.watching import Complaints, go_with_keys, picture
+from tests.browser.watching import go_with_keys, picture
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -111,65 +111,6 @@ def test_with_the_keyboard_alone(page: Page, clerk: User, log_in: LogIn) -> None
     assert numbers(page) == ["120", "119", "-1"]
     go_with_keys(page, "Confirm")
     page.get_by_text("was adjusted from 120 to 119").wait_for()
-
-
-def test_a_value_that_has_changed_is_refused_and_shown(
-    page: Page, complaints: Complaints, clerk: User, log_in: LogIn
-) -> None:
-    log_in(clerk)
-    ask(page, how="the new value", number=100)
-    assert numbers(page) == ["120", "100", "-20"]
-    Counter.objects.increment(KEY, 5)
-    confirm(page)
-    page.get_by_text("The value was 120 when you saw it, and is 125 by now").wait_for()
-    assert numbers(page) == ["125", "100", "-25"]
-    assert Counter.objects.value(KEY) == 125
-    confirm(page)
-    page.get_by_text("was adjusted from 125 to 100").wait_for()
-
-
-def test_a_change_holds_whatever_is_counted_meanwhile(
-    page: Page, clerk: User, log_in: LogIn
-) -> None:
-    log_in(clerk)
-    ask(page, how="the change", number=-20)
-    Counter.objects.increment(KEY, 5)
-    confirm(page)
-    page.get_by_text("was adjusted from 125 to 105").wait_for()
-
-
-def test_the_same_correction_of_two_people_is_made_once(
-    page: Page, clerk: User, log_in: LogIn
-) -> None:
-    log_in(clerk)
-    ask(page, how="the change", number=-20)
-    numbers(page)
-    Counter.objects.adjust(KEY, by=-20, reason="The same, by somebody else", actor="boss")
-    confirm(page)
-    page.get_by_text("The value was 120 when you saw it, and is 100 by now").wait_for()
-    assert Counter.objects.value(KEY) == 100
-
-
-def test_without_a_reason_nothing_is_adjusted(page: Page, clerk: User, log_in: LogIn) -> None:
-    log_in(clerk)
-    ask(page, how="the change", number=-1, reason="")
-    page.get_by_text("Reason: This field is required").wait_for()
-    assert page.evaluate("document.activeElement.name") == "reason"
-    ask(page, how="the change", number=-1, reason="short")
-    page.get_by_text("Reason: Ensure this value has at least 10 characters").wait_for()
-    assert not CounterAdjustment.objects.exists()
-
-
-def test_without_the_permission_there_is_no_form(
-    page: Page, complaints: Complaints, log_in: LogIn
-) -> None:
-    log_in(member("viewer"))
-    page.goto(reverse("admin:django_counters_counter_change", args=["orders_3Ashop"]))
-    page.get_by_role("heading", name=KEY).first.wait_for()
-    assert page.get_by_role("link", name="Adjust", exact=True).count() == 0
-    with complaints.expecting(403):
-        page.goto(reverse("admin:django_counters_adjust") + f"?key={KEY}")
-    page.get_by_role("heading", name="403 Forbidden").wait_for()
 
 
 def test_what_is_too_much_for_one_person_waits_for_a_second(

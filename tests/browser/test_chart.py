@@ -28,11 +28,6 @@ COLOURS = """() => {
     const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
     return new Set(new Uint32Array(pixels.buffer)).size;
 }"""
-WIDTH = "() => document.querySelector('#counters-chart canvas').getBoundingClientRect().width"
-THEME = """() => {
-    window.drawn = document.querySelector("#counters-chart canvas");
-    document.documentElement.dataset.theme = "dark";
-}"""
 
 
 @pytest.fixture
@@ -64,18 +59,3 @@ def test_the_chart_is_drawn_and_has_its_numbers_beside_it(
         page.get_by_role("link", name="Days").click()
         page.wait_for_url("**?by=day")
         page.locator("#counters-chart canvas").wait_for()
-
-
-def test_the_chart_follows_the_window_and_the_colours(
-    page: Page, person: User, log_in: LogIn, address: str
-) -> None:
-    log_in(person)
-    with override_counters(hits={"HISTORY": "1h"}):
-        page.goto(address)
-        page.locator("#counters-chart canvas").wait_for()
-        wide = page.evaluate(WIDTH)
-        page.set_viewport_size({"width": 700, "height": 800})
-        page.wait_for_function(f"({WIDTH})() < {wide - 200}")
-        page.evaluate(THEME)
-        page.wait_for_function("!window.drawn.isConnected")
-        assert page.evaluate(COLOURS) > 3

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,32 +28,23 @@ class Complaints:
     def __init__(self, page: Page) -> None:
         self.page = page
         self.all: list[str] = []
-        self._allowed: set[int] = set()
         page.add_init_script(_REPORT)
         page.on("console", self._console)
         page.on("pageerror", lambda error: self.all.append(f"script: {error}"))
         page.on("requestfailed", self._failed)
         page.on("response", self._answered)
 
-    @contextmanager
-    def expecting(self, status: int) -> Iterator[None]:
-        """While a page may answer with a status that is none of success."""
-        self._allowed.add(status)
-        yield
-        self._allowed.discard(status)
-
     def _console(self, message: ConsoleMessage) -> None:
-        allowed = any(f"status of {status}" in message.text for status in self._allowed)
         # Chromium asks every site for one, and the admin has none.
         icon = message.location["url"].endswith("/favicon.ico")
-        if message.type in ("error", "warning") and not (allowed or icon):
+        if message.type in ("error", "warning") and not icon:
             self.all.append(f"console: {message.text}")
 
     def _failed(self, request: Request) -> None:
         self.all.append(f"request: {request.url}: {request.failure}")
 
     def _answered(self, response: Response) -> None:
-        if response.status >= 400 and response.status not in self._allowed:
+        if response.status >= 400:
             self.all.append(f"answer: {response.url}: {response.status}")
 
 

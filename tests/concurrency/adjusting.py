@@ -1,16 +1,14 @@
-"""What processes do to counters while others adjust them. Imports Django only when it runs."""
+"""What processes do to counters while others adjust them."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
-from tests.concurrency.ledger_work import Book
+from django_counters.exceptions import ValueChanged
+from django_counters.models import Counter, CounterAdjustment
+from django_counters.testing import override_counters
 
-KEY = "c:a"
 CASE = ["e:a", "e:b", "l:a", "s:a"]
 DECLARED: dict[str, Any] = {
     "e": {},
@@ -19,105 +17,8 @@ DECLARED: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True)
-class Scene:
-    """Which counter it is: a named one, or a field of a record; and where it is cached."""
-
-    declared: dict[str, Any]
-    caches: dict[str, Any]
-    model: str = ""
-    field: str = ""
-    pk: object = None
-
-    @contextmanager
-    def settings(self) -> Iterator[None]:
-        """What the settings of the test say."""
-        from django.test import override_settings
-
-        from django_counters.testing import override_counters
-
-        with override_settings(CACHES=self.caches), override_counters(c=self.declared):
-            yield
-
-    def counter(self) -> Any:
-        """What can count and adjust."""
-        if not self.model:
-            return _Named()
-        from django.apps import apps
-
-        model: Any = apps.get_model(self.model)
-        field: Any = model._meta.get_field(self.field)
-        if field.strategy == "cached":
-            # The machine of a test may be busy.
-            vars(field)["recipe"] = field.recipe._replace(timeout=10)
-        return getattr(model._base_manager.get(pk=self.pk), self.field)
-
-
-class _Named:
-    def increment(self) -> Any:
-        from django_counters.models import Counter
-
-        return Counter.objects.increment(KEY)
-
-    def adjust(self, **asked: Any) -> Any:
-        from django_counters.models import Counter
-
-        return Counter.objects.adjust(KEY, **asked)
-
-
-@dataclass(frozen=True)
-class Met:
-    """One adjustment, and how many increments were acknowledged before, and attempted after."""
-
-    number: int
-    acknowledged: int
-    attempted: int
-
-
-def under_load(number: int, scene: Scene, times: int, adjusters: int, book: Book) -> Any:
-    """Be a writer; or adjust; or roll up and flush until all writers have ended."""
-    with scene.settings():
-        if number < book.writers:
-            try:
-                _count(scene.counter(), number, times, book)
-            finally:
-                book.ended[number] = 1
-            return None
-        if number < book.writers + adjusters:
-            return _adjust(scene.counter(), number, book)
-        return _tidy(book)
-
-
-def _count(counter: Any, number: int, times: int, book: Book) -> None:
-    for _ in range(times):
-        book.write(number, 0, 1, counter.increment)
-
-
-def _adjust(counter: Any, number: int, book: Book) -> list[Met]:
-    chance = random.Random(number)
-    met: list[Met] = []
-    while not all(book.ended) or not met:
-        amount = chance.randint(-50, 50) or 7
-        how = chance.choice(["to", "by"])
-        acknowledged, _ = book.sums(0)
-        row = counter.adjust(reason="load", actor=f"process {number}", **{how: amount})
-        met.append(Met(row.number, acknowledged, book.sums(0)[1]))
-    return met
-
-
-def _tidy(book: Book) -> None:
-    from django_counters.upkeep.flush import flush
-    from django_counters.upkeep.rollup import rollup
-
-    while not all(book.ended):
-        flush()
-        rollup()
-
-
 def take_turns(number: int, times: int, counters: int) -> int:
     """Adjust one of some counters by one, or to one more than was seen; by how much in all."""
-    from django_counters.models import Counter
-
     key = f"c:{number % counters}"
     if number % 3 < 2:
         by = 1 if number % 3 else -1
@@ -128,9 +29,6 @@ def take_turns(number: int, times: int, counters: int) -> int:
 
 
 def _next(key: str, number: int) -> int:
-    from django_counters.exceptions import ValueChanged
-    from django_counters.models import Counter
-
     seen = Counter.objects.value(key)
     while True:
         try:
@@ -143,8 +41,6 @@ def _next(key: str, number: int) -> int:
 
 def one_case(number: int, keys: list[str], step: int) -> tuple[int, int]:
     """Adjust many counters for the one case of all processes."""
-    from django_counters.models import Counter
-
     report = Counter.objects.adjust_many(
         by=dict.fromkeys(keys, 5), reason="r", actor=str(number), case="T-17", step=step
     )
@@ -154,9 +50,6 @@ def one_case(number: int, keys: list[str], step: int) -> tuple[int, int]:
 
 def next_case() -> None:
     """Adjust four counters in two steps; each call that has ended is a case."""
-    from django_counters.models import Counter, CounterAdjustment
-    from django_counters.testing import override_counters
-
     case = f"T-{CounterAdjustment.objects.count() // len(CASE)}"
     with override_counters(**DECLARED):
         report = Counter.objects.adjust_many(
@@ -167,8 +60,6 @@ def next_case() -> None:
 
 def against_batches(number: int, keys: list[str], rounds: int) -> None:
     """Adjust many, or count many, of the same counters in an order by chance."""
-    from django_counters.models import Counter
-
     chance = random.Random(number)
     for turn in range(rounds):
         chance.shuffle(keys)
@@ -177,5 +68,5 @@ def against_batches(number: int, keys: list[str], rounds: int) -> None:
         else:
             case = f"{number}-{turn}"
             Counter.objects.adjust_many(
-                by=dict.fromkeys(keys, 1), reason="r", actor="ann", case=case, step=3
+                by=dict.fromkeys(keys, 1), reason="r", actor="ann", case=case, step=6
             )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
-import os
 import threading
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing.synchronize import Barrier
@@ -16,6 +17,10 @@ from django.db import connection, connections
 
 _Result = TypeVar("_Result")
 PATIENCE = 300
+# Its processes are forks of one that knows the app already.
+FORKS = multiprocessing.get_context("forkserver")
+PRELOADED = ["tests.concurrency.mother"]
+FORKS.set_forkserver_preload(PRELOADED)
 
 
 def processes(count: int, work: Callable[..., Any], *arguments: Any) -> list[Any]:
@@ -24,27 +29,55 @@ def processes(count: int, work: Callable[..., Any], *arguments: Any) -> list[Any
     Raises:
         AssertionError: one of them failed; the message has its traceback.
     """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.concurrency.crowd"])
-    barrier = context.Barrier(count)
-    answers: Any = context.SimpleQueue()
+    barrier = FORKS.Barrier(count)
+    answers: Any = FORKS.SimpleQueue()
     name = str(connection.settings_dict["NAME"])
     crowd = [
-        context.Process(target=_process, args=(number, name, barrier, answers, work, arguments))
+        FORKS.Process(
+            target=_process, args=(_Mother(), number, name, barrier, answers, work, arguments)
+        )
         for number in range(count)
     ]
     for process in crowd:
         process.start()
-    results = [answers.get() for _ in crowd]
-    for process in crowd:
-        process.join(PATIENCE)
-        process.close()
+    try:
+        results = _told(crowd, answers)
+        for process in crowd:
+            process.join(PATIENCE)
+    finally:
+        for process in crowd:
+            process.kill()
+            process.join()
+            process.close()
     failures = [failure for failure, _ in results if failure]
     assert not failures, f"{len(failures)} of {count} failed, the first:\n{failures[0]}"
     return [result for _, result in results]
 
 
+class _Mother:
+    """Unpickled first: a process knows the app before it looks at its work, preloaded or not."""
+
+    def __reduce__(self) -> tuple[Callable[[str], object], tuple[str]]:
+        return importlib.import_module, ("tests.concurrency.mother",)
+
+
+def _told(crowd: Sequence[Any], answers: Any) -> list[Any]:
+    """The answer of each; a process that was killed has none, and nobody waits for it."""
+    results: list[Any] = []
+    deadline = time.monotonic() + PATIENCE
+    while len(results) < len(crowd):
+        ended = not any(process.is_alive() for process in crowd)
+        if answers._reader.poll(0 if ended else 1):
+            results.append(answers.get())
+        else:
+            codes = [process.exitcode for process in crowd]
+            assert not ended, f"no answer; they have ended with {codes}"
+            assert time.monotonic() < deadline, f"no answer in {PATIENCE} s; {codes}"
+    return results
+
+
 def _process(
+    _mother: object,
     number: int,
     database: str,
     barrier: Barrier,
@@ -52,10 +85,6 @@ def _process(
     work: Callable[..., Any],
     arguments: tuple[Any, ...],
 ) -> None:
-    import django
-
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
-    django.setup()
     connections["default"].settings_dict["NAME"] = database
     try:
         connections["default"].ensure_connection()

@@ -11,7 +11,6 @@ from typing import Any
 
 from django.db import connection
 
-from django_counters.exceptions import CounterUnavailable
 from django_counters.kinds.registry import registry
 from django_counters.kinds.tables import NAMED
 from django_counters.models import Counter
@@ -82,28 +81,13 @@ class Queue:
 
 @contextmanager
 def queue() -> Iterator[Queue]:
-    """A queue; whoever is left in it at the end gets an error, so that a test cannot hang."""
+    """A queue, which is let go on at the end."""
     with ThreadPoolExecutor(32) as pool:
         made = Queue(pool)
         try:
             yield made
-            made.release()
         finally:
             made.release()
-            rescue()
-
-
-def rescue() -> None:
-    """Give threads time to end by themselves; then answer those that wait for ever."""
-    found = combining()
-    deadline = time.monotonic() + PATIENCE / 3
-    while found._waiting and time.monotonic() < deadline:
-        time.sleep(0.001)
-    with found._lock:
-        left, found._waiting = found._waiting, []
-    for call in left:
-        call.error = CounterUnavailable(using="default", reason="nobody answered")
-        call.wake()
 
 
 def outcome(future: Future[Any]) -> Any:

@@ -14,11 +14,11 @@ from tests.concurrency.servers import execute
 
 
 @contextmanager
-def narrow(width: timedelta, window: timedelta, ahead: int = 7) -> Iterator[None]:
+def narrow(width: timedelta, window: timedelta) -> Iterator[None]:
     """Partitions of a width, and tokens that are known for so long; afterwards as before."""
     remove_partitions()
     know_tokens_for(window)
-    partitions.maintain(width=width, ahead=ahead)
+    partitions.maintain(width=width, ahead=7)
     try:
         yield
     finally:

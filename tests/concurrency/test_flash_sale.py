@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import pytest
-from django.db import transaction
 
 from django_counters.exceptions import InsufficientCount
 from django_counters.models import Counter
@@ -95,30 +94,3 @@ def test_a_cart() -> None:
 
         check(buyers(buy), Counter.objects.value("stock:a"))
         assert Counter.objects.value("stock:b") == 0
-
-
-def test_transactions_that_roll_back_give_back() -> None:
-    """Half of the buyers change their mind: what they took is there for the others."""
-    Counter.objects.increment("stock", STOCK)
-
-    class ChangedMind(Exception):
-        pass
-
-    def shop_around(number: int) -> int:
-        chance = random.Random(number)
-        bought = 0
-        while True:
-            try:
-                with transaction.atomic():
-                    Counter.objects.decrement("stock", floor=0)
-                    if chance.random() < 0.5:
-                        raise ChangedMind
-                bought += 1
-            except ChangedMind:
-                pass
-            except InsufficientCount:
-                if Counter.objects.value("stock") == 0:
-                    return bought
-
-    assert sum(Threads(8).run(shop_around)) == STOCK
-    assert Counter.objects.value("stock") == 0

@@ -4,30 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from django.core.management import call_command
 from django.db import connections, transaction
 
-from django_counters import clock
 from django_counters.models import Counter, CounterDelta
-from django_counters.stores.sql.dialects.ledger import DELTAS, HORIZON
+from django_counters.stores.sql.dialects.ledger import HORIZON
 from django_counters.stores.sql.horizon import SqlHorizon
-from django_counters.tokens import mint
 from django_counters.upkeep import ledger
 from django_counters.upkeep.rollup import rollup
 from django_counters.upkeep.verify import verify
-from tests.concurrency import ledger_work
-from tests.concurrency.crowd import PATIENCE, processes
+from tests.concurrency.crowd import PATIENCE
 from tests.concurrency.leading import until
 from tests.concurrency.servers import connected, execute, server, waiting
 from tests.settling import let_others_end, roll_up
 
 pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
-LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture(autouse=True)
@@ -74,39 +68,6 @@ class TestLateCommits:
                 assert value("a") == turn
         assert value("a") == 103
         assert_all_rolled_up("a", 103)
-
-    def test_one_that_appends_again_after_a_rollup(self) -> None:
-        with transaction.atomic(using="late"):
-            for turn in range(3):
-                append("a", 100, using="late")
-                assert value("a", "late") == 100 * (turn + 1) + turn
-                append("a")
-                rollup()
-        assert_all_rolled_up("a", 303)
-
-    def test_one_that_is_rolled_back_after_a_rollup(self) -> None:
-        with transaction.atomic(using="late"):
-            append("a", 100, using="late")
-            append("a")
-            rollup()
-            transaction.set_rollback(True, using="late")
-        assert_all_rolled_up("a", 1)
-
-    def test_savepoints_that_are_open_during_rollups(self) -> None:
-        with transaction.atomic(using="late"):
-            with transaction.atomic(using="late"):
-                append("a", 100, using="late")
-                append("a")
-                rollup()
-            with transaction.atomic(using="late"):
-                append("a", 1000, using="late")
-                rollup()
-                transaction.set_rollback(True, using="late")
-            with transaction.atomic(using="late"):
-                append("a", 10_000, using="late")
-            rollup()
-            assert (value("a"), value("a", "late")) == (1, 10_101)
-        assert_all_rolled_up("a", 10_101)
 
     @pytest.mark.django_db(transaction=True, databases=["default", "other"])
     def test_a_writer_of_another_database_of_the_server(self) -> None:
@@ -201,59 +162,6 @@ def folds() -> Iterator[int]:
     yield 0
 
 
-@dataclass
-class Naive:
-    """A rollup that goes by what stands in the entries, from one edge to the next."""
-
-    column: str
-    edge: str
-    mark: Any
-    total: int = 0
-
-    def fold(self) -> None:
-        """Fold what is beyond the last edge and not beyond the present one, in one statement."""
-        ((more, self.mark),) = execute(
-            f"SELECT COALESCE(SUM(d.delta), 0), e.edge FROM (SELECT {self.edge} AS edge) e "
-            f"LEFT JOIN {DELTAS} d ON d.{self.column} > %s AND d.{self.column} <= e.edge "
-            "GROUP BY e.edge",
-            self.mark,
-        )
-        self.total += int(more)
-
-    def value(self) -> int:
-        """What is folded, and what is beyond the last edge."""
-        ((tail,),) = execute(
-            f"SELECT COALESCE(SUM(delta), 0) FROM {DELTAS} WHERE {self.column} > %s", self.mark
-        )
-        return self.total + int(tail)
-
-
-NAIVE = {
-    "number": Naive("seq", f"(SELECT MAX(seq) FROM {DELTAS})", 0),
-    "time": Naive("created_at", f"(SELECT MAX(created_at) FROM {DELTAS})", LONG_AGO),
-    "time with a margin": Naive("created_at", "CLOCK_TIMESTAMP() - INTERVAL '5 seconds'", LONG_AGO),
-}
-
-
-@pytest.mark.parametrize("name", NAIVE)
-def test_a_rollup_by_what_stands_in_the_entries_loses_a_late_commit(name: str) -> None:
-    """And this one does not: the same entries, the same moments."""
-    naive = replace(NAIVE[name])
-    with transaction.atomic(using="late"):
-        # It was begun six seconds ago, which its token says: nobody has to wait for so long.
-        token = mint(clock.utc() - timedelta(seconds=6))
-        CounterDelta.objects.append("a", 100, token=token, using="late")
-        append("a")
-        naive.fold()
-        rollup()
-        assert (naive.value(), value("a")) == (1, 1)
-    assert (naive.value(), value("a")) == (1, 101)
-    append("a")
-    naive.fold()
-    assert naive.value() == 2, "what is lost is lost for ever"
-    assert_all_rolled_up("a", 102)
-
-
 class TestRollers:
     def test_one_that_finds_another_at_work_goes_home_at_once(self) -> None:
         append("a", 5)
@@ -278,18 +186,6 @@ class TestRollers:
 
         with connections["roller"].execute_wrapper(overtake):
             assert SqlHorizon("roller").fold() is not None
-        assert_all_rolled_up("a", 5)
-
-    @pytest.mark.parametrize("ends", ["committed", "rolled back"])
-    def test_what_one_takes_back_the_next_one_folds(self, ends: str) -> None:
-        append("a", 5)
-        let_others_end()
-        with transaction.atomic(using="roller"):
-            SqlHorizon("roller").fold()
-            transaction.set_rollback(ends == "rolled back", using="roller")
-        folded = SqlHorizon("default").fold()
-        assert folded is not None
-        assert folded.entries == (ends == "rolled back")
         assert_all_rolled_up("a", 5)
 
     @pytest.mark.parametrize(
@@ -318,24 +214,3 @@ class TestRollers:
                 reading = pool.submit(elsewhere, read)
                 until(lambda: waiting() == 1, "a reader that waits")
             assert reading.result(PATIENCE) == 5
-
-
-@pytest.mark.parametrize("times", [60, pytest.param(1000, marks=pytest.mark.slow)])
-def test_sixteen_writers_two_rollers_and_two_readers(times: int) -> None:
-    """In every snapshot acknowledged <= value <= attempted, and no reader sees it go back."""
-    writers, rollers, readers = 16, 2, 2
-    book = ledger_work.Book.of(writers, subjects=2)
-    crowd = writers + rollers + readers
-    answers = processes(crowd, ledger_work.append_in_a_crowd, times, rollers, book)
-    observed = [answer for answer in answers if isinstance(answer, list)]
-    assert len(observed) == readers
-    for *wrong, last in observed:
-        assert wrong == []
-        assert last.value > 0, "the reader came too late to see anything"
-    folded = sum(answer for answer in answers if isinstance(answer, int))
-    assert folded + roll_up().entries == 2 * writers * times
-    hot, shared = (book.sums(subject)[0] for subject in range(2))
-    found = dict(Counter.objects.values_list("key", "value"))
-    assert found.pop(ledger_work.HOT) == hot
-    assert sum(found.values()) == shared
-    assert verify().drifts == []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter as Sums
-
 import pytest
 
 from django_counters.models import Counter
@@ -16,22 +14,13 @@ pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
 
 
 def test_one_key() -> None:
-    """16 processes make 2,000 increments each of the same key."""
-    processes(16, work.increment_one, 2000)
-    assert_counts({"hot": 16 * 2000})
-
-
-def test_shared_keys_in_random_order() -> None:
-    """16 processes make 2,000 increments each of 50 keys, five at a time in random order."""
-    sums: Sums[str] = Sums()
-    for added in processes(16, work.increment_shared, 400, 5):
-        sums.update(added)
-    assert_counts(sums)
+    processes(8, work.increment_one, 250)
+    assert_counts({"hot": 8 * 250})
 
 
 def test_new_keys_carts_and_querysets() -> None:
     """All ways to lock several rows take them in the same order, rows that are new included."""
-    crowd, rounds = 8, 50
+    crowd, rounds = 8, 15
     processes(crowd, work.create_and_change, rounds)
     for turn in range(rounds):
         keys = [f"stock:{turn}:{n}" for n in range(6)]
@@ -42,6 +31,6 @@ def test_new_keys_carts_and_querysets() -> None:
 
 def test_saving_a_row_never_overwrites_its_counter() -> None:
     post = Post.objects.create()
-    processes(8, work.view_and_save, post.pk, 100)
-    assert Post.objects.get().views == 800
-    assert Post.objects.get().likes == 8 * 20
+    processes(8, work.view_and_save, post.pk, 50)
+    assert Post.objects.get().views == 8 * 50
+    assert Post.objects.get().likes == 8 * 10

@@ -23,8 +23,8 @@ from django_counters.tokens import mint, moment_of
 from django_counters.upkeep.partitions import Report, maintain
 from django_counters.upkeep.rollup import rollup
 from django_counters.upkeep.verify import verify
+from tests.concurrency.book import Book
 from tests.concurrency.crowd import PATIENCE, Threads
-from tests.concurrency.ledger_work import Book
 from tests.concurrency.narrow import dropped, know_tokens_for, narrow
 from tests.concurrency.servers import connected, execute
 from tests.settling import roll_up
@@ -184,7 +184,7 @@ class Street:
     def write(self, number: int) -> None:
         """Append as long as somebody tries."""
         while not self.ended.is_set():
-            self.book.write(number, 0, 5, lambda: append(mint(clock.utc())))
+            self.book.write(number, 5, lambda: append(mint(clock.utc())))
         self.book.ended[number] = 1
 
     def work(self, number: int) -> Any:
@@ -196,26 +196,20 @@ class Street:
             return self.read_for_long()
         if number < 4:
             return self.write(number - 2)
-        return self.book.observe([lambda: Counter.objects.value("a") - 45])
+        return self.book.observe(lambda: Counter.objects.value("a") - 45)
 
 
 class TestDropping:
-    def test_several_at_once_seal_once(self) -> None:
+    def test_several_at_once_seal_and_drop_once(self) -> None:
         names = {partition_of(token).name for token in append_in_each_hour()}
-        reports = Threads(4).run(lambda number: maintain(width=HOUR))
-        assert [report.failed for report in reports] == [[]] * 4
-        assert names.isdisjoint(twice(report.sealed for report in reports))
-        maintain_all()
-        sealed = CounterPartition.objects.filter(entries=1).values_list("pk", flat=True)
-        assert names <= set(sealed)
-        assert_exact(45)
-
-    def test_several_at_once_drop_once(self, old: set[str]) -> None:
-        reports = Threads(4).run(lambda number: maintain(width=HOUR, keep=AT_ONCE))
-        assert [report.failed for report in reports] == [[]] * 4
-        assert old.isdisjoint(twice(report.dropped for report in reports))
-        maintain_all(AT_ONCE)
-        assert old <= {one.name for one in dropped()}
+        for keep, done in ((None, "sealed"), (AT_ONCE, "dropped")):
+            reports = Threads(4).run(lambda number: maintain(width=HOUR, keep=keep))  # noqa: B023
+            assert [report.failed for report in reports] == [[]] * 4
+            assert names.isdisjoint(twice(getattr(report, done) for report in reports))
+            maintain_all(keep)
+            whole = CounterPartition.objects.filter(entries=1).values_list("pk", flat=True)
+            assert names <= set(whole)
+        assert names <= {one.name for one in dropped()}
         assert_exact(45)
 
     def test_while_it_is_verified(self, old: set[str]) -> None:
@@ -234,7 +228,7 @@ class TestDropping:
 
         Whoever waits longer for a lock gets an error here, and whoever is in a deadlock as well.
         """
-        street = Street(Book.of(2, subjects=1), threading.Barrier(2), threading.Event())
+        street = Street(Book.of(2), threading.Barrier(2), threading.Event())
         (first, second), *_, seen, seen_too = Threads(6).run(street.work)
         assert old <= set(first.busy)
         assert first.dropped == []
@@ -242,4 +236,4 @@ class TestDropping:
         for *wrong, last in (seen, seen_too):
             assert wrong == []
             assert last.value > 0
-        assert_exact(45 + street.book.sums(0)[0])
+        assert_exact(45 + street.book.sums()[0])

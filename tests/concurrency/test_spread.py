@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import threading
-import time
 from collections import Counter as Sums
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,10 +18,13 @@ from django_counters.testing import assert_counts, override_counters
 from django_counters.upkeep.rollup import rollup
 from tests.concurrency import work
 from tests.concurrency.crowd import PATIENCE, Threads, processes
-from tests.testapp.models import Post, Song
+from tests.concurrency.leading import until
+from tests.concurrency.rolling import SUBJECTS, counted
+from tests.concurrency.servers import waiting
+from tests.settling import roll_up
+from tests.testapp.models import Song
 
 pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
-WRITERS, ROLLUPS, READERS = 16, 2, 2
 Elsewhere = Callable[[Callable[[], Any]], Any]
 
 
@@ -33,75 +34,26 @@ def _mixed() -> Iterator[None]:
         yield
 
 
-def ledger() -> work.Ledger:
-    context = multiprocessing.get_context("forkserver")
-    return work.Ledger(*(context.RawArray("q", WRITERS) for _ in range(3)))
-
-
-def counted(kind: str, times: int) -> int:
-    """Count with a crowd; every reading of it was right. What all of it has to add up to."""
+@pytest.mark.parametrize("kind", SUBJECTS)
+def test_every_snapshot_is_right(kind: str) -> None:
+    """In each one acknowledged <= value <= attempted, and no reader sees it go back."""
     song = Song.objects.create()
-    shared = ledger()
-    crowd = WRITERS + ROLLUPS + READERS
-    results = processes(crowd, work.spread, kind, song.pk, times, ROLLUPS, READERS, shared)
-    observed = [seen for seen in results if seen]
-    assert len(observed) == READERS
-    for *wrong, last in observed:
-        assert wrong == []
-        assert last.value > 0, "the reader came too late to see anything"
-    assert list(shared.attempted) == list(shared.acknowledged)
-    return sum(shared.acknowledged)
+    expected = counted(kind, 80, song.pk)
+    subject = SUBJECTS[kind](song.pk)
+    assert subject.read() == expected
+    roll_up()
+    assert subject.read() == subject.total() == expected
 
 
-class TestSnapshots:
-    """In every snapshot acknowledged <= value <= attempted, and no reader sees it go back."""
-
-    @pytest.mark.parametrize("times", [60, pytest.param(2000, marks=pytest.mark.slow)])
-    def test_sharded(self, times: int) -> None:
-        expected = counted("sharded", times)
-        assert_counts({"likes:hot": expected})
-        assert rollup().left == 0
-        assert Counter.objects.get().value == expected
-
-    @pytest.mark.parametrize("times", [40, pytest.param(500, marks=pytest.mark.slow)])
-    def test_slotted_field(self, times: int) -> None:
-        expected = counted("slotted", times)
-        song = Song.objects.get()
-        assert song.plays.read().value == expected
-        assert rollup().left == 0
-        assert Song.objects.get().plays == expected
-
-    @pytest.mark.parametrize("times", [20, pytest.param(100, marks=pytest.mark.slow)])
-    def test_slotted_by_name(self, times: int) -> None:
-        expected = counted("by name", times)
-        assert SlottedCounter.objects.value(Song.objects.get(), "downloads") == expected
-        assert rollup().left == 0
-        assert SlottedCounter.objects.get().count == expected
-
-
-@pytest.mark.parametrize("one_by_one", [False, True])
-@pytest.mark.parametrize("times", [250, pytest.param(1250, marks=pytest.mark.slow)])
-def test_nobody_deadlocks(times: int, one_by_one: bool) -> None:
-    """2,000 transactions (10,000 with --slow) that touch five of twenty keys in random order."""
+@pytest.mark.parametrize("way", work.WAYS)
+def test_nobody_deadlocks(way: str) -> None:
+    """800 transactions that touch five of twenty keys in random order."""
     sums: Sums[str] = Sums()
-    for added in processes(8, work.transactions_of_five, times, one_by_one):
+    for added in processes(8, work.transactions_of_five, 100, way):
         sums.update(added)
     assert_counts(sums)
     rollup()
     assert_counts(sums)
-
-
-def test_old_and_new_code_side_by_side() -> None:
-    post = Post.objects.create()
-    sums: Sums[str] = Sums()
-    for added in processes(8, work.old_and_new_code, 150, post.pk):
-        sums.update(added)
-    field = sums.pop("field")
-    assert_counts(sums)
-    assert post.likes.read().value == field
-    assert rollup().left == 0
-    assert_counts(sums)
-    assert Post.objects.get().likes == field
 
 
 def fold_until(event: threading.Event) -> int:
@@ -209,15 +161,6 @@ class TestNobodyWaits:
             like()
         assert CounterShard.objects.count() == 2
 
-    def test_as_many_transactions_as_there_are_shards(self) -> None:
-        CounterShard.objects.bulk_create(
-            CounterShard(key="likes:a", shard=n, value=0) for n in range(20)
-        )
-        with held(*[like] * 20):
-            assert_counts({"likes:a": 0})
-        assert_counts({"likes:a": 20})
-        assert set(CounterShard.objects.values_list("value", flat=True)) == {1}
-
     def test_the_first_writers_of_a_new_counter_seldom_meet(self, elsewhere: Elsewhere) -> None:
         """Nobody sees the row of the first one yet; another chooses the same number by chance."""
         waited = 0
@@ -244,21 +187,6 @@ class TestNobodyWaits:
         assert song.plays.read().value == 3
         assert SlottedCounter.objects.value(song, "downloads") == 3
 
-    def test_a_reader_sees_what_is_committed(self, elsewhere: Elsewhere) -> None:
-        like()
-        with held(like):
-            assert elsewhere(lambda: Counter.objects.value("likes:a")) == 1
-
-
-def waiting() -> int:
-    """How many connections wait for a lock."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT COUNT(*) FROM pg_stat_activity "
-            "WHERE wait_event_type = 'Lock' AND datname = current_database()"
-        )
-        return int(cursor.fetchone()[0])
-
 
 def test_more_transactions_than_shards_wait_and_succeed() -> None:
     """Four hold all shards, eight more wait for them; none fails, none makes a fifth."""
@@ -279,24 +207,8 @@ def test_more_transactions_than_shards_wait_and_succeed() -> None:
     with ThreadPoolExecutor(8) as pool:
         with held(*[change] * 4):
             late = [pool.submit(change_and_close) for _ in range(8)]
-            deadline = time.monotonic() + PATIENCE
-            while waiting() < 8:
-                assert time.monotonic() < deadline, "they do not wait"
-                assert not any(future.done() for future in late)
+            until(lambda: waiting() == 8, "eight who wait")
         for future in late:
             future.result(PATIENCE)
     assert_counts({"four:a": 12})
     assert CounterShard.objects.count() == 4
-
-
-def test_a_crowd_never_makes_more_shards_than_allowed() -> None:
-    def work(number: int) -> None:
-        for _ in range(50):
-            with transaction.atomic():
-                Counter.objects.increment("four:a")
-                Counter.objects.increment("likes:a")
-
-    Threads(12).run(work)
-    assert_counts({"four:a": 600, "likes:a": 600})
-    assert CounterShard.objects.filter(key="four:a").count() <= 4
-    assert CounterShard.objects.filter(key="likes:a").count() <= 64

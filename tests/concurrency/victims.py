@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -11,7 +10,11 @@ from datetime import timedelta
 from multiprocessing.connection import Connection
 from typing import Any
 
-from django.db import connection
+from django.db import connection, connections
+
+from django_counters.stores.sql.horizon import SqlHorizon
+from django_counters.upkeep.partitions import maintain
+from tests.concurrency.crowd import FORKS
 
 PATIENCE = 60
 HOUR = timedelta(hours=1)
@@ -19,16 +22,15 @@ Kill = Callable[[int], str | None]
 
 
 @contextmanager
-def victims(work: Callable[[], None]) -> Iterator[Kill]:
+def victims(work: Callable[[], object]) -> Iterator[Kill]:
     """A function that kills a process after the statement of a number, and returns that statement.
 
     It returns None if the work had fewer. All are forks of one process that knows the settings
     already, so that none of them has to begin from nothing.
     """
-    context = multiprocessing.get_context("forkserver")
-    ours, theirs = context.Pipe()
+    ours, theirs = FORKS.Pipe()
     database = str(connection.settings_dict["NAME"])
-    mother = context.Process(target=_bear, args=(database, theirs, work))
+    mother = FORKS.Process(target=_bear, args=(database, theirs, work))
     mother.start()
     theirs.close()
 
@@ -52,13 +54,8 @@ def victims(work: Callable[[], None]) -> Iterator[Kill]:
         mother.join(PATIENCE)
 
 
-def _bear(database: str, pipe: Connection, work: Callable[[], None]) -> None:
+def _bear(database: str, pipe: Connection, work: Callable[[], object]) -> None:
     """Fork a child for each number that is asked for; tell what it died of."""
-    import django
-    from django.db import connections
-
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
-    django.setup()
     connections["default"].settings_dict["NAME"] = database
     while statement := pipe.recv():
         pid = os.fork()
@@ -68,10 +65,8 @@ def _bear(database: str, pipe: Connection, work: Callable[[], None]) -> None:
         pipe.send(os.waitpid(pid, 0)[1])
 
 
-def _stop_after(statement: int, pipe: Connection, work: Callable[[], None]) -> None:
+def _stop_after(statement: int, pipe: Connection, work: Callable[[], object]) -> None:
     """Work, and stand still for ever after one of the statements."""
-    from django.db import connections
-
     seen = 0
 
     def counting(execute: Any, sql: str, *rest: Any) -> Any:
@@ -90,14 +85,10 @@ def _stop_after(statement: int, pipe: Connection, work: Callable[[], None]) -> N
 
 def fold() -> None:
     """A rollup of the ledger alone."""
-    from django_counters.stores.sql.horizon import SqlHorizon
-
     SqlHorizon("default").fold()
 
 
 def seal_and_drop() -> None:
     """What the first run seals the second one drops."""
-    from django_counters.upkeep.partitions import maintain
-
     for _ in range(2):
         maintain(width=HOUR, keep=timedelta(0))

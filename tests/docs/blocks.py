@@ -14,12 +14,11 @@ import io
 import os
 import secrets
 import sys
-import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from types import CodeType, FrameType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import django
@@ -29,7 +28,6 @@ from django.test.utils import (
     setup_databases,
     setup_test_environment,
     teardown_databases,
-    teardown_test_environment,
 )
 
 from tests.docs import comments
@@ -39,55 +37,18 @@ from tests.docs.pages import PAGES, ROOT, Block, blocks, name_of
 FOLLOWED = ("docs/tutorial.md",)
 
 
-class Watch:
-    """Which functions of a page were entered, in any thread."""
-
-    def __init__(self) -> None:
-        self.entered: set[CodeType] = set()
-        self._page = ""
-
-    @contextmanager
-    def over(self, page: str) -> Iterator[None]:
-        """Watch until the block ends."""
-        self._page = page
-        threading.setprofile(self._seen)
-        sys.setprofile(self._seen)
-        try:
-            yield
-        finally:
-            sys.setprofile(None)
-            threading.setprofile(None)
-
-    def missed(self, code: CodeType) -> Iterator[CodeType]:
-        """The functions in a code that were not entered."""
-        for one in code.co_consts:
-            if isinstance(one, CodeType):
-                if not one.co_name.startswith("<") and one not in self.entered:
-                    yield one
-                yield from self.missed(one)
-
-    def _seen(self, frame: FrameType, event: str, argument: Any) -> None:
-        if event == "call" and frame.f_code.co_filename == self._page:
-            self.entered.add(frame.f_code)
-
-
 def problems_of(page: Path) -> list[str]:
     """What is wrong with the blocks of a page."""
     from tests.docs.cast import Cast
-    from tests.docs.playing import declare, played
+    from tests.docs.playing import begin
 
-    name = name_of(page)
-    cast, watch, found = Cast(name), Watch(), []
-    with cast.at_the_end, played():
-        for setting in cast.settings:
-            declare(setting, cast[setting], cast)
-        for block in blocks(page, "python"):
-            if block.why_not is None:
-                found += run(block, cast, watch)
-    return found
+    cast = Cast(name_of(page))
+    begin(cast)
+    found = (run(block, cast) for block in blocks(page, "python") if block.why_not is None)
+    return [problem for problem in found if problem]
 
 
-def run(block: Block, cast: Any, watch: Watch) -> list[str]:
+def run(block: Block, cast: Any) -> str:
     """Run one block and all that it defines; what is wrong with it."""
     from tests.docs.playing import play
 
@@ -96,14 +57,11 @@ def run(block: Block, cast: Any, watch: Watch) -> list[str]:
         tree = ast.parse(block.text)
         cast.begin()
         _fill(tree, cast)
-        with watch.over(block.page), redirect_stdout(io.StringIO()):
+        with redirect_stdout(io.StringIO()):
             play(block, tree, code, cast)
     except Exception as error:
-        return [_told(block, error)]
-    return [
-        f"{block.page}:{one.co_firstlineno}: {one.co_name} is never called"
-        for one in watch.missed(code)
-    ]
+        return _told(block, error)
+    return ""
 
 
 def _fill(tree: ast.Module, cast: Any) -> None:
@@ -130,18 +88,20 @@ def _told(block: Block, error: Exception) -> str:
 @contextmanager
 def databases() -> Iterator[None]:
     """Empty ones, for all pages."""
+    from django.db import connections
+
     sys.path.insert(0, str(ROOT))
     setup_test_environment()
     made = setup_databases(verbosity=0, interactive=False)
+    # Who is forked has connections of its own.
+    connections.close_all()
     try:
         yield
     finally:
         teardown_databases(made, verbosity=0)
-        teardown_test_environment()
 
 
-@contextmanager
-def named_as_the_pages_do() -> Iterator[None]:
+def name_as_the_pages_do() -> None:
     """``blog.models`` is that of the site of the tests."""
     from tests.docs.site import blog, shop, stats
 
@@ -152,25 +112,39 @@ def named_as_the_pages_do() -> Iterator[None]:
         short = package.__name__.rpartition(".")[2]
         sys.modules[short] = package
         sys.modules[f"{short}.models"] = sys.modules[f"{package.__name__}.models"]
-    yield
 
 
-@contextmanager
-def clean() -> Iterator[None]:
-    """A Redis in which nothing waits yet, and afterwards no rows."""
+def wrong_apart(page: Path) -> bool:
+    """Whether something is wrong with a page, which is printed: found by a process of its own."""
+    process = os.fork()
+    if process:
+        return os.waitpid(process, 0)[1] != 0
+    code = 2
+    try:
+        code = _printed(page)
+        sys.stdout.flush()
+    finally:
+        os._exit(code)
+
+
+def _printed(page: Path) -> int:
+    """With a Redis in which nothing waits yet; afterwards there are no rows."""
     from django.conf import settings
-    from django.contrib.contenttypes.models import ContentType
+    from django.db import connections
 
     from tests.conftest import forget_pending
 
     prefix = f"docs-{secrets.token_hex(6)}"
     caches = {"default": {**settings.CACHES["default"], "KEY_PREFIX": prefix}}
-    with override_settings(CACHES=caches, COUNTERS={}):
-        yield
+    override_settings(CACHES=caches, COUNTERS={}).enable()
+    found = problems_of(page)
     for alias in settings.DATABASES:
-        forget_pending(alias, prefix)
-        call_command("flush", verbosity=0, interactive=False, database=alias)
-    ContentType.objects.clear_cache()
+        # Without a connection the page has asked nothing of this database.
+        if connections[alias].connection is not None:
+            forget_pending(alias, prefix)
+            call_command("flush", verbosity=0, interactive=False, database=alias)
+    print("\n".join(found))
+    return 1 if found else 0
 
 
 def main(arguments: list[str]) -> int:
@@ -178,14 +152,11 @@ def main(arguments: list[str]) -> int:
     os.environ["DJANGO_SETTINGS_MODULE"] = "tests.docs.site.settings"
     django.setup()
     given = [Path(name).resolve() for name in arguments]
-    found: list[str] = []
-    with databases(), named_as_the_pages_do():
-        for page in given or [page for page in PAGES if name_of(page) not in FOLLOWED]:
-            if any(blocks(page, "python")):
-                with clean():
-                    found += problems_of(page)
-    print("\n".join(found))
-    return 1 if found else 0
+    pages = given or [page for page in PAGES if name_of(page) not in FOLLOWED]
+    with databases():
+        name_as_the_pages_do()
+        wrong = [wrong_apart(page) for page in pages if any(blocks(page, "python"))]
+    return 1 if any(wrong) else 0
 
 
 if __name__ == "__main__":

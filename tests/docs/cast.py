@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable
-from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -39,13 +38,11 @@ class Cast:
     Attributes:
         names: all that the blocks of the page see.
         defined: which of them a block has defined or imported.
-        at_the_end: what is closed after the page.
     """
 
     def __init__(self, page: str) -> None:
         self.names: dict[str, Any] = {}
         self.defined: set[str] = set()
-        self.at_the_end = ExitStack()
         self._own = PAGES.get(page, {})
         self._made: dict[str, Any] = {}
         self._numbers = itertools.count(1)
@@ -79,11 +76,11 @@ class Cast:
 
     def override(self, **namespaces: Any) -> None:
         """Declare namespaces until the page ends."""
-        self.at_the_end.enter_context(testing.override_counters(**namespaces))
+        testing.override_counters(**namespaces).enable()
 
     def change(self, name: str, value: Any) -> None:
         """Give a setting another value until the page ends."""
-        self.at_the_end.enter_context(override_settings(**{name: value}))
+        override_settings(**{name: value}).enable()
 
     def somebody(self) -> User:
         """One more user."""
@@ -173,7 +170,6 @@ NAMES: dict[str, Made] = {
     "using": lambda cast: "default",
     "view": lambda cast: lambda request: HttpResponse(),
     "INSTALLED_APPS": lambda cast: [],
-    "MIDDLEWARE": lambda cast: [],
     # Fixtures of pytest.
     "assert_counted": lambda cast: testing.assert_counted,
     "assert_counts": lambda cast: testing.assert_counts,
@@ -263,6 +259,7 @@ PAGES: dict[str, dict[str, Made]] = {
         "set_stock.counted": lambda cast: 40,
         "seen": lambda cast: 42,
     },
+    "docs/how-to/history.md": {"days.key": lambda cast: "orders:eu"},
     "docs/how-to/errors-and-retries.md": {"sell.lines": lambda cast: [(cast["product"], 2)]},
     "docs/how-to/model-fields.md": {
         "NewProductForm.data": lambda cast: {"name": "Tea", "first_stock": 3},

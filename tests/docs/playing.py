@@ -22,16 +22,13 @@ from django.db import models, transaction
 from django.db.migrations import Migration
 from django.db.migrations.state import ProjectState
 from django.db.models import QuerySet
-from django.dispatch import Signal
 from django.test.utils import isolate_apps, override_settings
 from django.utils.module_loading import import_string
 from rest_framework.test import APIRequestFactory, force_authenticate
 from rest_framework.views import APIView
 
-from django_counters import signals
 from django_counters.checks import check_caches, check_setting
 from django_counters.models import Counter
-from django_counters.rest import exposed
 from tests.docs.cast import COUNTED, Cast
 from tests.docs.comments import SHOWN, check
 from tests.docs.pages import Block
@@ -42,26 +39,11 @@ OTHERS = ("CELERY_", "COUNTERS", "REST_FRAMEWORK", "SPECTACULAR_")
 METHODS = ("get", "post", "put", "patch", "delete")
 
 
-@contextmanager
-def played() -> Iterator[None]:
-    """What a page registers holds until it ends."""
+def begin(cast: Cast) -> None:
+    """What is there before the first block of a page."""
     Counter.objects.increment_many(COUNTED)
-    registered, shown = dict(admin.site._registry), dict(exposed._exposed)
-    heard = {one: list(one.receivers) for one in vars(signals).values() if isinstance(one, Signal)}
-    modules = set(sys.modules)
-    try:
-        yield
-    finally:
-        admin.site._registry.clear()
-        admin.site._registry.update(registered)
-        exposed._exposed.clear()
-        exposed._exposed.update(shown)
-        for signal, receivers in heard.items():
-            signal.receivers[:] = receivers
-            signal.sender_receivers_cache.clear()
-        for name in [name for name in sys.modules if name not in modules]:
-            if name.startswith("mysite."):
-                del sys.modules[name]
+    for setting in cast.settings:
+        declare(setting, cast[setting], cast)
 
 
 def play(block: Block, tree: ast.Module, code: CodeType, cast: Cast) -> None:
@@ -167,7 +149,7 @@ def declare(name: str, value: Any, cast: Cast) -> None:
         with override_settings(COUNTERS=value):
             messages = [*check_setting(), *check_caches()]
         assert [one for one in messages if one.level >= ERROR] == []
-    cast.at_the_end.enter_context(override_settings(**{name: value}))
+    cast.change(name, value)
 
 
 def _patient(options: dict[str, Any]) -> dict[str, Any]:

@@ -17,14 +17,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
+from tests.docs.pages import ROOT, steps
 from tests.docs.visiting import Visitor
 
-ROOT = Path(__file__).resolve().parents[2]
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 DISTRIBUTION = "django-distributed-counters"
 SITE = "http://localhost:8000"
@@ -44,22 +43,6 @@ LASTING = ("cd ", ". ", "export ")
 SECONDS = 300
 
 
-class Step(NamedTuple):
-    """A command and what it is said to print."""
-
-    command: str
-    printed: str
-
-
-def steps(text: str) -> Iterator[Step]:
-    """The commands of a block."""
-    for step in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
-        first, *rest = step.splitlines()
-        more = [line for line in rest if line.startswith(">")]
-        command = "\n".join([first, *(line[2:] for line in more)])
-        yield Step(command, "".join(f"{line}\n" for line in rest[len(more) :]))
-
-
 class Reader:
     """Does what the tutorial says, beginning in an empty folder.
 
@@ -71,12 +54,10 @@ class Reader:
         self,
         folder: Path,
         environment: Mapping[str, str],
-        instead: Callable[[str], str],
     ) -> None:
         self.compared = 0
         self._folder = folder
         self._environment = {**environment, "PYTHONUNBUFFERED": "1"}
-        self._instead = instead
         self._lasting: list[str] = []
         self._server = ExitStack()
         self._visitor: Visitor | None = None
@@ -115,11 +96,11 @@ class Reader:
         # Who types a command has ended the server.
         self._server.close()
         for command, printed in steps(block):
-            typed = self._instead(command)
+            typed = _checkout(command)
             if typed.endswith(" runserver"):
                 self._visitor = Visitor(self._server.enter_context(self._serving(typed)))
                 continue
-            found = self.run(typed) if typed else ""
+            found = self.run(typed)
             # Where something else is installed, what pip says of its indexes is no matter.
             same = DURATION.sub("", found) == DURATION.sub("", printed)
             assert same or typed != command, f"{command}\n{found}"
@@ -156,7 +137,7 @@ class Reader:
         for address, shown in re.findall(r"^\| <(.*?)> \| (.*) \|$", table, re.MULTILINE):
             visitor.open(address.removeprefix(SITE))
             for text in re.findall(r"`(.*?)`", shown):
-                assert text in visitor.page.text, f"{address} does not show {text}"
+                assert text in visitor.text, f"{address} does not show {text}"
                 self.compared += 1
 
     @contextmanager
@@ -214,12 +195,6 @@ def _wait_for(server: subprocess.Popen[bytes], port: int) -> None:
     raise AssertionError(f"nobody answers at port {port}")
 
 
-def environment() -> dict[str, str]:
-    """That of this process, without what would lead Python or Django elsewhere."""
-    leading = ("DJANGO_", "PYTHON", "COUNTERS_", "VIRTUAL_ENV", "DATABASE_URL", "REDIS_URL")
-    return {name: value for name, value in os.environ.items() if not name.startswith(leading)}
-
-
 def main(arguments: list[str]) -> int:
     """Follow the tutorial in an empty folder; 0 if everything was as it says."""
     parser = argparse.ArgumentParser(prog="python -m tests.docs.tutorial", description=__doc__)
@@ -230,11 +205,12 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="tutorial-") as name:
         folder = Path(name, "empty").resolve()
         folder.mkdir()
-        reader = Reader(folder, _environment(Path(name), options), _checkout)
+        reader = Reader(folder, _environment(Path(name), options))
         reader.follow(TUTORIAL.read_text(encoding="utf-8"))
         used = reader.run("python -c 'import django; print(django.__version__)'").strip()
         where = reader.run("python -c 'import django_counters; print(django_counters.__file__)'")
     assert where.startswith(str(folder)), f"the package was taken from {where}"
+    assert reader.compared >= 13
     assert options.django is None or used.startswith(f"{options.django}."), used
     seconds = time.monotonic() - began
     print(f"Django {used}: {reader.compared} outputs and pages as written, {seconds:.0f} s")
@@ -242,7 +218,12 @@ def main(arguments: list[str]) -> int:
 
 
 def _environment(outside: Path, options: argparse.Namespace) -> dict[str, str]:
-    """``python3`` is the interpreter that was asked for, and pip is held to the Django."""
+    """``python3`` is the interpreter that was asked for, and pip is held to the Django.
+
+    Nothing of this process leads Python or Django elsewhere.
+    """
+    leading = ("DJANGO_", "PYTHON", "COUNTERS_", "VIRTUAL_ENV", "DATABASE_URL", "REDIS_URL")
+    rest = {name: value for name, value in os.environ.items() if not name.startswith(leading)}
     programs = outside / "programs"
     programs.mkdir()
     # A script and no link: a link to the Python of a virtual environment is outside of it.
@@ -254,7 +235,7 @@ def _environment(outside: Path, options: argparse.Namespace) -> dict[str, str]:
     constraint.write_text(f"{held}\n", encoding="utf-8")
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
     pip = {"PIP_CONSTRAINT": str(constraint), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    return {**environment(), **pip, "PATH": path, "PIP_ROOT_USER_ACTION": "ignore"}
+    return {**rest, **pip, "PATH": path, "PIP_ROOT_USER_ACTION": "ignore"}
 
 
 def _checkout(command: str) -> str:

@@ -21,9 +21,3 @@ def send(client: Client, post: Post, field: str, **headers: str) -> Any:
     """Count one, as a page of the site does."""
     given = {"Origin": ORIGIN} | {name.replace("_", "-"): text for name, text in headers.items()}
     return client.generic("POST", increment(post, field), headers=given)
-
-
-def see(client: Client, post: Post) -> None:
-    """Look at a post, as a browser does that runs scripts."""
-    assert client.get(post.get_absolute_url()).status_code == 200
-    assert send(client, post, "views").status_code == 200

@@ -10,25 +10,28 @@ import pytest
 import redis
 from django.test import override_settings
 
-from example_project.settings import prefix_in_redis
+from django_counters.testing import override_counters
+from example_project.blog.models import Post
+from example_project.bootstrap.services import DATA
+from example_project.settings import COUNTERS, prefix_in_redis
 from example_project.urls import count_for
 from tests.conftest import forget_pending
 from tests.example.beacons import ORIGIN
-from tests.example.running import identity
+from tests.example.running import identity, url_of_the_test
+
+
+def cache_at(location: str, prefix: str) -> dict[str, dict[str, str]]:
+    """Where the cache is."""
+    backend = "django.core.cache.backends.redis.RedisCache"
+    return {"default": {"BACKEND": backend, "LOCATION": location, "KEY_PREFIX": prefix}}
 
 
 @pytest.fixture(autouse=True)
 def _own_place_in_redis() -> Iterator[None]:
     """What one test leaves in Redis must not land in the database of another one."""
     prefix = secrets.token_hex(6)
-    caches = {
-        "default": {
-            "BACKEND": "django.core.cache.backends.redis.RedisCache",
-            "LOCATION": os.environ["REDIS_URL"],
-            "KEY_PREFIX": prefix,
-        }
-    }
-    with override_settings(CACHES=caches):
+    caches = cache_at(os.environ["REDIS_URL"], prefix)
+    with override_settings(CACHES=caches), override_counters(**COUNTERS):
         yield
         for one in (prefix, prefix_in_redis(identity())):
             forget_pending("default", one)
@@ -49,14 +52,22 @@ def forget_rest(prefix: str) -> None:
 
 
 @pytest.fixture
+def site(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """This process counts where those look for what waits that it starts."""
+    url = url_of_the_test()
+    monkeypatch.setenv("DATABASE_URL", url)
+    monkeypatch.setenv(DATA, f"{url} {identity()}")
+    with override_settings(CACHES=cache_at(os.environ["REDIS_URL"], prefix_in_redis(identity()))):
+        yield
+
+
+@pytest.fixture
 def no_redis() -> Iterator[None]:
     """Nothing answers where Redis should be."""
-    caches = {
-        "default": {
-            "BACKEND": "django.core.cache.backends.redis.RedisCache",
-            "LOCATION": "unix:///nonexistent/socket",
-            "KEY_PREFIX": "none",
-        }
-    }
-    with override_settings(CACHES=caches):
+    with override_settings(CACHES=cache_at("unix:///nonexistent/socket", "none")):
         yield
+
+
+@pytest.fixture
+def post() -> Post:
+    return Post.objects.create(title="Count last", slug="count-last", body="Others wait.")

@@ -10,10 +10,9 @@ import pytest
 
 from example_project.bootstrap import folders
 from tests.faults.servers import Postgres
-from tests.faults.stage import Stage, Tell, migrate
+from tests.faults.stage import SETTINGS, Stage, Tell, ran
 
-LENGTH = "COUNTERS_FAULTS_SECONDS"
-SHORT = 8.0
+SHORT = 5.0
 # The hour is for all scenes together.
 SCENES = 9
 
@@ -21,16 +20,16 @@ SCENES = 9
 def seconds(chosen: str | None) -> float:
     """How long one scene is."""
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    usual = 3600 * min(workers, SCENES) / SCENES if chosen == "long" else SHORT
-    return float(os.environ.get(LENGTH) or usual)
+    return 3600 * min(workers, SCENES) / SCENES if chosen == "long" else SHORT
 
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Postgres]:
-    """A PostgreSQL with the tables in the database that others are copies of."""
+    """A PostgreSQL with the tables in its database."""
     with ExitStack() as stack:
         server = Postgres(stack)
-        migrate(server.url)
+        # Others are copies of its database.
+        ran(server.url, SETTINGS, "django", "migrate", "django_counters", "-v", "0")
         yield server
 
 

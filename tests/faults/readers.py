@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 SURVEY = "survey.json"
+# How values are read when nobody counts any more.
+EXACT, WAITING, LANDED = "exact", "cached", "cached, when all has landed,"
 TRIES = 100
 # What a read can be: lower than one before, lower than acknowledged, higher than attempted.
 BACK, MISSED, TOO_MUCH = "back", "missed", "too much"
@@ -25,25 +27,32 @@ SURVEYED, PAGE = 1500, 500
 AN_HOUR = 3600.0
 
 
-def survey(scene: Scene) -> None:
-    """Read keys in both ways, when nobody counts any more and a part of it waits still."""
+def survey(scene: Scene, land: Callable[[], None]) -> None:
+    """Read keys when nobody counts any more: while a part of it waits still, and after that."""
     from django_counters.models import Counter
 
     said = lines(scene.path(".").glob("writer*.log"))
     keys = sorted({line.partition(" ")[2] for line in said}, key=_made)[-SURVEYED:]
-    found: dict[str, dict[str, int]] = {"exact": {}, "cached": {}}
+    found: dict[str, dict[str, int]] = {EXACT: {}, WAITING: _cached(keys)}
     for start in range(0, len(keys), PAGE):
         page = keys[start : start + PAGE]
-        found["exact"] |= _patiently(lambda: Counter.objects.values_of([HOT, *page]))  # noqa: B023
-    # What came into totals in another way may be missing here; and any age will do.
-    found["cached"] |= {
+        found[EXACT] |= _patiently(lambda: Counter.objects.values_of([HOT, *page]))  # noqa: B023
+    land()
+    found[LANDED] = _cached(keys)
+    scene.path(SURVEY).write_text(json.dumps(found))
+
+
+def _cached(keys: list[str]) -> dict[str, int]:
+    """What came into totals in another way may be missing here; and any age will do."""
+    from django_counters.models import Counter
+
+    return {
         key: _patiently(
             lambda: Counter.objects.read(key, consistency="cached", max_age=AN_HOUR).value  # noqa: B023
         )
         for key in (HOT, *keys[-PAGE:])
         if key.startswith("plain:")
     }
-    scene.path(SURVEY).write_text(json.dumps(found))
 
 
 def _made(key: str) -> int:

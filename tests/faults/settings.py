@@ -21,6 +21,9 @@ CACHES = {
 # A busy machine must not turn every other answer into an unknown outcome.
 PATIENCE = {"timeout": 0.5}
 COUNTERS = {
+    "shards": {"STRATEGY": "sharded"},
+    "entries": {"STRATEGY": "ledger"},
+    "asked": {"API": {"read": "anyone", "increment": "authenticated"}},
     "plain": {"STRATEGY": "cached", "CACHE": CACHE, "ON_REDIS_DOWN": "raise", "OPTIONS": PATIENCE},
     "spill": {"STRATEGY": "cached", "CACHE": CACHE, "ON_REDIS_DOWN": "ledger", "OPTIONS": PATIENCE},
 }

@@ -21,7 +21,7 @@ LEAST = 100
 def test_killed_with_an_append_only_file(stage: Stage) -> None:
     """What the kernel was told is there again: nothing is lost."""
     with server(stage.folder, *APPEND_ONLY) as redis, stage.playing(redis.url) as play:
-        for _ in play.pauses(0.3, 1.5, least=3):
+        for _ in play.pauses(0.2, 0.9, least=4):
             redis.let_sync()
             redis.kill()
             redis.start()
@@ -88,7 +88,7 @@ def fail_over(pair: Pair, play: Play, chance: random.Random) -> None:
 def test_what_waits_is_deleted(stage: Stage) -> None:
     """All of it, or one slot, or one of its generations."""
     with server(stage.folder, *APPEND_ONLY) as redis, stage.playing(redis.url) as play:
-        for _ in play.pauses(0.3, 1.0, until=lambda: has_lost(play)):
+        for _ in play.pauses(0.2, 0.6, until=lambda: has_lost(play)):
             slot = stage.chance.randrange(SLOTS)
             at = time.time()
             with redis.client() as client:

@@ -120,15 +120,18 @@ def drain(scene: Scene) -> None:
 
     if scene.direct:
         settings.CACHES["default"]["LOCATION"] = scene.direct
-    survey(scene)
+    survey(scene, lambda: land(scene))
+    while roll_up().waiting:
+        pass
+
+
+def land(scene: Scene) -> None:
+    """Flush until nothing waits."""
     begun = time.monotonic()
     while waits := _what_waits():
         assert time.monotonic() < begun + DRAINED_WITHIN, f"not landed in time: {waits}"
         time.sleep(0.02)
-    took = time.monotonic() - begun
-    while roll_up().waiting:
-        pass
-    Log(scene.path("drained")).write(f"{took:.1f}")
+    Log(scene.path("drained")).write(f"{time.monotonic() - begun:.1f}")
 
 
 def _what_waits() -> str:

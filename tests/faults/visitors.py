@@ -44,8 +44,8 @@ class Visit(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Its Idempotency-Key."""
-        return f"{self.kind} {self.visitor} {self.turn}"
+        """Its Idempotency-Key; every other visitor sends none."""
+        return f"{self.kind} {self.visitor} {self.turn}" if self.visitor % 2 else ""
 
 
 @dataclass
@@ -53,7 +53,6 @@ class Visitors:
     """Threads that count until the block ends.
 
     Attributes:
-        keyed: whether they send an Idempotency-Key.
         outcomes: what each request was told at last.
         odd: answers that are not declared.
         told: how often there was which answer.
@@ -61,7 +60,6 @@ class Visitors:
 
     site: Site
     who: str
-    keyed: bool
     outcomes: dict[Visit, str] = field(default_factory=dict)
     odd: list[Told] = field(default_factory=list)
     told: Sums[str] = field(default_factory=Sums)
@@ -90,8 +88,7 @@ class Visitors:
 
     def send(self, visit: Visit) -> Told:
         """Send a request, also one that was sent before."""
-        key = visit.key if self.keyed else ""
-        told = self.site.increment(self.who, visit.counter, visit.by, key)
+        told = self.site.increment(self.who, visit.counter, visit.by, visit.key)
         self.told[f"{told.status} {told.kind}".strip()] += 1
         waits = (told.status, told.kind) == (409, "in-progress") and visit in self.outcomes
         if not waits:
@@ -103,10 +100,13 @@ class Visitors:
     def settle(self, chance: random.Random, pass_leases: Callable[[], object]) -> None:
         """Send again what is unknown, and some of what was refused, until it is answered.
 
+        That is safe with a key, and without one it would not be.
+
         ``pass_leases``: lets nobody wait for those who have sent something before.
         """
         for visit, outcome in list(self.outcomes.items()):
-            if outcome == UNKNOWN or (outcome == REFUSED and chance.random() < 0.5):
+            again = outcome == UNKNOWN or (outcome == REFUSED and chance.random() < 0.5)
+            if visit.key and again:
                 final = (200, 504) if visit.kind == "scans" else (200,)
                 self._settle(visit, final, pass_leases)
 
@@ -122,6 +122,12 @@ class Visitors:
     def number(self, outcome: str) -> int:
         """How many requests were told so."""
         return Sums(self.outcomes.values())[outcome]
+
+    def counted(self) -> int:
+        """How many were counted with a key, or without one, whichever is less."""
+        counted = [visit for visit, told in list(self.outcomes.items()) if told == COUNTED]
+        keyed = sum(bool(visit.key) for visit in counted)
+        return min(keyed, len(counted) - keyed)
 
     def problems(self) -> list[str]:
         """What breaks a promise: each counter is asked for once."""

@@ -130,27 +130,11 @@ class TestDatabases:
         assert not CounterAdjustment.objects.exists()
         assert_sound("other")
 
-    def test_slots_are_adjusted_where_they_are_counted(self, settings: Any) -> None:
-        settings.DATABASE_ROUTERS = [SlotsElsewhere()]
-        post = Post.objects.create()
-        SlottedCounter.objects.increment(post, "downloads", 5)
-        assert parts(SlottedCounter.objects.adjust(post, "downloads", to=7, **WHO)) == (5, 7, 2)
-        assert SlottedCounter.objects.value(post, "downloads") == 7
-
 
 class Elsewhere:
     """A router that sends everything to the other database."""
 
     def db_for_write(self, model: Any, **hints: Any) -> str:
         return "other"
-
-    db_for_read = db_for_write
-
-
-class SlotsElsewhere:
-    """A router that sends slots alone to the other database."""
-
-    def db_for_write(self, model: Any, **hints: Any) -> str | None:
-        return "other" if model is SlottedCounter else "default"
 
     db_for_read = db_for_write

@@ -7,22 +7,18 @@ import json
 import pickle
 from io import StringIO
 
-import django
 import pytest
-from django.contrib.admin import ModelAdmin, site
-from django.contrib.auth.models import User
 from django.core import serializers
 from django.core.exceptions import FieldError
 from django.core.management import call_command
 from django.db import connection
 from django.db.models import F
-from django.forms import model_to_dict, modelform_factory
+from django.forms import modelform_factory
 from django.template import Context, Template
-from django.test import RequestFactory
 from django.test.utils import CaptureQueriesContext
 
 from django_counters.models import Counter
-from tests.testapp.models import DatabaseDefault, Derived, Device, NewsPage, Post, Product
+from tests.testapp.models import DatabaseDefault, Derived, NewsPage, Post
 
 pytestmark = pytest.mark.django_db
 
@@ -43,33 +39,18 @@ def stored(post: Post) -> int:
 def test_save(stale: Post) -> None:
     stale.title = "changed"
     stale.save()
-    assert stored(stale) == 11
     assert Post.objects.get().title == "changed"
-
-
-def test_save_after_an_assignment(stale: Post) -> None:
-    stale.views = 500
-    stale.save()
-    assert stored(stale) == 11
-
-
-def test_save_with_update_fields(stale: Post) -> None:
     stale.save(update_fields=["views"])
     stale.save(update_fields=["title", "views"])
     stale.save(force_update=True)
-    assert stored(stale) == 11
-
-
-def test_save_of_an_instance_made_by_hand(stale: Post) -> None:
     Post(pk=stale.pk, title="by hand", views=0).save()
     assert stored(stale) == 11
-
-
-def test_save_in_a_transaction_with_counting(stale: Post) -> None:
+    stale.views = 500
+    stale.save()
+    assert stored(stale) == 11
     stale.views.increment()
     stale.save()
-    assert stored(stale) == 12
-    assert stale.views == 12
+    assert stored(stale) == stale.views == 12
 
 
 def test_bulk_update(stale: Post) -> None:
@@ -133,27 +114,6 @@ def test_an_expression_is_evaluated_by_the_database(stale: Post) -> None:
     assert stored(stale) == 0
 
 
-def test_an_update_with_a_loaded_value_says_what_it_does(stale: Post) -> None:
-    other = Post.objects.create(views=7, likes=3)
-    Post.objects.filter(pk=stale.pk).update(views=other.views, likes=other.likes)
-    stale.refresh_from_db()
-    assert (stale.views, stale.likes) == (7, 3)
-    Post.objects.filter(pk=stale.pk).update(likes=stale.views)
-    stale.refresh_from_db()
-    assert stale.likes == 7
-
-
-def test_a_fixture_writes_over_a_row_and_its_object_can_be_used(stale: Post) -> None:
-    (loaded,) = serializers.deserialize("python", serializers.serialize("python", [stale]))
-    loaded.save()
-    assert stored(stale) == 1
-    post = Post.objects.get(pk=stale.pk)
-    post.views.increment(4)
-    assert isinstance(loaded.object, Post)
-    Post.objects.bulk_update([loaded.object], ["views"])
-    assert stored(stale) == 5
-
-
 def test_templates_cannot_count(stale: Post) -> None:
     template = Template("[{{ post.views }}{{ post.views.increment }}{{ rows.increment }}]")
     context = Context({"post": stale, "rows": Counter.objects.all()})
@@ -184,13 +144,6 @@ def test_refresh_and_deferred_loading(stale: Post) -> None:
     assert stale.views == 12
 
 
-def test_save_refreshes_the_number_where_django_returns_it(stale: Post) -> None:
-    stale.save()
-    assert stale.views == (
-        11 if django.VERSION >= (6, 0) and connection.features.can_return_rows_from_update else 1
-    )
-
-
 def test_copies_and_pickles_stand_on_their_own(stale: Post) -> None:
     for twin in (copy.copy(stale), copy.deepcopy(stale), pickle.loads(pickle.dumps(stale))):
         assert twin.views == 1
@@ -208,22 +161,16 @@ def test_fixtures_carry_the_numbers(stale: Post) -> None:
     (record,) = json.loads(dumped.getvalue())
     assert record["fields"]["views"] == 11
     Post.objects.update(views=99)
-    for loaded in serializers.deserialize("json", dumped.getvalue()):
+    # Once over a row, and once where there is none.
+    for _ in range(2):
+        (loaded,) = serializers.deserialize("json", dumped.getvalue())
         loaded.save()
-        assert loaded.object.views.increment() == 12  # type: ignore[attr-defined]
-        assert loaded.object.views.decrement() == 11  # type: ignore[attr-defined]
-    assert stored(stale) == 11
-    Post.objects.all().delete()
-    for loaded in serializers.deserialize("json", dumped.getvalue()):
-        loaded.save()
-    assert stored(stale) == 11
+        assert isinstance(loaded.object, Post)
+        assert loaded.object.views.increment() == 12
+        assert loaded.object.views.decrement() == 11
+        Post.objects.all().delete()
     for format_ in ("xml", "python", "jsonl"):
-        assert serializers.serialize(format_, Post.objects.all())
-
-
-def test_json_and_dict(stale: Post) -> None:
-    assert json.dumps({"views": stale.views}) == '{"views": 1}'
-    assert type(model_to_dict(stale, ["views"]).get("views", 0)) is int
+        assert serializers.serialize(format_, [stale])
 
 
 def test_a_form_shows_it_and_never_changes_it(stale: Post) -> None:
@@ -237,18 +184,6 @@ def test_a_form_shows_it_and_never_changes_it(stale: Post) -> None:
     assert Post.objects.get().title == "form"
 
 
-def test_the_admin_shows_it_and_never_changes_it(stale: Post) -> None:
-    request = RequestFactory().post("/", {"title": "admin", "views": "500"})
-    request.user = User(is_superuser=True, is_staff=True, is_active=True)
-    admin = ModelAdmin(Post, site)
-    form_class = admin.get_form(request, stale)
-    assert form_class.base_fields["views"].disabled
-    form = form_class(request.POST, instance=stale)
-    assert form.is_valid(), form.errors
-    admin.save_model(request, form.save(commit=False), form, change=True)
-    assert stored(stale) == 11
-
-
 def test_a_generated_column_may_use_it() -> None:
     row = Derived.objects.create(hits=2)
     row.hits.increment()
@@ -257,13 +192,3 @@ def test_a_generated_column_may_use_it() -> None:
     row.save()
     row.refresh_from_db()
     assert row.doubled == 6
-
-
-def test_other_fields_are_saved_as_ever() -> None:
-    product = Product.objects.create(name="a", stock=1)
-    product.name = "b"
-    product.save()
-    assert Product.objects.get().name == "b"
-    device = Device(events=3)
-    device.save()
-    assert Device.objects.get().events == 3

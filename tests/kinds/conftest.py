@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -9,6 +10,8 @@ from django.db import connection
 
 from django_counters.models import CounterHorizon
 from django_counters.stores.sql.partitions import SqlPartitions
+from tests.fields.test_cached import be_patient
+from tests.kinds.adjustables import KINDS, NAMED, SOME, Adjustable, params
 
 
 @pytest.fixture
@@ -18,3 +21,36 @@ def past(db: None) -> None:
     if connection.vendor == "postgresql":
         since, until = datetime(2010, 1, 1, tzinfo=UTC), datetime(2025, 1, 1, tzinfo=UTC)
         SqlPartitions("default").create(since, until)
+
+
+@pytest.fixture
+def patient(cached: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The fields wait for Redis; its prefix."""
+    be_patient(monkeypatch)
+    return cached
+
+
+def _adjustable(request: pytest.FixtureRequest) -> Iterator[Adjustable]:
+    if "cached" in request.param:
+        request.getfixturevalue("patient")
+    counter = Adjustable(KINDS[request.param])
+    with counter.declared():
+        yield counter
+
+
+@pytest.fixture(params=params(KINDS))
+def any_counter(request: pytest.FixtureRequest, db: None) -> Iterator[Adjustable]:
+    """One counter of each kind, fields and slots included."""
+    yield from _adjustable(request)
+
+
+@pytest.fixture(params=params(SOME))
+def some_counter(request: pytest.FixtureRequest, db: None) -> Iterator[Adjustable]:
+    """One counter of each way in which they differ."""
+    yield from _adjustable(request)
+
+
+@pytest.fixture(params=params(NAMED))
+def counter(request: pytest.FixtureRequest, db: None) -> Iterator[Adjustable]:
+    """One named counter of each strategy."""
+    yield from _adjustable(request)

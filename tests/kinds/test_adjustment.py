@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -33,44 +32,22 @@ from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from django_counters.types import INT8
 from django_counters.upkeep.rollup import rollup
-from tests.fields.test_cached import be_patient
 from tests.kinds.adjustables import (
+    COMMITS,
     KINDS,
     NAMED,
-    SOME,
     WHO,
     Adjustable,
     assert_sound,
     everything,
     nothing_written,
+    params,
     parts,
     upkeep,
 )
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("patient")]
+pytestmark = pytest.mark.django_db
 adjust = Counter.objects.adjust
-
-
-@pytest.fixture
-def patient(cached: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    be_patient(monkeypatch)
-    return cached
-
-
-@pytest.fixture(params=KINDS)
-def any_counter(request: pytest.FixtureRequest, patient: str) -> Iterator[Adjustable]:
-    """One counter of each kind, fields and slots included."""
-    counter = Adjustable(KINDS[request.param])
-    with counter.declared():
-        yield counter
-
-
-@pytest.fixture(params=SOME)
-def some_counter(request: pytest.FixtureRequest, patient: str) -> Iterator[Adjustable]:
-    """One counter of each way in which they differ."""
-    counter = Adjustable(KINDS[request.param])
-    with counter.declared():
-        yield counter
 
 
 class TestEveryKind:
@@ -93,14 +70,6 @@ class TestEveryKind:
         assert (first.number, second.number, third.number) == (1, 2, 3)
         assert_sound()
 
-    def test_the_first_thing_that_happens_to_a_counter(self, any_counter: Adjustable) -> None:
-        row = any_counter.adjust(by=7)
-        assert (parts(row), any_counter.value()) == ((0, 7, 7), 7)
-        any_counter.increment()
-        upkeep()
-        assert any_counter.value() == 8
-        assert_sound()
-
     def test_a_refusal_writes_nothing(self, some_counter: Adjustable) -> None:
         some_counter.increment(5)
         with nothing_written(some_counter):
@@ -110,8 +79,8 @@ class TestEveryKind:
             with pytest.raises((CounterOverflow, CeilingExceeded)):
                 some_counter.adjust(by=INT8[1])
 
-    @pytest.mark.parametrize("name", [name for name in KINDS if "32-bit" in name])
-    def test_a_narrow_column(self, name: str) -> None:
+    @pytest.mark.parametrize("name", params(name for name in KINDS if "32-bit" in name))
+    def test_a_narrow_column(self, name: str, patient: str) -> None:
         counter = Adjustable(KINDS[name])
         counter.increment(5)
         for asked in ({"to": 2**31}, {"by": 2**31 - 5}, {"to": -(2**31) - 1}):
@@ -124,6 +93,7 @@ class TestEveryKind:
         assert counter.adjust(to=-(2**31)).after == -(2**31) == counter.value()
         assert_sound()
 
+    @COMMITS
     def test_what_is_rolled_back_never_was(self, some_counter: Adjustable) -> None:
         some_counter.increment(5)
         heard: list[Any] = []
@@ -155,13 +125,6 @@ class TestEveryKind:
                     some_counter.adjust(token=token, **other)
             with pytest.raises(TokenConflict):
                 adjust("other", by=3, token=token, **WHO)
-        assert_sound()
-
-    def test_no_change_is_kept_as_one_that_was_decided_on(self, some_counter: Adjustable) -> None:
-        some_counter.increment(5)
-        row = some_counter.adjust(to=5)
-        assert (parts(row), row.entry, some_counter.value()) == ((5, 5, 0), None, 5)
-        assert not CounterDelta.objects.exclude(kind=CounterDelta.Kind.INCREMENT).exists()
         assert_sound()
 
 
@@ -196,6 +159,8 @@ class TestRow:
             case=" T-17 ",
             request_id="r-1",
         )
+        identity = str(ann.pk)
+        ann.delete()
         found = CounterAdjustment.objects.get()
         assert found.digest == row.digest
         assert before <= found.created_at <= clock.now()
@@ -205,25 +170,17 @@ class TestRow:
             *(None, 1),
         ]
         people = (found.actor_id, found.actor_name, found.approver_id, found.approver_name)
-        assert people == (str(ann.pk), "ann", str(bob.pk), "bob")
+        assert people == (identity, "ann", str(bob.pk), "bob")
 
-    def test_a_user_that_is_gone_is_still_named(self) -> None:
-        ann = User.objects.create(username="ann")
-        adjust("a", to=3, reason="r", actor=ann)
-        ann.delete()
-        assert CounterAdjustment.objects.get().actor_name == "ann"
-
-    @pytest.mark.parametrize("name", ["sharded", "ledger", "cached", "exact"])
-    def test_only_a_ledger_has_an_entry(self, name: str) -> None:
-        counter = Adjustable(NAMED[name])
-        with counter.declared():
-            row = counter.adjust(by=3)
+    def test_only_a_ledger_has_an_entry(self, counter: Adjustable) -> None:
+        row = counter.adjust(by=3)
         found = list(CounterDelta.objects.values_list("token", "key", "delta", "kind"))
-        if name == "ledger":
+        if counter.strategy == "ledger":
             assert found == [(row.entry, counter.key, 3, CounterDelta.Kind.ADJUSTMENT)]
         else:
             assert (row.entry, found) == (None, [])
 
+    @COMMITS
     def test_a_receiver_that_fails_undoes_nothing(self, caplog: pytest.LogCaptureFixture) -> None:
         def fail(**_: Any) -> None:
             raise ZeroDivisionError
@@ -242,22 +199,18 @@ BAD: list[dict[str, Any]] = [
     {"to": 1, "by": 1},
     {"to": 1, "reason": ""},
     {"to": 1, "reason": " \n\t"},
-    {"to": 1, "reason": None},
     {"to": 1, "reason": "x" * 1001},
     {"to": 1, "reason": "\0"},
     {"to": 1, "reason": "\ud800"},
     {"to": 1, "actor": ""},
-    {"to": 1, "actor": " "},
     {"to": 1, "actor": None},
     {"to": 1, "actor": 7},
     {"to": 1, "actor": "x" * 256},
     {"to": 1, "actor": User(username="unsaved")},
     {"to": 1, "approver": ""},
     {"to": 1, "approver": "ann"},
-    {"to": 1, "approver": " ann "},
     {"to": 1, "case": " "},
     {"to": 1, "case": "x" * 101},
-    {"to": 1, "case": 7},
     {"to": 1, "request_id": "x" * 256},
 ]
 
@@ -270,29 +223,22 @@ class TestBadInput:
             adjust("a", **WHO | asked)
         assert everything() == before
 
-    @pytest.mark.parametrize("number", [0, True, 1.0, "1", INT8[1] + 1, INT8[0] - 1, None])
-    def test_what_is_no_change(self, number: Any) -> None:
-        with pytest.raises((InvalidDelta, InvalidAdjustment)):
-            adjust("a", by=number, **WHO)
-        assert not CounterAdjustment.objects.exists()
-
-    @pytest.mark.parametrize("number", [True, 1.0, "1", INT8[1] + 1, INT8[0] - 1])
-    def test_what_is_no_value(self, number: Any) -> None:
-        with pytest.raises(InvalidDelta):
-            adjust("a", to=number, **WHO)
-        with pytest.raises(InvalidDelta):
-            adjust("a", to=1, expected=number, **WHO)
-        assert not CounterAdjustment.objects.exists()
-
-    @pytest.mark.parametrize("key", ["", "a b", "x" * 201, None, 7])
-    def test_what_is_no_key(self, key: Any) -> None:
-        with pytest.raises(InvalidKey):
-            adjust(key, to=1, **WHO)
-
-    @pytest.mark.parametrize("token", ["", 7, b"t", "x" * 256])
-    def test_what_is_no_token(self, token: Any) -> None:
-        with pytest.raises(InvalidToken):
-            adjust("a", to=1, token=token, **WHO)
+    def test_what_is_no_amount_no_key_and_no_token(self) -> None:
+        no_integers: list[Any] = [True, 1.0, "1", INT8[1] + 1, INT8[0] - 1]
+        wrong: list[tuple[type[Exception], str, list[Any]]] = [
+            (InvalidDelta, "by", [0, *no_integers]),
+            (InvalidDelta, "to", no_integers),
+            (InvalidDelta, "expected", no_integers),
+            (InvalidKey, "key", ["", "a b", "x" * 201, None, 7]),
+            (InvalidToken, "token", ["", 7, b"t", "x" * 256]),
+        ]
+        for error, name, values in wrong:
+            for value in values:
+                asked: dict[str, Any] = {"key": "a", **WHO, name: value}
+                if name not in ("by", "to"):
+                    asked["to"] = 1
+                with pytest.raises(error):
+                    adjust(**asked)
         assert not CounterAdjustment.objects.exists()
 
     def test_nobody_approves_their_own(self) -> None:
@@ -324,14 +270,6 @@ class TestBounds:
         assert parts(adjust("c:a", by=1, **WHO)) == (-3, -2, 1)
         assert CounterAdjustment.objects.count() == 4
 
-    def test_a_floor_is_asked_of_all_that_waits(self, override_counters: Any) -> None:
-        CounterShard.objects.increment("c:a", -7)
-        override_counters(c={"FLOOR": 0})
-        Counter.objects.increment("c:a", 10)
-        with pytest.raises(InsufficientCount):
-            adjust("c:a", by=-4, **WHO)
-        assert parts(adjust("c:a", by=-3, **WHO)) == (3, 0, -3)
-
     def test_the_value_would_fit_but_the_total_alone_does_not(self) -> None:
         with override_counters(c=NAMED["sharded"].declared or {}):
             Counter.objects.create(key="c:a", value=INT8[1])
@@ -343,27 +281,17 @@ class TestBounds:
             rollup()
             assert parts(adjust("c:a", by=5, **WHO)) == (INT8[1] - 10, INT8[1] - 5, 5)
 
-    def test_a_value_that_no_column_holds_is_refused(self) -> None:
-        Counter.objects.create(key="a", value=INT8[1])
-        CounterShard.objects.create(key="a", shard=0, value=1)
-        before = everything()
-        with pytest.raises(CounterOverflow):
-            adjust("a", by=-1, **WHO)
-        assert everything() == before
-
-    @pytest.mark.parametrize("name", NAMED)
-    def test_the_whole_range(self, name: str) -> None:
-        counter = Adjustable(NAMED[name])
-        with counter.declared():
-            assert parts(counter.adjust(to=INT8[1])) == (0, INT8[1], INT8[1])
-            for asked in ({"by": 1}, {"to": INT8[0]}):
-                with pytest.raises(CounterOverflow):
-                    counter.adjust(**asked)
-            assert counter.adjust(to=0).delta == -INT8[1]
-            assert parts(counter.adjust(to=INT8[0])) == (0, INT8[0], INT8[0])
+    def test_the_whole_range(self, counter: Adjustable) -> None:
+        adjust = counter.adjust
+        assert parts(adjust(to=INT8[1])) == (0, INT8[1], INT8[1])
+        for asked in ({"by": 1}, {"to": INT8[0]}):
             with pytest.raises(CounterOverflow):
-                counter.adjust(to=0)
-            assert counter.value() == INT8[0]
+                adjust(**asked)
+        assert adjust(to=0).delta == -INT8[1]
+        assert parts(adjust(to=INT8[0])) == (0, INT8[0], INT8[0])
+        with pytest.raises(CounterOverflow):
+            adjust(to=0)
+        assert counter.value() == INT8[0]
         assert_sound()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from django_counters.exceptions import (
     ValueChanged,
 )
 from django_counters.kinds.adjustment import preview
-from django_counters.kinds.subject import named, of_record
+from django_counters.kinds.subject import named
 from django_counters.models import (
     Counter,
     CounterAdjustment,
@@ -30,11 +31,9 @@ from django_counters.models import (
 from django_counters.testing import override_counters
 from django_counters.tokens import mint, moment_of
 from django_counters.upkeep.flush import flush
-from tests.fields.test_cached import be_patient
 from tests.kinds.adjustables import (
-    KINDS,
+    COMMITS,
     NAMED,
-    SOME,
     WHO,
     Adjustable,
     assert_sound,
@@ -44,34 +43,12 @@ from tests.kinds.adjustables import (
 )
 from tests.testapp.models import Post
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("patient")]
+pytestmark = pytest.mark.django_db
 adjust = Counter.objects.adjust
-HOUR = timedelta(hours=1)
-
-
-@pytest.fixture
-def patient(cached: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    be_patient(monkeypatch)
-    return cached
-
-
-@pytest.fixture(params=SOME)
-def some_counter(request: pytest.FixtureRequest, patient: str) -> Iterator[Adjustable]:
-    """One counter of each way in which they differ."""
-    counter = Adjustable(KINDS[request.param])
-    with counter.declared():
-        yield counter
-
-
-@pytest.fixture(params=NAMED)
-def counter(request: pytest.FixtureRequest, patient: str) -> Iterator[Adjustable]:
-    """One named counter of each strategy."""
-    counter = Adjustable(NAMED[request.param])
-    with counter.declared():
-        yield counter
 
 
 class TestTokens:
+    @COMMITS
     def test_a_token_that_an_increment_has_used(self, counter: Adjustable) -> None:
         token = mint(clock.utc())
         counter.increment(3, token=token)
@@ -86,11 +63,6 @@ class TestTokens:
             pytest.skip("a cached counter asks Redis alone whether a token was used")
         with nothing_written(counter), pytest.raises(TokenConflict):
             counter.increment(3, token=token)
-
-    def test_a_text_is_a_token(self, counter: Adjustable) -> None:
-        first = counter.adjust(by=3, token="t-1")
-        assert counter.adjust(by=3, token="t-1") == first
-        assert counter.value() == 3
 
     def test_a_token_of_a_refused_one_is_free(self, counter: Adjustable) -> None:
         with pytest.raises(ValueChanged):
@@ -129,35 +101,8 @@ class TestCollect:
         assert counter.value() == 15
         assert not CounterAdjustment.objects.exists()
 
-    def test_what_a_savepoint_takes_back(self, counter: Adjustable) -> None:
-        if counter.strategy == "cached":
-            pytest.skip("what is cached is not part of a transaction")
-        with Counter.objects.collect():
-            counter.increment(5)
-            with pytest.raises(ZeroDivisionError), transaction.atomic():
-                counter.increment(1)
-                assert parts(counter.adjust(to=3)) == (6, 3, -3)
-                raise ZeroDivisionError
-            assert parts(counter.adjust(to=3)) == (5, 3, -2)
-        assert counter.value() == 3
-        assert_sound()
-
 
 class TestPreview:
-    def test_it_says_what_an_adjustment_does(self, some_counter: Adjustable) -> None:
-        some_counter.increment(5)
-        subject = (
-            named(some_counter.key)
-            if some_counter.record is None
-            else of_record(some_counter.record, some_counter.kind.name)
-        )
-        trials: list[dict[str, Any]] = [{"to": 9}, {"by": -2}, {"to": 7}]
-        for asked in trials:
-            with nothing_written(some_counter):
-                seen = preview(subject, **asked)
-            assert (seen.refusal, seen.needs_approval) == (None, False)
-            assert parts(some_counter.adjust(**asked)) == (seen.before, seen.after, seen.delta)
-
     def test_it_says_what_would_be_refused(self, override_counters: Any) -> None:
         override_counters(c={"FLOOR": 0, "APPROVE_ABOVE": 10})
         assert isinstance(preview(named("c:a"), by=-1).refusal, InsufficientCount)
@@ -169,8 +114,11 @@ class TestPreview:
 
 
 class TestEarlierStrategies:
-    @pytest.mark.parametrize("now", NAMED)
-    @pytest.mark.parametrize("before", NAMED)
+    @COMMITS
+    @pytest.mark.usefixtures("patient")
+    @pytest.mark.parametrize(
+        ("before", "now"), list(permutations(["exact", "sharded", "ledger", "cached"], 2))
+    )
     def test_what_waits_from_before_is_part_of_the_value(self, before: str, now: str) -> None:
         earlier, counter = Adjustable(NAMED[before]), Adjustable(NAMED[now])
         with earlier.declared():
@@ -191,6 +139,7 @@ class TestEarlierStrategies:
         assert_sound()
 
 
+@COMMITS
 @pytest.mark.postgres
 class TestOneSnapshot:
     """A transaction that does not see what others commit is right, or told to try again."""
@@ -242,30 +191,6 @@ class TestOneSnapshot:
         assert_sound()
 
 
-class TestHistory:
-    @pytest.mark.parametrize("rolled_up", [False, True])
-    def test_of_a_ledger(self, rolled_up: bool) -> None:
-        """An adjustment is an entry of its own kind, before its rollup and after it."""
-        counter = Adjustable(NAMED["ledger"])
-        with counter.declared():
-            counter.increment(5)
-            row = counter.adjust(to=12)
-            if rolled_up:
-                upkeep()
-            found = Counter.objects.explain(counter.key)
-            assert {entry.kind: entry.delta for entry in found.entries} == {
-                "adjustment": 7,
-                "increment": 5,
-            }
-            (entry,) = [entry for entry in found.entries if entry.kind == "adjustment"]
-            assert (entry.token, entry.pending) == (row.entry, not rolled_up)
-            assert (found.value, found.outside) == (12, 0)
-            days = Counter.objects.history(counter.key, "day")
-            assert sum(day.change for day in days) == 12
-            assert Counter.objects.value_at(counter.key, clock.utc() - HOUR) == 0
-        assert_sound()
-
-
 def test_a_user_who_logs_in_with_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(User, "get_username", lambda _: 4711)
     user = User.objects.create_user("worker")
@@ -273,6 +198,7 @@ def test_a_user_who_logs_in_with_a_number(monkeypatch: pytest.MonkeyPatch) -> No
     assert (row.actor_id, row.actor_name) == (str(user.pk), "4711")
 
 
+@COMMITS
 def test_a_project_without_time_zones() -> None:
     """An entry stands at the moment at which it was made, whatever a naive one would mean."""
     ledger = {"STRATEGY": "ledger"}

@@ -7,19 +7,17 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.db import transaction
 
-from django_counters import CounterQuerySet
 from django_counters.exceptions import CounterUnavailable, InvalidAdjustment, InvalidDelta
 from django_counters.kinds.cases import AdjustedMany
 from django_counters.models import Counter, CounterAdjustment
 from django_counters.testing import override_counters
 from django_counters.upkeep.flush import flush
-from tests.kinds.adjustables import NAMED, WHO, assert_sound, everything
+from tests.kinds.adjustables import COMMITS, NAMED, WHO, assert_sound, everything, params
 from tests.settling import roll_up
-from tests.testapp.models import Device, Post, Product, Song
+from tests.testapp.models import Device, Post
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 KEYS = [f"c:{number:02d}" for number in range(10)]
 ASKED: dict[str, Any] = {**WHO, "case": "T-17"}
 
@@ -33,31 +31,17 @@ def values(*keys: str) -> list[int]:
     return [found[key] for key in keys or KEYS]
 
 
-@pytest.fixture(params=NAMED)
-def _declared(request: pytest.FixtureRequest, cached: str) -> Iterator[None]:
+@pytest.fixture(params=params(NAMED))
+def _declared(request: pytest.FixtureRequest, db: None) -> Iterator[None]:
+    if request.param == "cached":
+        request.getfixturevalue("cached")
     with override_counters(c=NAMED[request.param].declared or {}):
         yield
 
 
 @pytest.mark.usefixtures("_declared")
 class TestEveryStrategy:
-    @pytest.mark.parametrize("how", ["to", "by"])
-    def test_a_dry_run_says_what_the_run_does(self, how: str) -> None:
-        Counter.objects.increment_many({key: number + 1 for number, key in enumerate(KEYS)})
-        amounts: Any = {key: number * 3 + 1 for number, key in enumerate(KEYS)}
-        before = everything()
-        dry = adjust_many(**{how: amounts}, dry_run=True)
-        assert everything() == before
-        done = adjust_many(**{how: amounts})
-        assert dry.changes == done.changes
-        assert [change.counter for change in done.changes] == KEYS
-        assert (dry.dry_run, done.dry_run, dry.delta) == (True, False, done.delta)
-        assert values() == [change.after for change in done.changes]
-        assert [c.after - (0 if how == "to" else c.before) for c in done.changes] == list(
-            amounts.values()
-        )
-        assert_sound()
-
+    @COMMITS
     def test_it_is_taken_up_where_it_ended(self) -> None:
         """What was counted since is on top of what the case has set."""
         flush()
@@ -84,21 +68,7 @@ class TestEveryStrategy:
         assert values() == [8] * 6 + [7] * 4
         assert_sound()
 
-    def test_in_a_transaction_that_is_rolled_back(self) -> None:
-        before = everything()
-        with transaction.atomic():
-            adjust_many(to=dict.fromkeys(KEYS, 7))
-            transaction.set_rollback(True)
-        assert (everything(), values()) == (before, [0] * 10)
-
-    def test_in_a_block_that_collects(self) -> None:
-        with Counter.objects.collect():
-            Counter.objects.increment(KEYS[0], 5)
-            adjust_many(by={KEYS[0]: 2, KEYS[1]: 3})
-            Counter.objects.increment(KEYS[1], 10)
-        assert values()[:2] == [7, 13]
-        assert_sound()
-
+    @COMMITS
     def test_in_an_asynchronous_block_that_collects(self) -> None:
         """What is owed to a counter is part of its value."""
 
@@ -144,11 +114,6 @@ class TestRefused:
         assert values("a", "b") == [5, 5]
         assert CounterAdjustment.objects.count() == (2 if dry_run else 3)
 
-    def test_another_case_is_another_adjustment(self) -> None:
-        adjust_many(by={"a": 5})
-        assert adjust_many(by={"a": 5}, case="T-18").done == 0
-        assert values("a") == [10]
-
     def test_an_adjustment_of_one_alone_belongs_to_its_case(self) -> None:
         Counter.objects.adjust("a", by=5, **ASKED)
         assert adjust_many(by={"a": 5}).done == 1
@@ -176,15 +141,10 @@ class TestBadInput:
             {},
             {"to": {"a": 1}, "by": {"a": 1}},
             {"to": [("a", 1)]},
-            {"to": {"a": 1}, "case": ""},
             {"to": {"a": 1}, "case": " "},
             {"to": {"a": 1}, "case": None},
-            {"to": {"a": 1}, "case": "x" * 101},
-            {"to": {"a": 1}, "reason": " "},
             {"to": {"a": 1}, "actor": ""},
-            {"to": {"a": 1}, "approver": "ann"},
             {"to": {"a": 1}, "step": 0},
-            {"to": {"a": 1}, "step": -1},
             {"to": {"a": 1, "b": None}},
         ],
         ids=str,
@@ -194,10 +154,11 @@ class TestBadInput:
             adjust_many(**asked)
         assert everything() == [[]] * 6
 
-    @pytest.mark.parametrize("amount", [0, "1", True, 2**63])
-    def test_the_last_of_many_is_no_number(self, amount: Any) -> None:
-        with pytest.raises(InvalidDelta):
-            adjust_many(by={**dict.fromkeys(KEYS, 1), "z": amount}, step=1)
+    def test_the_last_of_many_is_no_number(self) -> None:
+        amounts: list[Any] = [0, "1", True, 2**63]
+        for amount in amounts:
+            with pytest.raises(InvalidDelta):
+                adjust_many(by={**dict.fromkeys(KEYS, 1), "z": amount}, step=1)
         assert everything() == [[]] * 6
 
     def test_two_keys_of_one_record(self) -> None:
@@ -212,43 +173,9 @@ class TestBadInput:
             with pytest.raises(TypeError):
                 queryset.adjust_many("likes", to={1: 1}, **ASKED)
 
-    def test_what_is_no_counter(self) -> None:
-        for name in ("title", "nothing", "pk"):
-            with pytest.raises(InvalidAdjustment):
-                Post.objects.adjust_many(name, to={1: 1}, **ASKED)
-
-    def test_nothing_at_all(self) -> None:
-        assert adjust_many(to={}).changes == []
-
 
 class TestFields:
-    def test_of_records(self) -> None:
-        songs = [Song.objects.create() for _ in range(3)]
-        for song in songs:
-            song.plays.increment(5)
-        report = Song.objects.adjust_many("plays", by={s.pk: 1 for s in songs}, **ASKED)
-        assert [change[1:] for change in report.changes] == [(5, 6)] * 3
-        assert {song.plays.read().value for song in songs} == {6}
-        again = Song.objects.adjust_many("plays", by={s.pk: 1 for s in songs}, **ASKED)
-        assert again.done == 3
-        assert_sound()
-
-    def test_of_uuids(self) -> None:
-        devices = [Device._base_manager.create() for _ in range(3)]
-        queryset: Any = CounterQuerySet(Device)
-        queryset.adjust_many("events", to={str(d.pk): 3 for d in devices}, **ASKED)
-        assert queryset.adjust_many("events", to={d.pk: 3 for d in devices}, **ASKED).done == 3
-        assert set(Device._base_manager.values_list("events", flat=True)) == {3}
-
-    def test_below_the_floor_where_it_is_asked_for(self) -> None:
-        product = Product._base_manager.create(stock=5)
-        queryset: Any = CounterQuerySet(Product)
-        refused = queryset.adjust_many("stock", to={product.pk: -1}, **ASKED)
-        assert len(refused.refused) == 1
-        done = queryset.adjust_many("stock", to={product.pk: -1}, allow_below_floor=True, **ASKED)
-        assert done.delta == -6
-
-    @pytest.mark.django_db(transaction=True, databases=["default", "other"])
+    @pytest.mark.django_db(databases=["default", "other"])
     def test_of_another_database(self) -> None:
         there = Post.objects.using("other").create()
         queryset = Post.objects.using("other")

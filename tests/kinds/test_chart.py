@@ -7,15 +7,11 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from django.db import connection
 from django.test import override_settings
-from django.test.utils import CaptureQueriesContext
 
 from django_counters import clock
-from django_counters.exceptions import InvalidKey, InvalidPeriod
-from django_counters.kinds.chart import Point, Series, offered, series
+from django_counters.kinds.chart import Point, Series, series
 from django_counters.models import Counter, CounterDelta, CounterPartition, CounterSample
-from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from tests.settling import roll_up
 
@@ -65,27 +61,9 @@ class TestLedger:
         ]
         assert {value for _, value, _ in points(found)[:-4]} == {100}
 
-    def test_each_day_of_thirty(self) -> None:
-        entries((NOON, 5), (MIDNIGHT, 1), (MIDNIGHT - INSTANT, 2), (MIDNIGHT - 30 * DAY, 7))
-        Counter.objects.filter(key="orders:a").update(value=1000)
-        found = series("orders:a", "day")
-        assert len(found.points) == 31
-        assert points(found)[0] == (MIDNIGHT - 30 * DAY, 1007, 7)
-        assert points(found)[-2:] == [(MIDNIGHT - DAY, 1009, 2), (MIDNIGHT, 1015, 6)]
-
     def test_what_begins_with_the_first_period_is_counted_once(self) -> None:
         entries((NOON - DAY, 3), (NOON - DAY - INSTANT, 4))
         assert points(series("orders:a"))[0] == (NOON - DAY, 7, 3)
-
-    def test_an_hour_ahead_is_not_yet_there(self) -> None:
-        entries((NOON, 5), (NOON + HOUR, 50))
-        assert points(series("orders:a"))[-1] == (NOON, 5, 5)
-
-    def test_a_counter_without_entries_is_flat(self) -> None:
-        Counter.objects.create(key="orders:a", value=9)
-        found = series("orders:a")
-        assert {(p.value, p.change) for p in found.points} == {(9, 0)}
-        assert found.source == "ledger"
 
     def test_what_is_not_kept_is_left_out(self) -> None:
         entries((NOON, 5), (MIDNIGHT - 2 * DAY, 1), (MIDNIGHT - 3 * DAY, 2))
@@ -104,12 +82,6 @@ class TestLedger:
             (MIDNIGHT - DAY, 3, 0),
             (MIDNIGHT, 8, 5),
         ]
-
-    def test_it_asks_a_constant_number_of_times(self) -> None:
-        entries(*((NOON - HOUR * hours, 1) for hours in range(20)))
-        with CaptureQueriesContext(connection) as queries:
-            series("orders:a")
-        assert len(queries) == 3
 
 
 @pytest.mark.django_db(transaction=True)
@@ -154,19 +126,6 @@ class TestRecorded:
         assert (len(days), days[0]) == (31, (MIDNIGHT - 30 * DAY, 3, 0))
         assert days[-3:] == [(MIDNIGHT - 2 * DAY, 4, 1), (MIDNIGHT - DAY, 4, 0), (MIDNIGHT, 6, 2)]
 
-    def test_a_day_has_the_last_of_its_hours(self) -> None:
-        for hours, value in ((0, 1), (23, 2), (24, 3), (25, 4)):
-            sample("views:a", MIDNIGHT - DAY + HOUR * hours, value)
-        found = points(series("views:a", "day"))
-        assert found == [(MIDNIGHT - DAY, 2, None), (MIDNIGHT, 4, 2)]
-
-    def test_days_have_no_hours(self) -> None:
-        sample("sales:a", MIDNIGHT - DAY, 5)
-        assert series("sales:a", "hour") == series("sales:a", "day")
-        assert series("sales:a").by == "day"
-        assert offered("sales:a") == ("day",)
-        assert offered("views:a") == offered("orders:a") == offered("x") == ("hour", "day")
-
     def test_days_are_those_of_the_project(self) -> None:
         kiritimati = ZoneInfo("Pacific/Kiritimati")
         midnight = datetime(2024, 5, 4, tzinfo=kiritimati)
@@ -182,28 +141,8 @@ class TestRecorded:
         assert first == Point((NOON - HOUR).replace(tzinfo=None), 5, None)
         assert last == Point(NOON.replace(tzinfo=None), 5, 0)
 
-    def test_other_counters_are_others(self) -> None:
-        sample("views:b", NOON, 5)
-        assert series("views:a") == Series("views:a", "hour", "none", ())
-
-    def test_what_was_recorded_is_shown_also_when_nothing_is_any_more(self) -> None:
-        sample("views:a", NOON, 5)
-        with override_counters(views={}):
-            assert series("views:a").source == "recorded"
-
     @pytest.mark.django_db(databases=["default", "other"])
     def test_each_database_has_its_own(self) -> None:
         CounterSample.objects.using("other").create(key="views:a", moment=NOON, value=5)
         assert series("views:a").points == ()
         assert points(series("views:a", using="other")) == [(NOON, 5, None)]
-
-
-@pytest.mark.parametrize("by", ["minute", "week", "", "HOUR"])
-def test_other_periods_are_refused(by: str) -> None:
-    with pytest.raises(InvalidPeriod, match="hour, day"):
-        series("views:a", by)
-
-
-def test_what_is_no_key_is_refused() -> None:
-    with pytest.raises(InvalidKey):
-        series("a b")

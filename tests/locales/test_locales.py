@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gettext
 import re
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,9 @@ import django
 import pytest
 from django.utils import translation
 
-from django_counters.models import CounterAdjustment
 from tests.locales.catalogues import (
     LANGUAGES,
     OF_DJANGO,
-    PACKAGE,
     catalogue,
     compiled,
     first_of,
@@ -30,8 +27,6 @@ from tests.locales.catalogues import (
 )
 
 PLACEHOLDER = re.compile(r"%\(\w+\)[sd]|%[sd%]|\{\w*\}")
-# A text between quotes with two letters in it: what a person might read.
-TEXT_OF_A_SCRIPT = re.compile(r"""["'`]([^"'`\n]*[A-Z][a-z]+ [a-z][^"'`\n]*)["'`]""")
 each_language = pytest.mark.parametrize("language", LANGUAGES)
 
 
@@ -56,13 +51,6 @@ def of_django(language: str) -> Iterator[gettext.GNUTranslations]:
     yield from map(read, sorted(root.glob(f"**/locale/{language}/LC_MESSAGES/django.mo")))
 
 
-def test_something_is_found_in_code_and_templates() -> None:
-    suffixes = Counter(found.path.rpartition(".")[2] for found in messages())
-
-    assert suffixes["py"] > 50
-    assert suffixes["html"] > 20
-
-
 @each_language
 def test_every_message_is_translated(language: str) -> None:
     present = catalogue(language)
@@ -74,14 +62,8 @@ def test_every_message_is_translated(language: str) -> None:
         if found is None or found.fuzzy or not is_translated(found):
             missing.append(message.id)
 
+    assert len(wanted) > 100
     assert not missing, "run python -m tests.locales and translate what it names"
-
-
-@each_language
-def test_no_message_is_left_behind(language: str) -> None:
-    wanted = template()
-
-    assert [m.id for m in catalogue(language) if m.id and not wanted.get(m.id, m.context)] == []
 
 
 @each_language
@@ -90,17 +72,6 @@ def test_the_files_are_as_they_are_written_any_day(language: str) -> None:
 
     assert path_of(language).read_bytes() == written(found), "run python -m tests.locales"
     assert path_of(language, "mo").read_bytes() == compiled(found), "run python -m tests.locales"
-
-
-@each_language
-def test_the_head_of_a_file_names_the_language_and_nobody(language: str) -> None:
-    head = written(updated(language)).decode().partition("\n\n")[0]
-
-    assert f'"Language: {language}\\n"' in head
-    assert f"nplurals={1 if language == 'ja' else 2};" in head
-    assert "counter:" in head, "the words that are used"
-    assert "@" not in head
-    assert "-Date:" not in head
 
 
 @each_language
@@ -114,15 +85,6 @@ def test_placeholders_are_those_of_the_message(language: str) -> None:
         wrong += [f for f in found if frozenset(PLACEHOLDER.findall(f)) not in wanted]
 
     assert wrong == []
-
-
-@each_language
-def test_what_is_compiled_is_what_is_written(language: str) -> None:
-    found = read(path_of(language, "mo"))
-
-    for message in catalogue(language):
-        if message.id:
-            assert said_by(found, message) in forms(message.string), message.id
 
 
 @each_language
@@ -146,21 +108,3 @@ def test_django_translates_what_is_left_to_it() -> None:
     for language in ("de", "fr", "ja"):
         with translation.override(language):
             assert not [text for text in OF_DJANGO if translation.gettext(text) == text]
-
-
-def test_scripts_have_no_texts_of_their_own() -> None:
-    scripts = [path for path in PACKAGE.glob("static/**/*.js") if "vendor" not in path.parts]
-
-    assert scripts
-    assert [TEXT_OF_A_SCRIPT.findall(path.read_text(encoding="utf-8")) for path in scripts] == [
-        [] for _ in scripts
-    ]
-
-
-def test_django_finds_the_translations() -> None:
-    names = set()
-    for language in ("en", *LANGUAGES):
-        with translation.override(language):
-            names.add(str(CounterAdjustment._meta.verbose_name_plural))
-
-    assert len(names) > 3

@@ -30,12 +30,16 @@ def _disconnect() -> None:
 _disconnect()
 
 
-@pytest.fixture(autouse=True)
-def _counting() -> Iterator[None]:
-    """From zero: beside the amounts of some tests, a float has no place for a change of one."""
+def _begin_at_zero() -> None:
+    """Beside the amounts of some tests, a float has no place for a change of one."""
     metrics._meter.cache_clear()
     for metric in (metrics._changes, metrics._amount, metrics._batch_size):
         metric.clear()
+
+
+@pytest.fixture(autouse=True)
+def _counting() -> Iterator[None]:
+    _begin_at_zero()
     for signal, receiver in RECEIVERS:
         signal.connect(receiver, dispatch_uid="django_counters.metrics")
     yield
@@ -53,7 +57,7 @@ def _logged(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -
 
 
 def totals() -> Counted:
-    """How many changes there were, and by how much, for each way; since the process began."""
+    """How many changes there were, and by how much, for each way."""
     found: dict[str, dict[Way, int]] = {names.CHANGES.name: {}, names.AMOUNT.name: {}}
     for metric in REGISTRY.collect():
         for sample in metric.samples:
@@ -61,19 +65,18 @@ def totals() -> Counted:
                 way = tuple(sample.labels[label] for label in LABELS)
                 found[sample.name][way] = int(sample.value)  # type: ignore[index]
     changes, amounts = found.values()
-    return {way: (number, amounts[way]) for way, number in changes.items()}
+    # Both directions are there as soon as one of them has counted.
+    return {way: (number, amounts[way]) for way, number in changes.items() if number}
 
 
 @pytest.fixture
 def counted() -> Callable[[], Counted]:
-    """A function that says what was counted since the test began, where something was."""
-    before = totals()
+    """A function that says what was counted since it was last asked."""
 
     def since() -> Counted:
-        now = totals()
-        gone = {way: before.get(way, (0, 0)) for way in now}
-        more = {way: (now[way][0] - gone[way][0], now[way][1] - gone[way][1]) for way in now}
-        return {way: numbers for way, numbers in more.items() if numbers != (0, 0)}
+        found = totals()
+        _begin_at_zero()
+        return found
 
     return since
 

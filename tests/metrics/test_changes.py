@@ -24,7 +24,8 @@ from django_counters.upkeep.rollup import rollup
 from tests.metrics.conftest import Counted
 from tests.testapp.models import Article, Post, Product, Song
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
+commits = pytest.mark.django_db(transaction=True)
 Since = Callable[[], Counted]
 Told = list[dict[str, Any]]
 CACHED = {"STRATEGY": "cached", "OPTIONS": {"timeout": 10}}
@@ -70,21 +71,16 @@ def collect_and_settle() -> None:
 
 
 def rows() -> None:
-    Counter.objects.bulk_create([Counter(key="pages:a"), Counter(key="pages:b")])
-    Counter.objects.filter(key__startswith="pages:").increment(2)
+    Counter.objects.bulk_create([Counter(key="rows:a"), Counter(key="rows:b")])
+    Counter.objects.filter(key__startswith="rows:").increment(2)
 
 
 SYNC: dict[str, tuple[Callable[[], Any], Counted]] = {
     "exact": (lambda: Counter.objects.increment("pages:a", 3), up("exact", 1, 3)),
     "down": (lambda: Counter.objects.decrement("pages:a", 3), down("exact", 1, 3)),
-    "token": (lambda: Counter.objects.increment("pages:a", 3, token="t"), up("exact", 1, 3)),
     "many": (
         lambda: Counter.objects.increment_many({"pages:a": 3, "pages:b": -1}),
         up("exact", 1, 3) | down("exact", 1, 1),
-    ),
-    "many, with a token": (
-        lambda: Counter.objects.increment_many({"pages:a": 3, "pages:b": 1}, token="t"),
-        up("exact", 2, 4),
     ),
     "several strategies": (
         lambda: Counter.objects.increment_many({"pages:a": 3, "likes:a": 4, "orders:a": 5}),
@@ -99,30 +95,22 @@ SYNC: dict[str, tuple[Callable[[], Any], Counted]] = {
     "sharded": (lambda: Counter.objects.increment("likes:a", 3), up("sharded", 1, 3)),
     "shards": (lambda: CounterShard.objects.increment("pages:a", 3), up("sharded", 1, 3)),
     "shards, with a token": (
-        lambda: CounterShard.objects.increment("pages:a", 3, token="t"),
+        lambda: CounterShard.objects.increment("pages:a", 3, token="shards"),
         up("sharded", 1, 3),
     ),
     "ledger": (lambda: Counter.objects.increment("orders:a", 3), up("ledger", 1, 3)),
-    "ledger, with a token": (
-        lambda: Counter.objects.increment("orders:a", 3, token="t"),
-        up("ledger", 1, 3),
-    ),
     "entries": (lambda: CounterDelta.objects.append("orders:a", 3), up("ledger", 1, 3)),
     "cached": (lambda: Counter.objects.increment("views:a", 3), up("cached", 1, 3)),
     "cached, many": (
         lambda: Counter.objects.increment_many({"views:a": 3, "views:b": 4}),
         up("cached", 2, 7),
     ),
-    "cached, with a token": (
-        lambda: Counter.objects.increment("views:a", 3, token=mint(clock.utc())),
-        up("cached", 1, 3),
-    ),
     "cached, in a transaction": (in_a_transaction, up("cached", 1, 3)),
     "collected": (collect, up("exact", 1, 10)),
     "collected and settled": (collect_and_settle, up("exact", 1, 5) | down("exact", 1, 3)),
     "field": (lambda: Post.objects.create().views.increment(3), up("exact", 1, 3)),
     "field, with a token": (
-        lambda: Post.objects.create().views.increment(3, token="t"),
+        lambda: Post.objects.create().views.increment(3, token="field"),
         up("exact", 1, 3),
     ),
     "slotted field": (lambda: Song.objects.create().plays.increment(3), up("slotted", 1, 3)),
@@ -134,11 +122,11 @@ SYNC: dict[str, tuple[Callable[[], Any], Counted]] = {
 }
 
 
-@pytest.mark.parametrize("way", SYNC)
-def test_each_way_of_counting_is_seen_once(way: str, counted: Since) -> None:
-    count, expected = SYNC[way]
-    count()
-    assert counted() == expected
+@commits
+def test_each_way_of_counting_is_seen_once(counted: Since) -> None:
+    for way, (count, expected) in SYNC.items():
+        count()
+        assert counted() == expected, way
 
 
 async def acollect() -> None:
@@ -164,9 +152,6 @@ async def aslots() -> None:
 
 ASYNC: dict[str, tuple[Callable[[], Coroutine[Any, Any, Any]], Counted]] = {
     "exact": (lambda: Counter.objects.aincrement("pages:a", 3), up("exact", 1, 3)),
-    "down": (lambda: Counter.objects.adecrement("pages:a", 3), down("exact", 1, 3)),
-    "ledger": (lambda: Counter.objects.aincrement("orders:a", 3), up("ledger", 1, 3)),
-    "sharded": (lambda: Counter.objects.aincrement("likes:a", 3), up("sharded", 1, 3)),
     "cached": (lambda: Counter.objects.aincrement("views:a", 3), up("cached", 1, 3)),
     "cached, with a token": (
         lambda: Counter.objects.aincrement("views:a", 3, token=mint(clock.utc())),
@@ -199,23 +184,21 @@ def on_a_loop(work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("way", ASYNC)
+@commits
 @pytest.mark.parametrize("around", ["event loop", "synchronous code"])
-def test_each_way_of_asynchronous_counting_is_seen_once(
-    way: str, around: str, counted: Since
-) -> None:
-    count, expected = ASYNC[way]
-
+def test_each_way_of_asynchronous_counting_is_seen_once(around: str, counted: Since) -> None:
     async def work() -> None:
-        await count()
+        for way, (count, expected) in ASYNC.items():
+            await count()
+            assert counted() == expected, way
 
     if around == "event loop":
         on_a_loop(work)
     else:
         async_to_sync(work)()
-    assert counted() == expected
 
 
+@commits
 @pytest.mark.parametrize(
     "key", ["pages:a", "likes:a", "orders:a", "views:a"], ids=lambda key: key.partition(":")[0]
 )
@@ -225,9 +208,6 @@ def test_a_repeated_token_is_not_seen(key: str, counted: Since) -> None:
         Counter.objects.increment(key, 2, token=token)
     on_a_loop(lambda: Counter.objects.aincrement(key, 2, token=token))
     assert list(counted().values()) == [(1, 2)]
-
-
-def test_repeated_tokens_of_records_and_of_many_are_not_seen(counted: Since) -> None:
     song = Song.objects.create()
     for _ in range(2):
         song.plays.increment(2, token="plays")
@@ -251,6 +231,7 @@ def test_what_is_refused_is_not_seen(counted: Since, told: Told) -> None:
     assert told == []
 
 
+@commits
 def test_what_is_counted_beside_redis_is_seen_once(counted: Since) -> None:
     django = "django.core.cache.backends.redis.RedisCache"
     away = {"default": {"BACKEND": django, "LOCATION": "unix:///nonexistent/metrics"}}
@@ -282,6 +263,7 @@ def test_an_adjustment_is_no_increment(counted: Since) -> None:
 
 
 @pytest.mark.postgres
+@commits
 def test_threads_that_are_combined_are_seen_each(counted: Since) -> None:
     def count(_: int) -> None:
         for _ in range(25):
@@ -305,17 +287,6 @@ class TestTheSignal:
         assert (named["values"], named["subject"]) == ({"pages:a": value}, "")
         assert record["subject"] == "testapp.Song.plays"
         assert [delta.key for delta in record["batch"].deltas] == [song.pk]
-
-    def test_a_receiver_that_fails_fails_no_count(self, caplog: pytest.LogCaptureFixture) -> None:
-        def fail(**_: Any) -> None:
-            raise ZeroDivisionError("of a receiver")
-
-        batch_applied.connect(fail)
-        try:
-            assert Counter.objects.increment("pages:a") == 1
-        finally:
-            batch_applied.disconnect(fail)
-        assert "of a receiver" in caplog.text
 
     @pytest.mark.parametrize("signal", [batch_applied, upkeep_done])
     def test_a_receiver_without_a_name_that_fails_fails_nothing(

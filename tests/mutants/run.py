@@ -1,79 +1,107 @@
-"""Tries mutants.
+"""Tries mutants: ``python3 -m tests.mutants [word ...]``, those whose names have one of the words.
 
-A copy of the project is changed, and the test that guards the mechanism runs against the copy. It
-has to fail: a mutant that survives fails this run, and so does one whose text is not found. Tests
-of races may miss their moment on a busy machine, so a mutant has survived when nobody noticed it
-three times in a row.
+Each is tried in a process of its own, which sees one module with the change, in databases of its
+own; the test that guards the mechanism has to fail there. A mutant that survives fails the run,
+and so does one that is noticed for the wrong reason: because a module cannot be imported or a
+fixture fails. Tests of races may miss their moment on a busy machine, so a mutant has survived
+when nobody noticed it three times in a row.
+
+This process imports what all need and none changes; a fork of it begins where that ends.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
-import shutil
-import subprocess
+import random
+import secrets
 import sys
 import tempfile
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from tests.mutants.catalogue import MUTANTS, Mutant
+from tests.mutants import databases
+from tests.mutants.crew import Crew
+from tests.mutants.mutant import CONTROLS, MUTANTS, Mutant
+from tests.mutants.trial import BROKEN, NOTICED, SURVIVED, forked
 
-ROOT = Path(__file__).parent.parent.parent
-PATIENCE = 300
-AT_ONCE = 2
 ATTEMPTS = 3
-PARTS = ("django_counters", "example_project", "tests", "pyproject.toml")
+UNCHANGED = "control: nothing is changed"
+DRAWN = 8
+# What the tests import of others, as far as it asks for no settings.
+WARM = (
+    "django.contrib.admin.sites",
+    "django.contrib.postgres.fields",
+    "django.core.cache.backends.redis",
+    "django.db.backends.postgresql.base",
+    "django.db.migrations.state",
+    "django.test",
+    "hypothesis.internal.conjecture.engine",
+    "pytest_django.plugin",
+    "redis.asyncio.cluster",
+    "requests",
+    "uritemplate",
+    "yaml",
+)
 
 
 def main(argv: Sequence[str]) -> int:
     """Try all mutants, or those whose name contains one of ``argv``; 0 if each was noticed."""
+    if {"-h", "--help"} & set(argv):
+        print(__doc__)
+        return 0
     chosen = [m for m in MUTANTS if not argv or any(word in m.name for word in argv)]
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        noticed = sum(pool.map(_tried, chosen))
+    if not chosen:
+        print(f"no mutant has one of these words in its name: {list(argv)}", file=sys.stderr)
+        return 2
+    with tempfile.TemporaryDirectory() as folder:
+        _prepare(Path(folder))
+        with _originals(Path(folder)):
+            noticed = _noticed(Crew(Path(folder)), chosen)
     print(f"{noticed} of {len(chosen)} mutants were noticed")
     return 0 if noticed == len(chosen) else 1
 
 
-def _tried(mutant: Mutant) -> bool:
-    with tempfile.TemporaryDirectory() as folder:
-        return _is_noticed(mutant, Path(folder))
+def _noticed(crew: Crew, chosen: Sequence[Mutant]) -> int:
+    """How many were noticed, by a crew that can tell."""
+    # Some of the tests must pass where nothing is changed: others in each run.
+    drawn = random.sample(list(chosen), min(DRAWN, len(chosen)))
+    plain = [Mutant(f"{UNCHANGED} for {one.name}", one.where, (), one.test) for one in drawn]
+    tried = crew.tried([*CONTROLS, *plain], 1)
+    wrong = [mutant.name for mutant, code in tried if code != _due(mutant)]
+    if wrong:
+        print(f"no trial can be believed, as these have ended otherwise than they should: {wrong}")
+        return -1
+    return sum(code == NOTICED for _, code in crew.tried(chosen, ATTEMPTS))
 
 
-def _is_noticed(mutant: Mutant, copy: Path) -> bool:
-    for part in PARTS:
-        source = ROOT / part
-        if source.is_dir():
-            shutil.copytree(source, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(source, copy / part)
-    changed = copy / mutant.file
-    text = changed.read_text()
-    if mutant.old not in text:
-        print(f"{mutant.name}: {mutant.file} does not have what it changes")
-        return False
-    mutated = text.replace(mutant.old, mutant.new)
-    # One that does not even compile would be noticed for the wrong reason.
-    compile(mutated, mutant.file, "exec")
-    changed.write_text(mutated)
-    return any(_fails(mutant, copy) for _ in range(ATTEMPTS))
+def _due(control: Mutant) -> int:
+    return SURVIVED if control.name.startswith(UNCHANGED) else BROKEN
 
 
-def _fails(mutant: Mutant, copy: Path) -> bool:
-    options = ["-qx", "--slow", "--tb=line", "-p", "no:cacheprovider"]
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, mutant.test],
-        cwd=copy,
-        env={**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE,
-    )
-    last = (run.stdout.strip().splitlines() or [run.stderr[-200:]])[-1]
-    # 1: tests ran and some failed. Anything else is a mistake in the mutant itself.
-    noticed = run.returncode == 1
-    print(f"{'noticed ' if noticed else 'SURVIVED'}  {mutant.name}: {last}", flush=True)
-    if run.returncode not in (0, 1):
-        print(run.stdout[-2000:], run.stderr[-2000:])
-    return noticed
+def _prepare(folder: Path) -> None:
+    """What a trial leaves beside its result goes with the folder."""
+    os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(folder / "hypothesis")
+    os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    for module in WARM:
+        importlib.import_module(module)
+    # From now on all modules are compiled once, also where nothing is to be written beside them.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = str(folder / "compiled")
+    sys.dont_write_bytecode = False
+
+
+@contextmanager
+def _originals(folder: Path) -> Iterator[None]:
+    run = secrets.token_hex(4)
+    os.environ[databases.ORIGINAL] = databases.original(run)
+    log = folder / "log"
+    try:
+        number = forked(run, log, databases.make)
+        if os.waitpid(number, 0)[1]:
+            raise RuntimeError(log.read_text())
+        yield
+    finally:
+        databases.drop(run)

@@ -9,9 +9,9 @@ import sys
 import time
 from dataclasses import replace
 
-from tests.protocol.catalogue import FLAWS, LARGE, PLANS
+from tests.protocol.catalogue import LARGE, PLANS
 from tests.protocol.explore import Explored, explore
-from tests.protocol.plan import Plan
+from tests.protocol.plan import Flaw, Plan
 
 
 def _explored(plan: Plan) -> tuple[Explored, float]:
@@ -27,10 +27,10 @@ def main(arguments: list[str]) -> bool:
         print(f"{plan.name:<28}{seconds:6.1f} s  {explored}", flush=True)
         good = good and not explored.fault
     plans = {plan.name: plan for plan in PLANS}
-    for flaw, (name, fault) in FLAWS.items():
-        explored, _ = _explored(replace(plans[name], flaw=flaw))
-        print(f"\n{flaw.value} ({name})\n    {explored}", flush=True)
-        good = good and fault in explored.fault
+    for flaw in Flaw:
+        explored, _ = _explored(replace(plans[flaw.plan], flaw=flaw))
+        print(f"\n{flaw.words} ({flaw.plan})\n    {explored}", flush=True)
+        good = good and flaw.fault in explored.fault
     return good
 
 

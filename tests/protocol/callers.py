@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from tests.protocol import scripts
 from tests.protocol.amounts import one, present, spelled
 from tests.protocol.plan import Flaw, Plan
+from tests.protocol.spending import spend, spills, times, tries
 from tests.protocol.state import Step, World
 
 
@@ -39,14 +40,14 @@ def _add(plan: Plan, world: World, increment: int) -> Iterator[Step]:
 
 def _add_once(plan: Plan, world: World, increment: int) -> Iterator[Step]:
     """An answer that is lost leaves the caller as he was: he can send again, or spill."""
-    if world.tries >> 3 * increment & 7 >= plan.tries:
+    if times(world.spent, tries(increment)) >= plan.tries:
         return
     after = scripts.add_once(plan, world, increment)
     if after is None:
         return
     if after.redis.amounts != world.redis.amounts:
         after = _copied(world, after, increment)
-    after = after._replace(tries=after.tries + one(increment))
+    after = after._replace(spent=spend(after.spent, tries(increment)))
     yield f"add_once {increment}", _begin(after, increment)
     if not world.acked & one(increment):
         yield f"add_once {increment}, answer lost", _begin(after, increment, acked=False)
@@ -79,7 +80,7 @@ def _copies(world: World) -> int:
 def _spill(plan: Plan, world: World, increment: int) -> Iterator[Step]:
     """Append to the ledger, with the token if there is one; the base does not know of it yet."""
     new = one(increment)
-    if not plan.spill or world.spilled & new:
+    if not plan.spill or times(world.spent, spills(increment)):
         return
     named = plan.has_token(increment) and plan.flaw is not Flaw.SPILL_WITHOUT_TOKEN
     ledger = world.database.ledger
@@ -87,8 +88,10 @@ def _spill(plan: Plan, world: World, increment: int) -> Iterator[Step]:
         ledger += new
     after = _copied(world, world, increment)
     owing = world.owing | (new if plan.cached else 0)
-    after = after._replace(database=world.database._replace(ledger=ledger), owing=owing)
-    yield f"spill {increment}", _begin(after._replace(spilled=world.spilled | new), increment)
+    database = world.database._replace(ledger=ledger)
+    spent = spend(world.spent, spills(increment))
+    after = after._replace(database=database, owing=owing, spent=spent)
+    yield f"spill {increment}", _begin(after, increment)
 
 
 def adjusting(plan: Plan, world: World) -> Iterator[Step]:

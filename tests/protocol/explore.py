@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
+from tests.protocol.callers import adjusting, callers
+from tests.protocol.canonical import canonical
 from tests.protocol.check import fault_of
+from tests.protocol.faults import faults
+from tests.protocol.flushing import flushing
 from tests.protocol.plan import Plan
-from tests.protocol.state import World
-from tests.protocol.steps import successors
+from tests.protocol.reading import reading
+from tests.protocol.spending import is_thriftier
+from tests.protocol.state import Step, World
 
 
 class Explored(NamedTuple):
@@ -30,32 +38,81 @@ class Explored(NamedTuple):
         return f"{self.fault}:\n    " + "\n    ".join(self.trace)
 
 
-Reached = dict[World, tuple[World, str] | None]
+class Node(NamedTuple):
+    """A state, and the step that led to it."""
+
+    world: World
+    origin: Node | None = None
+    label: str = ""
+
+
+def successors(plan: Plan, world: World) -> Iterator[Step]:
+    """Every step that is possible, and the state after it."""
+    yield from callers(plan, world)
+    yield from flushing(plan, world)
+    if plan.reader:
+        yield from reading(plan, world)
+    if plan.adjust:
+        yield from adjusting(plan, world)
+    yield from faults(plan, world)
+
+
+class Reached:
+    """The states that were reached, with what was spent on the way to each.
+
+    A state that is like an older one but for having spent more is none: the older one can do all
+    that it can, and whatever goes wrong after it goes wrong after the older one as soon.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._spent: dict[tuple[object, ...], list[int]] = {}
+
+    def is_new(self, world: World) -> bool:
+        """Whether a state is to be looked at; it is taken for reached from now on."""
+        known = self._spent.setdefault(world[:-1], [])
+        if any(is_thriftier(other, world.spent) for other in known):
+            return False
+        known.append(world.spent)
+        self.count += 1
+        return True
 
 
 def explore(plan: Plan) -> Explored:
     """Reach every state of a plan, or the first that is wrong."""
-    start = plan.start()
-    reached: Reached = {start: None}
+    with _without_gc():
+        return _explore(plan)
+
+
+@contextmanager
+def _without_gc() -> Iterator[None]:
+    """States are tuples that never lead back to themselves: there is nothing to search for."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _explore(plan: Plan) -> Explored:
+    start = Node(plan.start())
+    reached, drained = Reached(), set[World]()
+    reached.is_new(start.world)
     ahead = deque([start])
     while ahead:
-        world = ahead.popleft()
-        for label, after in successors(plan, world):
-            if after in reached:
-                continue
-            reached[after] = (world, label)
-            fault = fault_of(plan, after)
-            if fault:
-                return Explored(len(reached), fault, _trace(reached, after))
-            ahead.append(after)
-    return Explored(len(reached))
+        node = ahead.popleft()
+        for label, after in successors(plan, node.world):
+            world = canonical(after, node.world)
+            if reached.is_new(world):
+                ahead.append(Node(world, node, label))
+                if fault := fault_of(plan, world, drained):
+                    return Explored(reached.count, fault, _trace(ahead[-1]))
+    return Explored(reached.count)
 
 
-def _trace(reached: Reached, world: World) -> tuple[str, ...]:
-    labels: list[str] = []
-    origin = reached[world]
-    while origin is not None:
-        world, label = origin
-        labels.append(label)
-        origin = reached[world]
+def _trace(node: Node) -> tuple[str, ...]:
+    labels = []
+    while node.origin is not None:
+        labels.append(node.label)
+        node = node.origin
     return tuple(reversed(labels))

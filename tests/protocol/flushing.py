@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from tests.protocol import scripts
 from tests.protocol.landing import apply
 from tests.protocol.plan import Flaw, Plan
-from tests.protocol.state import Ack, Chart, Flusher, Step, World
+from tests.protocol.spending import KILLS, spend, times
+from tests.protocol.state import Ack, Chart, Flusher, Generation, Step, World
 
 Moved = tuple[str, World, Flusher]
 
@@ -25,8 +26,8 @@ def _next(plan: Plan, world: World, at: int) -> Iterator[Step]:
     label, after, moved = _move(plan, world, flusher)
     if label:
         yield f"{label} [flusher {at}]", _with(after, at, moved)
-    if flusher.at != "idle" and world.kills < plan.kills:
-        killed = world._replace(kills=world.kills + 1)
+    if flusher.at != "idle" and times(world.spent, KILLS) < plan.kills:
+        killed = world._replace(spent=spend(world.spent, KILLS))
         # After it landed, this is also a COMMIT whose answer was lost.
         yield f"kill when {flusher.at} [flusher {at}]", _with(killed, at, Flusher())
 
@@ -64,9 +65,7 @@ def _cut(plan: Plan, world: World, flusher: Flusher) -> Moved:
     if plan.flaw is Flaw.RING_STUCK and scripts.is_foreign(plan, after):
         return "", world, flusher
     if not plan.fence:
-        timeline = after.timeline if plan.pages else 0
-        reading = Flusher("reading", todo=todo, timeline=timeline)
-        return "cut", after, reading if todo else Flusher()
+        return "cut", after, Flusher("reading", todo=todo) if todo else Flusher()
     chart = _chart(after)
     flusher = flusher._replace(at="reading", todo=todo, chart=chart, might=world.unreported)
     return "cut", after, flusher
@@ -77,7 +76,7 @@ def _chart(world: World) -> Chart:
     if world.redis.open is not None:
         kept.append(world.redis.open)
     generations = tuple((one.number, one.parent) for one in kept)
-    return Chart(generations, any(g.timeline != world.timeline for g in kept), world.timeline)
+    return Chart(generations, any(generation.foreign for generation in kept))
 
 
 def _turn(world: World, flusher: Flusher) -> Moved:
@@ -97,14 +96,12 @@ def _read(plan: Plan, world: World, flusher: Flusher) -> Moved:
     """
     (place, number), *rest = flusher.todo
     kept = world.redis.ring[place]
-    other = plan.pages and flusher.timeline != world.timeline
-    if other and plan.flaw is not Flaw.PAGES_OF_TWO:
+    if flusher.outdated and plan.flaw is not Flaw.PAGES_OF_TWO:
         return "history changed", world, Flusher()
     if kept is None or kept.number != number:
         return _miss(world, flusher)
-    if plan.pages:
-        kept = kept._replace(tokens=flusher.page)
-    copies = (*flusher.copies, (place, kept))
+    tokens = flusher.page if plan.pages else kept.tokens
+    copies = (*flusher.copies, (place, Generation(number, amounts=kept.amounts, tokens=tokens)))
     return f"read g{number}", world, flusher._replace(todo=tuple(rest), page=-1, copies=copies)
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from tests.protocol.amounts import present
 from tests.protocol.plan import Flaw, Plan
+from tests.protocol.spending import CRASHES, EVICTIONS, times
 from tests.protocol.state import Ack, Chart, Database, Flusher, Generation, World
 
 
@@ -36,7 +37,8 @@ def _land(plan: Plan, world: World, copy: Generation) -> tuple[World, int]:
         return world._replace(fault="a token is taken out of a sum that it is not in"), 0
     landed = _sort(plan, world.database, copy)
     database = landed.database._replace(batches=world.database.batches | bit)
-    world = world._replace(database=database, unacked=world.unacked | bit)
+    unacked = world.unacked | bit if plan.cached else 0
+    world = world._replace(database=database, unacked=unacked)
     return world, plan.counters_of(landed.forgotten)
 
 
@@ -74,9 +76,9 @@ def _fence(plan: Plan, world: World, flusher: Flusher, before: Database) -> Worl
     chart = flusher.chart
     after = world.database
     alarm = _finds_loss(plan, flusher, before, after) or (
-        plan.flaw is not Flaw.FENCE_WITHOUT_TIMELINE and before.timeline not in (0, chart.timeline)
+        plan.flaw is not Flaw.FENCE_WITHOUT_TIMELINE and before.age not in (-1, chart.age)
     )
-    remembered = after._replace(seen=chart.generations[-1][0], timeline=chart.timeline)
+    remembered = after._replace(seen=chart.generations[-1][0], age=chart.age)
     return _judge(world._replace(database=remembered), flusher, alarm=alarm or chart.foreign)
 
 
@@ -115,11 +117,11 @@ def _strange(plan: Plan, born: set[int], known: int, before: Database) -> bool:
 
 def _judge(world: World, flusher: Flusher, *, alarm: bool) -> World:
     """Compare with what a ghost knows to be lost."""
-    if alarm and not (world.crashes or world.evictions):
+    if alarm and not (times(world.spent, CRASHES) or times(world.spent, EVICTIONS)):
         return world._replace(fault="an incident, and nothing was lost")
     if alarm:
         return world._replace(unreported=world.unreported & ~flusher.might)
-    if flusher.chart.timeline != world.timeline:
+    if flusher.chart.age:
         # The incident is due at the next flush, which is the first to see the new history.
         return world
     database = world.database

@@ -9,60 +9,73 @@ from functools import cached_property
 from tests.protocol.amounts import one
 from tests.protocol.state import Flusher, Redis, World
 
+GONE, TWICE, CACHE = "acknowledged and gone", "counted twice in the database", "a cached read"
+STUCK, UNNOTICED = "cannot be flushed", "a loss, and no incident"
+NO_LOSS = "an incident, and nothing was lost"
+
 
 class Flaw(Enum):
-    """A protocol that lacks one thing. Each has to be found out."""
+    """A protocol that lacks one thing: the plan in which it is found out, and as what."""
 
-    PAGES_OF_TWO = "a read does not mind that the history changed between its pages"
-    MINTED_AT_CUT = "the id is minted at the cut"
-    NO_TIMELINE = "nobody looks whether the history changed"
-    NO_DEDUPE = "what was applied is applied again"
-    ACK_FIRST = "acknowledged before it is applied"
-    DATABASE_FIRST = "a read asks the database first"
-    ACK_ANY = "whatever stands in the place is acknowledged"
-    RING_OVERWRITTEN = "a full ring is overwritten"
-    RING_STUCK = "a full ring refuses a cut, too"
-    BIRTH_BLIND = "a P born from nothing takes the ring to be empty"
+    def __init__(self, words: str, plan: str, fault: str) -> None:
+        self.words = words
+        self.plan = plan
+        self.fault = fault
 
-    ACK_UNFOLDED = "an acknowledge leaves the base as it is"
-    ACK_FOLDS_FOREIGN = "a foreign generation is folded into the base"
-    ACK_KEEPS_FOREIGN = "a foreign acknowledge keeps the base"
-    ACK_KEEPS_LEASE = "an acknowledge keeps the lease"
-    ACK_MISSING_KEEPS = "an acknowledge of what is not there keeps the base"
-    ACK_FOLDS_BLINDLY = "what somebody else applied is folded"
-    ACK_FOLDS_TOKENS = "a token that counted elsewhere is folded"
-    ACK_FOLDS_QUARANTINED = "what was quarantined is folded"
-    SEAL_KEEPS_LEASE = "a seal keeps the lease"
-    EARLY_KEEPS_LEASE = "an early seal keeps the lease"
-    NO_LEASE = "everybody may fill"
-    FILL_IGNORES_APPLIED = "filled with what was applied already"
-    BASE_WITHOUT_TIMELINE = "the base outlives its history"
-    BASE_WITHOUT_LEDGER = "the base leaves out the ledger"
-    LEASE_WITHOUT_TIMELINE = "the lease outlives its history"
-    GAP_KEEPS_BASE = "an empty place that should be occupied keeps the base"
-    BIRTH_KEEPS_BASE = "a P born from nothing keeps the base"
-    ADJUST_FORGETS_NOTHING = "an adjustment does not forget"
-    SPILL_FORGETS_NOTHING = "a spill does not forget"
-    FORGET_KEEPS_LEASE = "a forget keeps the lease"
+    PAGES_OF_TWO = (
+        "pages of two histories are read as one",
+        "tokens, pages",
+        "a sum that it is not in",
+    )
+    MINTED_AT_CUT = "the id is minted at the cut", "flush", TWICE
+    NO_TIMELINE = "nobody looks whether the history changed", "flush", GONE
+    NO_DEDUPE = "what was applied is applied again", "flush", TWICE
+    ACK_FIRST = "acknowledged before it is applied", "flush", GONE
+    DATABASE_FIRST = "a read asks the database first", "read", "an exact read"
+    ACK_ANY = "whatever stands in the place is acknowledged", "flush", GONE
+    RING_OVERWRITTEN = "a full ring is overwritten", "a full ring", GONE
+    RING_STUCK = "a full ring refuses a cut, too", "a full ring", STUCK
+    BIRTH_BLIND = "a P born from nothing takes the ring to be empty", "a ring with gaps", STUCK
 
-    TOKEN_IN_SUM = "a token is not taken out of the sum"
-    TOKEN_TWICE_IN_LEDGER = "the ledger does not know the token"
-    TOKEN_WITHOUT_ENTRY = "a token leaves no entry in P"
-    TOKEN_KEY_ONLY = "a token is looked for in its key alone"
-    SPILL_WITHOUT_TOKEN = "a spill does not bring its token"
+    ACK_UNFOLDED = "an acknowledge leaves the base as it is", "cache", CACHE
+    ACK_FOLDS_FOREIGN = "a foreign generation is folded into the base", "cache", CACHE
+    ACK_KEEPS_FOREIGN = "a foreign acknowledge keeps the base", "cache", CACHE
+    ACK_KEEPS_LEASE = "an acknowledge keeps the lease", "cache", CACHE
+    ACK_MISSING_KEEPS = "an acknowledge of what is not there keeps the base", "cache", CACHE
+    ACK_FOLDS_BLINDLY = "what somebody else applied is folded", "quarantine, cache", CACHE
+    ACK_FOLDS_TOKENS = "a token that counted elsewhere is folded", "tokens, cache", CACHE
+    ACK_FOLDS_QUARANTINED = "what was quarantined is folded", "quarantine, cache", CACHE
+    SEAL_KEEPS_LEASE = "a seal keeps the lease", "cache", CACHE
+    EARLY_KEEPS_LEASE = "an early seal keeps the lease", "cache, early seals", CACHE
+    NO_LEASE = "everybody may fill", "cache", CACHE
+    FILL_IGNORES_APPLIED = "filled with what was applied already", "cache", CACHE
+    BASE_WITHOUT_TIMELINE = "the base outlives its history", "cache", CACHE
+    BASE_WITHOUT_LEDGER = "the base leaves out the ledger", "spill, cache", CACHE
+    LEASE_WITHOUT_TIMELINE = "the lease outlives its history", "cache, a ring of one", CACHE
+    GAP_KEEPS_BASE = "an empty place keeps the base", "cache with gaps", CACHE
+    BIRTH_KEEPS_BASE = "a P born from nothing keeps the base", "cache with gaps", CACHE
+    ADJUST_FORGETS_NOTHING = "an adjustment does not forget", "adjustment", CACHE
+    SPILL_FORGETS_NOTHING = "a spill does not forget", "spill, cache", CACHE
+    FORGET_KEEPS_LEASE = "a forget keeps the lease", "adjustment", CACHE
 
-    FENCE_WITHOUT_BIRTH = "the fence does not mind a birth from nothing"
-    FENCE_WITHOUT_PARENTS = "the fence does not ask for parents"
-    FENCE_STARTS_UNKNOWN = "the fence does not ask for parents at a first flush"
-    FENCE_WITHOUT_SEEN = "the fence does not look for what was seen"
-    FENCE_WITHOUT_TIMELINE = "the fence does not compare timelines"
-    FENCE_MINDS_APPLIED = "the fence minds a birth from nothing that it has minded before"
-    FENCE_TRUSTS_CUT = "the fence does not mind what could not be read"
-    FENCE_SEEN_LATE = "the fence reads what was seen after the cut"
-    FENCE_SEEN_EARLY = "the fence takes the slot for unknown as it was before the cut"
+    TOKEN_IN_SUM = "a token is not taken out of the sum", "tokens", TWICE
+    TOKEN_TWICE_IN_LEDGER = "the ledger does not know the token", "tokens", TWICE
+    TOKEN_WITHOUT_ENTRY = "a token leaves no entry in P", "tokens", TWICE
+    TOKEN_KEY_ONLY = "a token is looked for in its key alone", "tokens", TWICE
+    SPILL_WITHOUT_TOKEN = "a spill does not bring its token", "tokens", TWICE
 
-    QUARANTINE_DROPS = "the amount in quarantine is not written down"
-    QUARANTINE_BLOCKS = "what does not fit stops its neighbours"
+    FENCE_WITHOUT_BIRTH = "a birth from nothing is not minded", "fence, evictions", UNNOTICED
+    FENCE_WITHOUT_PARENTS = "the fence does not ask for parents", "fence, evictions", UNNOTICED
+    FENCE_STARTS_UNKNOWN = "a first flush does not ask for parents", "fence, evictions", UNNOTICED
+    FENCE_WITHOUT_SEEN = "the fence does not look for what was seen", "fence, evictions", UNNOTICED
+    FENCE_WITHOUT_TIMELINE = "the fence does not compare timelines", "fence, a crash", UNNOTICED
+    FENCE_MINDS_APPLIED = "a birth from nothing is minded twice", "fence, no fault", NO_LOSS
+    FENCE_TRUSTS_CUT = "what could not be read is not minded", "fence, early seals", UNNOTICED
+    FENCE_SEEN_LATE = "the fence reads what was seen after the cut", "fence, no fault", NO_LOSS
+    FENCE_SEEN_EARLY = "the slot is known as before the cut", "fence, evictions", UNNOTICED
+
+    QUARANTINE_DROPS = "the amount in quarantine is not written down", "quarantine", GONE
+    QUARANTINE_BLOCKS = "what does not fit stops its neighbours", "quarantine", STUCK
 
 
 @dataclass(frozen=True)

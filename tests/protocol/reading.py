@@ -31,10 +31,9 @@ def reading(plan: Plan, world: World) -> Iterator[Step]:
 
 def _look(plan: Plan, world: World) -> Step:
     """Which generations wait; and, with a cache, a lease for what is missing there."""
-    lease = _unused_lease(world)
     known = _known(scripts.begin(plan, world).redis)
     missing = sum(mask for mask in plan.masks if not mask & known) if plan.cached else 0
-    after = scripts.look(plan, world, lease) if missing else scripts.begin(plan, world)
+    after = scripts.look(plan, world) if missing else scripts.begin(plan, world)
     base = after.redis.base
     reader = Reader(
         "looked",
@@ -48,13 +47,6 @@ def _look(plan: Plan, world: World) -> Step:
 
 def _known(redis: Redis) -> int:
     return redis.base.known if redis.base is not None else 0
-
-
-def _unused_lease(world: World) -> int:
-    """As good as random: nobody holds it. The smallest one, to keep the states few."""
-    kept = [redis.base for redis in (world.redis, world.saved) if redis is not None]
-    used = {base.lease for base in kept if base is not None} | {world.reader.lease}
-    return next(lease for lease in range(1, 5) if lease not in used)
 
 
 def _ask(plan: Plan, world: World) -> Step:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tests.protocol.amounts import one
 from tests.protocol.plan import Flaw, Plan
-from tests.protocol.state import Ack, Base, Generation, Redis, World
+from tests.protocol.state import LEASE, Ack, Base, Generation, Redis, World
 
 
 def begin(plan: Plan, world: World) -> World:
@@ -25,14 +25,14 @@ def is_foreign(plan: Plan, world: World) -> bool:
     opened = world.redis.open
     if plan.flaw is Flaw.NO_TIMELINE:
         return False
-    return opened is not None and opened.timeline != world.timeline
+    return opened is not None and opened.foreign
 
 
 def _bear(plan: Plan, world: World) -> World:
     """Make a P from nothing. Its marks went with the P before it, so all places are looked at."""
     blind = plan.flaw is Flaw.BIRTH_BLIND
     marks = sum(1 << place for place, kept in enumerate(world.redis.ring) if kept and not blind)
-    born = Generation(world.minted, world.timeline, parent=0)
+    born = Generation(world.minted)
     redis = world.redis._replace(open=born, marks=marks)
     if plan.flaw is not Flaw.BIRTH_KEEPS_BASE:
         redis = redis._replace(base=None)
@@ -42,6 +42,8 @@ def _bear(plan: Plan, world: World) -> World:
 def _notice_gaps(plan: Plan, world: World) -> World:
     """A place that P says is occupied is empty: what was in it may be in the totals by now."""
     redis = world.redis
+    if not redis.marks:
+        return world
     kept = sum(1 << place for place, sealed in enumerate(redis.ring) if sealed)
     if redis.marks & ~kept == 0:
         return world
@@ -52,12 +54,12 @@ def _notice_gaps(plan: Plan, world: World) -> World:
 
 def _drop_foreign_base(plan: Plan, world: World) -> World:
     base = world.redis.base
-    if base is None or base.timeline == world.timeline:
+    if base is None or not base.foreign:
         return world
     if plan.flaw is Flaw.BASE_WITHOUT_TIMELINE:
-        return with_base(world, base._replace(timeline=world.timeline, lease=0))
+        return with_base(world, base._replace(foreign=False, lease=0))
     if plan.flaw is Flaw.LEASE_WITHOUT_TIMELINE:
-        return with_base(world, Base(world.timeline, base.lease))
+        return with_base(world, Base(base.lease))
     return with_base(world, None)
 
 
@@ -91,7 +93,7 @@ def seal(plan: Plan, world: World, *, early: bool = False, anew: bool = False) -
         opened = opened._replace(number=world.minted)
         world = world._replace(minted=world.minted + 1)
     ring = (*redis.ring[:place], opened, *redis.ring[place + 1 :])
-    born = Generation(world.minted, world.timeline, parent=opened.number)
+    born = Generation(world.minted, parent=opened.number if plan.fence else 0)
     redis = redis._replace(open=born, ring=ring, marks=redis.marks | 1 << place)
     world = world._replace(redis=redis, minted=world.minted + 1)
     kept = plan.flaw is Flaw.SEAL_KEEPS_LEASE or (early and plan.flaw is Flaw.EARLY_KEEPS_LEASE)
@@ -152,17 +154,17 @@ def add_once(plan: Plan, world: World, increment: int) -> World | None:
     return add(plan, world._replace(redis=redis), increment)
 
 
-def look(plan: Plan, world: World, lease: int) -> World:
+def look(plan: Plan, world: World) -> World:
     """Give a lease to whoever misses a total, if nobody has one."""
     world = begin(plan, world)
-    base = world.redis.base or Base(world.timeline)
-    return with_base(world, base if base.lease else base._replace(lease=lease))
+    base = world.redis.base or Base()
+    return with_base(world, base if base.lease else base._replace(lease=LEASE))
 
 
 def fill(plan: Plan, world: World, lease: int, known: int, total: int) -> World:
     """Store totals, if nothing happened since the lease was given that could make them wrong."""
     world = begin(plan, world)
-    base = world.redis.base or Base(world.timeline)
+    base = world.redis.base or Base()
     if base.lease != lease and plan.flaw is not Flaw.NO_LEASE:
         return world
     total = base.total & ~known | total
@@ -219,7 +221,7 @@ def _fold(plan: Plan, world: World, kept: Generation, forgotten: int) -> World:
     base, flaw = world.redis.base, plan.flaw
     if base is None or flaw is Flaw.ACK_UNFOLDED:
         return world
-    if kept.timeline != world.timeline and flaw is not Flaw.ACK_FOLDS_FOREIGN:
+    if kept.foreign and flaw is not Flaw.ACK_FOLDS_FOREIGN:
         return world if flaw is Flaw.ACK_KEEPS_FOREIGN else with_base(world, None)
     folded = base._replace(total=base.total + (kept.amounts & base.known))
     return with_base(world, _without(folded, forgotten))

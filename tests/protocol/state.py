@@ -10,39 +10,43 @@ from typing import NamedTuple
 
 from tests.protocol.amounts import present
 
+# There is one reader, so it is enough to tell a lease from none: whoever holds one, holds this.
+LEASE = 1
+
 
 class Generation(NamedTuple):
     """A hash of increments, open (P) or sealed (B).
 
     Attributes:
         number: Its id, which it has from its first moment.
-        timeline: The history of Redis that it belongs to.
-        parent: The generation that was sealed when it was made; 0: it was born from nothing.
+        parent: The generation that was sealed when it was made; 0: it was born from nothing. Only
+            a fence asks for it.
         amounts: The increments in it, with those that have a token.
         tokens: The set of those that left an entry with their token.
+        foreign: Whether it belongs to a history of Redis that is over.
     """
 
     number: int
-    timeline: int
-    parent: int
+    parent: int = 0
     amounts: int = 0
     tokens: int = 0
+    foreign: bool = False
 
 
 class Base(NamedTuple):
     """Totals that Redis knows.
 
     Attributes:
-        timeline: The history of Redis in which they were asked for.
         lease: Who holds it may fill in totals; 0: nobody may.
         known: The counters that have a total: 7 in the digits of their increments.
         total: The totals.
+        foreign: Whether they were asked for in a history of Redis that is over.
     """
 
-    timeline: int
     lease: int = 0
     known: int = 0
     total: int = 0
+    foreign: bool = False
 
 
 class Redis(NamedTuple):
@@ -82,7 +86,7 @@ class Database(NamedTuple):
         quarantined: The amounts in incidents.
         batches: The generations that were applied.
         seen: P at the last flush; 0: the slot was never flushed.
-        timeline: The timeline of P at the last flush.
+        age: How many crashes ago Redis was at the last flush; -1: the slot was never flushed.
     """
 
     total: int = 0
@@ -90,7 +94,7 @@ class Database(NamedTuple):
     quarantined: int = 0
     batches: int = 0
     seen: int = 0
-    timeline: int = 0
+    age: int = -1
 
     @property
     def counted(self) -> int:
@@ -103,13 +107,13 @@ class Chart(NamedTuple):
 
     Attributes:
         generations: Number and parent of each, P last.
-        foreign: Whether one of them belongs to another timeline.
-        timeline: The present one.
+        foreign: Whether one of them was of a history that was over.
+        age: How many crashes ago it was told.
     """
 
     generations: tuple[tuple[int, int], ...] = ()
     foreign: bool = False
-    timeline: int = 0
+    age: int = 0
 
 
 class Ack(NamedTuple):
@@ -131,7 +135,7 @@ class Flusher(NamedTuple):
         chart: What the cut told.
         todo: Place and number of what it still has to read.
         page: The tokens of a generation whose amounts it has not read yet.
-        timeline: The present one at its cut.
+        outdated: Whether the history has changed since its cut. Only who reads pages asks.
         copies: What it has read.
         missed: What was no longer there when it came to read it, as bits.
         acks: What it still has to acknowledge.
@@ -144,7 +148,7 @@ class Flusher(NamedTuple):
     chart: Chart = Chart()
     todo: tuple[tuple[int, int], ...] = ()
     page: int = -1
-    timeline: int = 0
+    outdated: bool = False
     copies: tuple[tuple[int, Generation], ...] = ()
     missed: int = 0
     acks: tuple[Ack, ...] = ()
@@ -176,41 +180,34 @@ class World(NamedTuple):
     """One state. All after ``reader`` is known to no process: it is there to count and to check.
 
     Attributes:
-        timeline: master_replid.
         saved: What Redis comes back with when it crashes next.
         begun: How many increments were begun, in their order.
-        tries: How often each increment with a token was sent to Redis.
-        spilled: The increments that were appended to the ledger by their callers.
         acked: The increments that were acknowledged to their callers.
         lost: The increments that Redis has lost, and that the database did not have then.
         unreported: The same, until an incident.
         resent: Increments with a token of which there was a copy when another was made.
         owing: Changes made in the database of which Redis was not told yet.
-        unacked: Generations that were applied and not acknowledged yet, as bits.
+        unacked: Generations that were applied and not acknowledged yet, as bits. Only a cache asks.
         minted: The next number of a generation.
         fault: What a step did that it must not do.
+        spent: What has happened of that which may happen a few times (see ``spending``).
     """
 
     redis: Redis
-    timeline: int = 1
     saved: Redis | None = None
     database: Database = Database()
     flushers: tuple[Flusher, ...] = ()
     reader: Reader = Reader()
     begun: int = 0
-    tries: int = 0
-    spilled: int = 0
     acked: int = 0
     lost: int = 0
     unreported: int = 0
     resent: int = 0
     owing: int = 0
     unacked: int = 0
-    crashes: int = 0
-    kills: int = 0
-    evictions: int = 0
     minted: int = 1
     fault: str = ""
+    spent: int = 0
 
 
 Step = tuple[str, World]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.protocol.catalogue import FLAWS, LARGE, PLANS
+from tests.protocol.catalogue import LARGE, PLANS
 from tests.protocol.explore import explore
 from tests.protocol.plan import Flaw, Plan
 
@@ -15,22 +15,17 @@ def name_of(plan: Plan) -> str:
     return plan.name
 
 
-@pytest.mark.parametrize("plan", PLANS, ids=name_of)
+MORE = [pytest.param(plan, marks=pytest.mark.slow) for plan in LARGE]
+
+
+@pytest.mark.parametrize("plan", [*PLANS, *MORE], ids=name_of)
 def test_holds(plan: Plan) -> None:
     explored = explore(plan)
     assert not explored.fault, str(explored)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("plan", LARGE, ids=name_of)
-def test_holds_with_more(plan: Plan) -> None:
-    explored = explore(plan)
-    assert not explored.fault, str(explored)
-
-
-@pytest.mark.parametrize("flaw", Flaw, ids=lambda flaw: flaw.value)
+@pytest.mark.parametrize("flaw", Flaw, ids=lambda flaw: flaw.words)
 def test_is_found_out(flaw: Flaw) -> None:
     """In a plan that holds without the flaw."""
-    name, fault = FLAWS[flaw]
-    (plan,) = (plan for plan in PLANS if plan.name == name)
-    assert fault in explore(replace(plan, flaw=flaw)).fault
+    (plan,) = (plan for plan in PLANS if plan.name == flaw.plan)
+    assert flaw.fault in explore(replace(plan, flaw=flaw)).fault

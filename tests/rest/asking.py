@@ -11,15 +11,18 @@ import pytest
 from django.test import override_settings
 
 from django_counters.models import CounterToken
-from tests.rest.conftest import API, NAMED, Client
+from tests.rest.conftest import API, KINDS, Client
 from tests.testapp.models import Article, Ticket
 
-FIELDS = ["exact field", "slotted field", "cached field"]
-SINGLE = [*NAMED, *FIELDS]
-CASES = [*SINGLE, *(f"bulk {what}" for what in SINGLE), "decrement", "adjust", "adjust cached"]
+# Several that are cached are counted when the transaction around them, if there is one, commits.
+SEVERAL_CACHED = pytest.param("bulk cached", marks=pytest.mark.django_db(transaction=True))
+BULKS = ["bulk exact", "bulk sharded", "bulk slotted field", SEVERAL_CACHED, "bulk cached field"]
+CASES = [*KINDS, *BULKS, "decrement", "adjust", "adjust cached"]
 # Of these Redis knows no token.
-WITHOUT_TOKEN = ["cached field", "bulk cached", "bulk cached field"]
+WITHOUT_TOKEN = ["cached field", SEVERAL_CACHED, "bulk cached field"]
 BESIDE = ["cached", *WITHOUT_TOKEN]
+# What is part of a transaction: each strategy, and each action.
+WITHIN = [*("exact", "sharded", "ledger", "slotted field"), "bulk exact", "adjust", "adjust cached"]
 
 
 class Case(NamedTuple):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from django.contrib.auth.models import Permission, User
@@ -17,6 +17,11 @@ from django_counters.testing import override_counters
 from tests.testapp.models import Article, Post, Song
 
 API = "/api/v1"
+API_TESTS = [
+    pytest.mark.django_db,
+    pytest.mark.urls("tests.rest.urls"),
+    pytest.mark.usefixtures("namespaces"),
+]
 ROLES = ("anonymous", "user", "staff", "permitted", "superuser")
 OPEN: dict[str, Any] = {
     "read": "anyone",
@@ -24,16 +29,18 @@ OPEN: dict[str, Any] = {
     "decrement": "staff",
     "adjust": "permission",
 }
+# Records have no history.
+ALL: dict[str, Any] = {**OPEN, "history": "anyone"}
 ORIGIN = "https://example.org"
 NAMESPACES: dict[str, dict[str, Any]] = {
-    "likes": {"API": OPEN},
-    "sums": {"STRATEGY": "sharded", "API": OPEN},
-    "orders": {"STRATEGY": "ledger", "API": OPEN},
+    "likes": {"API": ALL},
+    "sums": {"STRATEGY": "sharded", "API": ALL},
+    "orders": {"STRATEGY": "ledger", "API": ALL},
     # Patient: the machine of a test may be busy.
-    "views": {"STRATEGY": "cached", "OPTIONS": {"timeout": 10}, "API": OPEN},
-    "stock": {"FLOOR": 0, "CEILING": 100, "API": OPEN},
-    "guarded": {"API": dict.fromkeys(OPEN, "permission")},
-    "inside": {"API": dict.fromkeys(OPEN, "staff")},
+    "views": {"STRATEGY": "cached", "OPTIONS": {"timeout": 10}, "API": ALL},
+    "stock": {"FLOOR": 0, "CEILING": 100, "API": ALL},
+    "guarded": {"API": dict.fromkeys(ALL, "permission")},
+    "inside": {"API": dict.fromkeys(ALL, "staff")},
     "secret": {},
     "hits": {
         "API": {"read": "anyone", "increment": "beacon", "origins": [ORIGIN], "limit": "60/min"}
@@ -41,6 +48,7 @@ NAMESPACES: dict[str, dict[str, Any]] = {
 }
 # One key of each strategy of named counters.
 NAMED = {"exact": "likes:a", "sharded": "sums:a", "ledger": "orders:a", "cached": "views:a"}
+KINDS = [*NAMED, "exact field", "slotted field", "cached field"]
 
 
 class Client(APIClient):
@@ -67,19 +75,10 @@ As = Callable[..., Client]
 @pytest.fixture(autouse=True)
 def isolated() -> Iterator[None]:
     """What a test exposes, and what it lets exist, is forgotten."""
-    with _nothing_exposed():
+    with patch.dict(exposed._exposed, clear=True):
         _forget_admitted()
         yield
     _forget_admitted()
-
-
-@contextmanager
-def _nothing_exposed() -> Iterator[None]:
-    before = dict(exposed._exposed)
-    exposed._exposed.clear()
-    yield
-    exposed._exposed.clear()
-    exposed._exposed.update(before)
 
 
 def _forget_admitted() -> None:
@@ -104,6 +103,29 @@ def fields(db: None, cached: str) -> dict[str, str]:
         "slotted field": f"testapp.Song.plays:{Song.objects.create().pk}",
         "cached field": f"testapp.Article.reads:{Article.objects.create().pk}",
     }
+
+
+@pytest.fixture
+def keys(fields: dict[str, str]) -> dict[str, str]:
+    """The key of one counter of each of `KINDS`."""
+    return {**NAMED, **fields}
+
+
+@pytest.fixture
+def case(
+    request: pytest.FixtureRequest, keys: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> Any:
+    """A request of `asking.CASES`, where nobody loses patience."""
+    from tests.rest import asking
+
+    asking.be_patient(monkeypatch)
+    return asking.case_of(request.param, keys)
+
+
+@pytest.fixture
+def client(as_: As) -> Client:
+    """Somebody who may do everything."""
+    return as_("superuser")
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import partial
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,21 +16,11 @@ from example_project.bootstrap import children, folders
 from example_project.bootstrap.postgres import free_port
 
 OPEN: dict[str, Any] = {"read": "anyone", "increment": "authenticated"}
-ORIGIN = "https://example.org"
 # Patient: the machine of a test may be busy.
 PATIENCE = {"timeout": float(os.environ.get("SITE_TIMEOUT", "10"))}
 NAMESPACES: dict[str, dict[str, Any]] = {
     "likes": {"API": OPEN},
     "views": {"STRATEGY": "cached", "ON_REDIS_DOWN": "raise", "OPTIONS": PATIENCE, "API": OPEN},
-    "limited": {"API": {**OPEN, "limit": "10/day"}},
-    "beacons": {
-        "API": {
-            "read": "anyone",
-            "increment": "beacon",
-            "origins": [ORIGIN],
-            "limit": "10/day",
-        }
-    },
 }
 STARTED_WITHIN = 60
 # Seconds: longer than any server may take for one request.
@@ -45,7 +34,6 @@ def application() -> Any:
 
     served = get_wsgi_application()
     _open_fields()
-    _wait_for_limits()
     _listen_to_death(Path(os.environ["SITE_FOLDER"]))
     return served
 
@@ -58,14 +46,6 @@ def _open_fields() -> None:
     vars(field)["recipe"] = field.recipe._replace(timeout=PATIENCE["timeout"])
     expose(Ticket, "scans", **OPEN)
     expose(Post, "likes", **OPEN)
-
-
-def _wait_for_limits() -> None:
-    from django_counters.rest import base
-    from django_counters.rest.throttling import limit
-
-    views: Any = base
-    views.limit = partial(limit, timeout=PATIENCE["timeout"])
 
 
 def _listen_to_death(folder: Path) -> None:
@@ -143,15 +123,13 @@ class Site:
         assert told.status == 200, told
         return int(told.body["value"])
 
-    def increment(self, who: str, counter: str, by: int = 1, key: str = "", **headers: str) -> Told:
+    def increment(self, who: str, counter: str, by: int = 1, key: str = "") -> Told:
         """Count, as somebody with a JWT."""
-        return self.post(who, f"counters/{counter}/increment", {"by": by}, key, **headers)
+        return self.post(who, f"counters/{counter}/increment", {"by": by}, key)
 
-    def post(self, who: str, path: str, body: Any, key: str = "", **headers: str) -> Told:
-        """Send a body, as somebody with a JWT; as a stranger where that is empty."""
-        given = {"Content-Type": "application/json", **headers}
-        if who:
-            given["Authorization"] = f"Bearer {who}"
+    def post(self, who: str, path: str, body: Any, key: str = "") -> Told:
+        """Send a body, as somebody with a JWT."""
+        given = {"Content-Type": "application/json", "Authorization": f"Bearer {who}"}
         if key:
             given["Idempotency-Key"] = key
         return self._ask("POST", f"/api/v1/{path}", json.dumps(body), given)
@@ -178,7 +156,7 @@ def serving(folder: Path, **variables: str) -> Iterator[Site]:
     command = [
         *(sys.executable, "-m", "gunicorn", "tests.rest.site:application()"),
         *("-w", "2", "--threads", "4", "-b", f"127.0.0.1:{port}"),
-        *("--timeout", "60", "--graceful-timeout", "5", "--no-control-socket"),
+        *("--timeout", "60", "--graceful-timeout", "5", "--no-control-socket", "--preload"),
     ]
     own = {
         "DJANGO_SETTINGS_MODULE": "tests.rest.server_settings",

@@ -5,26 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
 
 from django_counters.models import Counter
 from django_counters.rest import expose
 from django_counters.testing import assert_counts, override_counters
-from tests.rest.conftest import API, NAMESPACES, ORIGIN, As, Client, problem
+from tests.rest.conftest import API, API_TESTS, NAMESPACES, ORIGIN, As, Client, problem
 from tests.testapp.models import Post
 
-pytestmark = [
-    pytest.mark.django_db,
-    pytest.mark.urls("tests.rest.urls"),
-    pytest.mark.usefixtures("namespaces"),
-]
+pytestmark = API_TESTS
 FROM: dict[str, Any] = {"HTTP_ORIGIN": ORIGIN}
 
 
-@pytest.mark.parametrize("body", [None, {}, {"by": 1}])
-def test_a_visitor_counts_one(body: Any, as_: As) -> None:
-    assert as_("anonymous").do("increment", "hits:a", body, **FROM).json()["value"] == 1
-    assert as_("anonymous").do("increment", "hits:a", body, **FROM).json()["value"] == 2
+def test_a_visitor_counts_one(as_: As) -> None:
+    visitor = as_("anonymous")
+    for value, body in enumerate([None, {}, {"by": 1}], 1):
+        assert visitor.do("increment", "hits:a", body, **FROM).json()["value"] == value
+    # The case of an origin does not matter.
+    answer = visitor.do("increment", "hits:a", HTTP_ORIGIN="HTTPS://Example.ORG")
+    assert answer.json()["value"] == 4
 
 
 def test_what_a_browser_sends_of_itself_counts_one(as_: As) -> None:
@@ -36,10 +34,9 @@ def test_what_a_browser_sends_of_itself_counts_one(as_: As) -> None:
     assert answer.json()["value"] == 1
 
 
-@pytest.mark.parametrize("by", [2, 1000])
-def test_a_visitor_counts_no_more_than_one(by: int, as_: As) -> None:
-    problem(as_("anonymous").do("increment", "hits:a", {"by": by}, **FROM), 400, "invalid")
-    many = {"counters": [{"key": "hits:b"}, {"key": "hits:a", "by": by}]}
+def test_a_visitor_counts_no_more_than_one(as_: As) -> None:
+    problem(as_("anonymous").do("increment", "hits:a", {"by": 2}, **FROM), 400, "invalid")
+    many = {"counters": [{"key": "hits:b"}, {"key": "hits:a", "by": 2}]}
     problem(as_("anonymous").bulk("increment", many, **FROM), 400, "invalid")
     assert not Counter.objects.exists()
 
@@ -48,46 +45,40 @@ def test_a_user_is_no_beacon(as_: As) -> None:
     assert as_("user").do("increment", "hits:a", {"by": 5}).json()["value"] == 5
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {},
-        {"HTTP_ORIGIN": ""},
-        {"HTTP_ORIGIN": "null"},
-        {"HTTP_ORIGIN": "*"},
-        {"HTTP_ORIGIN": "http://example.org"},
-        {"HTTP_ORIGIN": "https://example.org:8443"},
-        {"HTTP_ORIGIN": "https://example.org/"},
-        {"HTTP_ORIGIN": "https://example.org.evil.net"},
-        {"HTTP_ORIGIN": "https://www.example.org"},
-        {"HTTP_ORIGIN": "https://evil.net, https://example.org"},
-        {"HTTP_REFERER": "https://example.org/"},
-        {"HTTP_X_FORWARDED_HOST": "example.org"},
-    ],
-)
-def test_other_sites_count_nothing(headers: dict[str, str], as_: As) -> None:
-    client: Any = as_("anonymous")
-    problem(client.do("increment", "hits:a", **headers), 403, "origin")
-    problem(client.bulk("increment", {"counters": [{"key": "hits:a"}]}, **headers), 403, "origin")
+ELSEWHERE: list[dict[str, Any]] = [
+    {},
+    {"HTTP_ORIGIN": ""},
+    {"HTTP_ORIGIN": "null"},
+    {"HTTP_ORIGIN": "*"},
+    {"HTTP_ORIGIN": "http://example.org"},
+    {"HTTP_ORIGIN": "https://example.org:8443"},
+    {"HTTP_ORIGIN": "https://example.org/"},
+    {"HTTP_ORIGIN": "https://example.org.evil.net"},
+    {"HTTP_ORIGIN": "https://www.example.org"},
+    {"HTTP_ORIGIN": "https://evil.net, https://example.org"},
+    {"HTTP_REFERER": "https://example.org/"},
+    {"HTTP_X_FORWARDED_HOST": "example.org"},
+]
+
+
+def test_other_sites_count_nothing(as_: As) -> None:
+    client, many = as_("anonymous"), {"counters": [{"key": "hits:a"}]}
+    one = [client.do("increment", "hits:a", **headers).status_code for headers in ELSEWHERE]
+    several = [client.bulk("increment", many, **headers).status_code for headers in ELSEWHERE]
+    assert one == several == [403] * len(ELSEWHERE)
+    problem(client.do("increment", "hits:a"), 403, "origin")
+    problem(client.bulk("increment", many), 403, "origin")
     assert not Counter.objects.exists()
 
 
-def test_the_case_of_an_origin_does_not_matter(as_: As) -> None:
-    answer = as_("anonymous").do("increment", "hits:a", HTTP_ORIGIN="HTTPS://Example.ORG")
-    assert answer.status_code == 200
-
-
-@pytest.mark.parametrize("key", ["likes:a", "secret:a", "nowhere:a", "plain"])
-def test_what_is_not_declared_takes_no_beacons(key: str, as_: As) -> None:
-    problem(as_("anonymous").do("increment", key, **FROM), 401)
-    both = {"counters": [{"key": "hits:a"}, {"key": key}]}
-    problem(as_("anonymous").bulk("increment", both, **FROM), 401)
-    assert not Counter.objects.exists()
-
-
-@pytest.mark.parametrize("action", ["decrement", "adjust"])
-def test_a_beacon_only_increments(action: str, as_: As) -> None:
-    problem(as_("anonymous").do(action, "hits:a", {"to": 5, "reason": "x"}, **FROM), 401)
+def test_what_is_not_declared_takes_no_beacons(as_: As) -> None:
+    visitor = as_("anonymous")
+    for key in ("likes:a", "secret:a", "nowhere:a", "plain"):
+        problem(visitor.do("increment", key, **FROM), 401)
+        both = {"counters": [{"key": "hits:a"}, {"key": key}]}
+        problem(visitor.bulk("increment", both, **FROM), 401)
+    for action in ("decrement", "adjust"):
+        problem(visitor.do(action, "hits:a", {"to": 5, "reason": "a stocktake"}, **FROM), 401)
     assert not Counter.objects.exists()
 
 
@@ -120,43 +111,31 @@ def test_a_field_takes_beacons_where_that_is_said(as_: As) -> None:
     assert Post.objects.get().likes == 2
 
 
-def test_a_limit_holds_for_users_too(as_: As) -> None:
-    api = {**NAMESPACES["likes"]["API"], "limit": "2/hour"}
-    with override_counters(likes={"API": api}):
-        user = as_("user")
-        for _ in range(2):
-            assert user.do("increment", "likes:a").status_code == 200
-        problem(user.do("increment", "likes:a"), 429)
-        assert as_("user").do("increment", "likes:a").json()["value"] == 3
-
-
 class TestForgedRequests:
     """A session alone is not enough to change something: browsers send it for any site."""
 
     UNSAFE = (
         ("counters/likes:a/increment", None),
         ("counters/likes:a/decrement", None),
-        ("counters/likes:a/adjust", {"to": 5, "reason": "x"}),
+        ("counters/likes:a/adjust", {"to": 5, "reason": "a stocktake"}),
         ("counters/hits:a/increment", None),
         ("bulk/increment", {"counters": [{"key": "likes:a"}]}),
         ("bulk/read", {"keys": ["likes:a"]}),
     )
 
-    @pytest.mark.parametrize(("path", "body"), UNSAFE)
     @pytest.mark.parametrize("headers", [{}, FROM, {"HTTP_X_CSRFTOKEN": "x" * 32}])
-    def test_without_a_token_nothing_is_done(
-        self, path: str, body: Any, headers: dict[str, Any], as_: As
-    ) -> None:
+    def test_without_a_token_nothing_is_done(self, headers: dict[str, Any], as_: As) -> None:
         client = as_("superuser", enforce_csrf_checks=True)
-        told = problem(client.post(f"{API}/{path}", body, **headers), 403)
-        assert "CSRF" in told["detail"]
+        for path, body in self.UNSAFE:
+            told = problem(client.post(f"{API}/{path}", body, **headers), 403)
+            assert "CSRF" in told["detail"], path
         assert not Counter.objects.exists()
 
-    @pytest.mark.parametrize(("path", "body"), UNSAFE)
-    def test_with_a_token_it_is(self, path: str, body: Any, as_: As) -> None:
+    def test_with_a_token_it_is(self, as_: As) -> None:
         client = as_("superuser", enforce_csrf_checks=True)
-        answer = client.post(f"{API}/{path}", body, **_with_token(client))
-        assert answer.status_code == 200
+        headers = _with_token(client)
+        answers = [client.post(f"{API}/{path}", body, **headers) for path, body in self.UNSAFE]
+        assert [answer.status_code for answer in answers] == [200] * len(self.UNSAFE)
 
     def test_a_form_is_no_body_although_the_token_is_looked_for_in_it(self, as_: As) -> None:
         client = as_("superuser", enforce_csrf_checks=True)
@@ -167,18 +146,6 @@ class TestForgedRequests:
             answer = client.post(f"{API}/counters/likes:a/increment", body, **options, **headers)
             problem(answer, 415)
         assert not Counter.objects.exists()
-
-    def test_reading_needs_no_token(self, as_: As) -> None:
-        client = as_("superuser", enforce_csrf_checks=True)
-        assert client.at("inside:a").status_code == 200
-
-    def test_who_sends_no_cookie_needs_none(self, as_: As) -> None:
-        from rest_framework_simplejwt.tokens import AccessToken
-
-        user = User.objects.create_user("ann")
-        client = as_("anonymous", enforce_csrf_checks=True)
-        client.credentials(HTTP_AUTHORIZATION=f"Bearer {AccessToken.for_user(user)}")
-        assert client.do("increment", "likes:a").json()["value"] == 1
 
 
 FORM: dict[str, Any] = {"content_type": "application/x-www-form-urlencoded"}

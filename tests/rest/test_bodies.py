@@ -14,13 +14,9 @@ from hypothesis import strategies as st
 from django_counters.models import Counter
 from django_counters.rest.parsing import LARGEST
 from django_counters.testing import assert_counts
-from tests.rest.conftest import API, As, Client, problem
+from tests.rest.conftest import API, API_TESTS, Client, problem
 
-pytestmark = [
-    pytest.mark.django_db,
-    pytest.mark.urls("tests.rest.urls"),
-    pytest.mark.usefixtures("namespaces"),
-]
+pytestmark = API_TESTS
 # The fixtures are the same for all examples: what one has counted does not matter to the next.
 bounded = settings(
     max_examples=80,
@@ -90,15 +86,6 @@ class TestAnything:
         sound(send(root, path, json.dumps(body).encode()))
 
     @bounded
-    @given(path=st.sampled_from(PATHS), body=st.binary(max_size=200))
-    @example(path=PATHS[0], body="\ufeff{}".encode())
-    @example(path=PATHS[0], body="{}".encode("utf-16"))
-    @example(path=PATHS[0], body=b'{"by": 1}\0')
-    @example(path=PATHS[0], body=b'"\\u12')
-    def test_any_bytes(self, root: Client, path: str, body: bytes) -> None:
-        sound(send(root, path, body))
-
-    @bounded
     @given(
         key=st.one_of(st.text(), st.text().map("likes:{}".format)),
         action=st.sampled_from(["", "exact", "history", *ACTIONS]),
@@ -121,15 +108,6 @@ class TestAnything:
                 assert answer.json()["key"] == key
 
     @bounded
-    @given(path=st.binary(min_size=1, max_size=40))
-    @example(path=b"likes:\xff\xfe")
-    @example(path=b"likes:%%%")
-    @example(path=b"likes:\xed\xa0\x80")
-    def test_any_bytes_in_the_path(self, root: Client, path: bytes) -> None:
-        sound(root.at("likes:a" + quote(path, safe="")))
-        sound(root.do("increment", "likes:a" + quote(path, safe="")))
-
-    @bounded
     @given(key=st.text(st.characters(max_codepoint=255, exclude_characters="\r\n")))
     @example(key="")
     @example(key=" ")
@@ -139,6 +117,7 @@ class TestAnything:
     @example(key="x" * 9000)
     @example(key="\xff\x80")
     @example(key='"8e03978e-40d5-43e8-bc93-6894a57f9324"')
+    @example(key="0192d3a0-0000-7000-8000-000000000000")
     def test_any_idempotency_key(self, root: Client, key: str) -> None:
         first = sound(root.do("increment", "likes:k", HTTP_IDEMPOTENCY_KEY=key))
         again = sound(root.do("increment", "likes:k", HTTP_IDEMPOTENCY_KEY=key))
@@ -149,93 +128,59 @@ class TestAnything:
         else:
             assert {error["field"] for error in first.json()["errors"]} == {"Idempotency-Key"}
 
-    @bounded
-    @given(
-        header=st.sampled_from(["IF_NONE_MATCH", "ORIGIN", "ACCEPT", "CONTENT_LANGUAGE", "RANGE"]),
-        value=st.text(st.characters(max_codepoint=255, exclude_characters="\r\n")),
-    )
-    @example(header="ACCEPT", value="text/html;q=x")
-    @example(header="ACCEPT", value="application/xml")
-    @example(header="ORIGIN", value="http://[")
-    def test_any_header(self, as_: As, header: str, value: str) -> None:
-        extra: dict[str, Any] = {f"HTTP_{header}": value}
-        visitor = Client()
-        assert sound(visitor.at("likes:a", **extra)).status_code in (200, 304)
-        refused = sound(visitor.do("increment", "hits:a", **extra)).status_code
-        assert refused in ((403, 200, 429) if header == "ORIGIN" else (403,))
 
-    @bounded
-    @given(value=st.text(st.characters(max_codepoint=255, exclude_characters="\r\n")))
-    @example(value="Bearer")
-    @example(value="Bearer a b")
-    @example(value="Bearer \xff")
-    @example(value="Bearer ..")
-    @example(value="Basic Og==")
-    @example(value="Bearer eyJhbGciOiJub25lIn0.e30.")
-    def test_any_authorization(self, value: str) -> None:
-        answer = sound(Client().do("increment", "likes:a", HTTP_AUTHORIZATION=value))
-        assert answer.status_code == 401
+@pytest.mark.parametrize("path", ["%FF%FE", "%25%25", "%ED%A0%80", "%", "%00"])
+def test_what_is_no_text_in_the_path(root: Client, path: str) -> None:
+    sound(root.at(f"likes:a{path}"))
+    sound(root.do("increment", f"likes:a{path}"))
+
+
+@pytest.mark.parametrize(
+    ("header", "value"),
+    [
+        *(("IF_NONE_MATCH", 'W/"'), ("IF_NONE_MATCH", '\x80"0"'), ("RANGE", "bytes=1-0")),
+        *(("ACCEPT", "text/html;q=x"), ("ACCEPT", "application/xml"), ("ORIGIN", "http://[")),
+        ("CONTENT_LANGUAGE", "\xff"),
+    ],
+)
+def test_headers_that_mean_nothing(header: str, value: str) -> None:
+    extra: dict[str, Any] = {f"HTTP_{header}": value}
+    assert sound(Client().at("likes:a", **extra)).status_code == 200
+    problem(Client().do("increment", "hits:a", **extra), 403, "origin")
+
+
+NO_BODY = (
+    *("{", "}", "{'by': 1}", '{"by": 1,}', '{"by": NaN}', '{"by": Infinity}', '{"by": -Infinity}'),
+    *('{"by": 01}', '{"by": 1}{"by": 1}', '{"by": 1, "by": 1}', '{"by": 1, "b\\u0079": 5}'),
+    *("[" * 100_000, '{"a":' * 50_000 + "1" + "}" * 50_000, '{"by": ' + "9" * 100_000 + "}"),
+    *('{"by": 1}\0', '"\\u12', '{"by": 1e999999999}', "null", "true", "3", '"x"', "[]", "[1]"),
+)
 
 
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize(
-    "body",
-    [
-        "{",
-        "}",
-        "{'by': 1}",
-        '{"by": 1,}',
-        '{"by": NaN}',
-        '{"by": Infinity}',
-        '{"by": -Infinity}',
-        '{"by": 01}',
-        '{"by": 1}{"by": 1}',
-        '{"by": 1, "by": 1}',
-        '{"by": 1, "b\\u0079": 5}',
-        "[" * 100_000,
-        '{"a":' * 50_000 + "1" + "}" * 50_000,
-        '{"by": ' + "9" * 100_000 + "}",
-        '{"by": 1e999999999}',
-        "null",
-        "true",
-        "3",
-        '"x"',
-        "[]",
-        "[1]",
-    ],
-    ids=lambda body: body[:20],
-)
-def test_what_is_no_body_is_bad_and_counts_nothing(root: Client, path: str, body: str) -> None:
-    problem_of = sound(send(root, path, body.encode()))
-    assert problem_of.status_code == 400
+def test_what_is_no_body_is_bad_and_counts_nothing(root: Client, path: str) -> None:
+    answered = {text[:20]: sound(send(root, path, text.encode())).status_code for text in NO_BODY}
+    assert answered == dict.fromkeys(answered, 400)
     assert not Counter.objects.exists()
 
 
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "",
-        "text/plain",
-        "application/x-www-form-urlencoded",
-        "multipart/form-data; boundary=x",
-        "application/jsonp",
-        "application/json+x",
-        "application/vnd.api+json",
-        "nonsense",
+def test_what_is_not_json_is_told_so(root: Client, path: str) -> None:
+    for kind in (
+        *("", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"),
+        *("application/jsonp", "application/json+x", "application/vnd.api+json", "nonsense"),
         "application/json, text/plain",
-    ],
-)
-def test_what_is_not_json_is_told_so(root: Client, path: str, kind: str) -> None:
-    for body in (b'{"by": 3}', b"by=3"):
-        problem(send(root, path, body, kind), 415)
+    ):
+        for body in (b'{"by": 3}', b"by=3"):
+            problem(send(root, path, body, kind), 415)
     assert not Counter.objects.exists()
 
 
-@pytest.mark.parametrize("kind", [JSON, "Application/JSON", "application/json; charset=utf-8"])
-def test_what_is_json_may_be_written_in_several_ways(root: Client, kind: str) -> None:
-    answer = send(root, "counters/likes:größe/increment", b'{"by": 3}', kind)
-    assert answer.json()["value"] == 3
+def test_what_is_json_may_be_written_in_several_ways(root: Client) -> None:
+    path = "counters/likes:größe/increment"
+    kinds = (JSON, "Application/JSON", "application/json; charset=utf-8")
+    answers = [send(root, path, b'{"by": 3}', kind).json()["value"] for kind in kinds]
+    assert answers == [3, 6, 9]
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -251,8 +196,3 @@ def test_a_body_of_unknown_length_is_not_taken_for_none(root: Client, path: str)
     answer = send(root, path, b"", JSON, HTTP_TRANSFER_ENCODING="chunked")
     problem(answer, 411, "length-required")
     assert not Counter.objects.exists()
-
-
-def test_the_names_of_a_body_are_told_as_they_are(root: Client) -> None:
-    told = problem(send(root, PATHS[0], '{"größe": 1, "By": 2}'.encode()), 400, "invalid")
-    assert {error["field"] for error in told["errors"]} == {"größe", "By"}

@@ -9,6 +9,7 @@ from django_counters.rest import expose
 from django_counters.testing import override_counters
 from tests.rest.asking import (
     CASES,
+    SEVERAL_CACHED,
     Case,
     assert_first,
     assert_replayed,
@@ -21,27 +22,10 @@ from tests.rest.asking import (
     through,
     times,
 )
-from tests.rest.conftest import API, NAMED, OPEN, As, Client, problem
+from tests.rest.conftest import API, API_TESTS, NAMED, OPEN, As, Client, problem
 from tests.testapp.models import Ticket
 
-pytestmark = [
-    pytest.mark.django_db(transaction=True),
-    pytest.mark.urls("tests.rest.urls"),
-    pytest.mark.usefixtures("namespaces"),
-]
-
-
-@pytest.fixture
-def case(
-    request: pytest.FixtureRequest, fields: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> Case:
-    be_patient(monkeypatch)
-    return case_of(request.param, {**NAMED, **fields})
-
-
-@pytest.fixture
-def client(as_: As) -> Client:
-    return as_("superuser")
+pytestmark = API_TESTS
 
 
 @pytest.mark.parametrize("case", CASES, indirect=True)
@@ -89,22 +73,6 @@ class TestAnother:
         assert_replayed(client.post(path, {"counters": items[::-1]}, **header("one")), first)
 
 
-@pytest.mark.parametrize("key", ["", "x" * 256])
-def test_what_is_no_key(client: Client, key: str) -> None:
-    answer = client.do("increment", "likes:a", **header(key))
-    (error,) = problem(answer, 400, "invalid")["errors"]
-    assert error["field"] == "Idempotency-Key"
-    assert client.at("likes:a", "exact").json()["value"] == 0
-
-
-@pytest.mark.parametrize("key", ["x" * 255, "0192d3a0-0000-7000-8000-000000000000", "a b\u00e9"])
-def test_what_is_a_key(client: Client, key: str) -> None:
-    """A UUIDv7 that is years old is a text like any other."""
-    first = client.do("increment", "likes:a", **header(key))
-    assert_first(first)
-    assert_replayed(client.do("increment", "likes:a", **header(key)), first)
-
-
 class TestAfterAnError:
     """What says "not counted" may be tried again with the same key, at once."""
 
@@ -120,7 +88,7 @@ class TestAfterAnError:
         client.do(room[0], "stock:a", room[1])
         assert_first(send(client, case))
 
-    @pytest.mark.parametrize("what", ["cached", "bulk cached", "scans"])
+    @pytest.mark.parametrize("what", ["cached", SEVERAL_CACHED, "scans"])
     def test_of_a_server_that_is_away(
         self, client: Client, cached: str, what: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -11,18 +11,16 @@ from django.db import connection
 
 from tests.rest.asking import (
     BESIDE,
-    CASES,
+    WITHIN,
     Case,
     assert_first,
     assert_replayed,
-    be_patient,
-    case_of,
     counted,
     pass_lease,
     send,
     times,
 )
-from tests.rest.conftest import NAMED, As, Client, problem
+from tests.rest.conftest import Client, problem
 from tests.stores.redis.proxy import Fault, Proxy
 
 pytestmark = [
@@ -31,23 +29,9 @@ pytestmark = [
     pytest.mark.urls("tests.rest.urls"),
     pytest.mark.usefixtures("namespaces"),
 ]
-WITHIN = [what for what in CASES if what not in BESIDE]
 COMMIT = b"COMMIT"
 # What becomes of the COMMIT, and whether it is executed.
 LOST: dict[Fault, bool] = {"close": True, "unsent": False}
-
-
-@pytest.fixture
-def case(
-    request: pytest.FixtureRequest, fields: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> Case:
-    be_patient(monkeypatch)
-    return case_of(request.param, {**NAMED, **fields})
-
-
-@pytest.fixture
-def client(as_: As) -> Client:
-    return as_("superuser")
 
 
 @pytest.fixture

@@ -20,12 +20,11 @@ from django_counters.upkeep.flush import flush
 from tests.concurrency.servers import connected, execute, waiting
 from tests.rest.asking import (
     BESIDE,
-    CASES,
+    WITHIN,
     WITHOUT_TOKEN,
     Case,
     assert_first,
     assert_replayed,
-    be_patient,
     case_of,
     counted,
     pass_lease,
@@ -33,16 +32,12 @@ from tests.rest.asking import (
     through,
     times,
 )
-from tests.rest.conftest import NAMED, OPEN, As, Client, problem
+from tests.rest.conftest import API_TESTS, NAMED, OPEN, Client, problem
 from tests.settling import roll_up
 from tests.stores.redis.counting import eventually
 from tests.stores.redis.proxy import Fault, proxied
 
-pytestmark = [
-    pytest.mark.django_db(transaction=True),
-    pytest.mark.urls("tests.rest.urls"),
-    pytest.mark.usefixtures("namespaces"),
-]
+pytestmark = API_TESTS
 PATIENCE = 30
 Dying = Callable[..., Any]
 
@@ -51,60 +46,30 @@ class Death(BaseException):
     """The end of a process: nothing that comes after this is done."""
 
 
-@pytest.fixture
-def case(
-    request: pytest.FixtureRequest, fields: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> Case:
-    be_patient(monkeypatch)
-    return case_of(request.param, {**NAMED, **fields})
-
-
-@pytest.fixture
-def client(as_: As) -> Client:
-    return as_("superuser")
-
-
-def die_in_work(patch: pytest.MonkeyPatch, *, after: bool) -> None:
-    """Die before or after the counters are changed, whatever kind they are."""
+def before_it_is_kept(patch: pytest.MonkeyPatch, happens: Callable[[], None]) -> None:
     original = idempotency.Once.do
 
     def do(self: Any, work: Dying) -> Any:
-        def deadly(token: Any) -> Any:
-            if after:
-                work(token)
-            raise Death
+        def then(token: Any) -> Any:
+            body = work(token)
+            happens()
+            return body
 
-        return original(self, deadly)
+        return original(self, then)
 
     patch.setattr(idempotency.Once, "do", do)
 
 
-def die_before_it_is_kept(patch: pytest.MonkeyPatch) -> None:
-    die_in_work(patch, after=True)
-
-
-def die_before_it_is_counted(patch: pytest.MonkeyPatch) -> None:
-    die_in_work(patch, after=False)
+def before_it_is_counted(patch: pytest.MonkeyPatch, happens: Callable[[], Any]) -> None:
+    original = idempotency.Once.do
+    patch.setattr(idempotency.Once, "do", lambda self, work: original(self, lambda _: happens()))
 
 
 class TestBesideTheTransaction:
     """The claim is committed, then Redis counts, then the answer is kept."""
 
-    @pytest.mark.parametrize("case", BESIDE, indirect=True)
-    @pytest.mark.parametrize("dies", [die_before_it_is_counted, die_before_it_is_kept])
-    def test_one_that_died_is_waited_for(
-        self, client: Client, case: Case, dies: Dying, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        self.die(client, case, dies, monkeypatch)
-        before = counted(client, case)
-        for _ in range(2):
-            answer = send(client, case)
-            problem(answer, 409, "in-progress")
-            assert answer["Retry-After"] == "1"
-        assert counted(client, case) == before
-
     @pytest.mark.parametrize("case", ["cached"], indirect=True)
-    @pytest.mark.parametrize("dies", [die_before_it_is_counted, die_before_it_is_kept])
+    @pytest.mark.parametrize("dies", [before_it_is_counted, before_it_is_kept])
     def test_with_a_token_it_is_resumed(
         self, client: Client, case: Case, dies: Dying, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -117,7 +82,7 @@ class TestBesideTheTransaction:
         assert counted(client, case) == case.counts
 
     @pytest.mark.parametrize("case", WITHOUT_TOKEN, indirect=True)
-    @pytest.mark.parametrize("dies", [die_before_it_is_counted, die_before_it_is_kept])
+    @pytest.mark.parametrize("dies", [before_it_is_counted, before_it_is_kept])
     def test_without_a_token_nobody_knows(
         self, client: Client, case: Case, dies: Dying, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -125,12 +90,16 @@ class TestBesideTheTransaction:
         pass_lease()
         for _ in range(2):
             problem(send(client, case), 504, "outcome-unknown")
-        assert counted(client, case) == times(case, dies is die_before_it_is_kept)
+        assert counted(client, case) == times(case, dies is before_it_is_kept)
 
     def die(self, client: Client, case: Case, dies: Dying, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Whoever asks again has to wait until the lease is over."""
         with monkeypatch.context() as patch, pytest.raises(Death):
-            dies(patch)
+            dies(patch, die)
             send(client, case)
+        answer = send(client, case)
+        problem(answer, 409, "in-progress")
+        assert answer["Retry-After"] == "1"
 
     @pytest.mark.parametrize("case", BESIDE, indirect=True)
     @pytest.mark.parametrize("fault", ["close", "half"])
@@ -180,6 +149,7 @@ class TestBesideTheTransaction:
         assert_replayed(send(client, case), answers[0])
         assert counted(client, case) == case.counts
 
+    @pytest.mark.django_db(transaction=True)
     @pytest.mark.parametrize("first_away", [True, False])
     def test_what_went_into_the_ledger_meanwhile(
         self, client: Client, cached: str, first_away: bool, monkeypatch: pytest.MonkeyPatch
@@ -187,7 +157,7 @@ class TestBesideTheTransaction:
         """Redis and the ledger are asked with the same token, one after the other."""
         case = case_of("cached", NAMED)
         with away(cached, first_away):
-            self.die(client, case, die_before_it_is_kept, monkeypatch)
+            self.die(client, case, before_it_is_kept, monkeypatch)
         pass_lease()
         with away(cached, not first_away):
             answer = send(client, case)
@@ -206,7 +176,7 @@ class TestBesideTheTransaction:
                 patch.setattr(targets.Named, "change", lose_the_answer)
                 problem(send(client, case), 504, "outcome-unknown")
         else:
-            self.die(client, case, die_before_it_is_kept, monkeypatch)
+            self.die(client, case, before_it_is_kept, monkeypatch)
         with override_counters(views={"API": OPEN}):
             problem(send(client, case), 504, "outcome-unknown")
             assert CounterToken._base_manager.count() == 1
@@ -227,25 +197,14 @@ def is_settled(client: Client, case: Case) -> bool:
     return counted(client, case) == case.counts
 
 
-@pytest.mark.parametrize("case", [what for what in CASES if what not in BESIDE], indirect=True)
-def test_one_that_dies_in_its_transaction_has_counted_nothing(
-    client: Client, case: Case, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch, pytest.raises(Death):
-        die_before_it_is_kept(patch)
-        send(client, case)
-    assert counted(client, case) == times(case, 0)
-    assert_first(send(client, case))
-    assert counted(client, case) == case.counts
-
-
-@pytest.mark.parametrize("case", [what for what in CASES if what not in BESIDE], indirect=True)
+@pytest.mark.parametrize("case", WITHIN, indirect=True)
 def test_the_answer_is_kept_where_it_is_counted_or_neither(
     client: Client, case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch, pytest.raises(Death):
         patch.setattr(SqlTokens, "keep", die)
         send(client, case)
+    assert counted(client, case) == times(case, 0)
     assert_first(send(client, case))
     assert counted(client, case) == case.counts
 
@@ -255,6 +214,7 @@ def die(*_: object) -> None:
 
 
 @pytest.mark.postgres
+@pytest.mark.django_db(transaction=True)
 class TestSeveralAtOnce:
     @pytest.mark.parametrize(
         "case", ["exact", "exact field", "bulk exact", "decrement", "adjust"], indirect=True
@@ -278,21 +238,6 @@ class TestSeveralAtOnce:
         assert_replayed(send(client, case), first.result())
         assert counted(client, case) == times(case, 2)
 
-    @pytest.mark.parametrize("case", BESIDE, indirect=True)
-    def test_one_that_waits_for_redis(self, client: Client, case: Case, cached: str) -> None:
-        with proxied() as proxy, through(proxy.url, cached), ThreadPoolExecutor(1) as pool:
-            send(client, case, "before")
-            proxy.met.clear()
-            proxy.lose("hold")
-            first = pool.submit(send, client_of(client), case)
-            assert proxy.met.wait(PATIENCE)
-            problem(send(client, case), 409, "in-progress")
-            proxy.release.set()
-            assert_first(first.result(PATIENCE))
-            assert_replayed(send(client, case), first.result())
-            pool.submit(connections.close_all).result(PATIENCE)
-            assert counted(client, case) == times(case, 2)
-
 
 def client_of(client: Client) -> Client:
     """Another one of the same person."""
@@ -302,6 +247,7 @@ def client_of(client: Client) -> Client:
 
 
 @pytest.mark.postgres
+@pytest.mark.django_db(transaction=True)
 class TestTheDatabaseGoes:
     """Redis has counted; then the answer cannot be kept."""
 
@@ -325,43 +271,6 @@ class TestTheDatabaseGoes:
         else:
             problem(again, 504, "outcome-unknown")
         assert counted(client, case) == case.counts
-
-    @pytest.mark.parametrize("case", CASES, indirect=True)
-    def test_before_anything_is_done(
-        self, client: Client, case: Case, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        before = counted(client, case)
-        with monkeypatch.context() as patch:
-            before_it_begins(patch, end)
-            problem(send(client, case), 503, "unavailable")
-        connection.close()
-        assert counted(client, case) == before
-        assert_first(send(client, case))
-        assert counted(client, case) == case.counts
-
-
-def before_it_begins(patch: pytest.MonkeyPatch, happens: Callable[[], None]) -> None:
-    original = idempotency.Once.do
-
-    def do(self: Any, work: Dying) -> Any:
-        happens()
-        return original(self, work)
-
-    patch.setattr(idempotency.Once, "do", do)
-
-
-def before_it_is_kept(patch: pytest.MonkeyPatch, happens: Callable[[], None]) -> None:
-    original = idempotency.Once.do
-
-    def do(self: Any, work: Dying) -> Any:
-        def then(token: Any) -> Any:
-            body = work(token)
-            happens()
-            return body
-
-        return original(self, then)
-
-    patch.setattr(idempotency.Once, "do", do)
 
 
 def end() -> None:

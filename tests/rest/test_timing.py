@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -15,20 +16,17 @@ from django.test.utils import CaptureQueriesContext
 
 from django_counters.models import Counter
 from django_counters.rest import expose
-from tests.rest.conftest import OPEN, As
+from tests.rest.conftest import API_TESTS, OPEN, As
 from tests.testapp.models import Post
 
-pytestmark = [
-    pytest.mark.django_db,
-    pytest.mark.urls("tests.rest.urls"),
-    pytest.mark.usefixtures("namespaces"),
-]
+pytestmark = API_TESTS
 PAIRS = 200
 # Of the machine of a test nobody knows what else it does: a real difference is there each time.
 ATTEMPTS = 3
 MOST_APART = 0.05
-SLOW = pytest.mark.slow
 Ask = Callable[[], Any]
+# One that is forbidden, and one that is unknown.
+KNOWN = ("guarded", "nothere")
 
 
 def statements(ask: Ask) -> list[str]:
@@ -38,10 +36,21 @@ def statements(ask: Ask) -> list[str]:
     return [re.sub(r"'[^']*'|\d+", "?", query["sql"]) for query in queries]
 
 
-def assert_alike(first: Ask, second: Ask, status: int) -> None:
-    """Fail unless both ask the database alike and take as long, in the median."""
+@pytest.fixture
+def timed(pytestconfig: pytest.Config) -> bool:
+    """Whether it is also measured, which takes seconds: most with --slow only."""
+    return bool(pytestconfig.getoption("--slow"))
+
+
+def assert_alike(first: Ask, second: Ask, status: int, timed: bool) -> None:
+    """Fail unless both ask the database alike and, if measured, take as long in the median."""
     assert first().status_code == second().status_code == status
     assert statements(first) == statements(second)
+    if timed:
+        assert_as_long(first, second)
+
+
+def assert_as_long(first: Ask, second: Ask) -> None:
     found: list[float] = []
     while not found or found[-1] > MOST_APART:
         assert len(found) < ATTEMPTS, f"apart by {[f'{apart:.1%}' for apart in found]}"
@@ -77,58 +86,50 @@ def _seconds(ask: Ask) -> float:
 @pytest.mark.parametrize(
     ("role", "action"),
     [
-        ("user", "increment"),
-        pytest.param("user", "", marks=SLOW),
-        pytest.param("staff", "", marks=SLOW),
-        pytest.param("anonymous", "", marks=SLOW),
-        pytest.param("anonymous", "increment", marks=SLOW),
+        *(("user", "increment"), ("user", ""), ("staff", "")),
+        *(("anonymous", ""), ("anonymous", "increment")),
     ],
 )
-def test_forbidden_by_permission_and_unknown(role: str, action: str, as_: As) -> None:
+def test_forbidden_by_permission_and_unknown(role: str, action: str, as_: As, timed: bool) -> None:
     Counter.objects.increment("guarded:a")
     client = as_(role)
-    ask = client.do if action else (lambda _, key: client.at(key))
-    assert_alike(
-        lambda: ask(action, "guarded:a"),
-        lambda: ask(action, "nothere:a"),
-        401 if role == "anonymous" else 404,
-    )
+    ask = partial(client.do, action) if action else client.at
+    status = 401 if role == "anonymous" else 404
+    timed = timed or (role, action) == ("user", "increment")
+    assert_alike(partial(ask, "guarded:a"), partial(ask, "nothere:a"), status, timed)
 
 
-@pytest.mark.parametrize("namespace", ["secret", pytest.param("inside", marks=SLOW)])
-def test_forbidden_by_another_rule_and_unknown(namespace: str, as_: As) -> None:
+@pytest.mark.parametrize("namespace", ["secret", "inside"])
+def test_forbidden_by_another_rule_and_unknown(namespace: str, as_: As, timed: bool) -> None:
     Counter.objects.increment(f"{namespace}:a")
-    user, unknown = as_("user"), "x" * len(namespace)
-    assert_alike(
-        lambda: user.do("increment", f"{namespace}:a"),
-        lambda: user.do("increment", f"{unknown}:a"),
-        404,
-    )
+    ask = partial(as_("user").do, "increment")
+    unknown = f"{'x' * len(namespace)}:a"
+    assert_alike(partial(ask, f"{namespace}:a"), partial(ask, unknown), 404, timed)
 
 
-@SLOW
-def test_a_field_that_is_forbidden_and_one_that_is_not_exposed(as_: As) -> None:
+def test_a_field_that_is_forbidden_and_one_that_is_not_exposed(as_: As, timed: bool) -> None:
     expose(Post, "likes", read="permission", increment="permission")
-    key, user = f"testapp.Post.likes:{Post.objects.create().pk}", as_("user")
-    other = key.replace("likes", "views")
-    assert_alike(lambda: user.do("increment", key), lambda: user.do("increment", other), 404)
+    ask, pk = partial(as_("user").do, "increment"), Post.objects.create().pk
+    one, other = (f"testapp.Post.{name}:{pk}" for name in ("likes", "views"))
+    assert_alike(partial(ask, one), partial(ask, other), 404, timed)
 
 
 def test_a_record_that_is_hidden_and_one_that_there_is_not(as_: As) -> None:
     hidden = Post.objects.create(title="draft").pk
     expose(Post, "likes", **OPEN, records=Post.objects.filter(title="published"))
-    user = as_("user")
     one, other = (f"testapp.Post.likes:{pk}" for pk in (hidden, hidden + 1))
-    assert_alike(lambda: user.at(one), lambda: user.at(other), 404)
-
-
-@SLOW
-def test_one_of_a_bulk_that_is_forbidden_and_one_that_is_unknown(as_: As) -> None:
-    Counter.objects.increment("guarded:a")
     user = as_("user")
+    assert_alike(partial(user.at, one), partial(user.at, other), 404, timed=True)
+
+
+def test_one_of_a_bulk_that_is_forbidden_and_one_that_is_unknown(as_: As, timed: bool) -> None:
+    Counter.objects.increment("guarded:a")
+    read = partial(as_("user").bulk, "read")
+    one, other = (partial(read, {"keys": ["likes:a", f"{name}:a"]}) for name in KNOWN)
+    assert_alike(one, other, 200, timed)
+    increment = partial(as_("user").bulk, "increment")
     one, other = (
-        {"counters": [{"key": "likes:a"}, {"key": key}]} for key in ("guarded:a", "nothere:a")
+        partial(increment, {"counters": [{"key": "likes:a"}, {"key": f"{name}:a"}]})
+        for name in KNOWN
     )
-    assert_alike(lambda: user.bulk("increment", one), lambda: user.bulk("increment", other), 404)
-    first, second = ({"keys": ["likes:a", key]} for key in ("guarded:a", "nothere:a"))
-    assert_alike(lambda: user.bulk("read", first), lambda: user.bulk("read", second), 200)
+    assert_alike(one, other, 404, timed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -78,6 +79,9 @@ def owned() -> list[tuple[Any, ...]]:
         f"ALTER FUNCTION django_counters_guard_next() OWNER TO {OWNER}",
         # Where incidents are found, they are written down.
         f"GRANT SELECT, INSERT ON django_counters_counterincident TO {OWNER}, {APP}",
+        # Where the head is kept, and what approved requests led to.
+        f"GRANT SELECT, INSERT, DELETE ON django_counters_counter TO {OWNER}, {APP}",
+        f"GRANT SELECT ON django_counters_adjustmentrequest TO {OWNER}, {APP}",
     )
     return stored()
 
@@ -118,14 +122,9 @@ class TestApplication:
         assert stored()[:2] == app
         assert verify_audit().checked == 3
 
-    @pytest.mark.parametrize("way", ROWS)
-    def test_it_has_no_right_to_change_rows(self, app: list[Any], way: str) -> None:
-        assert_forbidden(ROWS[way])
-        assert stored() == app
-
-    @pytest.mark.parametrize("way", LOOSENING)
-    def test_it_has_no_right_to_loosen_the_guard(self, app: list[Any], way: str) -> None:
-        assert_forbidden(LOOSENING[way])
+    def test_it_has_no_right_to_change_rows_or_to_loosen_the_guard(self, app: list[Any]) -> None:
+        for statement in (*ROWS.values(), *LOOSENING.values()):
+            assert_forbidden(statement)
         assert guard.state("default") == guard.STRICT
         assert stored() == app
 
@@ -141,19 +140,16 @@ class TestApplication:
 
 
 class TestApplicationWithAllRights:
-    @pytest.mark.parametrize("way", ROWS)
-    def test_the_guard_refuses(self, careless: list[Any], way: str) -> None:
-        assert_refused(lambda: execute(ROWS[way]))
+    def test_the_guard_refuses(self, careless: list[Any]) -> None:
+        for statement in ROWS.values():
+            assert_refused(partial(execute, statement))
+        for action in BY_DJANGO.values():
+            assert_refused(action)
         assert stored() == careless
 
-    @pytest.mark.parametrize("way", BY_DJANGO)
-    def test_the_guard_refuses_django(self, careless: list[Any], way: str) -> None:
-        assert_refused(BY_DJANGO[way])
-        assert stored() == careless
-
-    @pytest.mark.parametrize("way", sorted(LOOSENING.keys() - {REPLACE}))
-    def test_it_cannot_loosen_the_guard(self, careless: list[Any], way: str) -> None:
-        assert_forbidden(LOOSENING[way])
+    def test_it_cannot_loosen_the_guard(self, careless: list[Any]) -> None:
+        for way in sorted(LOOSENING.keys() - {REPLACE}):
+            assert_forbidden(LOOSENING[way])
         assert guard.state("default") == guard.STRICT
         assert stored() == careless
 
@@ -165,33 +161,22 @@ class TestApplicationWithAllRights:
 class TestOwner:
     """In a project with one role, the guard keeps mistakes away, and nobody who means it."""
 
-    @pytest.mark.parametrize("way", [*ROWS, "replica"])
-    def test_rows_are_guarded(self, owner: list[Any], way: str) -> None:
-        if way == "replica":
-            assert_forbidden(SERVER[way])
-        else:
-            assert_refused(lambda: execute(ROWS[way]))
+    def test_rows_are_guarded(self, owner: list[Any]) -> None:
+        assert_forbidden(SERVER["replica"])
+        for statement in ROWS.values():
+            assert_refused(partial(execute, statement))
         assert stored() == owner
 
-    @pytest.mark.parametrize("way", TABLES)
-    def test_a_loose_guard_is_seen_and_made_again(self, owner: list[Any], way: str) -> None:
-        execute(TABLES[way])
-        assert guard.state("default") == guard.LOOSE
-        guard.make("default", flushable=False)
-        assert guard.state("default") == guard.STRICT
-        assert_refused(lambda: execute("TRUNCATE {}"))
+    def test_a_loose_guard_is_seen_and_made_again(self, owner: list[Any]) -> None:
+        for statement in TABLES.values():
+            execute(statement)
+            assert guard.state("default") == guard.LOOSE
+            guard.make("default", flushable=False)
+            assert guard.state("default") == guard.STRICT
+            assert_refused(lambda: execute("TRUNCATE {}"))
         assert stored() == owner
 
     def test_what_was_rewritten_is_found(self, owner: list[Any]) -> None:
         execute(LOOKS_THE_SAME["rewrite"])
         assert guard.state("default") == guard.STRICT
         assert verify_audit().flaws == [Flaw(1, 2, CHANGED)]
-
-    def test_what_was_changed_without_the_guard_is_found(self, owner: list[Any]) -> None:
-        execute(
-            "ALTER TABLE {} DISABLE TRIGGER ALL",
-            "UPDATE {} SET reason = '' WHERE number = 2",
-            "ALTER TABLE {} ENABLE ALWAYS TRIGGER django_counters_guard_statement",
-        )
-        assert guard.state("default") == guard.LOOSE
-        assert verify_audit().flaws == [Flaw(2, 2, CHANGED)]

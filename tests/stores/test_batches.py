@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -20,11 +19,10 @@ from django_counters.stores.base import Batched
 from django_counters.stores.sql.batches import SqlBatches
 from django_counters.stores.sql.partitions import Busy
 from django_counters.testing import assert_counts
-from tests.stores.test_failures import closed_database, wait_for_lock
+from tests.stores.test_failures import beside, lost_at_commit, wait_for_lock
 
 pytestmark = pytest.mark.django_db(transaction=True)
 BATCHES = SqlBatches("default")
-Beside = Callable[[Callable[[], Any]], "Future[Any]"]
 
 
 def generations(count: int) -> list[str]:
@@ -43,18 +41,6 @@ def land(generation: str, by: int = 5, key: str = "a") -> set[str]:
         if claimed:
             assert BATCHES.land_named({key: by}) == {}
     return claimed
-
-
-@contextmanager
-def beside() -> Iterator[Beside]:
-    """Makes a call in another thread, on a connection of its own, without waiting for it."""
-
-    def call(work: Callable[[], Any]) -> Any:
-        with closing(connection):
-            return work()
-
-    with ThreadPoolExecutor(1) as pool:
-        yield lambda work: pool.submit(call, work)
 
 
 class TestClaim:
@@ -227,17 +213,6 @@ class TestTransaction:
             assert call(lambda: land(first)).result(30) == set()
             assert call(lambda: land(second)).result(30) == {second}
 
-    @pytest.mark.django_db(transaction=True, databases=["default", "other"])
-    def test_a_closed_database(self) -> None:
-        with (
-            closed_database() as alias,
-            pytest.raises(CounterUnavailable) as caught,
-            SqlBatches(alias).landing(),
-        ):
-            raise AssertionError
-        assert caught.value.using == "other"
-        assert caught.value.reason
-
     @pytest.mark.postgres
     def test_a_connection_lost_before_commit(self) -> None:
         with pytest.raises(CounterUnavailable), BATCHES.landing():
@@ -250,25 +225,7 @@ class TestTransaction:
     @pytest.mark.postgres
     def test_a_connection_lost_within_commit(self) -> None:
         (generation,) = generations(1)
-        with at_commit("pg_terminate_backend(pg_backend_pid())"), pytest.raises(OutcomeUnknown):
+        with lost_at_commit(CounterBatch), pytest.raises(OutcomeUnknown):
             land(generation)
         assert land(generation) == {generation}
         assert_counts({"a": 5})
-
-
-@contextmanager
-def at_commit(what: str) -> Iterator[None]:
-    """A deferred trigger does something within the COMMIT of a landing."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "CREATE FUNCTION at_commit() RETURNS trigger LANGUAGE plpgsql AS "
-            f"$$ BEGIN PERFORM {what}; RETURN NULL; END $$"
-        )
-        cursor.execute(
-            f"CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT ON {CounterBatch._meta.db_table} "
-            "DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION at_commit()"
-        )
-    yield
-    connection.close()
-    with connection.cursor() as cursor:
-        cursor.execute("DROP FUNCTION at_commit() CASCADE")

@@ -8,15 +8,11 @@ from typing import Any
 
 import pytest
 from django.core.exceptions import SynchronousOnlyOperation
-from django.db import Error, connection, transaction
+from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from django_counters.conf import Recipe
 from django_counters.exceptions import CounterUnavailable
-from django_counters.kinds.registry import registry
-from django_counters.kinds.tables import NAMED
 from django_counters.models import Counter
-from django_counters.stores.sql.cursors import KeptCursor
 from django_counters.testing import assert_counts
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -27,13 +23,6 @@ def wrapper() -> Any:
     from django.db import connections
 
     return connections["default"]
-
-
-def test_a_cursor_is_made_once() -> None:
-    kept = KeptCursor()
-    first = kept.take(wrapper())
-    kept.give_back(first)
-    assert kept.take(wrapper()) is first
 
 
 def test_a_cursor_in_use_is_nobody_elses() -> None:
@@ -83,55 +72,6 @@ def test_a_connection_that_is_known_to_be_lost_counts_nothing() -> None:
             Counter.objects.increment("a")
     connection.close()
     assert Counter.objects.increment("a") == 2
-
-
-def test_the_result_of_a_batch_is_not_kept() -> None:
-    Counter.objects.increment_many({"a": 1, "b": 1})
-    exact: Any = registry.strategy(Recipe("exact"), NAMED, "default")
-    cursors = exact._totals._session._kept
-    cursors.kept = None
-    Counter.objects.values_of(["a", "b"])
-    assert cursors.kept is None
-    Counter.objects.increment("a")
-    assert cursors.kept is not None
-
-
-@pytest.mark.postgres
-def test_a_new_connection_gets_a_new_cursor() -> None:
-    kept = KeptCursor()
-    first = kept.take(wrapper())
-    kept.give_back(first)
-    wrapper().close()
-    second = kept.take(wrapper())
-    assert second is not first
-    assert second.driver.connection is wrapper().connection
-
-
-@pytest.mark.postgres
-def test_counting_goes_on_after_the_connection_was_closed() -> None:
-    Counter.objects.increment("a")
-    connection.close()
-    Counter.objects.increment("a")
-    with pytest.raises(Error), transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
-    connection.close()
-    Counter.objects.increment("a")
-    assert_counts({"a": 3})
-
-
-def test_each_thread_has_its_own() -> None:
-    kept = KeptCursor()
-    kept.give_back(kept.take(wrapper()))
-    theirs: list[Any] = []
-
-    def other() -> None:
-        theirs.append(kept.kept)
-
-    thread = Thread(target=other)
-    thread.start()
-    thread.join()
-    assert kept.kept is not None
-    assert theirs == [None]
 
 
 def test_queries_are_logged_and_wrapped() -> None:

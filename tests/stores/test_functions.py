@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +11,7 @@ from django.db import connection, transaction
 from django_counters.models import Counter, SlottedCounter
 from django_counters.stores.sql.dialects.functions import install
 from tests.concurrency.crowd import PATIENCE, Threads
+from tests.stores.test_failures import wait_for_lock
 from tests.testapp.models import Song
 
 pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
@@ -47,16 +47,6 @@ def _left_as_they_were() -> Iterator[None]:
     assert functions() == before
 
 
-def somebody_waits() -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() "
-            "AND pg_backend_pid() = ANY (pg_blocking_pids(pid)))"
-        )
-        found: bool = cursor.fetchone()[0]
-    return found
-
-
 @pytest.mark.parametrize("missing", ["django_counters_slot", "all"])
 def test_two_at_once(missing: str) -> None:
     """Both find that they are missing; what the first one makes the second one finds."""
@@ -74,10 +64,7 @@ def test_two_at_once(missing: str) -> None:
             install("default")
             made.set()
             # Not yet committed: the other one still finds nothing.
-            deadline = time.monotonic() + 60
-            while not somebody_waits():
-                assert time.monotonic() < deadline, "the second one did not wait"
-                time.sleep(0.01)
+            wait_for_lock()
         return None
 
     Threads(2).run(work)

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 from django.db import connection, transaction
@@ -16,7 +12,7 @@ from django_counters.models import Counter, CounterLimit
 from django_counters.stores.base import Bucket
 from django_counters.stores.sql.limits import SqlLimits
 from django_counters.upkeep.prune import prune_limits
-from tests.stores.test_failures import closed_database, wait_for_lock
+from tests.stores.test_failures import beside, closed_database, wait_for_lock
 
 DAY = 86_400_000_000
 
@@ -42,40 +38,25 @@ def test_a_closed_database(digest: bytes) -> None:
 class TestHeld:
     """Somebody has taken in a transaction that goes on."""
 
-    def in_thread(self, work: Callable[[], Any]) -> Any:
-        try:
-            return work()
-        finally:
-            connection.close()
-
     def test_the_clock_is_asked_when_the_row_is_had(self, digest: bytes) -> None:
         """Whoever waits would else take from the bucket as it was before."""
         full = 120_000
         store = SqlLimits("default")
-        with ThreadPoolExecutor(1) as pool:
+        with beside() as call:
             with transaction.atomic():
                 assert store.take(digest, full, full).admitted
-                future = pool.submit(self.in_thread, lambda: store.take(digest, full, full))
+                future = call(lambda: store.take(digest, full, full))
                 wait_for_lock()
                 # The server sleeps, so that it is its own clock that goes on.
                 with connection.cursor() as cursor:
                     cursor.execute("SELECT pg_sleep(0.2)")
             assert future.result(30).admitted
 
-    def test_a_bucket_that_was_taken_back_is_full(self, digest: bytes) -> None:
-        with ThreadPoolExecutor(1) as pool:
-            with transaction.atomic():
-                take(digest, 10 * DAY)
-                future = pool.submit(self.in_thread, lambda: take(digest, 10 * DAY))
-                wait_for_lock()
-                transaction.set_rollback(True)
-            assert future.result(30).admitted
-
     def test_a_connection_that_is_lost(self, digest: bytes) -> None:
         take(digest)
-        with ThreadPoolExecutor(1) as pool, transaction.atomic():
+        with beside() as call, transaction.atomic():
             take(digest)
-            future = pool.submit(self.in_thread, lambda: take(digest))
+            future = call(lambda: take(digest))
             with connection.cursor() as cursor:
                 cursor.execute("SELECT pg_terminate_backend(%s)", [wait_for_lock()])
             error = future.exception(30)
@@ -83,27 +64,17 @@ class TestHeld:
         assert round(take(digest).ahead / DAY) == 3
 
     def test_whoever_waits_too_long_goes_on_with_its_transaction(self, digest: bytes) -> None:
-        held, done = threading.Event(), threading.Event()
-
-        def hold() -> None:
+        def impatient() -> None:
             with transaction.atomic():
-                take(digest)
-                held.set()
-                assert done.wait(60)
+                with connection.cursor() as cursor:
+                    cursor.execute("SET LOCAL lock_timeout = '50ms'")
+                with pytest.raises(CounterUnavailable, match="lock timeout"):
+                    take(digest)
+                Counter.objects.increment("a")
 
-        with ThreadPoolExecutor(1) as pool:
-            future = pool.submit(self.in_thread, hold)
-            try:
-                assert held.wait(60)
-                with transaction.atomic():
-                    with connection.cursor() as cursor:
-                        cursor.execute("SET LOCAL lock_timeout = '50ms'")
-                    with pytest.raises(CounterUnavailable, match="lock timeout"):
-                        take(digest)
-                    Counter.objects.increment("a")
-            finally:
-                done.set()
-            future.result(60)
+        with beside() as call, transaction.atomic():
+            take(digest)
+            call(impatient).result(60)
         assert Counter.objects.value("a") == 1
 
     def test_where_nothing_may_be_written(self, digest: bytes) -> None:
@@ -116,9 +87,9 @@ class TestHeld:
     def test_one_that_somebody_holds_is_not_forgotten(self, digest: bytes) -> None:
         take(digest)
         CounterLimit.objects.update(arrival=1)
-        with ThreadPoolExecutor(1) as pool, transaction.atomic():
+        with beside() as call, transaction.atomic():
             CounterLimit.objects.select_for_update().get()
-            assert pool.submit(self.in_thread, prune_limits).result(30) == 0
+            assert call(prune_limits).result(30) == 0
         assert prune_limits() == 1
 
 
@@ -130,14 +101,6 @@ class TestPrune:
         assert prune_limits() == 1
         assert bytes(CounterLimit.objects.get().digest) == digest
         assert prune_limits() == 0
-
-    def test_there_may_be_thousands(self, digest: bytes) -> None:
-        take(digest)
-        CounterLimit.objects.bulk_create(
-            CounterLimit(digest=secrets.token_bytes(32), arrival=number) for number in range(2_500)
-        )
-        assert prune_limits() == 2_500
-        assert CounterLimit.objects.count() == 1
 
     @pytest.mark.django_db(databases=["default", "other"])
     def test_using_chooses_the_database(self) -> None:

@@ -25,7 +25,7 @@ from django_counters.kinds.tables import NAMED
 from django_counters.models import Counter
 from django_counters.stores.sql.session import Session
 from django_counters.testing import assert_counts
-from tests.stores.test_failures import wait_for_lock
+from tests.stores.test_failures import beside, wait_for_lock
 
 pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
 
@@ -82,21 +82,21 @@ def test_an_increment_needs_no_cursor() -> None:
     Counter.objects.increment("a")
     with mock.patch.object(driver().cursor_factory, "execute", side_effect=AssertionError):
         assert Counter.objects.increment("a") == 2
-    assert_counts({"a": 2})
+        # As Django leaves its connections after each SimpleTestCase.
+        vars(connections["default"])["cursor"] = connections["default"].cursor
+        assert Counter.objects.increment("a") == 3
+    assert_counts({"a": 3})
 
 
 def test_the_first_statement_of_a_transaction_begins_it_in_the_same_message() -> None:
     pid = driver().info.backend_pid
 
     def last() -> Any:
-        try:
-            return by_cursor("SELECT query FROM pg_stat_activity WHERE pid = %s", pid)
-        finally:
-            connection.close()
+        return by_cursor("SELECT query FROM pg_stat_activity WHERE pid = %s", pid)
 
-    with ThreadPoolExecutor(1) as pool, transaction.atomic():
+    with beside() as call, transaction.atomic():
         Counter.objects.increment("a")
-        (query,) = pool.submit(last).result(30)
+        (query,) = call(last).result(30)
         assert query.startswith("BEGIN;SELECT django_counters_add(")
         Counter.objects.increment("a")
         transaction.set_rollback(True)
@@ -192,11 +192,11 @@ VALUES: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("value", VALUES, ids=repr)
-def test_values_go_there_and_back_as_with_a_cursor(value: Any) -> None:
+def test_values_go_there_and_back_as_with_a_cursor() -> None:
     text = "SELECT %s AS v, '100 %%' AS percent"
-    assert run(text, value) == by_cursor(text, value)
-    assert type(run(text, value)[0]) is type(by_cursor(text, value)[0])
+    for value in VALUES:
+        assert run(text, value) == by_cursor(text, value)
+        assert type(run(text, value)[0]) is type(by_cursor(text, value)[0])
 
 
 @pytest.fixture
@@ -230,7 +230,7 @@ def test_an_error_is_that_of_a_cursor() -> None:
 
 def test_more_than_a_socket_takes_at_once() -> None:
     """Both sides have more to say than fits between them."""
-    many = [f"{number:0>200}" for number in range(100_000)]
+    many = [f"{number:0>20000}" for number in range(1_000)]
     ((back,),) = Session("default").run("SELECT %s::text[]", (many,))
     assert back == many
 
@@ -273,21 +273,18 @@ def _held(key: str) -> Iterator[None]:
     holds, enough = Event(), Event()
 
     def hold() -> None:
-        try:
-            with transaction.atomic():
-                Counter.objects.increment(key)
-                holds.set()
-                try:
-                    wait_for_lock()
-                finally:
-                    os.kill(os.getpid(), signal.SIGALRM)
-                assert enough.wait(30)
-                transaction.set_rollback(True)
-        finally:
-            connection.close()
+        with transaction.atomic():
+            Counter.objects.increment(key)
+            holds.set()
+            try:
+                wait_for_lock()
+            finally:
+                os.kill(os.getpid(), signal.SIGALRM)
+            assert enough.wait(30)
+            transaction.set_rollback(True)
 
-    with ThreadPoolExecutor(1) as pool:
-        done = pool.submit(hold)
+    with beside() as call:
+        done = call(hold)
         assert holds.wait(30)
         try:
             yield

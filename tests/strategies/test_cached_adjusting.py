@@ -14,21 +14,20 @@ import redis
 from django.db import connection, connections, transaction
 
 from django_counters import clock
-from django_counters.exceptions import CounterUnavailable, RecordMissing
+from django_counters.exceptions import CounterUnavailable
 from django_counters.models import Counter, CounterAdjustment, CounterIncident
 from django_counters.signals import counter_adjusted
 from django_counters.stores.redis.keys import Slots, slot_of
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from django_counters.upkeep.flush import flush
-from tests.fields.test_cached import be_patient
 from tests.kinds.adjustables import WHO, assert_sound, everything
 from tests.stores.redis.servers import needs_redis, running
+from tests.strategies.test_cached_flush import STEPS, Killed, kill_at
 from tests.testapp.models import Article, Beacon
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("cached")]
 DEAD: dict[str, Any] = {"STRATEGY": "cached", "CACHE": "redis://127.0.0.1:1/0"}
-STEPS = ["look", "cut", "judge", "read", "apply", "acknowledge", "acknowledged"]
 YEAR = 365 * 86_400.0
 Elsewhere = Callable[[Callable[[], Any]], Any]
 
@@ -70,6 +69,9 @@ class TestFlush:
                 adjusted.append(adjust(to=100))
                 Counter.objects.increment("views:a", 1)
                 assert (value(), cached_value()) == (101, 101)
+            found = Counter.objects.explain("views:a")
+            parts = found.total + found.shards + found.tail + (found.redis or 0)
+            assert found.value == parts == (101 if adjusted else 12)
 
         flush(step=meet)
         assert adjusted == [(12, 100)]
@@ -83,13 +85,8 @@ class TestFlush:
     @pytest.mark.parametrize("at", STEPS)
     def test_a_flush_that_died(self, at: str) -> None:
         Counter.objects.increment("views:a", 5)
-
-        def die(step: str) -> None:
-            if step == at:
-                raise KeyboardInterrupt
-
-        with pytest.raises(KeyboardInterrupt):
-            flush(step=die)
+        with pytest.raises(Killed):
+            flush(step=kill_at(at))
         assert adjust(to=50) == (5, 50)
         assert (value(), cached_value()) == (50, 50)
         flush()
@@ -105,23 +102,6 @@ class TestFlush:
         assert adjust(by=-3) == (7, 4)
         assert (value(), cached_value()) == (4, 4)
         assert_sound()
-
-    def test_an_explanation_in_the_middle_of_a_flush(self) -> None:
-        Counter.objects.increment("views:a", 5)
-        flush()
-        adjust(by=10)
-        Counter.objects.increment("views:a", 7)
-        told: list[tuple[int, int]] = []
-
-        def ask(step: str) -> None:
-            found = Counter.objects.explain("views:a")
-            parts = found.total + found.shards + found.tail + (found.redis or 0)
-            assert found.value == parts == 22
-            told.append((found.total, found.redis or 0))
-
-        flush(step=ask)
-        ask("")
-        assert (told[0], told[-1]) == ((15, 7), (22, 0))
 
     @pytest.mark.postgres
     def test_an_explanation_that_a_landing_overtakes(self, elsewhere: Elsewhere) -> None:
@@ -152,8 +132,8 @@ class TestForgetting:
         assert known(cached) is None
         assert cached_value() == Counter.objects.increment("views:a") - 1 == 100
 
-    def test_of_a_field(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        be_patient(monkeypatch)
+    @pytest.mark.usefixtures("patient")
+    def test_of_a_field(self) -> None:
         beacon = Beacon.objects.create()
         beacon.pings.increment(5)
         assert beacon.pings.read(consistency="cached", max_age=YEAR).value == 5
@@ -169,15 +149,6 @@ class TestForgetting:
             transaction.set_rollback(True)
         assert known(cached) == "0"
         assert (value(), cached_value()) == (0, 0)
-
-    def test_where_it_is_lost_reads_are_wrong_for_the_age_that_they_admit(self) -> None:
-        """Somebody adjusts who does not know that the counter is cached."""
-        assert cached_value() == 0
-        with override_counters(views={}):
-            adjust(to=100)
-        assert cached_value() == 0
-        assert (value(), Counter.objects.read("views:a").value) == (100, 100)
-        assert adjust(by=1) == (100, 101)
 
     def test_an_old_total_is_not_old_for_ever(self) -> None:
         assert cached_value() == 0
@@ -239,8 +210,8 @@ class TestAway:
         assert everything() == before
         assert value() == 5
 
+    @pytest.mark.usefixtures("patient")
     def test_a_field_without_redis(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        be_patient(monkeypatch)
         article = Article.objects.create()
         article.reads.increment(5)
         field: Any = Article._meta.get_field("reads")
@@ -251,14 +222,6 @@ class TestAway:
                 article.reads.adjust(to=1, **WHO)
         assert not CounterAdjustment.objects.exists()
         assert (article.reads, article.reads.read().value) == (5, 5)
-
-    def test_a_record_that_is_gone(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        be_patient(monkeypatch)
-        article = Article.objects.create()
-        Article.objects.all().delete()
-        with pytest.raises(RecordMissing):
-            article.reads.adjust(to=1, **WHO)
-        assert not CounterAdjustment.objects.exists()
 
     def test_a_detour_is_part_of_the_value(self) -> None:
         Counter.objects.increment("views:a", 5)

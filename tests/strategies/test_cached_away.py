@@ -1,8 +1,9 @@
-"""Named cached counters while Redis, or the database, cannot be reached."""
+"""Cached counters and fields while Redis, or the database, cannot be reached."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,18 +12,31 @@ import pytest
 from django.db import connection, transaction
 
 from django_counters import Sent, clock
-from django_counters.exceptions import CounterUnavailable, OutcomeUnknown, ValueNotKnown
+from django_counters.exceptions import (
+    CounterUnavailable,
+    OutcomeUnknown,
+    RecordMissing,
+    ValueNotKnown,
+)
 from django_counters.models import Counter, CounterDelta, CounterIncident
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from django_counters.upkeep.flush import flush
+from tests.fields.test_cached import FIELDS, column
 from tests.settling import roll_up
 from tests.stores.redis.counting import eventually
-from tests.stores.redis.proxy import proxied
+from tests.stores.redis.proxy import Proxy, proxied
 from tests.stores.redis.servers import Server, needs_redis, running
+from tests.testapp.models import Article, Ticket
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("cached")]
 DEAD: dict[str, Any] = {"STRATEGY": "cached", "CACHE": "redis://127.0.0.1:1/0"}
+
+
+def own_place(proxy: Proxy) -> str:
+    """A database of Redis that no other worker of this run uses: an address has no prefix."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    return f"{proxy.url[:-1]}{15 - worker % 6}"
 
 
 def value(key: str = "views:a") -> int:
@@ -55,12 +69,6 @@ def test_it_is_counted_in_the_database_once(detour: str) -> None:
     assert not CounterIncident.objects.exists()
 
 
-def test_the_ledger_is_where_it_goes_if_nothing_is_said() -> None:
-    with override_counters(views=DEAD):
-        Counter.objects.increment("views:a")
-    assert CounterDelta._base_manager.count() == 1
-
-
 def test_it_can_be_an_error() -> None:
     with override_counters(views={**DEAD, "ON_REDIS_DOWN": "raise"}):
         # Also when the server is left alone, after some failures.
@@ -74,16 +82,10 @@ def test_it_can_be_an_error() -> None:
     assert not CounterDelta._base_manager.exists()
 
 
-def test_what_is_not_cached_is_not_concerned() -> None:
-    with override_counters(views=DEAD):
-        many: Any = Counter.objects.increment_many({"plain": 3, "views:a": 1})
-        assert many["plain"] == Counter.objects.value("plain") == 3
-
-
 @pytest.mark.parametrize("detour", ["ledger", "raise", "exact"])
 def test_an_answer_that_is_lost_is_counted_nowhere_else(detour: str) -> None:
     with proxied() as proxy:
-        views = {"STRATEGY": "cached", "CACHE": f"{proxy.url[:-1]}9", "ON_REDIS_DOWN": detour}
+        views = {"STRATEGY": "cached", "CACHE": own_place(proxy), "ON_REDIS_DOWN": detour}
         with override_counters(views={**views, "OPTIONS": {"timeout": 0.5}}):
             Counter.objects.increment("views:a")
             proxy.lose("swallow")
@@ -107,7 +109,7 @@ def test_an_answer_that_is_lost_is_counted_nowhere_else(detour: str) -> None:
 
 def test_a_read_whose_answer_is_lost_is_a_read_without_redis() -> None:
     with proxied() as proxy:
-        views = {"STRATEGY": "cached", "CACHE": f"{proxy.url[:-1]}9", "OPTIONS": {"timeout": 0.5}}
+        views = {"STRATEGY": "cached", "CACHE": own_place(proxy), "OPTIONS": {"timeout": 0.5}}
         with override_counters(views=views):
             Counter.objects.increment("views:a", 5)
             flush()
@@ -132,31 +134,21 @@ def own(tmp_path: Path) -> Iterator[Server]:
             yield server
 
 
-def _full(server: Server) -> None:
-    server("CONFIG", "SET", "maxmemory", 1)
-
-
-def _replica(server: Server) -> None:
-    server("REPLICAOF", "127.0.0.1", 1)
-
-
-def _forbidden(server: Server) -> None:
-    server("ACL", "SETUSER", "default", "-@scripting")
-
-
-def _unsaved(server: Server) -> None:
-    server("CONFIG", "SET", "save", "1 1")
-    server("CONFIG", "SET", "dir", "/proc")
-    server("BGSAVE")
-    assert eventually(lambda: server("INFO", "persistence")["rdb_last_bgsave_status"] == "err")
+REFUSALS: dict[str, list[tuple[Any, ...]]] = {
+    "full": [("CONFIG", "SET", "maxmemory", 1)],
+    "a replica": [("REPLICAOF", "127.0.0.1", 1)],
+    "forbidden": [("ACL", "SETUSER", "default", "-@scripting")],
+    "unsaved": [("CONFIG", "SET", "save", "1 1"), ("CONFIG", "SET", "dir", "/proc"), ("BGSAVE",)],
+}
 
 
 @needs_redis
-@pytest.mark.parametrize("refuse", [_full, _replica, _forbidden, _unsaved])
-def test_what_a_server_refuses_is_counted_elsewhere(
-    own: Server, refuse: Callable[[Server], None]
-) -> None:
-    refuse(own)
+@pytest.mark.parametrize("why", REFUSALS)
+def test_what_a_server_refuses_is_counted_elsewhere(own: Server, why: str) -> None:
+    for command in REFUSALS[why]:
+        own(*command)
+    if why == "unsaved":
+        assert eventually(lambda: own("INFO", "persistence")["rdb_last_bgsave_status"] == "err")
     told: Any = Counter.objects.increment("views:a", 5)
     assert "Redis is away" in told.reason
     token = mint(clock.utc())
@@ -231,3 +223,68 @@ class TestWithoutTheDatabase:
             with pytest.raises(CounterUnavailable):
                 Counter.objects.read("views:a", consistency="cached")
         assert value() == 0
+
+
+@pytest.fixture
+def away(patient: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """A function that takes Redis away from the fields."""
+    with monkeypatch.context() as patch:
+        for field in FIELDS:
+            patch.setitem(vars(field), "recipe", field.recipe._replace(cache=DEAD["CACHE"]))
+        yield patch
+
+
+@pytest.mark.usefixtures("patient")
+class TestFieldsWithoutRedis:
+    @pytest.mark.usefixtures("away")
+    def test_it_is_counted_in_the_column(self) -> None:
+        article = Article.objects.create()
+        told: Any = article.reads.increment(3)
+        assert "Redis is away" in told.reason
+        assert (article.reads, column(article, "reads")) == (0, 3)
+        with transaction.atomic():
+            article.reads.increment(4)
+        assert column(article, "reads") == 7
+        with pytest.raises(CounterUnavailable):
+            article.reads.read()
+        assert article.reads.read(consistency="cached").consistency == "landed"
+        assert Article.objects.with_counts(consistency="cached").get().reads == 7
+        with pytest.raises(CounterUnavailable):
+            Article.objects.with_counts().get()
+
+    def test_when_it_is_back_all_is_there(self, away: pytest.MonkeyPatch) -> None:
+        article = Article.objects.create()
+        article.reads.increment(3)
+        away.undo()
+        assert article.reads.increment(4) == 7
+        flush()
+        assert article.reads.read().value == column(article, "reads") == 7
+
+    @pytest.mark.usefixtures("away")
+    def test_a_record_that_is_gone(self) -> None:
+        article = Article.objects.create()
+        Article.objects.all().delete()
+        with pytest.raises(RecordMissing):
+            article.reads.increment()
+
+    @pytest.mark.usefixtures("away")
+    def test_a_field_can_say_that_it_is_not_counted_then(self) -> None:
+        ticket = Ticket.objects.create()
+        with pytest.raises(CounterUnavailable):
+            ticket.scans.increment()
+        with transaction.atomic():
+            ticket.scans.increment()
+        assert column(ticket, "scans") == 0
+        (incident,) = CounterIncident.objects.all()
+        assert list(incident.detail["amounts"].values()) == [1]
+
+    def test_a_time_that_is_up_is_unknown(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        ticket = Ticket.objects.create()
+        ticket.scans.increment()
+        field: Any = Ticket._meta.get_field("scans")
+        with proxied() as proxy:
+            recipe = field.recipe._replace(cache=proxy.url, timeout=0.3)
+            monkeypatch.setitem(vars(field), "recipe", recipe)
+            proxy.lose("swallow")
+            with pytest.raises(OutcomeUnknown):
+                ticket.scans.increment()

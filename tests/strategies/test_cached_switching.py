@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import redis
 from django.conf import settings
 from django.test import override_settings
 
 from django_counters import clock
-from django_counters.models import Counter, CounterDelta, CounterIncident, CounterShard
+from django_counters.models import Counter
 from django_counters.stores.redis.keys import Slots
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from django_counters.upkeep.flush import flush
 from tests.conftest import forget_pending
 from tests.settling import roll_up
+from tests.strategies.test_cached_flush import Killed, kill_at
+from tests.strategies.test_exact import ReadsElsewhere
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("cached")]
 CACHED: dict[str, Any] = {"STRATEGY": "cached", "OPTIONS": {"timeout": 10}}
@@ -38,29 +38,6 @@ def value(**options: Any) -> int:
 def cached_value(max_age: float | None = None) -> int:
     found = Counter.objects.values_of(["views:a"], consistency="cached", max_age=max_age)
     return found["views:a"]
-
-
-@pytest.mark.parametrize("other", OTHERS)
-def test_a_counter_becomes_cached_and_ceases_to_be(other: dict[str, Any]) -> None:
-    total = 0
-    for turn in range(3):
-        with override_counters(views=other):
-            Counter.objects.increment("views:a", 10)
-            total += 10
-            assert value() == total
-        Counter.objects.increment("views:a")
-        total += 1
-        assert value() == total
-        assert Counter.objects.read("views:a").value == total
-        # Flush before it is something else.
-        flush()
-        if turn == 1:
-            roll_up()
-        assert value() == total
-    with override_counters(views=other):
-        assert value() == total
-    roll_up()
-    assert Counter.objects.get(key="views:a").value == total == 33
 
 
 @pytest.mark.parametrize("other", OTHERS)
@@ -99,15 +76,6 @@ def second(cached: str) -> Iterator[str]:
     with override_settings(CACHES=caches):
         yield prefix
         forget_pending("default", prefix)
-
-
-@pytest.mark.usefixtures("second")
-@pytest.mark.xfail(reason="nobody knows of a Redis that was never flushed, and is not declared")
-def test_what_waits_in_redis_and_was_never_flushed_is_flushed_later() -> None:
-    with override_counters(views={**CACHED, "CACHE": "second"}):
-        Counter.objects.increment("views:a", 10)
-    flush()
-    assert value() == 10
 
 
 @pytest.mark.usefixtures("second")
@@ -157,41 +125,14 @@ class TestTwoDatabases:
             assert (value(), cached_value()) == (5, 5)
 
 
-class ReadsElsewhere:
-    """A router with a replica, which is behind for ever."""
-
-    def db_for_write(self, model: Any, **hints: Any) -> str:
-        return "default"
-
-    def db_for_read(self, model: Any, **hints: Any) -> str:
-        return "other"
-
-
-def test_two_prefixes_are_two_stores(second: str) -> None:
-    caches = {"default": {**settings.CACHES["default"], "KEY_PREFIX": second}}
-    Counter.objects.increment("views:a", 1)
-    with override_settings(CACHES=caches):
-        assert Counter.objects.increment("views:a", 10) == 10
-        flush()
-        assert value() == 10
-    assert value() == 11
-
-
-@pytest.fixture
-def server() -> Iterator[Any]:
-    """A connection that goes straight to the server."""
-    with redis.Redis.from_url(os.environ["REDIS_URL"], decode_responses=True) as client:
-        yield client
-
-
 def test_what_is_in_redis(cached: str, server: Any) -> None:
     """No word of a user is in a key, and what waits has no TTL."""
     keys = ["views:secret", "views:{secret}", "views:*secret", "views:größe"]
     for key in keys:
         Counter.objects.increment(key)
         Counter.objects.increment(key, token=mint(clock.utc()))
-    with pytest.raises(KeyboardInterrupt):
-        flush(step=_interrupted)
+    with pytest.raises(Killed):
+        flush(step=kill_at("apply"))
     for key in keys:
         Counter.objects.increment(key)
     tag = Slots("default", cached).keys(0)[0].partition(":0}")[0]
@@ -209,11 +150,6 @@ def test_what_is_in_redis(cached: str, server: Any) -> None:
         assert 0 < server.ttl(name) <= 25 * 3600
 
 
-def _interrupted(step: str) -> None:
-    if step == "apply":
-        raise KeyboardInterrupt
-
-
 def test_what_is_deleted_in_the_database_is_deleted() -> None:
     Counter.objects.increment("views:a", 5)
     flush()
@@ -222,39 +158,3 @@ def test_what_is_deleted_in_the_database_is_deleted() -> None:
     Counter.objects.increment("views:a")
     flush()
     assert value() == Counter.objects.get(key="views:a").value == 1
-
-
-def test_shards_of_a_cached_counter() -> None:
-    CounterShard.objects.increment("views:a", 5)
-    Counter.objects.increment("views:a", 2)
-    assert value() == 7
-    flush()
-    assert value() == 7
-    roll_up()
-    assert Counter.objects.get(key="views:a").value == 7
-
-
-def test_the_ledger_of_a_cached_counter() -> None:
-    CounterDelta.objects.append("views:a", 5)
-    Counter.objects.increment("views:a", 2)
-    flush()
-    roll_up()
-    assert Counter.objects.get(key="views:a").value == value() == 7
-    assert not CounterIncident.objects.exists()
-
-
-def test_an_explanation_has_what_waits_in_redis() -> None:
-    Counter.objects.increment("views:a", 5)
-    flush()
-    Counter.objects.increment("views:a", 2)
-    found = Counter.objects.explain("views:a")
-    assert (found.value, found.total, found.redis) == (7, 5, 2)
-
-
-def test_the_default_namespace_can_be_cached() -> None:
-    with override_counters(default=CACHED, plain={}):
-        assert Counter.objects.increment("a") == 1
-        assert Counter.objects.increment("plain:a") == 1
-        assert Counter.objects.increment("b:c:d") == 1
-        assert not Counter.objects.filter(key="a").exists()
-        assert flush().counters == 2

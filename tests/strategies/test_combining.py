@@ -26,6 +26,7 @@ from django_counters.kinds.registry import registry
 from django_counters.models import Counter
 from django_counters.testing import assert_counts, override_counters
 from django_counters.types import INT8
+from tests.concurrency.crowd import Threads
 from tests.concurrency.leading import (
     COMBINED,
     PATIENCE,
@@ -33,7 +34,6 @@ from tests.concurrency.leading import (
     combining,
     outcome,
     queue,
-    rescue,
     until,
 )
 from tests.stores.test_failures import closed_database, wait_for_lock
@@ -190,7 +190,6 @@ class TestQueue:
         with queue() as crowd:
             call = crowd.join("c:a", wrapper=counts)
             crowd.release()
-            rescue()
         assert (outcome(call), nested) == (1, [1])
 
 
@@ -275,6 +274,9 @@ class TestErrors:
             with queue() as crowd:
                 calls = [crowd.join(key) for key in ("c:a", "c:swallowed", "c:b")]
             assert [outcome(call) for call in calls] == [1, Contention, 1]
+            # Nobody tries for ever alone either.
+            with pytest.raises(Contention):
+                Counter.objects.increment("c:swallowed", ceiling=9)
         finally:
             with connection.cursor() as cursor:
                 cursor.execute("DROP FUNCTION swallow() CASCADE")
@@ -314,7 +316,10 @@ class TestInterruptions:
         assert Counter.objects.increment("c:b") == 1 + 3 * counts
 
     def test_of_the_first_leader(self) -> None:
+        led = threading.Event()
+
         def interrupt(execute: Execute, *arguments: Any) -> Any:
+            led.set()
             until(lambda: len(combining()._waiting) == 2, "a queue")
             raise Interrupted
 
@@ -323,7 +328,7 @@ class TestInterruptions:
         assert [outcome(call) for call in calls] == [1, 2]
         with ThreadPoolExecutor(3) as pool:
             first = pool.submit(_count_with, interrupt)
-            until(lambda: combining()._busy, "a leader")
+            assert led.wait(PATIENCE)
             others = [pool.submit(_count_with, recorded([])) for _ in range(2)]
             assert outcome(first) is Interrupted
             assert sorted(outcome(other) for other in others) == [3, 4]
@@ -375,3 +380,21 @@ def _count_with(wrapper: Execute) -> int:
             return Counter.objects.increment("c:a")
     finally:
         connection.close()
+
+
+@needs_threads
+def test_one_key() -> None:
+    """A crowd: each call returns another value, and finds it in the database when it returns."""
+    times = 250
+
+    def work(number: int) -> list[int]:
+        values = []
+        for _ in range(times):
+            values.append(Counter.objects.increment("c:hot"))
+            # On this thread's own connection: the statement was as a rule sent by another one.
+            assert Counter.objects.value("c:hot") >= values[-1]
+        return values
+
+    values = [value for part in Threads(16).run(work) for value in part]
+    assert sorted(values) == list(range(1, 16 * times + 1))
+    assert_counts({"c:hot": 16 * times})

@@ -1,24 +1,25 @@
-"""``with_counts``: exact values of slotted fields for a page of records, in one query."""
+"""``with_counts``: exact values of slotted and cached fields for a page of records."""
 
 from __future__ import annotations
 
-import uuid
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
+from django.db import connection
 from django.db.models import F, Sum
+from django.test.utils import CaptureQueriesContext
 
+from django_counters.exceptions import InvalidPeriod, UnsupportedConsistency
 from django_counters.models import SlottedCounter
-from django_counters.upkeep.rollup import rollup
+from django_counters.upkeep.flush import flush
+from tests.strategies.test_cached_round_trips import watched
 from tests.testapp.models import (
+    Article,
     BonusTrack,
-    Country,
-    Gadget,
     LiveTrack,
     Lyrics,
     Post,
-    ProxyTrack,
-    Release,
     Song,
     Track,
 )
@@ -54,11 +55,6 @@ class TestOneQuery:
         # The column alone is the rolled-up value.
         assert "".join(s.title for s in Song.objects.order_by("plays")) == "cba"
 
-    def test_a_page_of_the_ordered_rows(self, django_assert_num_queries: Any) -> None:
-        with django_assert_num_queries(1):
-            page = list(Song.objects.with_counts("plays").order_by("-plays")[1:3])
-        assert [song.plays for song in page] == [7, 3]
-
     def test_filters(self) -> None:
         rows = Song.objects.with_counts("plays")
         assert {song.title for song in rows.filter(plays__gte=7)} == {"b", "c"}
@@ -81,11 +77,6 @@ class TestOneQuery:
         assert rows.exists()
         assert rows.annotate(twice=F("plays") * 2).get(title="c").twice == 22
 
-    def test_called_twice(self) -> None:
-        rows = Song.objects.with_counts("plays").with_counts("stars").with_counts("plays")
-        assert {(s.plays, s.stars) for s in rows} == {(3, 0), (7, 4), (11, 0)}
-        assert {s.plays for s in Song.objects.with_counts().with_counts()} == {3, 7, 11}
-
     def test_only_and_defer(self, django_assert_num_queries: Any) -> None:
         querysets = [
             Song.objects.only("title").with_counts("plays"),
@@ -96,10 +87,6 @@ class TestOneQuery:
         for rows in querysets:
             with django_assert_num_queries(1):
                 assert {song.plays for song in rows} == {3, 7, 11}
-
-    def test_a_field_that_is_not_named_stays_a_column(self) -> None:
-        song = Song.objects.with_counts("stars").get(title="c")
-        assert song.plays == 1
 
     def test_in_bulk_and_iterator(self) -> None:
         rows = Song.objects.with_counts("plays")
@@ -121,18 +108,6 @@ class TestOneQuery:
         reading = Song.objects.get(title="c").plays.read()
         assert (reading.total, reading.pending) == (2, 10)
 
-    def test_what_it_loads_can_count(self) -> None:
-        song = Song.objects.with_counts("plays").get(title="c")
-        assert song.plays.increment() == 12
-        song.save()
-        assert Song.objects.with_counts("plays").get(title="c").plays == 12
-
-    def test_a_rollup_changes_no_value(self) -> None:
-        before = sorted(Song.objects.with_counts().values_list("title", "plays", "stars", "skips"))
-        rollup()
-        after = sorted(Song.objects.values_list("title", "plays", "stars", "skips"))
-        assert before == after
-
 
 def test_a_name_that_another_counter_has_does_not_matter() -> None:
     song = Song.objects.create()
@@ -140,45 +115,6 @@ def test_a_name_that_another_counter_has_does_not_matter() -> None:
     post = Post.objects.create(pk=song.pk)
     SlottedCounter.objects.increment(post, "plays", 100)
     assert Song.objects.with_counts("plays").get().plays == 0
-
-
-def test_an_exact_field_with_something_left_in_slots() -> None:
-    post = Post.objects.create(likes=2)
-    SlottedCounter.objects.increment(post, "likes", 5)
-    assert Post.objects.with_counts("likes").get().likes == 7
-    assert Post.objects.with_counts().filter(likes=7).get() == post
-
-
-def test_keys_of_other_types() -> None:
-    gadgets = [Gadget.objects.create(id=uuid.UUID(int=n)) for n in (1, 2**127 + 1)]
-    for number, gadget in enumerate(gadgets):
-        gadget.beeps.increment(number + 5)
-    rows = Gadget.objects.with_counts("beeps").order_by("beeps")
-    assert [(gadget.pk, gadget.beeps) for gadget in rows] == [
-        (gadgets[0].pk, 5),
-        (gadgets[1].pk, 6),
-    ]
-    country = Country.objects.create(code="%s '\\ größe 🎉")
-    country.visits.increment(3)
-    assert Country.objects.with_counts("visits").get(visits=3) == country
-    lyrics = Lyrics.objects.create(song=Song.objects.create())
-    lyrics.reads.increment(2)
-    assert Lyrics.objects.with_counts("reads").get(reads=2) == lyrics
-
-
-def test_parents_children_and_proxies() -> None:
-    Track.objects.create()
-    bonus = BonusTrack.objects.create()
-    bonus.plays.increment(2)
-    bonus.shares.increment(3)
-    child = BonusTrack.objects.with_counts().get(plays=2, shares=3)
-    assert (child.plays, child.shares) == (2, 3)
-    parent = Track.objects.with_counts("plays").order_by("-plays")[0]
-    assert (parent.pk, parent.plays) == (bonus.pk, 2)
-    assert ProxyTrack.objects.with_counts("plays").get(plays=2).pk == bonus.pk
-    release = Release.objects.create(code="R1")
-    release.plays.increment(9)
-    assert Release.objects.with_counts("plays").get(plays=9) == release
 
 
 def test_grandchildren() -> None:
@@ -201,3 +137,84 @@ def test_it_follows_relations() -> None:
     loud = Song.objects.with_counts("plays").filter(plays__gte=4)
     assert Lyrics.objects.filter(song__in=loud.values("pk")).count() == 1
     assert Lyrics.objects.filter(song__in=loud).count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+class TestCached:
+    @pytest.fixture(autouse=True)
+    def articles(self, patient: str) -> None:
+        Article.objects.bulk_create(Article(title=str(n), reads=n) for n in range(3))
+        for article in Article.objects.all():
+            article.reads.increment(10)
+            article.claps.decrement()
+
+    def rows(self, found: Any) -> list[tuple[str, int, int, int]]:
+        return [(a.title, int(a.reads), int(a.claps), int(a.shares)) for a in found]
+
+    def test_a_list(self) -> None:
+        expected = [("0", 10, -1, 0), ("1", 11, -1, 0), ("2", 12, -1, 0)]
+        ordered = Article.objects.order_by("pk")
+        assert self.rows(ordered.with_counts()) == expected
+        assert self.rows(ordered.with_counts().iterator(chunk_size=2)) == expected
+        assert self.rows(ordered.with_counts()[1:]) == expected[1:]
+        assert self.rows(ordered.with_counts().filter(title="1").all()) == expected[1:2]
+        flush()
+        assert self.rows(ordered.with_counts()) == self.rows(ordered) == expected
+
+    def test_only_and_defer(self) -> None:
+        for found in (
+            Article.objects.only("title").with_counts("reads").get(title="1"),
+            Article.objects.with_counts("reads").only("title").get(title="1"),
+            Article.objects.with_counts("reads").defer("reads").get(title="1"),
+            Article.objects.defer("reads").with_counts("reads").get(title="1"),
+        ):
+            with CaptureQueriesContext(connection) as queries:
+                assert found.reads == 11
+            assert len(queries) == 0
+
+    def test_async(self) -> None:
+        async def work() -> list[int]:
+            one = await Article.objects.with_counts().aget(title="0")
+            return [int(one.reads), *[int(a.reads) async for a in Article.objects.with_counts()]]
+
+        assert sorted(async_to_sync(work)()) == [10, 10, 11, 12]
+
+    def test_values_filters_and_updates_are_about_the_column(self) -> None:
+        rows = Article.objects.with_counts().order_by("pk")
+        assert list(rows.values_list("reads", flat=True)) == [0, 1, 2]
+        assert [a.title for a in rows.filter(reads=1)] == ["1"]
+        assert rows.filter(title="1").update(reads=F("reads") + 5) == 1
+        assert rows.get(title="1").reads == 16
+        assert (rows.count(), rows.exists()) == (3, True)
+
+    def test_from_redis_alone(self, patient: str, django_assert_num_queries: Any) -> None:
+        rows = Article.objects.order_by("pk").with_counts(consistency="cached", max_age=600)
+        with watched(patient) as told, django_assert_num_queries(1):
+            assert [a.reads for a in rows] == [10, 11, 12]
+        assert told == ["look", "look"]
+
+    def test_as_old_as_is_said(self) -> None:
+        Article.objects.update(reads=F("reads") + 100)
+        rows = Article.objects.order_by("pk")
+        found = rows.with_counts("reads", consistency="cached", max_age=600)
+        assert [a.reads for a in found] == [10, 11, 12]
+        assert [a.reads for a in rows.with_counts("reads")] == [110, 111, 112]
+        with pytest.raises(InvalidPeriod):
+            rows.with_counts(consistency="cached", max_age=-1)
+        with pytest.raises(UnsupportedConsistency):
+            rows.with_counts(consistency="landed")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_page_of_500_is_one_round_trip_and_two_queries(
+    patient: str, django_assert_num_queries: Any
+) -> None:
+    Article.objects.bulk_create(Article(reads=n) for n in range(501))
+    for article in Article.objects.filter(reads__in=(0, 499, 500)):
+        article.reads.increment(1000)
+    for rows, queries, looks in ((500, 2, 1), (501, 3, 2)):
+        page = Article.objects.order_by("pk").with_counts("reads")[:rows]
+        with watched(patient) as told, django_assert_num_queries(queries):
+            found = [int(article.reads) for article in page]
+        assert told == ["look"] * looks
+        assert found == [n + 1000 * (n in (0, 499, 500)) for n in range(rows)]

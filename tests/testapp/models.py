@@ -208,3 +208,17 @@ class Abstract(models.Model):
     opens = CachedCounterField()
 
     objects = CounterQuerySet["Abstract"].as_manager()
+
+
+class Mixed(models.Model):
+    """Counters beside Django's own fields of the same size."""
+
+    big = models.BigIntegerField(default=0)
+    big_too = models.BigIntegerField(default=0)
+    small = models.IntegerField(default=0)
+    small_too = models.IntegerField(default=0)
+    counted = CounterField()
+    cached = CachedCounterField()
+    small_counted = IntegerCounterField()
+
+    objects: ClassVar[models.Manager[Mixed]] = models.Manager()

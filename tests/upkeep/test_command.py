@@ -20,9 +20,8 @@ from django_counters.models import (
     CounterToken,
 )
 from django_counters.stores.sql.partitions import SqlPartitions
+from django_counters.testing import override_counters
 from django_counters.types import INT8
-from tests.settling import let_others_end
-from tests.testapp.models import Song
 
 pytestmark = pytest.mark.django_db
 
@@ -33,36 +32,10 @@ def output(*arguments: str) -> str:
     return out.getvalue().strip()
 
 
-class Terminal(StringIO):
-    """A stream that says that somebody looks at it."""
-
-    def isatty(self) -> bool:
-        return True
-
-
 class TestRollup:
-    def test_it_says_what_it_did(self) -> None:
-        CounterShard.objects.increment("a", 5)
-        song = Song.objects.create()
-        song.plays.increment(2)
-        assert (
-            output("rollup")
-            == "2 rows folded, 0 without a record dropped, 0 left; 0 entries folded, 0 left"
-        )
-        assert Counter.objects.get().value == 5
-        assert Song.objects.get().plays == 2
-        assert (
-            output("rollup")
-            == "0 rows folded, 0 without a record dropped, 0 left; 0 entries folded, 0 left"
-        )
-
-    def test_a_dry_run_only_counts(self) -> None:
+    def test_it_says_what_it_would_do_and_what_it_did(self) -> None:
         CounterShard.objects.increment("a", 5)
         assert output("rollup", "--dry-run") == "1 rows and 0 entries wait for their rollup"
-        assert CounterShard.objects.get().value == 5
-
-    def test_json(self) -> None:
-        CounterShard.objects.increment("a", 5)
         expected: dict[str, Any] = {
             **{"database": "default", "counters": 0, "orphans": 0, "stuck": []},
             **{"entries": 0, "waiting": 0},
@@ -71,6 +44,11 @@ class TestRollup:
         assert json.loads(output("rollup", "--dry-run", "--json")) == waits
         done = {**expected, "dry_run": False, "rows": 1, "counters": 1, "left": 0}
         assert json.loads(output("rollup", "--json")) == done
+        assert Counter.objects.get().value == 5
+        assert (
+            output("rollup")
+            == "0 rows folded, 0 without a record dropped, 0 left; 0 entries folded, 0 left"
+        )
 
     def test_totals_that_do_not_fit_are_named_and_fail_it(self) -> None:
         Counter.objects.create(key="full", value=INT8[1])
@@ -83,53 +61,8 @@ class TestRollup:
         assert Counter.objects.value("full", using=None) == INT8[1] + 1
         assert Counter.objects.get(key="a").value == 1
 
-    def test_progress_is_for_people(self) -> None:
-        CounterShard.objects.increment("a")
-        terminal, file = Terminal(), StringIO()
-        call_command("counters", "rollup", stdout=StringIO(), stderr=terminal)
-        call_command("counters", "rollup", stdout=StringIO(), stderr=file)
-        assert "shards: 1 rows folded" in terminal.getvalue()
-        assert terminal.getvalue().endswith("\r\x1b[K")
-        assert file.getvalue() == ""
-
-
-class TestDoctor:
-    def test_it_says_that_all_is_well(self) -> None:
-        assert output("doctor") == "Nothing waits, and nothing is wrong."
-        assert json.loads(output("doctor", "--json")) == []
-
-    def test_it_says_what_is_left(self) -> None:
-        CounterShard.objects.increment("likes:a")
-        (line,) = output("doctor").splitlines()
-        assert line.startswith("likes · exact · 1 rows of 1 counters wait · ")
-        assert line.endswith("manage.py counters rollup folds it")
-        (finding,) = json.loads(output("doctor", "--json"))
-        assert finding["subject"] == "likes"
-        assert (finding["rows"], finding["counters"]) == (1, 1)
-
 
 class TestLedger:
-    @pytest.mark.django_db(transaction=True)
-    def test_a_rollup_folds_entries(self) -> None:
-        CounterDelta.objects.append_many([("a", 1), ("a", 2), ("b", 3)])
-        assert output("rollup", "--dry-run") == "0 rows and 3 entries wait for their rollup"
-        let_others_end()
-        assert output("rollup").endswith("0 left; 3 entries folded, 0 left")
-        assert Counter.objects.get(key="a").value == 3
-
-    def test_the_doctor_says_what_waits(self) -> None:
-        CounterDelta.objects.append_many([("a", 1), ("b", 3)])
-        (line, *_) = output("doctor").splitlines()
-        assert line.startswith("ledger · ledger · 2 rows of 2 counters wait")
-
-    def test_verify_says_what_it_looked_at(self) -> None:
-        CounterDelta.objects.append_many([("a:1", 1), ("a:2", 1), ("b:1", 1)])
-        assert output("verify") == "3 counters and 0 sealed partitions checked"
-        assert output("verify", "--namespace", "a").startswith("2 counters")
-        assert output("verify", "--sample", "1").startswith("1 counters")
-        expected = {"database": "default", "checked": 3, "partitions": 0, "drifts": []}
-        assert json.loads(output("verify", "--json")) == expected
-
     def test_verify_fails_where_something_differs(self) -> None:
         CounterDelta.objects.append_many([("a:1", 1), ("b:1", 1)])
         Counter.objects.filter(key="a:1").update(value=7)
@@ -138,6 +71,7 @@ class TestLedger:
             call_command("counters", "verify", "--json", stdout=out)
         assert json.loads(out.getvalue())["drifts"] == [{"key": "a:1", "expected": 0, "found": 7}]
         assert output("verify", "--namespace", "b").startswith("1 counters")
+        assert output("verify", "--sample", "0") == "0 counters and 0 sealed partitions checked"
         assert Counter.objects.get(key="a:1").value == 7
 
     def test_rebase_says_how_much_it_changed(self) -> None:
@@ -163,6 +97,13 @@ class TestLedger:
             output("rollup")
         output("rebase")
         assert output("rollup").endswith("0 entries folded, 0 left")
+
+
+def test_history_says_how_many_it_recorded() -> None:
+    Counter.objects.increment_many({"hits:a": 1, "hits:b": 1, "plain:a": 1})
+    with override_counters(hits={"HISTORY": "1h"}):
+        assert output("history") == "2 totals recorded"
+        assert json.loads(output("history", "--json")) == {"database": "default", "recorded": 0}
 
 
 class TestPartitions:
@@ -201,12 +142,10 @@ def test_the_database_can_be_chosen() -> None:
     assert output("rollup", "--database", "other").startswith("1 rows")
 
 
-@pytest.mark.parametrize(
-    "work", ["flush", "rollup", "partitions", "verify", "rebase", "history", "prune", "doctor"]
-)
-def test_a_database_that_is_not_there(work: str) -> None:
-    with pytest.raises(CommandError, match="There is no database 'nowhere'"):
-        output(work, "--database", "nowhere")
+def test_a_database_that_is_not_there() -> None:
+    for work in ["flush", "rollup", "partitions", "verify", "rebase", "history", "prune", "doctor"]:
+        with pytest.raises(CommandError, match="There is no database 'nowhere'"):
+            output(work, "--database", "nowhere")
 
 
 @pytest.mark.parametrize("arguments", [(), ("fold",), ("doctor", "--dry-run")])

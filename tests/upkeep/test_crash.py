@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 
 import pytest
-from django.db import connection
 
 from django_counters.models import Counter, CounterShard, SlottedCounter
 from django_counters.upkeep.rollup import rollup
+from tests.concurrency.victims import victims
 from tests.testapp.models import Song
 from tests.upkeep.test_rollup import make_shards, make_slots
-from tests.upkeep.victim import killed_after
 
 pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
 STATEMENTS = 120
@@ -44,22 +43,22 @@ def fold_all() -> None:
 @pytest.mark.slow
 def test_killed_after_each_of_its_statements() -> None:
     song = Song.objects.create(plays=1000)
-    database = str(connection.settings_dict["NAME"])
     expected = 0
     killed: list[str] = []
-    for statement in range(1, STATEMENTS):
-        expected += count(song)
-        sql = killed_after(statement, database) or ""
-        assert Counter.objects.value("a") == expected
-        assert song.plays.read().value == 1000 + expected
-        assert SlottedCounter.objects.value(song, "downloads") == expected
-        if "counterhorizon" in sql:
-            # The ledger comes last, and has a test of its own.
-            break
-        killed.append(sql)
-        fold_all()
-        assert Counter.objects.get().value == expected
-        assert Song.objects.get().plays == 1000 + expected
+    with victims(rollup) as kill:
+        for statement in range(1, STATEMENTS):
+            expected += count(song)
+            sql = kill(statement) or ""
+            assert Counter.objects.value("a") == expected
+            assert song.plays.read().value == 1000 + expected
+            assert SlottedCounter.objects.value(song, "downloads") == expected
+            if "counterhorizon" in sql:
+                # The ledger comes last, and has a test of its own.
+                break
+            killed.append(sql)
+            fold_all()
+            assert Counter.objects.get().value == expected
+            assert Song.objects.get().plays == 1000 + expected
     assert "counterhorizon" in sql, "the rollup has more statements than were tried"
     # Each half is taken; then the slots of records that are no more, where there is a column.
     assert sum("DELETE" in sql for sql in killed) == 7

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -12,10 +12,8 @@ from django_counters.exceptions import CounterUnavailable
 from django_counters.models import Counter
 from django_counters.stores.redis.keys import slot_of
 from django_counters.stores.redis.pending import Contents, RedisPending, Sealed
-from django_counters.stores.redis.pending import _contents as contents_of
 from django_counters.upkeep.flush import flush
 from django_counters.upkeep.landing import Landing
-from django_counters.upkeep.parts import sums_of
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("cached")]
 PATIENCE = 30
@@ -38,10 +36,12 @@ class Order:
             self._note("read", sealed.generation)
             return found
 
-        def remove(pending: RedisPending, landed: Mapping[Sealed, Sequence[str]]) -> None:
+        def remove(
+            pending: RedisPending, landed: Mapping[Sealed, Sequence[str]], lost: Collection[int]
+        ) -> None:
             for sealed in landed:
                 self._note("removed", sealed.generation)
-            acknowledge(pending, landed)
+            acknowledge(pending, landed, lost)
 
         def landed(landing: Landing, part: Any) -> Any:
             (generation,) = [one.generation for one in part.held]
@@ -95,26 +95,16 @@ def test_the_next_one_is_read_while_one_is_landed(
         assert at == sorted(at), "one is removed when it has landed, and not before"
 
 
-def test_one_part_needs_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any) -> None:
-        raise AssertionError("a thread was started")
-
-    Counter.objects.increment("views:a")
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", refuse)
-        assert flush().counters == 1
-
-
 @pytest.mark.parametrize("failing", [1, 2, 3])
 def test_what_cannot_be_removed_is_removed_by_the_next(
     failing: int, three: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     acknowledge, times = RedisPending.acknowledge, iter(range(1, 10))
 
-    def away(pending: RedisPending, landed: Mapping[Sealed, Sequence[str]]) -> None:
+    def away(pending: RedisPending, *landed: Any) -> None:
         if next(times) == failing:
             raise CounterUnavailable(using="its Redis", reason="away")
-        acknowledge(pending, landed)
+        acknowledge(pending, *landed)
 
     with monkeypatch.context() as patch:
         patch.setattr(RedisPending, "acknowledge", away)
@@ -142,14 +132,3 @@ def test_what_cannot_be_read_ahead_is_not_lost(
     assert (report.away, report.counters) == ({"default": "away"}, 1)
     assert flush(largest=1).counters == 2
     assert stored() == three
-
-
-def test_sums_by_place() -> None:
-    """What comes to nothing is left out; what is a record's stands under its column."""
-    found = [
-        contents_of({"views:a": "3", "blog.Post.views 7": "2", "views:b": "1"}),
-        contents_of({"views:a": "-3", "blog.Post.views 7": "5", "views:c": "4"}),
-    ]
-    assert sums_of(found) == {"": {"views:b": 1, "views:c": 4}, "blog.Post.views": {"7": 7}}
-    taken = [{"views:b": 1, "views:c": 1}, {}]
-    assert sums_of(found, taken) == {"": {"views:c": 3}, "blog.Post.views": {"7": 7}}

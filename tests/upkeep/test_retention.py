@@ -22,14 +22,13 @@ from django_counters.models import (
 from django_counters.models.horizon import beginning
 from django_counters.stores.sql.partitions import SqlPartitions
 from django_counters.testing import assert_counts, override_counters
-from django_counters.tokens import mint, moment_of
+from django_counters.tokens import mint
 from django_counters.upkeep.ledger import rebase
-from django_counters.upkeep.partitions import Report, maintain, plan, retention
+from django_counters.upkeep.partitions import Report, maintain
 from django_counters.upkeep.verify import verify
 from tests.concurrency.narrow import dropped, know_tokens_for, narrow
 from tests.settling import roll_up
-from tests.upkeep.test_ledger import Elsewhere, opened
-from tests.upkeep.test_partitions import DAY, HOUR, QUARTER, append, execute, ledger, present
+from tests.upkeep.test_partitions import DAY, HOUR, QUARTER, append, ledger, present
 
 pytestmark = pytest.mark.django_db
 # Entries of a, which has 1000 from elsewhere, and of b.
@@ -62,7 +61,9 @@ def kept(transactional_db: None) -> Iterator[list[UUID]]:
 
 @pytest.mark.postgres
 class TestSealing:
-    def test_those_to_which_no_token_can_belong(self, kept: list[UUID]) -> None:
+    def test_those_to_which_no_token_can_belong_and_what_they_have_is_kept(
+        self, kept: list[UUID]
+    ) -> None:
         before = SqlPartitions("default").present()
         report = maintain(width=QUARTER)
         late = clock.utc() - 3 * HOUR
@@ -71,9 +72,6 @@ class TestSealing:
         assert present() == [extent.name for extent in before]
         assert_intact()
         assert maintain(width=QUARTER) == Report()
-
-    def test_what_they_have_is_kept(self, kept: list[UUID]) -> None:
-        sealed = maintain(width=QUARTER).sealed
         for row in CounterPartition.objects.all():
             inside = CounterDelta.objects.filter(
                 created_at__gte=row.since, created_at__lt=row.until
@@ -83,21 +81,13 @@ class TestSealing:
             kept_of = CounterArchive.objects.filter(partition=row.name)
             assert sum(kept_of.values_list("delta_sum", flat=True)) == sum(deltas)
             assert row.dropped_at is None
-        assert set(CounterPartition.objects.values_list("name", flat=True)) == set(sealed)
-        assert verify().partitions == len(sealed)
-
-    def test_one_that_is_not_rolled_up_is_not_sealed(self, kept: list[UUID]) -> None:
-        know_tokens_for(48 * HOUR)
-        moment = moment_of(append(30))
-        know_tokens_for(HOUR)
-        sealed = maintain(width=QUARTER).sealed
-        extents = SqlPartitions("default").present()
-        (late,) = [extent.name for extent in extents if extent.since <= moment < extent.until]
-        assert late not in sealed
-        roll_up()
-        assert maintain(width=QUARTER).sealed == [late]
-        assert_counts({"a": 1006})
-        assert verify().drifts == []
+        names = CounterPartition.objects.values_list("name", flat=True)
+        assert set(names) == set(report.sealed)
+        assert verify().partitions == len(report.sealed)
+        # Tokens of what is in them are still known.
+        for token in kept:
+            assert CounterDelta.objects.append("a", 1, token=token).replayed
+        assert_intact()
 
     def test_it_takes_nothing_more(self, kept: list[UUID]) -> None:
         maintain(width=QUARTER)
@@ -111,12 +101,6 @@ class TestSealing:
             CounterDelta.objects.append_many([("a", 1), ("a", 1, token)])
         assert_intact()
 
-    def test_its_tokens_are_still_known(self, kept: list[UUID]) -> None:
-        maintain(width=QUARTER)
-        for token in kept:
-            assert CounterDelta.objects.append("a", 1, token=token).replayed
-        assert_intact()
-
     def test_entries_that_are_gone_are_found(self, kept: list[UUID]) -> None:
         sealed = maintain(width=QUARTER).sealed
         CounterDelta.objects.filter(token=kept[1])._raw_delete("default")
@@ -124,18 +108,6 @@ class TestSealing:
         (partition,) = set(found) - {"a"}
         assert partition in sealed
         assert found == {"a": (4, 5), partition: (11, 10)}
-
-    def test_what_somebody_writes_to_is_left_for_the_next_time(
-        self, kept: list[UUID], elsewhere: Elsewhere
-    ) -> None:
-        name = present()[1]
-        with opened(elsewhere):
-            elsewhere(lambda: execute(f'LOCK TABLE "{name}" IN ROW EXCLUSIVE MODE'))
-            report = maintain(width=QUARTER)
-            assert report.busy == [name]
-            assert name not in report.sealed
-        assert maintain(width=QUARTER).sealed == [name]
-        assert_intact()
 
     def test_a_seal_whose_record_is_gone_is_made_anew(self, kept: list[UUID]) -> None:
         """As after a flush, which leaves the partitions as they are."""
@@ -178,17 +150,18 @@ class TestDropping:
         assert (explained.value, explained.outside, explained.archived) == (1005, 1000, 4)
         assert len(explained.entries) == 1
 
-    def test_a_rebase_knows_of_those_that_are_gone(self, kept: list[UUID]) -> None:
+    def test_what_is_known_of_those_that_are_gone(self, kept: list[UUID]) -> None:
         for _ in range(2):
             maintain(width=QUARTER, keep=13 * HOUR)
+        for token in kept[:3]:
+            with pytest.raises(TokenExpired):
+                CounterDelta.objects.append("a", 1, token=token)
+        for token in kept[3:]:
+            assert CounterDelta.objects.append("a", 1, token=token).replayed
         assert rebase() == 0
         Counter.objects.filter(key="b").update(value=0)
         assert rebase() == 1
         assert_intact()
-
-    def test_history_says_from_when_on_it_can_answer(self, kept: list[UUID]) -> None:
-        for _ in range(2):
-            maintain(width=QUARTER, keep=13 * HOUR)
         last = max(row.until for row in dropped())
         before = last - timedelta(seconds=1)
         calls: list[Callable[[], Any]] = [
@@ -202,40 +175,12 @@ class TestDropping:
         assert sum(b.change for b in Counter.objects.history("a", since=last, tz=UTC)) == 2
         assert Counter.objects.value_at("a", last) == 1003
 
-    def test_a_token_of_one_cannot_count_again(self, kept: list[UUID]) -> None:
-        for _ in range(2):
-            maintain(width=QUARTER, keep=13 * HOUR)
-        for token in kept[:3]:
-            with pytest.raises(TokenExpired):
-                CounterDelta.objects.append("a", 1, token=token)
-        for token in kept[3:]:
-            assert CounterDelta.objects.append("a", 1, token=token).replayed
-        assert_intact()
-
-    def test_what_somebody_reads_is_left_for_the_next_time(
-        self, kept: list[UUID], elsewhere: Elsewhere
-    ) -> None:
-        maintain(width=QUARTER)
-        before = present()
-        with opened(elsewhere):
-            elsewhere(CounterDelta.objects.count)
-            report = maintain(width=QUARTER, keep=13 * HOUR)
-            assert report.busy
-            assert report == Report(busy=report.busy)
-            assert present() == before
-            assert_intact()
-        assert maintain(width=QUARTER, keep=13 * HOUR).dropped == report.busy
-        assert_intact()
-
     @pytest.mark.parametrize(
         ("declared", "left"),
         [
-            ({"a": ledger(retention_days=4)}, 4),
             ({"a": ledger(retention_days=4), "b": ledger(retention_days=6)}, 6),
             ({"a": ledger(retention_days=4), "b": ledger()}, None),
-            ({"a": ledger()}, None),
-            ({"a": {"STRATEGY": "sharded"}}, None),
-            ({}, None),
+            ({"a": ledger(retention_days=4), "b": {"STRATEGY": "sharded"}}, 4),
         ],
     )
     @pytest.mark.django_db(transaction=True)
@@ -257,33 +202,10 @@ class TestDropping:
         assert first <= oldest < first + DAY
 
 
-DECLARED: list[tuple[dict[str, Any], int | None]] = [
-    ({"a": ledger(retention_days=4)}, 4),
-    ({"a": ledger(retention_days=4), "b": ledger(retention_days=6)}, 6),
-    ({"a": ledger(retention_days=4), "b": ledger()}, None),
-    ({"a": ledger(retention_days=4), "b": {"STRATEGY": "sharded"}}, 4),
-    ({"a": ledger()}, None),
-    ({"a": {"STRATEGY": "sharded"}}, None),
-    ({}, None),
-]
-
-
-@pytest.mark.parametrize(("declared", "days"), DECLARED)
-def test_namespaces_declare_it_and_the_longest_one_holds(
-    declared: dict[str, Any], days: int | None
-) -> None:
-    with override_counters(**declared):
-        assert retention() == (None if days is None else days * DAY)
-
-
 @pytest.mark.skipif(connection.vendor == "postgresql", reason="it has partitions")
 @pytest.mark.django_db(transaction=True)
 class TestWithoutPartitions:
     """Entries that are past their retention are archived and deleted."""
-
-    def test_there_is_nothing_to_plan(self) -> None:
-        assert plan() == []
-        assert maintain() == Report()
 
     def test_values_stay_through_all_of_it(self) -> None:
         count()

@@ -13,8 +13,8 @@ from django_counters.models import Counter, CounterShard, SlottedCounter
 from django_counters.testing import assert_counts
 from django_counters.types import INT8
 from django_counters.upkeep.places import places
-from django_counters.upkeep.rollup import Report, rollup
-from tests.testapp.models import BonusTrack, Country, Gadget, Lyrics, Release, Song, Tiny, Track
+from django_counters.upkeep.rollup import rollup
+from tests.testapp.models import Song, Tiny
 
 pytestmark = pytest.mark.django_db
 LOWEST, HIGHEST = INT8
@@ -26,9 +26,9 @@ def _sharded(override_counters: Callable[..., None]) -> None:
     override_counters(likes={"STRATEGY": "sharded"})
 
 
-def make_shards(key: str, *values: int, using: str = "default") -> None:
+def make_shards(key: str, *values: int) -> None:
     """Shards as many writers at once leave them."""
-    CounterShard.objects.using(using).bulk_create(
+    CounterShard.objects.bulk_create(
         CounterShard(key=key, shard=number, value=value) for number, value in enumerate(values)
     )
 
@@ -44,141 +44,6 @@ def make_slots(record: models.Model, name: str, *counts: int) -> None:
 
 def totals() -> dict[str, int]:
     return dict(Counter.objects.values_list("key", "value"))
-
-
-class TestNamed:
-    def test_what_waits_becomes_the_total(self) -> None:
-        Counter.objects.create(key="likes:a", value=100)
-        make_shards("likes:a", 1, 2, 3, 4, 5)
-        make_shards("likes:b", 7, -9)
-        Counter.objects.increment("exact", 3)
-        report = rollup()
-        assert (report.rows, report.left, report.orphans, report.stuck) == (7, 0, 0, [])
-        assert totals() == {"likes:a": 115, "likes:b": -2, "exact": 3}
-        assert not CounterShard.objects.exists()
-        assert Counter.objects.read("likes:a").pending == 0
-
-    def test_a_second_one_finds_nothing(self) -> None:
-        make_shards("likes:a", 1, 2)
-        rollup()
-        assert rollup() == Report()
-        assert totals() == {"likes:a": 3}
-
-    def test_counting_goes_on_after_it(self) -> None:
-        for turn in range(1, 5):
-            assert Counter.objects.increment("likes:a") == turn
-            rollup()
-        reading = Counter.objects.read("likes:a")
-        assert (reading.total, reading.pending) == (4, 0)
-
-    def test_shards_that_add_up_to_nothing_go(self) -> None:
-        make_shards("likes:a", 5, -5, 0)
-        assert rollup().rows == 3
-        assert totals() == {"likes:a": 0}
-
-    def test_pages_may_be_smaller_than_the_number_of_counters(self) -> None:
-        for number in range(23):
-            make_shards(f"likes:{number}", *range(number % 4 + 1))
-        expected = {f"likes:{n}": sum(range(n % 4 + 1)) for n in range(23)}
-        labels: list[str] = []
-        report = rollup(page=5, progress=lambda label, _: labels.append(label))
-        assert totals() == expected
-        assert report.rows == sum(n % 4 + 1 for n in range(23))
-        assert labels == ["shards"] * 6 + ["ledger"]
-
-    def test_a_dry_run_changes_nothing(self) -> None:
-        make_shards("likes:a", 1, 2, 3)
-        song = Song.objects.create()
-        song.plays.increment()
-        assert rollup(dry_run=True) == Report(left=4)
-        assert CounterShard.objects.count() == 3
-        assert not Counter.objects.exists()
-        assert song.plays.read().pending == 1
-
-    def test_the_time_of_the_last_change_moves(self) -> None:
-        Counter.objects.increment("likes:a")
-        rollup()
-        before = Counter.objects.get().updated_at
-        Counter.objects.increment("likes:a")
-        rollup()
-        assert Counter.objects.get().updated_at >= before
-
-    def test_it_joins_the_callers_transaction(self) -> None:
-        make_shards("likes:a", 1, 2)
-        with pytest.raises(ZeroDivisionError), transaction.atomic():
-            assert rollup().rows == 2
-            assert totals() == {"likes:a": 3}
-            raise ZeroDivisionError
-        assert CounterShard.objects.count() == 2
-        assert not Counter.objects.exists()
-
-    def test_it_folds_what_the_callers_transaction_has_counted(self) -> None:
-        with transaction.atomic():
-            Counter.objects.increment("likes:a", 5)
-            assert rollup().rows == 1
-            assert Counter.objects.increment("likes:a") == 6
-        assert_counts({"likes:a": 6})
-
-
-class TestRecords:
-    def test_slots_of_a_field_become_its_column(self) -> None:
-        song, other = Song.objects.create(plays=10), Song.objects.create()
-        make_slots(song, "plays", 1, 2, 3)
-        make_slots(song, "stars", 4, 5)
-        make_slots(other, "plays", 7)
-        report = rollup()
-        assert (report.rows, report.left, report.orphans) == (6, 0, 0)
-        song.refresh_from_db()
-        other.refresh_from_db()
-        assert (song.plays, song.stars, song.skips, other.plays) == (16, 9, 0, 7)
-        assert not SlottedCounter.objects.exists()
-
-    def test_keys_of_all_kinds(self) -> None:
-        records: list[tuple[Any, str]] = [
-            (Gadget.objects.create(), "beeps"),
-            (Country.objects.create(code="größe 'x' %s \\ 🎉 {a,b}"), "visits"),
-            (Lyrics.objects.create(song=Song.objects.create()), "reads"),
-            (BonusTrack.objects.create(), "plays"),
-            (BonusTrack.objects.create(), "shares"),
-            (Release.objects.create(code="R1"), "plays"),
-        ]
-        for record, name in records:
-            getattr(record, name).increment(5)
-        assert rollup().left == 0
-        for record, name in records:
-            reading = getattr(record, name).read()
-            assert (reading.total, reading.pending) == (5, 0)
-
-    def test_counters_without_a_column_keep_one_row(self) -> None:
-        song = Song.objects.create()
-        make_slots(song, "downloads", 1, 2, 3, 4)
-        make_slots(song, "shares", 10)
-        assert rollup().rows == 5
-        rows = SlottedCounter.objects.order_by("name").values_list("name", "slot", "count")
-        assert list(rows) == [("downloads", -1, 10), ("shares", -1, 10)]
-        assert rollup() == Report()
-        assert SlottedCounter.objects.increment(song, "downloads") == 11
-        reading = SlottedCounter.objects.read(song, "downloads")
-        assert (reading.value, reading.total, reading.pending) == (11, 10, 1)
-        rollup()
-        assert SlottedCounter.objects.read(song, "downloads").total == 11
-
-    def test_slots_without_a_record_are_dropped(self) -> None:
-        song, other = Song.objects.create(), Song.objects.create()
-        make_slots(song, "plays", 1, 2)
-        make_slots(other, "plays", 4)
-        # As a cascade in the database or a TRUNCATE would.
-        Song.objects.filter(pk=song.pk)._raw_delete("default")
-        report = rollup()
-        assert (report.rows, report.orphans, report.left) == (1, 2, 0)
-        other.refresh_from_db()
-        assert other.plays == 4
-
-    def test_slots_of_a_model_that_is_gone_stay(self) -> None:
-        kind = ContentType.objects.create(app_label="gone", model="nothing")
-        SlottedCounter.objects.create(record_type=kind, record_id="1", name="a", slot=0, count=5)
-        assert rollup().rows == 0
-        assert SlottedCounter.objects.get().count == 5
 
 
 class TestWhatDoesNotFit:
@@ -207,22 +72,22 @@ class TestWhatDoesNotFit:
         other.refresh_from_db()
         assert other.hits == 3
 
-    @pytest.mark.parametrize("record_id", ["abc", "01", "1.5", str(2**63), "9" * 40])
-    def test_slots_whose_record_id_no_record_can_have_stop_nobody(self, record_id: str) -> None:
+    def test_slots_whose_record_id_no_record_can_have_stop_nobody(self) -> None:
         song = Song.objects.create()
         make_slots(song, "plays", 1, 2)
         kind = ContentType.objects.get_for_model(Song)
-        strange = SlottedCounter.objects.create(
-            record_type=kind, record_id=record_id, name="plays", slot=0, count=5
-        )
+        ids = ["01", "1.5", "9" * 40, str(2**63), "abc"]
+        for record_id in ids:
+            SlottedCounter.objects.create(
+                record_type=kind, record_id=record_id, name="plays", slot=0, count=5
+            )
         make_shards("likes:a", 1)
         report = rollup()
-        assert report.stuck == [f"slots of testapp.Song.plays:{record_id}"]
-        assert (report.rows, report.left, report.orphans) == (3, 1, 0)
+        assert sorted(report.stuck) == sorted(f"slots of testapp.Song.plays:{each}" for each in ids)
+        assert (report.rows, report.left, report.orphans) == (3, len(ids), 0)
         assert Song.objects.get().plays == 3
-        assert SlottedCounter.objects.get() == strange
-        strange.delete()
-        assert rollup() == Report()
+        left = SlottedCounter.objects.values_list("record_id", "count")
+        assert dict(left) == dict.fromkeys(ids, 5)
 
     def test_halves_that_only_fit_together_are_folded_in_the_end(self) -> None:
         Counter.objects.create(key="likes:a", value=HIGHEST - 5)
@@ -244,20 +109,6 @@ class TestWhatDoesNotFit:
         rollup()
         assert_counts({"likes:a": before, "likes:b": 1})
         assert totals()["likes:b"] == 1
-
-
-@pytest.mark.django_db(databases=["default", "other"])
-def test_using_chooses_the_database() -> None:
-    make_shards("likes:a", 1, 2)
-    make_shards("likes:a", 10, 20, using="other")
-    song = Song.objects.using("other").create()
-    song.plays.increment(4)
-    SlottedCounter.objects.increment(song, "downloads", 5)
-    assert rollup("other").rows == 4
-    assert Counter.objects.using("other").get().value == 30
-    assert Song.objects.using("other").get().plays == 4
-    assert SlottedCounter.objects.using("other").get().slot == -1
-    assert CounterShard.objects.count() == 2
 
 
 @pytest.mark.postgres
@@ -331,7 +182,7 @@ class TestNobodyWaits:
         rollup()
         assert SlottedCounter.objects.get().count == 7
 
-    @pytest.mark.parametrize("shards", [1, 2, 3, 40, 64])
+    @pytest.mark.parametrize("shards", [1, 2, 64])
     @pytest.mark.parametrize("half", [0, 1])
     def test_writers_do_not_wait_for_it(self, elsewhere: Elsewhere, shards: int, half: int) -> None:
         """In the middle of each of its two steps, twenty writers find a row."""
@@ -357,24 +208,3 @@ class TestNobodyWaits:
             elsewhere(count)
         assert_counts({"likes:a": shards})
         assert song.plays.read().value == shards
-
-    def test_readers_see_each_number_once(self, elsewhere: Elsewhere) -> None:
-        make_shards("likes:a", 1, 2, 3)
-        with transaction.atomic():
-            rollup()
-            before = elsewhere(lambda: Counter.objects.read("likes:a"))
-        after = elsewhere(lambda: Counter.objects.read("likes:a"))
-        assert (before.total, before.pending) == (0, 6)
-        assert (after.total, after.pending) == (6, 0)
-
-
-def test_every_child_is_found_by_the_table_of_its_parent() -> None:
-    bonus, track = BonusTrack.objects.create(), Track.objects.create()
-    bonus.plays.increment(2)
-    track.plays.increment(3)
-    assert [place.label for place in places("default")] == [
-        "shards",
-        "slots of testapp.Track.plays",
-    ]
-    rollup()
-    assert dict(Track.objects.values_list("pk", "plays")) == {bonus.pk: 2, track.pk: 3}

@@ -24,8 +24,6 @@ from django_counters.signals import incident_recorded
 from django_counters.stores.sql.inquiry import Drift
 from django_counters.testing import assert_counts
 from django_counters.tokens import Token, mint
-from django_counters.upkeep.doctor import examine
-from django_counters.upkeep.ledger import rebase
 from django_counters.upkeep.prune import prune
 from django_counters.upkeep.verify import verify
 from tests.settling import roll_up
@@ -65,17 +63,7 @@ class TestVerify:
         assert not CounterIncident.objects.exists()
 
     @pytest.mark.django_db(transaction=True)
-    def test_before_and_after_a_rollup(self) -> None:
-        Counter.objects.increment("a", 100)
-        for _ in range(3):
-            append("a", "b")
-            Counter.objects.increment("a", 7)
-            assert verify().drifts == []
-            roll_up()
-            assert verify().drifts == []
-
-    @pytest.mark.django_db(transaction=True)
-    @pytest.mark.parametrize("value", [0, 14, 16, 999])
+    @pytest.mark.parametrize("value", [14, 999])
     def test_a_total_that_was_changed_by_hand_is_found_and_left_alone(self, value: int) -> None:
         Counter.objects.increment("a", 10)
         append("a", "b")
@@ -84,11 +72,6 @@ class TestVerify:
         report = verify()
         assert report.drifts == [Drift("a", expected=5, found=value - 10)]
         assert_counts({"a": value})
-
-    def test_what_waits_does_not_hide_it(self) -> None:
-        append("a")
-        set_by_hand("a", 3)
-        assert verify().drifts == [Drift("a", expected=0, found=3)]
 
     @pytest.mark.django_db(transaction=True)
     def test_a_total_that_is_gone(self) -> None:
@@ -106,16 +89,6 @@ class TestVerify:
         )
         assert verify().drifts == [Drift("a", expected=5, found=10)]
 
-    @pytest.mark.django_db(transaction=True)
-    def test_a_rebase_is_the_way_back(self) -> None:
-        append("a", "b")
-        roll_up()
-        set_by_hand("a", 999)
-        assert len(verify().drifts) == 1
-        assert rebase() == 1
-        assert verify().drifts == []
-        assert_counts({"a": 5, "b": 5})
-
 
 class TestIncidents:
     def test_a_difference_becomes_one(
@@ -132,13 +105,6 @@ class TestIncidents:
         assert str(incident) == "drift: a"
         assert heard == [(CounterIncident, incident, "default")]
         assert "drift a" in caplog.text
-
-    def test_the_same_one_is_recorded_once(self, heard: list[Any]) -> None:
-        append("a")
-        set_by_hand("a", 3)
-        for _ in range(3):
-            assert len(verify().drifts) == 1
-        assert (CounterIncident.objects.count(), len(heard)) == (1, 1)
 
     def test_another_difference_is_another_one(self, heard: list[Any]) -> None:
         append("a", "b")
@@ -159,35 +125,23 @@ class TestNarrowed:
         for key in ("a:1", "ab:1", "A:1", "a%:1", "größe:Ω"):
             set_by_hand(key, 3)
 
-    @pytest.mark.parametrize(
-        ("namespace", "checked", "wrong"),
-        [
-            ("a", 2, ["a:1"]),
-            ("ab", 1, ["ab:1"]),
-            ("b", 1, []),
-            ("A", 1, ["A:1"]),
-            ("a%", 1, ["a%:1"]),
-            ("größe", 1, ["größe:Ω"]),
-            ("c", 0, []),
-            (None, 8, ["A:1", "a%:1", "a:1", "ab:1", "größe:Ω"]),
-        ],
-    )
-    def test_to_a_namespace(self, namespace: str | None, checked: int, wrong: list[str]) -> None:
-        report = verify(namespace=namespace)
-        assert [drift.key for drift in report.drifts] == wrong
-        assert report.checked == checked
+    def test_to_a_namespace(self) -> None:
+        every = ["A:1", "a%:1", "a:1", "ab:1", "größe:Ω"]
+        expected: dict[str | None, tuple[int, list[str]]] = {
+            **{"a": (2, ["a:1"]), "ab": (1, ["ab:1"]), "b": (1, []), "A": (1, ["A:1"])},
+            **{"a%": (1, ["a%:1"]), "größe": (1, ["größe:Ω"]), "c": (0, []), None: (8, every)},
+        }
+        for namespace, (checked, wrong) in expected.items():
+            report = verify(namespace=namespace)
+            assert [drift.key for drift in report.drifts] == wrong
+            assert report.checked == checked
 
-    @pytest.mark.parametrize(("sample", "checked"), [(0, 0), (1, 1), (5, 5), (8, 8), (100, 8)])
-    def test_to_a_sample(self, sample: int, checked: int) -> None:
-        report = verify(sample=sample)
-        assert report.checked == checked
-        # Three of the eight are as they should be.
-        assert max(0, checked - 3) <= len(report.drifts) <= min(checked, 5)
-
-    def test_to_a_sample_of_a_namespace(self) -> None:
-        report = verify(namespace="a", sample=100)
-        assert ([drift.key for drift in report.drifts], report.checked) == (["a:1"], 2)
-        assert verify(namespace="b", sample=1).drifts == []
+    def test_to_a_sample(self) -> None:
+        for sample, checked in ((0, 0), (1, 1), (5, 5), (8, 8), (100, 8)):
+            report = verify(sample=sample)
+            assert report.checked == checked
+            # Three of the eight are as they should be.
+            assert max(0, checked - 3) <= len(report.drifts) <= min(checked, 5)
 
 
 @pytest.mark.django_db(databases=["default", "other"])
@@ -242,13 +196,6 @@ class TestPrune:
             Counter.objects.increment("a", token=token)
         assert_counts({"a": 1})
 
-    def test_the_window_may_be_longer(self) -> None:
-        CounterHorizon.objects.update(token_window=timedelta(days=30))
-        self.use("young", ago=timedelta(days=29))
-        self.use("old", ago=timedelta(days=31))
-        assert prune() == 1
-        assert CounterToken.objects.get().digest == Token("young").digest
-
     def test_there_may_be_thousands(self) -> None:
         CounterToken.objects.bulk_create(
             CounterToken(
@@ -261,13 +208,6 @@ class TestPrune:
         self.use("new")
         assert prune() == 2_500
         assert CounterToken.objects.count() == 1
-
-    def test_entries_stay(self) -> None:
-        token = mint(clock.utc() - timedelta(hours=47))
-        CounterDelta.objects.append("a", 5, token=token)
-        CounterHorizon.objects.update(token_window=timedelta(hours=1))
-        assert prune() == 0
-        assert CounterDelta.objects.append("a", 5, token=token).replayed
 
     @pytest.mark.postgres
     @pytest.mark.django_db(transaction=True)
@@ -286,10 +226,3 @@ class TestPrune:
         self.use("a", ago=timedelta(days=3), using="other")
         assert prune("other") == 1
         assert CounterToken.objects.count() == 1
-
-
-def test_the_doctor_has_nothing_to_say_of_old_tokens() -> None:
-    CounterToken.objects.create(
-        digest=b"x", fingerprint=b"", created_at=clock.now() - timedelta(days=9)
-    )
-    assert examine() == []

@@ -12,7 +12,6 @@ from django.urls import path
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.workers.settings")
 django.setup()
 
-from django.core.asgi import get_asgi_application  # noqa: E402
 
 from django_counters.models import Counter  # noqa: E402
 from tests.workers.connections import told  # noqa: E402
@@ -29,11 +28,4 @@ def count(request: HttpRequest, key: str) -> HttpResponse:
     return HttpResponse(told())
 
 
-async def acount(request: HttpRequest, key: str) -> HttpResponse:
-    """Count in the event loop."""
-    await Counter.objects.aincrement(f"views:{key}")
-    return HttpResponse(str(os.getpid()))
-
-
-urlpatterns: list[Any] = [path("count/<str:key>", count), path("acount/<str:key>", acount)]
-asgi = get_asgi_application()
+urlpatterns: list[Any] = [path("count/<str:key>", count)]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -21,6 +20,11 @@ from tests.workers.running import PATIENCE, Crew, check, counting, landed  # noq
 pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
 STEPS = ("look", "cut", "judge", "read", "apply", "acknowledge", "acknowledged")
 DUPLICATES = 50
+
+
+def steps(broker: str) -> Sequence[str]:
+    """All with Redis, which is always there, and every other one with RabbitMQ."""
+    return STEPS[1::2] if broker.startswith("amqp") else STEPS
 
 
 def send(broker: str, crew: Crew, times: int) -> None:
@@ -88,7 +92,7 @@ class TestKilled:
     def test_its_child_at_each_step(self, broker: str, crew: Crew, cached: str) -> None:
         worker = crew.worker()
         with counting() as acknowledged:
-            for step in STEPS:
+            for step in steps(broker):
                 crew.halt.write_text(step)
                 send(broker, crew, 3)
                 os.kill(int(halted(crew, step)), signal.SIGKILL)
@@ -99,9 +103,9 @@ class TestKilled:
         check(acknowledged)
         assert crew.noted("failed") == []
 
-    def test_itself_at_each_step(self, broker: str, crew: Crew, cached: str) -> None:
+    def test_itself_in_the_middle(self, broker: str, crew: Crew, cached: str) -> None:
         with counting() as acknowledged:
-            for step in STEPS:
+            for step in steps(broker)[1:3]:
                 worker = crew.worker()
                 crew.halt.write_text(step)
                 send(broker, crew, 3)
@@ -113,30 +117,3 @@ class TestKilled:
             assert eventually(lambda: bool(crew.noted("again")), PATIENCE), "delivered once only"
         check(acknowledged)
         assert crew.noted("failed") == []
-
-    def test_one_that_stands_still_goes_on_when_others_have_done_its_work(
-        self, broker: str, crew: Crew, cached: str
-    ) -> None:
-        crew.worker()
-        with counting() as acknowledged:
-            for step in STEPS:
-                crew.halt.write_text(step)
-                send(broker, crew, 3)
-                child = halted(crew, step)
-                let_others_flush(crew, cached)
-                wait_for(3, crew, lambda: send(broker, crew, 3))
-                wait_for(1, crew, partial(os.kill, int(child), signal.SIGCONT), child)
-        check(acknowledged)
-        assert crew.noted("failed") == []
-
-
-def wait_for(more: int, crew: Crew, act: Callable[[], None], process: str = "") -> None:
-    """Do something, and wait until so many more flushes have ended, of any process or of one."""
-
-    def ended() -> int:
-        speakers = [line.split()[0] for line in crew.noted("connections")]
-        return len([one for one in speakers if process in ("", one)])
-
-    before = ended()
-    act()
-    assert eventually(lambda: ended() >= before + more, PATIENCE), f"{process} has not ended"

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import signal
 
 import pytest
 
-from django_counters.stores.redis.keys import Slots
 from example_project.bootstrap.children import Child
-from tests.stores.redis.counting import eventually, server
+from tests.stores.redis.counting import eventually
 from tests.workers.running import PATIENCE, Crew, check, counting, landed, waits
 
 pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
@@ -34,19 +32,4 @@ def test_one_that_is_asked_to_end_has_landed_all_that_it_says(crew: Crew) -> Non
     said = [json.loads(line) for line in (crew.folder / "log0").read_text().splitlines()]
     assert sum(one["generations"] for one in said) > 0
     assert not any(one["quarantined"] or one["incidents"] or one["away"] for one in said)
-    check(acknowledged)
-
-
-def test_another_one_takes_over_from_one_that_is_killed(crew: Crew, cached: str) -> None:
-    first, second = loop(crew), loop(crew)
-    with counting() as acknowledged:
-        assert eventually(lambda: lands_more(50), PATIENCE), "nothing lands"
-        first.kill()
-        with server() as direct:
-            # What ten seconds would do, if it was just flushing.
-            direct.delete(Slots("default", cached).flight)
-        reached = sum(landed().values())
-        assert eventually(lambda: lands_more(reached + 50), PATIENCE), "nobody takes over"
-        second.stop()
-    assert second.wait() in (0, 128 + signal.SIGINT)
     check(acknowledged)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from argparse import ArgumentParser, ArgumentTypeError
-from collections.abc import Iterator
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -60,6 +60,8 @@ _EXPLAINED = (LedgerFenced, InvalidConfiguration, CounterUnavailable, OutcomeUnk
 # The database is away or just being replaced; a loop goes on when it is back.
 _PASSING = (OperationalError, InterfaceError, ReadOnlyDatabase)
 _MOST_SHOWN = 20
+# Seconds between two lines on how far it is, where nobody looks at a terminal.
+_EVERY = 10.0
 
 
 def _help(work: str) -> str:
@@ -234,12 +236,22 @@ class Command(BaseCommand):
             raise CommandError(f"{len(report.drifts)} differ from their entries: {shown}")
 
     def _adjust(self, using: str, **options: Any) -> None:
-        adjusting.run(self.stdout, self._adjusted, using, **options)
+        adjusting.run(self.stdout, self._told(), using, **options)
 
-    def _adjusted(self, report: AdjustedMany) -> None:
-        if self.stderr.isatty():
-            done = len(report.changes) + report.done
-            self.stderr.write(f"\r\x1b[K{done} adjusted", ending="")
+    def _told(self) -> Callable[[AdjustedMany], None]:
+        """Says how far it is: at once where somebody looks, else now and then, for a log."""
+        due = time.monotonic() + _EVERY
+
+        def tell(report: AdjustedMany) -> None:
+            nonlocal due
+            done = f"{len(report.changes) + report.done + len(report.refused)} looked at"
+            if self.stderr.isatty():
+                self.stderr.write(f"\r\x1b[K{done}", ending="")
+            elif time.monotonic() >= due:
+                self.stderr.write(done)
+                due = time.monotonic() + _EVERY
+
+        return tell
 
     def _verify_audit(self, using: str, **options: Any) -> None:
         auditing.run(self.stdout, using, **options)
@@ -267,15 +279,14 @@ class Command(BaseCommand):
 
     def _doctor(self, using: str, *, fail: bool, as_json: bool, **_: Any) -> None:
         findings = examine(using)
+        needed = sum(finding.needed for finding in findings)
         if as_json:
             self.stdout.write(json.dumps([asdict(finding) for finding in findings]))
         else:
             for one in findings:
                 parts = (one.subject, one.strategy, _waits(one), one.action)
                 self.stdout.write(" · ".join(part for part in parts if part))
-            if not findings:
-                self.stdout.write("Nothing waits, and nothing is wrong.")
-        needed = sum(finding.needed for finding in findings)
+            self.stdout.write(_verdict(len(findings), needed))
         if fail and needed:
             raise CommandError(f"{needed} of these need somebody who does something.")
 
@@ -302,6 +313,12 @@ def _waits(one: Finding) -> str:
     return f"{kept} wait, for {one.lag:.0f} s at most"
 
 
+def _verdict(found: int, needed: int) -> str:
+    if needed:
+        return f"Something has to be done about {needed} of {found}."
+    return "Nothing is wrong." if found else "Nothing waits, and nothing is wrong."
+
+
 def _problems(report: Flushed) -> Iterator[str]:
     """What somebody has to know of a flush."""
     for name, reason in report.away.items():
@@ -325,7 +342,19 @@ def _seconds(text: str) -> float:
 
 
 def _common() -> ArgumentParser:
-    common = ArgumentParser(add_help=False)
+    """The options of every sub-command: ours, and those of every command of Django.
+
+    These are known before the sub-command, too: what is not given behind it changes nothing.
+    """
+    common = _Options().create_parser("", "", add_help=False)
+    for option in common._actions:
+        option.default = SUPPRESS
     common.add_argument("--database", default=DEFAULT_DB_ALIAS, help=_("which database"))
     common.add_argument("--json", action="store_true", dest="as_json", help=_("print one object"))
     return common
+
+
+class _Options(BaseCommand):
+    """No command, but the options that Django gives each."""
+
+    requires_system_checks = ()

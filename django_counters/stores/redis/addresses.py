@@ -177,11 +177,23 @@ def _of_alias(alias: str, timeout: float) -> Address:
     if declared is None:
         raise InvalidConfiguration(problem=f"there is no cache {alias!r} in CACHES.")
     backend = declared.get("BACKEND")
-    if backend == DJANGO:
+    lineage = _lineage(backend)
+    if DJANGO in lineage:
         return _of_django(alias, declared, timeout)
-    if backend == DJANGO_REDIS:
+    if DJANGO_REDIS in lineage:
         return _of_django_redis(alias, declared, timeout)
     raise InvalidConfiguration(problem=f"the cache {alias!r} is not a Redis but {backend}.")
+
+
+def _lineage(backend: object) -> Sequence[str]:
+    """The classes that a backend is: its own, and what it was made from."""
+    if backend in (DJANGO, DJANGO_REDIS):
+        return [str(backend)]
+    try:
+        classes = import_string(str(backend)).__mro__
+    except (ImportError, AttributeError):
+        return []
+    return [f"{one.__module__}.{one.__qualname__}" for one in classes]
 
 
 def _primary(alias: str, declared: Mapping[str, Any], separators: str) -> str:

@@ -81,7 +81,7 @@ def _words(*words: Word) -> bytes:
 
 
 def _word(word: Word) -> bytes:
-    data = word if isinstance(word, bytes) else str(word).encode()
+    data = word if isinstance(word, bytes) else str(word).encode(errors="surrogateescape")
     return b"$%d\r\n%b\r\n" % (len(data), data)
 
 
@@ -109,12 +109,9 @@ def refusal(text: str) -> Refused:
 
 
 def decoded(reply: Any) -> Any:
-    """A reply with its texts as str; what is no UTF-8 stays bytes."""
+    """A reply with its texts as str. Somebody else may have written bytes that are no UTF-8."""
     if isinstance(reply, bytes):
-        try:
-            return reply.decode()
-        except UnicodeDecodeError:
-            return reply
+        return reply.decode(errors="surrogateescape")
     if isinstance(reply, list):
         return [decoded(part) for part in reply]
     return reply

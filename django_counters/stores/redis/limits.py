@@ -29,6 +29,7 @@ class RedisLimits:
         try:
             admitted, ahead = self._client.run(command)
         except (Refused, OutcomeUnknown) as error:
-            reason = str(error).rstrip(".")
+            lost = isinstance(error, OutcomeUnknown)
+            reason = "the answer was lost" if lost else str(error).rstrip(".")
             raise CounterUnavailable(using=self._client.using, reason=reason) from error
         return Bucket(admitted == 1, ahead)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
-from django_counters import clock
 from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
 from django_counters.stores.redis.addresses import Address
 from django_counters.stores.redis.breaker import STATES, State
@@ -19,7 +18,6 @@ from django_counters.stores.redis.commands import Command, Refused
 from django_counters.stores.redis.keys import SLOTS, TOKEN, Slots, proposed
 from django_counters.stores.redis.requests import Request, Requests
 from django_counters.stores.redis.scripts import ACKNOWLEDGE, CUT, HOLD, READ, RELEASE, WAITING
-from django_counters.tokens import mint
 
 _T = TypeVar("_T")
 _PAGE = 1000
@@ -122,9 +120,9 @@ class RedisPending(Requests):
 
     def cut(self) -> list[Cut]:
         """Seal what is open in each slot, unless something sealed still waits there."""
-        oldest = f"{mint(clock.utc() - _REFRESHED_AFTER).hex[:12]}"
+        age = _REFRESHED_AFTER // timedelta(milliseconds=1)
         commands = [
-            Command(CUT, self._slots.keys(slot), (proposed(slot), oldest)) for slot in range(SLOTS)
+            Command(CUT, self._slots.keys(slot), (proposed(slot), age)) for slot in range(SLOTS)
         ]
         replies = self._run(commands)
         return [_cut(slot, reply) for slot, reply in enumerate(replies)]
@@ -183,17 +181,22 @@ class RedisPending(Requests):
             if cursor == "0":
                 return _contents(fields)
 
-    def acknowledge(self, landed: Mapping[Sealed, Sequence[str]]) -> None:
-        """Remove generations that have landed; of each, counters whose total is to be forgotten."""
-        commands = [
-            Command(
-                ACKNOWLEDGE,
-                self._slots.keys(sealed.slot),
-                (proposed(sealed.slot), sealed.generation, *forgotten),
-            )
-            for sealed, forgotten in landed.items()
-        ]
-        self._run(commands)
+    def acknowledge(
+        self, landed: Mapping[Sealed, Sequence[str]], lost: Collection[int] = ()
+    ) -> None:
+        """Remove generations that have landed; of each, counters whose total is to be forgotten.
+
+        In slots that have ``lost`` a generation, all totals are forgotten.
+        """
+        said = [(one.slot, (one.generation, *forgotten)) for one, forgotten in landed.items()]
+        # One without a name is there nowhere, as the lost one.
+        said += [(slot, ("",)) for slot in lost]
+        self._run(
+            [
+                Command(ACKNOWLEDGE, self._slots.keys(slot), (proposed(slot), *words))
+                for slot, words in said
+            ]
+        )
 
     @contextmanager
     def flight(self) -> Iterator[Callable[[], object] | None]:
@@ -251,6 +254,7 @@ def _tokens(own: Mapping[str, str]) -> dict[str, tuple[str, int]]:
     for name, text in own.items():
         if name.startswith(TOKEN):
             by, _, counter = text.partition(" ")
+            counter.encode()  # raises where somebody else has written other bytes
             tokens[str(UUID(name.removeprefix(TOKEN)))] = (counter, int(by))
     return tokens
 

@@ -7,17 +7,15 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, cast
 
-from django.db import Error, connections, transaction
+from django.db import Error, connections
 from django.db.transaction import TransactionManagementError
 
 from django_counters.exceptions import (
-    CounterError,
     CounterOverflow,
-    CounterUnavailable,
     InvalidKey,
-    OutcomeUnknown,
 )
 from django_counters.stores.base import Batched, Refusal, Seen
+from django_counters.stores.sql.block import Block
 from django_counters.stores.sql.deltas import aware
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.named import NAMED
@@ -64,17 +62,15 @@ class SqlBatches:
             TransactionManagementError: the connection is not in autocommit mode.
         """
         begins = self._connected()
-        done = False
-        try:
-            with transaction.atomic(using=self._using, durable=True):
-                # Otherwise it is within the transaction of a test case, which was begun before.
-                if begins:
-                    self._begin(lock_timeout, statement_timeout)
-                yield
-                done = True
-        except Error as error:
-            self._explain(error, unknown=begins and done)
-            raise
+        with Block(self._using, self._explain, durable=True):
+            # Otherwise it is within the transaction of a test case, which was begun before.
+            if begins:
+                self._begin(lock_timeout, statement_timeout)
+            yield
+
+    def now(self) -> datetime:
+        """The present moment of the database."""
+        return self._session.now()
 
     def claim(self, batches: Sequence[Batched]) -> set[str]:
         """Write down that generations are landed; those of which nobody had written it down.
@@ -181,11 +177,7 @@ class SqlBatches:
     def _connected(self) -> bool:
         """Open the connection; whether a transaction that begins now is the outermost."""
         connection = connections[self._using]
-        try:
-            connection.ensure_connection()
-        except Error as error:
-            reason = str(error).strip().partition("\n")[0].rstrip(".")
-            raise CounterUnavailable(using=self._using, reason=reason) from error
+        self._session.connect()
         if not (connection.autocommit or connection.in_atomic_block):
             # Django would leave the COMMIT to somebody who may never send it.
             raise TransactionManagementError("A landing needs a connection in autocommit mode.")
@@ -197,15 +189,12 @@ class SqlBatches:
             timeouts = (str(lock_timeout), str(statement_timeout))
             self._session.run(self._sql.settings, timeouts)
 
-    def _explain(self, error: Error, *, unknown: bool) -> None:
+    def _explain(self, error: Error, committing: bool) -> None:
         """Raise our own error for one of a landing, if it has a name."""
-        if isinstance(error, CounterError):
-            return
-        if self._session.dialect.busy(error):
+        dialect = self._session.dialect
+        if dialect.busy(error) and not (committing and dialect.cancelled(error)):
             raise Busy(str(error).strip()) from error
-        if unknown and self._session.dialect.lost(error):
-            raise OutcomeUnknown(using=self._using) from error
-        self._session.translate(error)
+        self._session.translate(error, committing)
 
     def _add(self, sums: Mapping[str, int]) -> None:
         """Add all or, with an error, nothing: what was done before stays."""

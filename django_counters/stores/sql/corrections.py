@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,6 +13,9 @@ from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.records import RecordKeys
 from django_counters.stores.sql.totals import SqlReads
 from django_counters.types import Amounts
+
+# One that was there when it was to be made may be forgotten before it is held.
+_ATTEMPTS = 20
 
 
 class SqlCorrections(SqlReads):
@@ -25,8 +28,12 @@ class SqlCorrections(SqlReads):
         self._sql = self._session.dialect.fold(self._quoted, kind)
 
     @contextmanager
-    def correcting(self) -> Iterator[None]:
-        """A transaction that reads what is committed by then, or a savepoint in the caller's."""
+    def correcting(self, what: str = "the adjustment") -> Iterator[None]:
+        """A transaction that reads what is committed by then, or a savepoint in the caller's.
+
+        Raises:
+            RetryTransaction: the caller's does not see what others have changed.
+        """
         begins = self._session.commits_at_once()
         try:
             with self.all_or_nothing():
@@ -35,7 +42,7 @@ class SqlCorrections(SqlReads):
                 yield
         except Error as error:
             if self._session.dialect.unserializable(error):
-                raise RetryTransaction(what="the adjustment") from error
+                raise RetryTransaction(what=what) from error
             raise
 
     def hold(self, key: Any) -> Amounts:
@@ -46,13 +53,17 @@ class SqlCorrections(SqlReads):
         Raises:
             RecordMissing: that row is not there.
         """
-        if not self._credit(key, 0):
+        for _ in range(_ATTEMPTS):
+            if self._credit(key, 0):
+                return self.read_one(key) or Amounts(0, 0)
             if self._sql.ensure:
-                keys = self._session.dialect.keys([key])
-                self._session.run(self._sql.ensure, (*self._bare(), keys))
-            if not (self._sql.ensure and self._credit(key, 0)):
-                raise RecordMissing(key=self.label(key))
-        return self.read_one(key) or Amounts(0, 0)
+                self.make([key])
+        raise RecordMissing(key=self.label(key))
+
+    def make(self, keys: Sequence[Any]) -> int:
+        """Make totals that are missing; how many of them were."""
+        params = (*self._bare(), self._session.dialect.keys(keys))
+        return len(self._session.run(self._sql.ensure, params))
 
     def correct(self, key: Any, by: int, total: int) -> None:
         """Add to a total that is held; it has ``total`` so far.

@@ -20,21 +20,28 @@ _UNTRACED = type(_EXECUTE) is FunctionType and _EXECUTE.__code__.co_filename == 
 
 
 class Kept:
-    """Django's own cursor, and the way below it, where there is one."""
+    """Django's own cursor, and the way below it, where there is one.
+
+    Attributes:
+        tells_all: whether the last statement was run in the way that tells each of its results.
+    """
 
     def __init__(self, cursor: CursorWrapper) -> None:
         self.cursor = cursor
         self.driver: Any = cursor.cursor
+        self.tells_all = False
         self._wire = _wire(cursor)
 
     def run(self, connection: BaseDatabaseWrapper, sql: str, params: Any) -> list[Any]:
         """Execute one statement and return its rows; the cursor is used only if it has to be."""
         if self._wire and not connection.execute_wrappers and CursorWrapper.execute is _EXECUTE:
             connection.validate_no_broken_transaction()
+            self.tells_all = True
             with connection.wrap_database_errors:
                 found = self._wire.run(sql, params)
             if found is not None:
                 return found
+        self.tells_all = False
         self.cursor.execute(sql, params)
         # The driver's own method: Django's wrapper makes a new function for each fetch.
         with connection.wrap_database_errors:
@@ -61,7 +68,7 @@ class KeptCursor(threading.local):
         # As connection.cursor() does: checks a connection that was idle, refuses an event loop.
         connection.close_if_health_check_failed()
         connection.ensure_connection()
-        if connection.queries_logged or "cursor" in vars(connection):
+        if connection.queries_logged or _is_looked_at(connection):
             return Kept(connection.cursor())
         kept, self.kept = self.kept, None
         # The driver's connection may have been closed and opened again since.
@@ -77,6 +84,15 @@ class KeptCursor(threading.local):
         """Keep a cursor whose rows have been read, unless it is of somebody's own kind."""
         if type(kept.cursor) is CursorWrapper:
             self.kept = kept
+
+
+def _is_looked_at(connection: BaseDatabaseWrapper) -> bool:
+    """Whether somebody has put a ``cursor`` of his own onto a connection.
+
+    A method of the connection's own class is none: Django leaves one there after a test case.
+    """
+    put = vars(connection).get("cursor")
+    return put is not None and getattr(put, "__func__", None) is not type(connection).cursor
 
 
 def _wire(cursor: CursorWrapper) -> Wire | None:

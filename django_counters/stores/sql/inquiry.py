@@ -75,10 +75,10 @@ class SqlInquiry(SqlReads):
             [self._row(row[5:]) for row in rows if row[5] is not None],
         )
 
-    def kept_since(self) -> datetime | None:
-        """The moment from which on all entries are there; None where none was ever dropped."""
-        ((moment,),) = self._session.run(self._sql.kept_since, (), writes=False)
-        return aware(moment, local=True) if moment else None
+    def kept(self, key: str) -> tuple[datetime | None, bool]:
+        """From when on all entries are there, None for always; whether a counter ever had one."""
+        ((moment, has_any),) = self._session.run(self._sql.kept, (key,), writes=False)
+        return aware(moment, local=True) if moment else None, bool(has_any)
 
     def waiting(self) -> tuple[int, int]:
         """How many entries wait, of how many counters."""

@@ -37,6 +37,10 @@ class SqlPartitions:
         """Whether the ledger of this database has partitions."""
         return self._sql is not None
 
+    def now(self) -> datetime:
+        """The present moment of the database."""
+        return self._session.now()
+
     def made_plain(self) -> bool:
         """Whether the table should have partitions and has none, as without migrations."""
         return [partitioned for partitioned, _ in self._table()] == [False]

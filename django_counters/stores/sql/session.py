@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.contrib.contenttypes.models import ContentType
-from django.db import Error, connections, transaction
+from django.db import Error, connections
 
 from django_counters.exceptions import (
-    CounterError,
     CounterUnavailable,
     OutcomeUnknown,
     ReadOnlyDatabase,
 )
+from django_counters.stores.sql.block import Block, commits_at_once
 from django_counters.stores.sql.cursors import KeptCursor
 from django_counters.stores.sql.dialects import Pending, dialect_of
 
@@ -30,35 +31,22 @@ class Session:
 
     def commits_at_once(self) -> bool:
         """Whether a statement of this thread is a transaction of its own. Opens no connection."""
-        connection = connections[self.using]
-        if connection.connection is None:
-            return bool(connection.settings_dict["AUTOCOMMIT"])
-        return connection.autocommit and not connection.in_atomic_block
+        return commits_at_once(self.using)
 
-    @contextmanager
-    def all_or_nothing(self, *, own: bool = True) -> Iterator[None]:
+    def all_or_nothing(self, *, own: bool = True) -> Block:
         """A transaction, or a savepoint in the caller's.
 
         ``own``: what happens within is ours. The errors of other people's code pass unchanged.
         """
-        connection = connections[self.using]
+        self.connect()
+        return Block(self.using, self.translate, own=own)
+
+    def connect(self) -> None:
+        """Open the connection of this thread."""
         try:
-            connection.ensure_connection()
+            connections[self.using].ensure_connection()
         except Error as error:
             raise self._unreachable(error) from error
-        commits = self.commits_at_once()
-        within = done = False
-        try:
-            with transaction.atomic(using=self.using):
-                within = True
-                yield
-                within, done = False, True
-        except Error as error:
-            if isinstance(error, CounterError) or (within and not own):
-                raise
-            # Before COMMIT it is known that nothing was counted; in COMMIT it is not.
-            self._raise_translated(error, unknown=commits and done)
-            raise
 
     @contextmanager
     def hurried(self, duration: str) -> Iterator[None]:
@@ -74,9 +62,21 @@ class Session:
         yield
         self.run(self.dialect.hurry, (patience,))
 
-    def translate(self, error: Error) -> None:
-        """Raise our own error for one of a read, if it has a name."""
-        self._raise_translated(error, unknown=False)
+    def translate(self, error: Error, committing: bool = False) -> None:
+        """Raise our own error for one that has a name, of a read or of COMMIT.
+
+        Where the server refuses to commit, it says why. Any other error, such as that of a driver
+        that was interrupted, leaves it open; so does a cancellation, which the server also heeds
+        just after it has committed.
+        """
+        if committing and (self.dialect.unexplained(error) or self.dialect.cancelled(error)):
+            raise OutcomeUnknown(using=self.using) from error
+        self._raise_translated(error, unknown=committing)
+
+    def now(self) -> datetime:
+        """The present moment of the database, in UTC: hosts may have wrong clocks."""
+        ((microseconds,),) = self.run(self.dialect.now, (), writes=False)
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=int(microseconds))
 
     def execute(self, sql: str) -> None:
         """Execute one statement that has no rows."""
@@ -109,7 +109,11 @@ class Session:
         except Error as error:
             # What was not committed is rolled back by the database: this is known.
             commits = connection.autocommit and not connection.in_atomic_block
-            self._raise_translated(error, unknown=writes and sends and commits)
+            unknown = writes and sends and commits
+            if unknown and not kept.tells_all and self.dialect.cancelled(error):
+                # The driver's cursor does not tell whether the statement was done before.
+                raise OutcomeUnknown(using=self.using) from error
+            self._raise_translated(error, unknown=unknown)
             raise
         if len(rows) < 2:
             # A cursor holds on to its last result: not to that of a batch.

@@ -13,7 +13,7 @@ from typing import Any
 
 from django.db.backends.postgresql.base import Cursor
 from django.db.backends.utils import CursorWrapper
-from psycopg import ClientCursor, Connection, Error
+from psycopg import ClientCursor, Connection, Error, OperationalError
 from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
 from psycopg.generators import execute
@@ -44,7 +44,8 @@ class Wire:
         The statement that begins a transaction goes in one message with ``BEGIN``.
 
         Raises:
-            psycopg.Error: what a cursor would raise.
+            psycopg.Error: what a cursor would raise. Without a SQLSTATE where the server committed
+                the statement, or may have, and was cancelled before it was ready for the next.
         """
         if isinstance(params, Mapping) or self._libpq.parameter_status(ENCODING) != self._encoded:
             return None
@@ -54,9 +55,13 @@ class Wire:
             begin = self._begin()
             if begin is None:
                 return None
-            result = self._exchange(begin + statement)
+            results = self._exchange(begin + statement)
+        result = results[-1]
         if result.status not in DONE:
-            raise error_from_result(result, self._encoding)
+            error = error_from_result(result, self._encoding)
+            if self._connection.autocommit and results[0].status in DONE:
+                raise OperationalError("the statement was done, then interrupted") from error
+            raise error
         self._values.set_pgresult(result)
         return self._values.load_rows(0, result.ntuples, tuple)
 
@@ -70,17 +75,16 @@ class Wire:
         asked = (connection.isolation_level, connection.read_only, connection.deferrable)
         return b"BEGIN;" if asked == (None, None, None) else None
 
-    def _exchange(self, text: bytes) -> PGresult:
-        """Send a message and wait for the answer; the last result, which is any error."""
+    def _exchange(self, text: bytes) -> list[PGresult]:
+        """Send a message and wait for the answer; its last result is any error."""
         try:
             self._libpq.send_query(text)
-            results: list[PGresult] = self._connection.wait(execute(self._libpq))
+            return self._connection.wait(execute(self._libpq))
         except Error:
             raise
         except BaseException:
             self._abandon()
             raise
-        return results[-1]
 
     def _abandon(self) -> None:
         """End what the server still does, after Ctrl-C or a time limit; else the connection."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
 import time
@@ -11,6 +12,7 @@ from typing import Any
 
 import redis
 
+from django_counters.stores.redis.aclient import AsyncClient
 from django_counters.stores.redis.addresses import address_of
 from django_counters.stores.redis.client import Client, Command
 from django_counters.stores.redis.scripts import Script
@@ -27,6 +29,27 @@ def add(key: str, by: int = 1) -> Command:
 def fresh(url: str | None = None, **options: Any) -> Client:
     """A client that shares nothing with others, patient unless said otherwise."""
     return Client(address_of(url or os.environ["REDIS_URL"], {"timeout": 10, **options}))
+
+
+@contextmanager
+def fresh_in_a_loop() -> Iterator[Callable[..., Any]]:
+    """Makes clients of one event loop, which are asked as the others are, call by call."""
+    clients: list[AsyncClient] = []
+    with asyncio.Runner() as runner:
+
+        class Asked:
+            def __init__(self, url: str | None = None, **options: Any) -> None:
+                self._client = AsyncClient(fresh(url, **options))
+                self.name = self._client.name
+                clients.append(self._client)
+
+            def __getattr__(self, name: str) -> Any:
+                method = getattr(self._client, name)
+                return lambda *words, **more: runner.run(method(*words, **more))
+
+        yield Asked
+        for client in clients:
+            runner.run(client.close())
 
 
 def named(url: str, name: str) -> str:

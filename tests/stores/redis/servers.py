@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 import redis
 
+from example_project.bootstrap.postgres import free_port
 from tests.stores.redis.counting import eventually
 
 PROGRAM = shutil.which("redis-server")
@@ -20,13 +20,6 @@ needs_redis = pytest.mark.skipif(PROGRAM is None, reason="there is no redis-serv
 
 
 ATTEMPTS = 5
-
-
-def free_port() -> int:
-    """A port that nobody had a moment ago."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
 
 
 class Server:

@@ -5,19 +5,17 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from django_counters.exceptions import CounterError, CounterUnavailable, OutcomeUnknown
+from django_counters.exceptions import CounterUnavailable
 from django_counters.stores.redis.aclient import POOL, AsyncClient
 from django_counters.stores.redis.addresses import address_of
-from django_counters.stores.redis.client import Command, Refused, aclient_of, client_of
-from django_counters.stores.redis.scripts import Script
+from django_counters.stores.redis.client import aclient_of, client_of
 from tests.stores.redis.counting import (
-    FAIL,
     add,
     connected,
     eventually,
@@ -25,9 +23,8 @@ from tests.stores.redis.counting import (
     named,
     stands_at,
 )
-from tests.stores.redis.proxy import Fault, Proxy
+from tests.stores.redis.proxy import Proxy
 
-LOSING: list[Fault] = ["swallow", "close", "reset", "half"]
 ALWAYS = 50
 SHORT = 0.2
 
@@ -40,24 +37,6 @@ def sync(work: Coroutine[Any, Any, Any]) -> Any:
     return asyncio.run(asyncio.wait_for(work, 30))
 
 
-def test_it_answers_as_the_other_one_does(key: str) -> None:
-    async def work() -> None:
-        client = afresh()
-        assert await client.run(add(key, 2)) == 2
-        forgotten = Command(
-            Script(f"return redis.call('INCRBY', KEYS[1], ARGV[1]) --{key}"), (key,), (1,)
-        )
-        replies = await client.run_many([forgotten, add(key), Command(FAIL, (key,), ())])
-        assert replies[:2] == [4, 3]
-        assert isinstance(replies[2], Refused)
-        with pytest.raises(Refused, match="RINGFULL no place is free"):
-            await client.run(Command(FAIL, (key,), ()))
-        assert await client.call("GET", key) == "4"
-        assert await client.run_many([]) == []
-
-    sync(work())
-
-
 def test_one_client_of_an_address() -> None:
     address = address_of(os.environ["REDIS_URL"], {"timeout": 7})
     same = address_of(os.environ["REDIS_URL"], {"timeout": 7})
@@ -65,31 +44,6 @@ def test_one_client_of_an_address() -> None:
     assert client_of(address) is client_of(same)
     assert aclient_of(address)._route is client_of(same).route
     assert client_of(address_of(os.environ["REDIS_URL"])) is not client_of(address)
-
-
-@pytest.mark.parametrize("fault", LOSING)
-def test_a_lost_reply_is_unknown_and_never_sent_again(key: str, proxy: Proxy, fault: Fault) -> None:
-    calls: list[tuple[Callable[[AsyncClient], Awaitable[Any]], type[CounterError], int]] = [
-        (lambda client: client.run(add(key)), OutcomeUnknown, 1),
-        (lambda client: client.run_many([add(key)] * 3), OutcomeUnknown, 3),
-        (lambda client: client.call("INCRBY", key, 1, reads=False), OutcomeUnknown, 1),
-        (lambda client: client.call("INCRBY", key, 1), CounterUnavailable, 1),
-    ]
-
-    async def work() -> None:
-        expected = 0
-        for call, error, times in calls:
-            client = afresh(proxy.url, timeout=SHORT)
-            proxy.times = 0
-            await client.run(add(key, 0))
-            proxy.lose(fault, times=ALWAYS, marker=key.encode())
-            with pytest.raises(error):
-                await call(client)
-            assert proxy.times == ALWAYS - 1
-            expected += times
-            assert stands_at(key) == expected
-
-    sync(work())
 
 
 def test_a_task_that_is_cancelled_takes_its_connection_with_it(key: str, proxy: Proxy) -> None:

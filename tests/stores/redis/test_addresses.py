@@ -1,4 +1,4 @@
-"""From what stands in the settings to where a Redis is."""
+"""From what stands in the settings to where a Redis is, and how far one goes to find it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from django.core.cache.backends.redis import RedisCache
 from django_counters.exceptions import InvalidConfiguration
 from django_counters.stores.redis.addresses import DJANGO, DJANGO_REDIS, Address, Node, address_of
 from django_counters.stores.redis.client import client_of
+from django_counters.stores.redis.commands import Lost, Refused, Request
 from django_counters.stores.redis.connections import Making
+from django_counters.stores.redis.routes import Ask, Wait, route_of, run
 
 SECRET = "s3cr3t"
 
@@ -178,19 +180,12 @@ class OwnClient(HerdClient):
     """A client of a project."""
 
 
-@pytest.mark.parametrize(
-    "client",
-    [
-        "django_redis.client.ShardClient",
-        "django_redis.client.herd.HerdClient",
-        f"{__name__}.OwnClient",
-    ],
-)
-def test_clients_that_spread_keys_or_write_later(settings: Any, client: str) -> None:
-    with pytest.raises(InvalidConfiguration, match="Client"):
-        cached(
-            settings, BACKEND=DJANGO_REDIS, LOCATION="redis://a", OPTIONS={"CLIENT_CLASS": client}
-        )
+def spread(client: str) -> dict[str, Any]:
+    return {
+        "BACKEND": DJANGO_REDIS,
+        "LOCATION": "redis://a",
+        "OPTIONS": {"CLIENT_CLASS": client},
+    }
 
 
 @pytest.mark.parametrize(
@@ -201,16 +196,16 @@ def test_clients_that_spread_keys_or_write_later(settings: Any, client: str) -> 
         {"BACKEND": DJANGO},
         {"BACKEND": DJANGO_REDIS, "LOCATION": "h:1"},
         {"BACKEND": DJANGO_REDIS, "LOCATION": f"redis://:{SECRET}@h:port/0"},
+        # These spread keys over servers, or write them later.
+        spread("django_redis.client.ShardClient"),
+        spread("django_redis.client.herd.HerdClient"),
+        spread(f"{__name__}.OwnClient"),
     ],
 )
-def test_a_cache_that_is_no_redis(settings: Any, declared: dict[str, Any]) -> None:
+def test_a_cache_that_cannot_count(settings: Any, declared: dict[str, Any]) -> None:
     with pytest.raises(InvalidConfiguration, match="'default'") as caught:
         cached(settings, **declared)
     assert SECRET not in str(caught.value)
-
-
-def test_an_alias_that_is_missing(settings: Any) -> None:
-    settings.CACHES = {}
     with pytest.raises(InvalidConfiguration, match="'other'"):
         address_of("other")
 
@@ -221,3 +216,36 @@ def test_an_option_that_redis_py_does_not_know(settings: Any) -> None:
     with pytest.raises(InvalidConfiguration, match="colour") as caught:
         client_of(address)
     assert SECRET not in str(caught.value)
+
+
+ONE, TWO = Node("a", 1), Node("b", 2)
+REQUEST = Request("key", b"words")
+TABLE = [[0, 16383, ["a", 1, "name", []]]]
+
+
+def test_servers_that_send_on_and_on_are_not_followed_for_ever() -> None:
+    flow = run(route_of(address_of("redis+cluster://a:1"), len), REQUEST)
+    next(flow)
+    flow.send([TABLE])
+    times = 0
+    with pytest.raises(Lost, match="MOVED") as caught:
+        while True:
+            flow.send([Refused("MOVED", f"1 c:{times}")])
+            times += 1
+    assert not caught.value.sent
+    assert times == 5
+
+
+def test_a_slot_that_is_moving_is_waited_for_shortly() -> None:
+    flow = run(route_of(address_of("redis+cluster://a:1"), len), REQUEST)
+    next(flow)
+    flow.send([TABLE])
+    waited = 0.0
+    step = flow.send([Refused("TRYAGAIN")])
+    with pytest.raises(Lost):
+        while True:
+            assert isinstance(step, Wait)
+            waited += step.seconds
+            assert flow.send(None) == Ask(ONE, b"words")
+            step = flow.send([Refused("TRYAGAIN")])
+    assert 0 < waited <= 0.1

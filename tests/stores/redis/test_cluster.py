@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +16,9 @@ from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
 from django_counters.stores.redis.aclient import AsyncClient
 from django_counters.stores.redis.client import Client, Command, Refused
 from django_counters.stores.redis.scripts import Script
+from example_project.bootstrap.postgres import free_port
 from tests.stores.redis.counting import add, fresh
-from tests.stores.redis.servers import Server, free_port, joined, needs_redis, running
+from tests.stores.redis.servers import Server, joined, needs_redis, running
 
 pytestmark = needs_redis
 CLUSTERED = (
@@ -25,11 +28,18 @@ CLUSTERED = (
 BOTH = Script("return redis.call('INCRBY', KEYS[1], ARGV[1]) + redis.call('INCRBY', KEYS[2], 0)")
 
 
-@pytest.fixture
-def cluster(tmp_path: Any) -> Iterator[list[Server]]:
+@contextmanager
+def clustered(folder: Path) -> Iterator[list[Server]]:
     arguments = [(*CLUSTERED, "--cluster-port", free_port) for _ in range(3)]
-    with running(tmp_path, *arguments) as servers:
+    with running(folder, *arguments) as servers:
         joined(servers)
+        yield servers
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Server]]:
+    """That of all tests that stop no server; each has keys of its own."""
+    with clustered(tmp_path_factory.mktemp("cluster")) as servers:
         yield servers
 
 
@@ -39,9 +49,9 @@ def clients(cluster: list[Server], **options: Any) -> tuple[Client, AsyncClient]
     return client, AsyncClient(client)
 
 
-def of_each(cluster: list[Server]) -> list[str]:
-    """Keys, the first of them on the first server and so on."""
-    keys = (f"{{k{number}}}" for number in range(1000))
+def of_each(cluster: list[Server], test: str) -> list[str]:
+    """Keys of a test, the first of them on the first server and so on."""
+    keys = (f"{{{test}{number}}}" for number in range(1000))
     places: dict[int, str] = {}
     for key in keys:
         places.setdefault(key_slot(key.encode()) * len(cluster) // 16384, key)
@@ -55,7 +65,7 @@ def count(cluster: list[Server], key: str) -> list[int]:
 
 def test_keys_are_where_the_cluster_has_them(cluster: list[Server]) -> None:
     client, aclient = clients(cluster)
-    keys = of_each(cluster)
+    keys = of_each(cluster, "where")
     assert [client.run(add(key)) for key in keys] == [1, 1, 1]
     assert client.run_many([add(key, by) for by in (1, 2) for key in keys]) == [2, 2, 2, 4, 4, 4]
     assert [client.call("GET", key, key=key) for key in keys] == ["4", "4", "4"]
@@ -78,7 +88,7 @@ def move(slot: int, source: Server, target: Server, others: list[Server]) -> Non
 
 def test_a_slot_that_moved(cluster: list[Server]) -> None:
     client, aclient = clients(cluster)
-    keys = of_each(cluster)
+    keys = of_each(cluster, "moved")
     assert client.run(add(keys[1])) == 1
     move(key_slot(keys[0].encode()), cluster[0], cluster[2], [cluster[1]])
     assert client.run_many([add(key) for key in keys]) == [1, 2, 1]
@@ -95,7 +105,7 @@ def test_a_slot_that_moved(cluster: list[Server]) -> None:
 
 def test_a_slot_that_is_moving(cluster: list[Server]) -> None:
     client, aclient = clients(cluster)
-    key = of_each(cluster)[0]
+    key = of_each(cluster, "moving")[0]
     slot = key_slot(key.encode())
     source, target, other = cluster
     assert client.run(add(key)) == 1
@@ -121,9 +131,17 @@ def test_a_slot_that_is_moving(cluster: list[Server]) -> None:
     assert client.run(both) == 4 + 3
 
 
-def test_a_server_that_is_gone(cluster: list[Server]) -> None:
+@pytest.fixture
+def shrinking(tmp_path: Path) -> Iterator[list[Server]]:
+    """A cluster of the test's own."""
+    with clustered(tmp_path) as servers:
+        yield servers
+
+
+def test_a_server_that_is_gone(shrinking: list[Server]) -> None:
+    cluster = shrinking
     client, aclient = clients(cluster, timeout=0.5)
-    keys = of_each(cluster)
+    keys = of_each(cluster, "gone")
     client.run_many([add(key) for key in keys])
     cluster[0].stop()
     with pytest.raises((CounterUnavailable, OutcomeUnknown)):
@@ -154,7 +172,7 @@ def test_a_server_with_no_cluster_is_none(tmp_path: Any) -> None:
 
 def test_threads_that_start_together_find_the_way(cluster: list[Server]) -> None:
     client, _ = clients(cluster)
-    keys = of_each(cluster)
+    keys = of_each(cluster, "threads")
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda number: client.run(add(keys[number % 3])), range(300)))
     assert [client.call("GET", key, key=key) for key in keys] == ["100"] * 3

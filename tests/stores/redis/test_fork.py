@@ -98,11 +98,15 @@ def turns():
     return [client.run(add(key)) for _ in range(100)], client.call("CLIENT", "ID")
 
 before = turns()
-reading, writing = os.pipe()
+(reading, writing), (ready, told) = os.pipe(), os.pipe()
 child = ctypes.PyDLL(None).fork()
 if child == 0:
-    os.write(writing, json.dumps(turns()).encode())
+    # Alone at first: nothing that waits on the parent's connection gives it away.
+    own = client.call("CLIENT", "ID")
+    os.write(told, b".")
+    os.write(writing, json.dumps([turns()[0], own]).encode())
     os._exit(0)
+os.read(ready, 1)
 after = turns()
 os.waitpid(child, 0)
 again = turns()
@@ -118,3 +122,37 @@ def test_a_child_that_python_was_not_told_of_has_a_connection_of_its_own(key: st
     assert before[1] == after[1] == again[1] != child[1]
     replies = [reply for part in (before, child, after, again) for reply in part[0]]
     assert sorted(replies) == list(range(1, 401))
+
+
+FIRST_USE = """
+import asyncio, contextlib, os, sys
+import dj_database_url, django
+from django.conf import settings
+redis = "django.core.cache.backends.redis.RedisCache"
+settings.configure(
+    INSTALLED_APPS=["django.contrib.contenttypes", "django_counters"],
+    DATABASES={"default": dj_database_url.parse(os.environ["DATABASE_URL"])},
+    CACHES={"default": {"BACKEND": redis, "LOCATION": os.environ["REDIS_URL"], "KEY_PREFIX": "f"}},
+    COUNTERS={"views": {"STRATEGY": "cached"}},
+)
+django.setup()
+from django.db import Error
+from django_counters.models import Counter
+before = set(sys.modules)
+for key in ("a", "views:a"):
+    # There are no tables; and nobody needs them here.
+    with contextlib.suppress(Error):
+        Counter.objects.increment(key)
+    with contextlib.suppress(Error):
+        asyncio.run(Counter.objects.aincrement(key))
+ours = ("django_counters", "psycopg", "redis")
+print(sorted(name for name in set(sys.modules) - before if name.startswith(ours)))
+"""
+
+
+def test_the_first_use_imports_nothing() -> None:
+    """A child that is forked while another thread imports something waits for it for ever."""
+    # The connections are left to Python, which may say so.
+    call = [sys.executable, "-W", "ignore::ResourceWarning", "-c", FIRST_USE]
+    told = subprocess.run(call, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (told.stdout.strip(), told.stderr) == ("[]", "")

@@ -8,10 +8,8 @@ import secrets
 import pytest
 
 from django_counters.exceptions import CounterUnavailable
-from django_counters.stores.base import Bucket
 from django_counters.stores.redis.addresses import address_of
 from django_counters.stores.redis.limits import RedisLimits
-from tests.stores.redis.counting import server
 from tests.stores.redis.proxy import Fault, Proxy
 
 DAY = 86_400_000_000
@@ -38,7 +36,7 @@ def test_a_lost_answer_may_have_taken(proxy: Proxy, digest: bytes, fault: Fault)
     store = limits(proxy.url, 0.5 if fault == "swallow" else 10)
     store.take(digest, DAY, 10 * DAY)
     proxy.lose(fault)
-    with pytest.raises(CounterUnavailable, match="before the answer"):
+    with pytest.raises(CounterUnavailable, match="the answer was lost"):
         store.take(digest, DAY, 10 * DAY)
     admitted, ahead = limits(os.environ["REDIS_URL"]).take(digest, DAY, 10 * DAY)
     assert admitted
@@ -52,22 +50,3 @@ def test_a_lost_request_takes_nothing(proxy: Proxy, digest: bytes) -> None:
     with pytest.raises(CounterUnavailable):
         store.take(digest, DAY, 10 * DAY)
     assert round(store.take(digest, DAY, 10 * DAY).ahead / DAY) == 2
-
-
-def test_a_server_that_has_forgotten_the_script(digest: bytes) -> None:
-    store = limits(os.environ["REDIS_URL"])
-    store.take(digest, DAY, 10 * DAY)
-    with server() as direct:
-        direct.script_flush()
-    admitted, ahead = store.take(digest, DAY, 10 * DAY)
-    assert admitted
-    assert round(ahead / DAY) == 2
-
-
-def test_what_is_too_much_changes_nothing(digest: bytes) -> None:
-    store = limits(os.environ["REDIS_URL"])
-    assert store.take(digest, 8 * DAY, 10 * DAY) == Bucket(True, 8 * DAY)
-    for _ in range(3):
-        admitted, ahead = store.take(digest, 3 * DAY, 10 * DAY)
-        assert not admitted
-        assert round(ahead / DAY) == 8

@@ -1,4 +1,4 @@
-"""What waits in one Redis: requests, what their answers mean, and what is told of it."""
+"""What waits in one Redis: requests, what the scripts write and answer, and what that means."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ import re
 import secrets
 import zlib
 from collections.abc import Iterator
-from itertools import count, islice
 from typing import Any
-from uuid import UUID
 
 import pytest
 import redis
@@ -23,15 +21,14 @@ from django_counters.exceptions import (
     OutcomeUnknown,
     TokenConflict,
 )
+from django_counters.stores.base import Lease
 from django_counters.stores.redis.addresses import address_of
 from django_counters.stores.redis.commands import Refused
-from django_counters.stores.redis.keys import SLOTS, Slots, proposed, slot_of
+from django_counters.stores.redis.keys import SLOTS, Slots, slot_of
 from django_counters.stores.redis.pending import RedisPending
-from django_counters.stores.redis.requests import Requests, found_in
-from django_counters.tokens import mint, moment_of
-from tests.stores.redis.proxy import Proxy
-
-DEAD = "redis://127.0.0.1:1/0"
+from django_counters.stores.redis.requests import Requests
+from django_counters.tokens import mint
+from tests.stores.redis.servers import Server, needs_redis, running
 
 
 class Bench:
@@ -39,9 +36,16 @@ class Bench:
 
     def __init__(self, url: str) -> None:
         self.using = f"test{secrets.token_hex(4)}"
-        self.pending = RedisPending(self.using, address_of(url, {"timeout": 10}))
+        self.address = address_of(url, {"timeout": 10})
+        self.pending = RedisPending(self.using, self.address)
         self.slots = Slots(self.using)
         self.direct: Any = redis.Redis.from_url(url, decode_responses=True, protocol=2)
+
+    def apart(self) -> Any:
+        """As in a cluster: no command is about two slots."""
+        pending: Any = RedisPending(self.using, self.address)
+        pending._together = False
+        return pending
 
     def send(self, request: Any) -> Any:
         return self.pending.send(request)
@@ -82,28 +86,11 @@ class Bench:
         self.direct.close()
 
 
-def of_slot(slot: int, how_many: int, salt: int = 0) -> list[str]:
-    names = (f"n{salt}:{number}" for number in count())
-    return list(islice((name for name in names if slot_of(name) == slot), how_many))
-
-
 @pytest.fixture
-def using() -> Iterator[str]:
-    """The name of a database that nobody else has; what it left in Redis is deleted."""
-    name = f"test{secrets.token_hex(4)}"
-    yield name
-    with redis.Redis.from_url(os.environ["REDIS_URL"]) as client:
-        if keys := list(client.scan_iter(f"djc:{{{name}*", count=1000)):
-            client.delete(*keys)
-
-
-def at(url: str, using: str, timeout: float = 10) -> RedisPending:
-    return RedisPending(using, address_of(url, {"timeout": timeout}))
-
-
-@pytest.fixture
-def pending(using: str) -> RedisPending:
-    return at(os.environ["REDIS_URL"], using)
+def bench() -> Iterator[Bench]:
+    made = Bench(os.environ["REDIS_URL"])
+    yield made
+    made.close()
 
 
 class TestSlots:
@@ -114,41 +101,20 @@ class TestSlots:
         ]
         assert (slot_of("views:a"), slot_of("views:b"), SLOTS) == (11, 1, 16)
 
-    def test_a_new_generation_has_its_slot_and_its_time(self) -> None:
-        before = clock.utc()
-        made = [proposed(slot) for slot in range(SLOTS)]
-        assert [int(each[-2:], 16) for each in made] == list(range(SLOTS))
-        assert len({*made, proposed(0)}) == SLOTS + 1
-        for each in made:
-            assert re.fullmatch("[0-9a-f]{32}", each)
-            assert abs((moment_of(UUID(each)) - before).total_seconds()) < 60
-
 
 class TestRequests:
-    def test_all_slots_are_one_command(self) -> None:
-        names = [f"n{number}" for number in range(100)]
-        together = Requests("r", Slots("x"), together=True)
-        apart = Requests("r", Slots("x"), together=False)
-        for request in (together.add(dict.fromkeys(names, 1), -1), together.look(names, -1)):
-            (command,) = request.commands
-            assert len(command.keys) == 10 * SLOTS
-        for request in (apart.add(dict.fromkeys(names, 1), -1), apart.look(names, -1)):
-            assert len(request.commands) == SLOTS
-            assert {len(command.keys) for command in request.commands} == {10}
-
-    def test_a_cluster_answers_the_same(self, using: str) -> None:
+    def test_a_cluster_answers_the_same(self, bench: Bench) -> None:
         names = {f"n{number}": number + 1 for number in range(100)}
-        pending = at(os.environ["REDIS_URL"], using)
-        apart: Any = at(os.environ["REDIS_URL"], using)
-        apart._together = False
+        apart = bench.apart()
+        for request in (apart.add(names, -1), apart.look(names, -1)):
+            # Each command is about one slot, so about one server.
+            assert {len(command.keys) for command in request.commands} == {10}
         found = apart.send(apart.add(names, -1)).found
         assert {name: each.pending for name, each in found.items()} == names
-        looked: Any = pending.send(pending.look(names, -1))
-        assert {name: each.pending for name, each in looked.items()} == names
+        assert {name: each.pending for name, each in bench.look(*names).items()} == names
 
-    def test_what_part_of_a_cluster_refuses(self, using: str) -> None:
-        apart: Any = at(os.environ["REDIS_URL"], using)
-        apart._together = False
+    def test_what_part_of_a_cluster_refuses(self, bench: Bench) -> None:
+        apart = bench.apart()
         apart.send(apart.add({"views:a": 2**62}, -1))
         added = apart.send(apart.add({"views:a": 2**62, "views:b": 1}, -1))
         assert (set(added.found), set(added.refused)) == ({"views:b"}, {"views:a"})
@@ -156,19 +122,6 @@ class TestRequests:
 
 
 class TestAnswers:
-    def test_a_total_that_is_known(self) -> None:
-        found = found_in("250 9223372036854775807 1 -3")
-        assert (found.total, found.pending, found.age) == (2**63 - 1, -2, 250)
-        assert found_in("0 -5").pending == 0
-
-    def test_one_that_is_not(self) -> None:
-        found = found_in(f"? lease 1234 {'a' * 32} 9007199254740993 {'b' * 32} -1")
-        assert found.total is None
-        assert found.pending == 9007199254740992
-        assert found.waits == (("a" * 32, 9007199254740993), ("b" * 32, -1))
-        assert found.lease == ("lease", 1234)
-        assert found_in("? - 1234").lease is None
-
     @pytest.mark.parametrize(
         ("error", "kind"),
         [
@@ -189,104 +142,27 @@ class TestAnswers:
         assert str(meant)
 
 
-class TestSending:
-    def test_what_counts_and_is_lost_is_unknown(self, using: str, proxy: Proxy) -> None:
-        pending = at(proxy.url, using, timeout=0.5)
-        pending.send(pending.add({"views:a": 1}, -1))
-        pending.send(pending.add_once("views:a", 1, mint(clock.utc()).hex, -1, 1000))
-        requests: list[Any] = [
-            pending.add({"views:a": 1}, -1),
-            pending.add_once("views:a", 1, mint(clock.utc()).hex, -1, 1000),
-        ]
-        for request in requests:
-            proxy.lose("swallow")
-            with pytest.raises(OutcomeUnknown):
-                pending.send(request)
-        assert pending.send(pending.look(["views:a"], -1))["views:a"].pending == 4
-
-    def test_what_reads_and_is_lost_is_not_reached(self, using: str, proxy: Proxy) -> None:
-        pending = at(proxy.url, using, timeout=0.5)
-        pending.send(pending.look(["views:a"], -1))
-        for call in (
-            lambda: pending.send(pending.look(["views:a"], -1)),
-            pending.cut,
-            pending.waiting,
-        ):
-            proxy.lose("swallow")
-            with pytest.raises(CounterUnavailable):
-                call()
-
-    def test_where_nobody_is(self, using: str) -> None:
-        pending = at(DEAD, using)
-        requests: list[Any] = [pending.add({"a": 1}, -1), pending.look(["a"], -1)]
-        for request in requests:
-            with pytest.raises(CounterUnavailable) as caught:
-                pending.send(request)
-            assert caught.value.using == "redis:127.0.0.1:1/0"
-
-
-class TestWaiting:
-    def test_how_much_waits(self, pending: RedisPending) -> None:
-        slot = slot_of("views:a")
-        assert {(each.open, each.places, each.sealed) for each in pending.waiting()} == {(0, 0, 0)}
-        pending.send(pending.add({"views:a": 1}, -1))
-        waiting = pending.waiting()[slot]
-        assert (waiting.open, waiting.places, waiting.oldest) == (1, 0, "")
-        first = waiting.generation
-        pending.cut()
-        pending.send(pending.add({"views:a": 1}, -1))
-        waiting = pending.waiting()[slot]
-        assert (waiting.open, waiting.places, waiting.sealed, waiting.oldest) == (1, 1, 1, first)
-
-    def test_asking_changes_nothing(self, pending: RedisPending, using: str) -> None:
-        pending.waiting()
-        with redis.Redis.from_url(os.environ["REDIS_URL"]) as client:
-            assert not list(client.scan_iter(f"djc:{{{using}*", count=1000))
-
-
 class TestFlight:
-    def test_one_at_a_time(self, pending: RedisPending) -> None:
-        with pending.flight() as first:
-            with pending.flight() as second:
-                assert (first is None, second is None) == (False, True)
-            # Who did not have it does not let go of it.
-            with pending.flight() as third:
-                assert third is None
-        with pending.flight() as fourth:
-            assert fourth is not None
-
-    def test_one_that_takes_long_says_that_it_goes_on(
-        self, pending: RedisPending, using: str
-    ) -> None:
-        key = Slots(using).flight
-        with redis.Redis.from_url(os.environ["REDIS_URL"]) as client, pending.flight() as goes_on:
+    def test_one_at_a_time_for_a_minute_or_longer(self, bench: Bench) -> None:
+        key, client = bench.slots.flight, bench.direct
+        with bench.pending.flight() as goes_on:
             assert goes_on is not None
+            with bench.pending.flight() as second:
+                assert second is None
+            # Who did not have it does not let go of it; that of a process that died ends by itself.
+            assert 0 < client.pttl(key) <= 60_000
             client.pexpire(key, 1000)
             goes_on()
             assert client.pttl(key) > 5000
             client.set(key, "another")
             goes_on()
-            assert client.get(key) == b"another"
-
-    def test_it_ends_with_an_error_and_by_itself(self, pending: RedisPending, using: str) -> None:
-        with pytest.raises(KeyError), pending.flight():
+            assert client.get(key) == "another"
+        # One that ran out does not end that of another.
+        assert client.get(key) == "another"
+        client.delete(key)
+        with pytest.raises(KeyError), bench.pending.flight():
             raise KeyError
-        with pending.flight() as first:
-            assert first is not None
-            with redis.Redis.from_url(os.environ["REDIS_URL"]) as client:
-                assert 0 < client.pttl(Slots(using).flight) <= 60_000
-
-    def test_one_that_ran_out_does_not_end_that_of_another(
-        self, pending: RedisPending, using: str
-    ) -> None:
-        with redis.Redis.from_url(os.environ["REDIS_URL"]) as client:
-            with pending.flight():
-                client.set(Slots(using).flight, "another")
-            assert client.get(Slots(using).flight) == b"another"
-
-
-def test_what_the_server_says_of_itself(pending: RedisPending) -> None:
-    assert re.fullmatch("[0-9a-f]{40}", pending.information("replication")["master_replid"])
+        assert not client.exists(key)
 
 
 def test_a_prefix_is_a_digest() -> None:
@@ -301,3 +177,125 @@ def test_all_keys_of_a_slot_are_in_one_part_of_a_cluster() -> None:
     for slot in range(SLOTS):
         keys = [*slots.keys(slot), slots.token(slot, "0" * 32)]
         assert len({key_slot(key.encode()) for key in keys}) == 1
+
+
+HOUR = 3_600_000
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server of our own, so that its history can be changed."""
+    with running(tmp_path_factory.mktemp("own"), ("--save", "")) as (server,):
+        yield server
+
+
+@pytest.fixture
+def own(server: Server) -> Iterator[tuple[Bench, Server]]:
+    made = Bench(f"redis://127.0.0.1:{server.port}/0")
+    yield made, server
+    made.close()
+
+
+def change_history(server: Server) -> None:
+    """What was a replica for a moment has a new history."""
+    server("REPLICAOF", "127.0.0.1", 1)
+    server("REPLICAOF", "NO", "ONE")
+
+
+class TestKnownTotals:
+    def test_a_lease_is_for_all_of_the_slot_and_one_at_a_time(self, bench: Bench) -> None:
+        bench.add(a=1)
+        first, second = bench.look("a", age=HOUR)["a"], bench.look("a", age=HOUR)["a"]
+        assert first.lease.version == second.lease.version
+        bench.send(bench.pending.fill({"a": (10, first.lease)}))
+        found = bench.look("a", age=HOUR)["a"]
+        assert (found.total, found.pending) == (10, 1)
+        assert bench.look("a")["a"].total is None
+
+    def test_without_a_lease_nothing_is_filled_in(self, bench: Bench) -> None:
+        bench.add(a=1)
+        moment = bench.look("a", age=HOUR)["a"].lease.moment
+        for version in ("", "0" * 32, "-"):
+            bench.send(bench.pending.fill({"a": (10, Lease(version, moment))}))
+        assert bench.look("a", age=HOUR)["a"].total is None
+
+    @pytest.mark.parametrize("event", ["seal", "land", "both"])
+    def test_a_lease_ends_with_a_flush(self, bench: Bench, event: str) -> None:
+        bench.add(a=1)
+        if event == "land":
+            bench.pending.cut()
+        lease = bench.look("a", age=HOUR)["a"].lease
+        if event == "seal":
+            bench.pending.cut()
+        else:
+            bench.land()
+        bench.send(bench.pending.fill({"a": (10, lease)}))
+        assert bench.look("a", age=HOUR)["a"].total is None
+
+    def test_an_older_total_does_not_replace_a_newer_one(self, bench: Bench) -> None:
+        bench.add(a=1)
+        version, moment = bench.look("a", age=HOUR)["a"].lease
+        bench.send(bench.pending.fill({"a": (10, Lease(version, moment))}))
+        bench.send(bench.pending.fill({"a": (9, Lease(version, moment - 1))}))
+        assert bench.look("a", age=HOUR)["a"].total == 10
+        bench.send(bench.pending.fill({"a": (11, Lease(version, moment + 1))}))
+        assert bench.look("a", age=HOUR)["a"].total == 11
+
+
+class TestAcknowledge:
+    def test_it_removes_that_one_alone(self, bench: Bench) -> None:
+        bench.add(a=1)
+        (sealed,) = bench.sealed()
+        bench.pending.acknowledge({sealed._replace(generation="0" * 32): ()})
+        assert bench.look("a")["a"].pending == 1
+        for _ in range(2):
+            bench.pending.acknowledge({sealed: ()})
+            assert bench.look("a")["a"].pending == 0
+        assert bench.hash(slot_of("a"), 0)["\0b"] == ""
+
+    def test_it_is_not_folded_twice(self, bench: Bench) -> None:
+        bench.add(a=5)
+        bench.fill("a", 100)
+        (sealed,) = bench.sealed()
+        for _ in range(3):
+            bench.pending.acknowledge({sealed: ()})
+        # Whether it is part of a known total cannot be told the second time.
+        assert bench.look("a", age=HOUR)["a"].total in (105, None)
+
+
+@needs_redis
+class TestAnotherHistory:
+    def test_nothing_is_added_to_what_is_of_another_history(
+        self, own: tuple[Bench, Server]
+    ) -> None:
+        bench, server = own
+        bench.add(a=1)
+        slot, before = slot_of("a"), bench.hash(slot_of("a"), 0)
+        change_history(server)
+        assert bench.add(a=2) == {"a": (None, 3)}
+        assert bench.hash(slot, 2) == before
+        opened = bench.hash(slot, 0)
+        assert (opened["a"], opened["\0o"]) == ("2", before["\0g"])
+        assert opened["\0t"] == server("INFO", "replication")["master_replid"] != before["\0t"]
+
+    @pytest.mark.parametrize("verb", ["look", "add", "add_once", "fill", "acknowledge"])
+    def test_totals_of_another_history_are_not_known(
+        self, own: tuple[Bench, Server], verb: str
+    ) -> None:
+        bench, server = own
+        bench.add(a=1)
+        bench.fill("a", 100)
+        lease = bench.look("b", "a", age=HOUR)["a"]
+        assert lease.total == 100
+        version = bench.hash(slot_of("a"), 1)["\0v"]
+        sealed = bench.sealed() if verb == "acknowledge" else []
+        change_history(server)
+        if verb == "add":
+            assert bench.add(HOUR, a=1) == {"a": (None, 2)}
+        elif verb == "add_once":
+            once = bench.pending.add_once("a", 1, mint(clock.utc()).hex, HOUR, 1000)
+            assert bench.send(once)[0].total is None
+        elif verb == "fill":
+            bench.send(bench.pending.fill({"a": (7, Lease(version, 2**52))}))
+        bench.pending.acknowledge(dict.fromkeys(sealed, ()))
+        assert bench.look("a", age=HOUR)["a"].total is None

@@ -12,8 +12,9 @@ import pytest
 
 from django_counters.exceptions import CounterUnavailable
 from django_counters.stores.redis.aclient import AsyncClient
+from example_project.bootstrap.postgres import free_port
 from tests.stores.redis.counting import add, eventually, fresh
-from tests.stores.redis.servers import Server, free_port, needs_redis, running
+from tests.stores.redis.servers import Server, needs_redis, running
 
 pytestmark = [
     needs_redis,
@@ -21,32 +22,34 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def certificate(tmp_path: Path) -> Path:
-    file = tmp_path / "both.pem"
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("certificate")
+    file = folder / "both.pem"
     words = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext"
     command = [*words.split(), "subjectAltName=DNS:localhost,IP:127.0.0.1"]
     told = subprocess.run(
-        [*command, "-keyout", file, "-out", tmp_path / "cert.pem"], check=True, capture_output=True
+        [*command, "-keyout", file, "-out", folder / "cert.pem"], check=True, capture_output=True
     )
     assert told.returncode == 0
-    return tmp_path
+    return folder
 
 
-@pytest.fixture
-def secured(certificate: Path, tmp_path: Path) -> Iterator[tuple[Server, str]]:
+@pytest.fixture(scope="module")
+def secured(certificate: Path) -> Iterator[tuple[Server, str]]:
     port = free_port()
     arguments = (
         *("--tls-port", port, "--tls-auth-clients", "no", "--save", ""),
         *("--tls-cert-file", certificate / "cert.pem", "--tls-key-file", certificate / "both.pem"),
         *("--tls-ca-cert-file", certificate / "cert.pem"),
     )
-    with running(tmp_path / "servers", arguments) as (server,):
+    with running(certificate / "servers", arguments) as (server,):
         yield server, f"rediss://localhost:{port}/0"
 
 
 def test_it_counts(secured: tuple[Server, str], certificate: Path) -> None:
     server, url = secured
+    server("DEL", "a")
     client = fresh(f"{url}?ssl_ca_certs={certificate / 'cert.pem'}")
     aclient = AsyncClient(client)
 
@@ -66,6 +69,7 @@ def test_it_counts(secured: tuple[Server, str], certificate: Path) -> None:
 
 
 def test_a_certificate_that_nobody_trusts(secured: tuple[Server, str]) -> None:
+    secured[0]("DEL", "a")
     client = fresh(secured[1])
     with pytest.raises(CounterUnavailable, match="certificate"):
         client.run(add("a"))

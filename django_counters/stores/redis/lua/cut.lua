@@ -1,7 +1,7 @@
 -- Seal the open generation, if no other one waits, and say what is sealed.
 --
 -- KEYS   open, base, ring
--- ARGV   a new generation, and the oldest one that may stay open though it is empty
+-- ARGV   a new generation, and for how many milliseconds one may stay open though it is empty
 -- Output { open generation, the one before it, history, fields of it,
 --          then of each sealed one: { place, generation, the one before it, history, fields } }
 
@@ -9,9 +9,9 @@
 redis.call('HDEL', KEYS[2], '\0')
 local slot = opened(1, ARGV[1])
 if slot.taken == '' and not slot.created then
-  -- Hexadecimal digits of a time are in the order of the time.
   local filled = redis.call('HLEN', slot.open) > META
-  if filled or slot.generation < ARGV[2] then seal(slot, ARGV[1]) end
+  local old = moment_of(slot.generation) < milliseconds() - ARGV[2]
+  if filled or old then seal(slot, ARGV[1]) end
 end
 local told = { slot.generation, redis.call('HGET', slot.open, '\0o'), slot.timeline,
   redis.call('HLEN', slot.open) - META }

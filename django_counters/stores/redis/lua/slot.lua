@@ -21,7 +21,8 @@
 -- Numbers are kept and returned as strings: Lua would round them.
 
 local PLACES, EARLY, META = 8, 5000, 4
-local BASE_TTL, LARGEST_BASE = 3600000, 200000
+local HOUR = 3600000
+local BASE_TTL, LARGEST_BASE = HOUR, 200000
 
 -- The history of the server: it has another one after a restart, and after a failover.
 local info = redis.pcall('INFO', 'replication')
@@ -33,7 +34,18 @@ local function milliseconds()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
+-- The moment of a generation: twelve hexadecimal digits of milliseconds, then chance and its slot.
+local function moment_of(generation)
+  return tonumber(string.sub(generation, 1, 12), 16) or 0
+end
+
+-- What seems to be of long ago would not be landed. Of two clocks, the one that is ahead is taken:
+-- then a host may be far behind, or this server.
 local function create(slot, generation, before)
+  local now = milliseconds()
+  if now - moment_of(generation) > HOUR then
+    generation = string.format('%012x', now) .. string.sub(generation, 13)
+  end
   redis.call('HSET', slot.open, '\0g', generation, '\0t', slot.timeline, '\0b', slot.taken,
     '\0o', before)
   slot.generation, slot.created = generation, true

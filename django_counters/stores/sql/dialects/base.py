@@ -172,12 +172,17 @@ class Dialect:
         patience: how long a statement waits for a lock. Empty where none does.
         hurry: wait no longer than that, within the transaction. Parameters: a duration.
         busy: whether an error says that others held what is needed, or that it took too long.
+        lost: whether the connection ended before the answer, or with the server's last words.
+        cancelled: whether an error says that somebody, or a time limit, ended the statement.
+        unexplained: whether an error has no reason from the server.
+        now: asks for the present moment of the server, in microseconds since 1970.
     """
 
     totals: Callable[[Table], Totals]
     reads: Callable[[Table], Reads]
     spread: Callable[[Table, int], Spread]
     fold: Callable[[Table, str], Fold]
+    now: str
     patience: str
     hurry: str
     left: Callable[[Table], str]
@@ -190,6 +195,8 @@ class Dialect:
     busy: Callable[[Exception], bool]
     read_only: Callable[[Exception], bool]
     lost: Callable[[Exception], bool]
+    cancelled: Callable[[Exception], bool]
+    unexplained: Callable[[Exception], bool]
     unserializable: Callable[[Exception], bool]
     refused_by: Callable[[Exception], str | None]
     install: Callable[[str], None]

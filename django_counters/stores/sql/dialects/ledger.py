@@ -122,7 +122,8 @@ class Inquiry:
         parts: parameters: ``key`` and ``limit`` by name. Rows: total, shards, tail, outside,
             archived, and of each of the last entries token, time, delta, kind, pending.
         entry: parameters: token. Rows: key, delta.
-        kept_since: until when entries are dropped. Rows: a moment or NULL.
+        kept: until when entries are dropped, and whether a counter ever had one. Parameters: key.
+            Rows: a moment or NULL, a boolean or NULL.
         tail: how many entries wait, of how many counters.
         drift: parameters: ``keys`` or None and ``prefix`` by name. Rows: key, what the total should
             have from the ledger, what it has.
@@ -134,7 +135,7 @@ class Inquiry:
     after: str
     parts: str
     entry: str
-    kept_since: str
+    kept: str
     tail: str
     drift: str
     sample: str
@@ -319,5 +320,8 @@ def sample() -> str:
     )
 
 
-KEPT_SINCE = f"SELECT MAX(until) FROM {PARTITIONS} WHERE dropped_at IS NOT NULL"
+KEPT = (
+    f"SELECT (SELECT MAX(until) FROM {PARTITIONS} WHERE dropped_at IS NOT NULL), "
+    f"(SELECT outside IS NOT NULL FROM {COUNTER} WHERE key = %s)"
+)
 ENTRY = f"SELECT key, delta FROM {DELTAS} WHERE token = %s"

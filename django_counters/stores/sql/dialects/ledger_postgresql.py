@@ -13,7 +13,7 @@ from django_counters.stores.sql.dialects.ledger import (
     ENTRY,
     HORIZON,
     IN_TAIL,
-    KEPT_SINCE,
+    KEPT,
     TOKENS,
     Appends,
     Claims,
@@ -113,7 +113,7 @@ _INQUIRY = Inquiry(
     after=after(),
     parts=parts(_STATE, "django_counters_tail(%(key)s)"),
     entry=ENTRY,
-    kept_since=KEPT_SINCE,
+    kept=KEPT,
     tail=tail(_STATE),
     drift=drift(_STATE, "= ANY(%(keys)s)", "value::numeric - outside").replace(
         "%(keys)s", "%(keys)s::text[]"

@@ -209,7 +209,6 @@ def _sqlstate(error: Exception) -> str | None:
 
 
 def _lost(error: Exception) -> bool:
-    """Whether the connection ended before the answer, or with the server's last words."""
     state = _sqlstate(error)
     if state is None:
         return isinstance(error, InterfaceError | OperationalError)
@@ -264,6 +263,9 @@ DIALECT = Dialect(
     busy=lambda error: _sqlstate(error) in ("55P03", "57014", "40001", "40P01"),
     read_only=lambda error: _sqlstate(error) == "25006",
     lost=_lost,
+    now=f"SELECT (EXTRACT(EPOCH FROM {NOW}) * 1000000)::bigint",
+    cancelled=lambda error: _sqlstate(error) == "57014",
+    unexplained=lambda error: _sqlstate(error) is None,
     unserializable=lambda error: _sqlstate(error) in ("40001", "40P01"),
     refused_by=_refused_by,
     install=install,

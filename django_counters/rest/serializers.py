@@ -1,0 +1,23 @@
+"""What serializers of REST framework make of counter fields; imported when the app is ready."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from django_counters.models.total import TotalField
+
+_SHOWN = ("label", "help_text", "style", "source")
+
+
+class CounterSerializerField(serializers.IntegerField):
+    """Shows a counter and takes none: ``save()`` would not write the number that a client sent."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        # The rest is about what comes in.
+        given = {name: kwargs[name] for name in _SHOWN if name in kwargs}
+        super().__init__(**given, read_only=True)
+
+
+serializers.ModelSerializer.serializer_field_mapping[TotalField] = CounterSerializerField

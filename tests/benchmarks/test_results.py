@@ -1,0 +1,96 @@
+"""What is published is what was measured: all pages come from ``results.json``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+
+from benchmarks import page, readme, reasons, results, scaling
+from benchmarks.catalogue import DURABLE, FAST, groups, titles
+from benchmarks.harness import Case, Result, Round, Sample, Target, Work
+from benchmarks.results import FOLDER, Document, Row, empty, merged, row_of, stored
+
+TARGET = Target("at least", 2)
+MEASURED = stored()["rows"][0]["measured"]
+PREPARED: Any = nullcontext  # nothing is measured here
+THEMES = dict.fromkeys(("met", "missed", "shown"), "First")
+
+
+def row(name: str, ratio: float, target: Target | None = TARGET) -> Row:
+    """A case whose reference took so many times as long, and once a tenth longer."""
+
+    case = Case(name, "this", "that", target, Work(PREPARED))
+    times = (ratio * 1.1, *(ratio,) * 4)
+    rounds = tuple(Round(Sample(10, 1.0), Sample(10, each)) for each in times)
+    return row_of(Result(case, rounds), MEASURED)
+
+
+def published(*rounds: Sequence[Row]) -> Document:
+    """What several runs leave."""
+    document = empty()
+    for rows in rounds:
+        document = merged(document, {**empty(), "rows": list(rows)}, THEMES, ())
+    return document
+
+
+def section(text: str, title: str) -> str:
+    _, _, rest = text.partition(f"## {title}\n")
+    return rest.partition("\n## ")[0]
+
+
+def test_missed_rows_come_first_and_what_was_not_measured_is_named() -> None:
+    document = published([row("met", 3.0), row("missed", 1.9)])
+    assert document["missing"] == ["shown"]
+    told = section(page.text(document), "Missed targets")
+    assert "1 of 2 measured rows with a target miss it." in told
+    assert f"| `missed` | **1.90** | ≥ 2 | 5.0%, within noise | {reasons.UNKNOWN} | 1 |" in told
+    assert "Not measured yet, or failed when it was measured last: `shown`." in told
+    assert "`met`" not in told
+
+
+@pytest.mark.parametrize(
+    ("target", "ratios", "kept"),
+    [
+        (TARGET, (2.5, 2.2, 4.0), (3, 2.2)),
+        (Target("at most", 0.5), (4.0, 2.0, 5.0), (3, 0.5)),
+    ],
+)
+def test_a_row_that_is_measured_until_it_is_good_keeps_its_worst_median(
+    target: Target, ratios: Sequence[float], kept: tuple[int, float]
+) -> None:
+    (found,) = published(*([row("met", ratio, target)] for ratio in ratios))["rows"]
+    assert (found["runs"], found["worst"]) == kept
+    assert f"({kept[0]} runs, worst" in "".join(page.ratios(found))
+
+
+def test_all_pages_are_what_the_results_say() -> None:
+    """``python3 -m benchmarks --render`` writes them again."""
+    document = stored()
+    assert (FOLDER / "index.md").read_text(encoding="utf-8") == page.text(document)
+    text = readme.README.read_text(encoding="utf-8")
+    assert readme.rendered(document, text) == text
+    told = scaling.PAGE.read_text(encoding="utf-8")
+    assert scaling.rendered(document["capacity"] or {}, told) == told
+    assert {path.stem for path in FOLDER.glob("*.svg")} == {
+        curve["name"] for curve in document["curves"]
+    }
+
+
+def test_stored_rows_are_of_cases_that_are_there_and_have_their_targets() -> None:
+    cases = {case.name: case for group in groups() for case in group.cases}
+    assert sorted(cases) == sorted({*FAST, *DURABLE})
+    document = stored()
+    assert [one["case"] for one in document["rows"]] == [
+        name for name in titles() if name not in document["missing"]
+    ]
+    for one in document["rows"]:
+        case = cases[one["case"]]
+        assert (one["subject"], one["reference"]) == (case.subject, case.reference)
+        assert results.target_of(one) == case.target
+    targets = {name for name, case in cases.items() if case.target}
+    assert set(reasons.REASONS) <= targets
+    assert cases.keys() - targets >= reasons.TURNED
+    assert set(readme.MARKED.findall(readme.README.read_text(encoding="utf-8"))) < set(cases)

@@ -1,0 +1,40 @@
+"""Nobody adjusts a counter of the example by more than 100 alone: the README says so."""
+
+from __future__ import annotations
+
+import pytest
+
+from django_counters import ApprovalRequired
+from django_counters.fields import CounterField
+from django_counters.models import Counter, CounterAdjustment
+from example_project.blog.models import Post
+from example_project.settings import COUNTERS
+from example_project.shop.models import Product
+
+FIELDS = [
+    (model, field.name)
+    for model in (Post, Product)
+    for field in model._meta.fields
+    if isinstance(field, CounterField)
+]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("namespace", [*COUNTERS, "undeclared"])
+def test_a_named_counter_needs_two_above_100(namespace: str) -> None:
+    Counter.objects.adjust(f"{namespace}:a", by=100, reason="A test", actor="clerk")
+    with pytest.raises(ApprovalRequired):
+        Counter.objects.adjust(f"{namespace}:a", by=101, reason="A test", actor="clerk")
+    assert CounterAdjustment.objects.get().delta == 100
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("model", "name"), FIELDS)
+def test_a_counter_of_a_record_needs_two_above_100(
+    model: type[Post] | type[Product], name: str
+) -> None:
+    record = model.objects.create(**({"price": 1} if model is Product else {}))
+    getattr(record, name).adjust(by=100, reason="A test", actor="clerk")
+    with pytest.raises(ApprovalRequired):
+        getattr(record, name).adjust(by=101, reason="A test", actor="clerk")
+    assert CounterAdjustment.objects.get().delta == 100

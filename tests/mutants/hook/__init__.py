@@ -1,0 +1,1 @@
+"""What a process imports first that is to see a mutant."""

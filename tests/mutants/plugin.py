@@ -1,0 +1,58 @@
+"""The plugin of pytest in a trial: it gives the databases, and judges what becomes of the test."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from tests.mutants import databases
+from tests.mutants.hook.sitecustomize import Mutated
+
+# What a mutant that makes no sense is noticed by.
+NONSENSE = (ImportError, NameError, SyntaxError)
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_blocker: Any) -> None:
+    """As that of pytest-django, which it replaces: the databases are copies."""
+    with django_db_blocker.unblock():
+        databases.copy()
+
+
+class Judge:
+    """Says of a run whether a test has failed, and by what.
+
+    Attributes:
+        noticed: what the test says that failed, in one line.
+        broken: what has failed and is no test, in one line.
+    """
+
+    def __init__(self, module: str) -> None:
+        self.module = module
+        self.noticed = ""
+        self.broken = ""
+
+    def pytest_collection_finish(self) -> None:
+        """A module that cannot be imported would fail any test."""
+        loader = getattr(importlib.import_module(self.module).__spec__, "loader", None)
+        assert isinstance(loader, Mutated), f"{self.module} is not the mutant"
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[Any]
+    ) -> Generator[None, Any, Any]:
+        report = yield
+        if report.failed and call.excinfo:
+            told = f"{item.name}: {call.excinfo.typename}: {call.excinfo.value}".split("\n")[0]
+            if report.when == "call" and not isinstance(call.excinfo.value, NONSENSE):
+                self.noticed = self.noticed or told
+            else:
+                self.broken = self.broken or f"{report.when}: {told}"
+        return report
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self.broken = self.broken or "the tests cannot be imported"

@@ -1,0 +1,94 @@
+"""``--depends-on``: which tests run again where something under them is another one.
+
+All tests run on the oldest pair of Python and Django, on the newest PostgreSQL. What could differ
+elsewhere runs there, too, and nothing else does. The table in CONTRIBUTING.md is this one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+TESTS = Path(__file__).parent
+
+
+class Run(NamedTuple):
+    """Where else tests run: the heading in the table, and what they depend on."""
+
+    heading: str
+    what: str
+
+
+RUNS = {
+    "dialect": Run("SQLite", "the SQL that is written for each database"),
+    "server": Run("PostgreSQL 15, Redis 7", "locks, plans, functions and scripts of the server"),
+    "pair": Run("each pair", "what Python and Django do for us"),
+    "newest": Run("newest pair", "the same, and what is built on it"),
+}
+
+
+class Row(NamedTuple):
+    """A folder or file of tests: the runs that take it in besides the first, and why."""
+
+    runs: tuple[str, ...]
+    why: str
+
+
+NOWHERE: tuple[str, ...] = ()
+EVERYWHERE = tuple(RUNS)
+TABLE = {
+    ".": Row(EVERYWHERE, "models against dictionaries, migrations, settings, types"),
+    "admin": Row(("pair", "newest"), "forms, lists and templates are Django's"),
+    "benchmarks": Row(NOWHERE, "figures are taken on one machine"),
+    "bootstrap": Row(NOWHERE, "starts servers of its own"),
+    "browser": Row(NOWHERE, "one browser, one site"),
+    "concurrency": Row(("server",), "locks and snapshots are the server's"),
+    "docs": Row(NOWHERE, "the pages are the same everywhere"),
+    "example": Row(NOWHERE, "a site on what the other rows prove"),
+    "faults": Row(NOWHERE, "a step of its own: kills its own servers"),
+    "fields": Row(("dialect", "pair", "newest"), "model fields are Django's"),
+    "kinds": Row(("dialect", "server", "newest"), "each kind of change, down to its SQL"),
+    "locales": Row(NOWHERE, "texts"),
+    "management": Row(("pair", "newest"), "commands are Django's and argparse's"),
+    "metrics": Row(("newest",), "signals, and prometheus_client"),
+    "mutants": Row(NOWHERE, "a step of its own"),
+    "protocol": Row(NOWHERE, "a model: pure Python"),
+    "rest": Row(("newest",), "views and serializers of Django REST framework"),
+    "rest/test_admission.py": Row(("dialect", "newest"), "makes rows within savepoints"),
+    "rest/test_idempotency.py": Row(("dialect", "newest"), "keys are claimed in SQL"),
+    "rest/test_idempotency_dying.py": Row(("dialect", "newest"), "keys are claimed in SQL"),
+    "stores": Row(EVERYWHERE, "SQL, and the driver under it"),
+    "stores/redis": Row(("server", "newest"), "scripts are the server's, sockets are Python's"),
+    "strategies": Row(("dialect", "server", "newest"), "each strategy, down to its SQL"),
+    "test_architecture.py": Row(NOWHERE, "reads the sources"),
+    "test_selection.py": Row(NOWHERE, "reads this table"),
+    "upkeep": Row(("dialect", "server"), "partitions, triggers, rollups and flushes in SQL"),
+    "workers": Row(NOWHERE, "Celery and web servers; slow to start"),
+}
+
+
+def row_of(path: Path) -> str:
+    """The most precise row of a file or folder in ``tests``."""
+    within = path.relative_to(TESTS).as_posix()
+    rows = [row for row in TABLE if within == row or within.startswith(f"{row}/")]
+    return max(rows, key=len, default=".")
+
+
+def is_left_out(path: Path, run: str) -> bool:
+    """Whether nothing in there depends on what is another one in ``run``."""
+    if not path.is_relative_to(TESTS):
+        return False
+    within = path.relative_to(TESTS).as_posix()
+    rows = {row_of(path), *(row for row in TABLE if row.startswith(f"{within}/"))}
+    return path != TESTS and not any(run in TABLE[row].runs for row in rows)
+
+
+def table() -> str:
+    """The table of CONTRIBUTING.md."""
+    headings = ["Tests", *(run.heading for run in RUNS.values()), "Why"]
+    lines = [headings, ["---"] * len(headings)]
+    for name, row in TABLE.items():
+        marks = ["yes" if run in row.runs else "" for run in RUNS]
+        shown = "`test_*.py`" if name == "." else f"`{name}`"
+        lines.append([shown, *marks, row.why])
+    return "\n".join(" ".join(f"| {' | '.join(cells)} |".split()) for cells in lines)
