@@ -16,6 +16,7 @@ from django.db import connection
 from django.test import override_settings
 
 from benchmarks.inspection import execute
+from django_counters.kinds.registry import slots_of
 from django_counters.models import (
     Counter,
     CounterArchive,
@@ -26,7 +27,7 @@ from django_counters.models import (
     CounterToken,
     SlottedCounter,
 )
-from django_counters.stores.redis.keys import SLOTS, Slots
+from django_counters.stores.redis.keys import SLOTS
 
 LEDGER = (CounterDelta, CounterHorizon, CounterToken, CounterPartition, CounterArchive)
 
@@ -81,7 +82,7 @@ def apart(url: str) -> Iterator[str]:
 
 def _forget(url: str, prefix: str) -> None:
     """Delete what we have left in a Redis."""
-    slots = Slots("default", prefix)
+    slots = slots_of("default", prefix)
     with redis.Redis.from_url(url) as client:
         client.delete(*(key for slot in range(SLOTS) for key in slots.keys(slot)), slots.flight)
         for key in client.scan_iter(f"*{prefix}*", 1000):

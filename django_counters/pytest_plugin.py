@@ -23,6 +23,15 @@ def override_counters() -> Iterator[Callable[..., None]]:
 
 
 @pytest.fixture
+def isolated_counters() -> Iterator[None]:
+    """Cached counters count where nobody else does, until the test ends."""
+    from django_counters import testing
+
+    with testing.isolated_counters():
+        yield
+
+
+@pytest.fixture
 def assert_counts(db: Any) -> Callable[..., None]:
     """`django_counters.testing.assert_counts`, with access to the database."""
     from django_counters import testing

@@ -20,7 +20,7 @@ from hypothesis import settings as examples
 from pytest_django import DjangoDbBlocker
 from pytest_django.plugin import blocking_manager_key
 
-from django_counters.stores.redis.keys import Slots
+from django_counters.kinds.registry import slots_of
 from django_counters.testing import override_counters
 from tests import template
 from tests.durations import Durations
@@ -154,7 +154,7 @@ def cached() -> Iterator[str]:
 
 def forget_pending(using: str, prefix: str) -> None:
     """Delete all that one test has left in Redis."""
-    pattern = Slots(using, prefix).keys(0)[0].replace(":0}:p", ":*")
+    pattern = slots_of(using, prefix).keys(0)[0].replace(":0}:p", ":*")
     client = _redis(os.environ["REDIS_URL"], os.getpid())
     if found := list(client.scan_iter(pattern, count=10_000)):
         client.delete(*found)

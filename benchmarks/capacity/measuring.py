@@ -14,8 +14,9 @@ from benchmarks.cases.cached import client, location, prefix
 from benchmarks.harness import Effort, WrongSum, expect
 from benchmarks.inspection import execute
 from benchmarks.scaling import PARTS
+from django_counters.kinds.registry import slots_of
 from django_counters.models import Counter, CounterDelta
-from django_counters.stores.redis.keys import SLOTS, Slots
+from django_counters.stores.redis.keys import SLOTS
 from django_counters.upkeep.flush import flush
 from example_project.bootstrap import children
 
@@ -122,7 +123,7 @@ def _pages(space: str) -> Iterator[Sequence[str]]:
 
 def _memory() -> tuple[int, int]:
     """Bytes of all generations, and of all known totals."""
-    slots = Slots("default", prefix())
+    slots = slots_of("default", prefix())
     with client() as server:
 
         def taken(key: str) -> int:

@@ -37,9 +37,10 @@ from benchmarks.harness import (
 from benchmarks.inspection import increment, value
 from benchmarks.models import Post
 from benchmarks.team import Team, threads
+from django_counters.kinds.registry import slots_of
 from django_counters.models import Counter
 from django_counters.stores.redis.commands import packed
-from django_counters.stores.redis.keys import Slots, proposed, slot_of
+from django_counters.stores.redis.keys import proposed, slot_of
 from django_counters.stores.redis.scripts import ADD
 from example_project.bootstrap.postgres import free_port
 
@@ -158,7 +159,7 @@ def on_a_socket() -> Iterator[Pair]:
 def _evalsha(key: str) -> tuple[str | int, ...]:
     """The words of the script that adds one to a counter."""
     slot = slot_of(key)
-    keys = Slots("default", prefix()).keys(slot)
+    keys = slots_of("default", prefix()).keys(slot)
     return (ADD.sha, len(keys), *keys, AGE, proposed(slot), 1, key, 1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Mapping
 from functools import partial
@@ -16,9 +17,11 @@ from django_counters.exceptions import InvalidConfiguration
 from django_counters.kinds.tables import NAMED, records
 from django_counters.stores.base import DeltasStore, TokensStore
 from django_counters.stores.redis.addresses import address_of
+from django_counters.stores.redis.keys import Slots, space_of
 from django_counters.stores.sql.corrections import SqlCorrections
 from django_counters.stores.sql.deltas import PlainDeltas, SqlDeltas
 from django_counters.stores.sql.dialects import Table, dialect_of
+from django_counters.stores.sql.identity import name_of
 from django_counters.stores.sql.incidents import record_unsent
 from django_counters.stores.sql.outbox import SqlLanded
 from django_counters.stores.sql.pending import SqlPending
@@ -36,6 +39,8 @@ from django_counters.types import namespace_of
 if TYPE_CHECKING:
     from django_counters.stores.redis.pending import RedisPending
 
+# At the end of the names that flushes write down.
+_SPACE = re.compile("[0-9a-f]{12}")
 _MOST_ADMITTED = 100_000
 
 
@@ -112,6 +117,12 @@ class Registry:
             known.clear()
         return known
 
+    def clear_caches(self) -> None:
+        """Delete what cached counters have in Redis, also what waits there: for tests."""
+        for strategy in list(self._strategies.values()):
+            if isinstance(strategy, Cached):
+                strategy.clear()
+
     def forget_strategies(self) -> None:
         """Compose all anew. In a child process, the threads that held a lock are not there."""
         self._lock = threading.Lock()
@@ -148,6 +159,12 @@ def _cached(recipe: Recipe, table: Table, using: str) -> Strategy:
 def pending_in(cache: str, timeout: float, using: str) -> RedisPending:
     """What waits in one Redis for one database. Opens no connection.
 
+    Args:
+        cache: an alias, or a URL; or the name that a flush has written down, which keeps what was
+            counted under another name of the database or another prefix.
+        timeout: seconds for each reply.
+        using: the database.
+
     Raises:
         InvalidConfiguration: redis-py is not installed, or the cache is not a Redis.
     """
@@ -159,7 +176,16 @@ def pending_in(cache: str, timeout: float, using: str) -> RedisPending:
             raise
         problem = "cached counters need redis-py: pip install django-distributed-counters[redis]"
         raise InvalidConfiguration(problem=problem) from None
-    return RedisPending(using, address_of(cache, {"timeout": timeout}))
+    place, known, space = cache.rpartition("#")
+    if known and _SPACE.fullmatch(space):
+        return RedisPending(address_of(place, {"timeout": timeout}), Slots(using, space), cache)
+    address = address_of(cache, {"timeout": timeout})
+    return RedisPending(address, slots_of(using, address.prefix))
+
+
+def slots_of(using: str, prefix: str) -> Slots:
+    """The keys of what waits for a database, in a cache with a prefix."""
+    return Slots(using, space_of(name_of(using), prefix))
 
 
 def _deltas(using: str) -> DeltasStore:

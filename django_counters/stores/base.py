@@ -227,6 +227,9 @@ class CachedStore(Protocol):
     async def asend(self, request: Any) -> Any:
         """`send` for async code."""
 
+    def clear(self) -> None:
+        """Delete all that is kept, also what waits to be landed."""
+
 
 class LandedStore(ReadsStore, Protocol):
     """Reads what has landed in the totals, and knows when the caller's transaction ends."""

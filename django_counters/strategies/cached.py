@@ -84,6 +84,10 @@ class Cached:
         self._unsent = unsent
         self._label = label
 
+    def clear(self) -> None:
+        """Delete what the Redis has of this database, also what waits: for tests."""
+        self._pending.clear()
+
     @async_unsafe(_ASYNC)
     def apply(self, batch: Batch) -> Mapping[Hashable, int]:
         """Count in one round trip, or when the caller's transaction commits."""

@@ -94,8 +94,9 @@ def known(using: str) -> Iterator[Source]:
     flushed = set(rows)
     for cache in declared(using):
         source = _source(cache, using)
-        yield source._replace(was_flushed=source.name in flushed)
-        flushed.discard(source.name)
+        stored = source.pending.source if source.pending else ""
+        yield source._replace(was_flushed=stored in flushed)
+        flushed.discard(stored)
     for name in sorted(flushed):
         yield _source(name, using)._replace(is_declared=False, was_flushed=True)
 

@@ -23,6 +23,7 @@ from django_counters.models import (
     CounterIncident,
 )
 from django_counters.stores.sql import guard
+from django_counters.stores.sql.identity import identity_of
 from django_counters.upkeep.backlog import (
     UNANSWERED,
     Backlog,
@@ -81,12 +82,14 @@ class Asked:
     Attributes:
         source: which one.
         waits: what waits there; None where that is not known.
+        owner: the identity of the database that flushes it; empty where none has.
         problem: why it is not known; empty where it is.
     """
 
     source: Source
     waits: Backlog | None
     problem: str = ""
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +225,7 @@ def ask(source: Source) -> Asked:
     if source.pending is None:
         return Asked(source, None, source.problem)
     try:
-        return Asked(source, backlog(source.pending))
+        return Asked(source, backlog(source.pending), owner=source.pending.owner())
     except UNANSWERED as error:
         return Asked(source, None, reason_of(error))
 
@@ -236,10 +239,22 @@ def of_redis(asked: Asked, using: str) -> Iterator[Finding]:
         problem = _("it cannot be asked: %(reason)s") % {"reason": asked.problem}
         yield _wrong(source.name, "cached", problem)
     else:
-        if waits.generations:
+        if asked.owner not in ("", identity_of(using)):
+            yield _another(source.name)
+        elif waits.generations:
             yield _waiting(source.name, waits, using)
         if source.is_declared and (source.was_flushed or waits.generations):
             yield from _weak(source.name, weaknesses(source.pending))
+
+
+def _another(name: str) -> Finding:
+    command = f"{COUNTERS} flush --adopt"
+    told = {"command": command}
+    action = _(
+        "it holds increments for another database of this name: "
+        "if this one has taken its place, run %(command)s"
+    )
+    return _wrong(name, "cached", action % told, command)
 
 
 def _lost(source: Source) -> Finding:

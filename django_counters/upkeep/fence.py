@@ -12,7 +12,7 @@ from django_counters.stores.sql.batches import SqlBatches
 from django_counters.stores.sql.incidents import record
 
 if TYPE_CHECKING:
-    from django_counters.stores.redis.pending import Cut
+    from django_counters.stores.redis.pending import Cut, RedisPending
 
 _T = TypeVar("_T")
 
@@ -75,7 +75,7 @@ def judge(before: Mapping[int, Seen], cuts: Sequence[Cut], batches: SqlBatches) 
 
 
 def write(
-    judgement: Judgement, source: str, batches: SqlBatches, using: str
+    judgement: Judgement, pending: RedisPending, batches: SqlBatches, using: str
 ) -> tuple[list[str], set[int]]:
     """Record what was found and remember what was seen, in the caller's transaction.
 
@@ -86,19 +86,19 @@ def write(
     if judgement == Judgement():
         return told, set()
     lost = {slot: list(generations) for slot, generations in judgement.lost.items()}
-    for slot, born in _orphans(judgement.births, source, batches).items():
+    for slot, born in _orphans(judgement.births, pending.source, batches).items():
         lost.setdefault(slot, []).extend(f"the one before {generation}" for generation in born)
     for slot, generations in sorted(lost.items()):
         detail: dict[str, Any] = {"generations": generations}
         if slot in judgement.histories:
             detail["history"] = list(judgement.histories[slot])
-        if record(CounterIncident.Kind.LOST, f"{source} [{slot}]", detail, using):
-            told.append(f"lost: {source} [{slot}]")
+        if record(CounterIncident.Kind.LOST, f"{pending.name} [{slot}]", detail, using):
+            told.append(f"lost: {pending.name} [{slot}]")
     if judgement.histories:
         pairs = [list(pair) for pair in sorted(set(judgement.histories.values()))]
-        if record(CounterIncident.Kind.HISTORY, source, {"histories": pairs}, using):
-            told.append(f"history: {source}")
-    batches.remember(source, judgement.seen)
+        if record(CounterIncident.Kind.HISTORY, pending.name, {"histories": pairs}, using):
+            told.append(f"history: {pending.name}")
+    batches.remember(pending.source, judgement.seen)
     return told, set(lost)
 
 

@@ -13,6 +13,7 @@ from django.db import DEFAULT_DB_ALIAS
 from django_counters.exceptions import CounterUnavailable
 from django_counters.signals import upkeep_done
 from django_counters.stores.sql.batches import SqlBatches
+from django_counters.stores.sql.identity import identity_of
 from django_counters.stores.sql.partitions import Busy
 from django_counters.upkeep.fence import Judgement, judge
 from django_counters.upkeep.landing import Landed, Landing
@@ -22,6 +23,10 @@ from django_counters.upkeep.sources import sources
 if TYPE_CHECKING:
     from django_counters.stores.redis.pending import RedisPending, Sealed
 
+ANOTHER = (
+    "another database with this name was flushed from it before. If this one has taken its place, "
+    "run manage.py counters flush --adopt once; else give this site a KEY_PREFIX of its own"
+)
 # How many counters one transaction changes: others may wait for it.
 LARGEST = 20_000
 
@@ -36,7 +41,8 @@ class Report:
         quarantined: amounts that could not be landed, by counter; each is in an incident.
         incidents: what was found to be lost.
         busy: sources where others held what was needed; they are flushed by the next run.
-        away: sources that could not be reached, and why.
+        away: sources that were not flushed, because they could not be reached or hold increments
+            for another database, and why.
         elsewhere: sources that somebody else was flushing.
     """
 
@@ -64,6 +70,7 @@ def flush(
     using: str = DEFAULT_DB_ALIAS,
     *,
     alone: bool = False,
+    adopt: bool = False,
     largest: int = LARGEST,
     step: Step = lambda name: None,  # noqa: ARG005
 ) -> Report:
@@ -76,6 +83,8 @@ def flush(
 
     Args:
         using: the database.
+        adopt: this database has taken the place of the one that was flushed to: land what was
+            counted for that one.
         alone: leave out a Redis that another flush with ``alone`` is working on, to spare work.
         largest: how many counters a transaction changes, as far as generations allow it.
         step: called with the name of each step before it is taken.
@@ -89,8 +98,12 @@ def flush(
     with SqlBatches(using).landing():
         # In a caller's transaction, or without the database, it ends here: nothing is sealed yet.
         pass
+    identity = identity_of(using)
     for pending in sources(using):
         try:
+            if not pending.belongs_to(identity, adopt=adopt):
+                report.away[pending.name] = ANOTHER
+                continue
             if not alone:
                 _flush(pending, using, largest, report, step)
                 continue
@@ -120,11 +133,11 @@ def _renewed(goes_on: Callable[[], object], step: Step, name: str) -> None:
 def _flush(pending: RedisPending, using: str, largest: int, report: Report, step: Step) -> None:
     """Two rounds, if something sealed was there before: what is open can be sealed after that."""
     batches = SqlBatches(using)
-    landing = Landing(using, pending.name, batches)
+    landing = Landing(using, pending, batches)
     for _ in range(2):
         step("look")
         # Before the cut: what was there then is there still, or has landed, or is lost.
-        before = batches.source(pending.name)
+        before = batches.source(pending.source)
         step("cut")
         cuts = pending.cut()
         step("judge")

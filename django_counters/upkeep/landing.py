@@ -34,7 +34,7 @@ from django_counters.upkeep.parts import Part, Sums, sums_of
 from django_counters.upkeep.places import columns
 
 if TYPE_CHECKING:
-    from django_counters.stores.redis.pending import Contents, Sealed
+    from django_counters.stores.redis.pending import Contents, RedisPending, Sealed
 
 _T = TypeVar("_T")
 # For how long it is known which generations have landed. One that is older cannot be told from one
@@ -66,9 +66,10 @@ class Landed:
 class Landing:
     """Lands generations of one source in one database."""
 
-    def __init__(self, using: str, source: str, batches: SqlBatches) -> None:
+    def __init__(self, using: str, pending: RedisPending, batches: SqlBatches) -> None:
         self._using = using
-        self._source = source
+        self._pending = pending
+        self._source = pending.name
         self._batches = batches
         self._fields = {
             f"{model._meta.label}.{name}": column
@@ -81,7 +82,7 @@ class Landing:
         if any(contents.tokens for contents in part.held.values()):
             self._make_room()
         with self._batches.landing():
-            told, lost = write(judgement, self._source, self._batches, self._using)
+            told, lost = write(judgement, self._pending, self._batches, self._using)
             landed = self._land(part)
         landed.lost = lost
         return landed, told

@@ -34,7 +34,7 @@ def sources(using: str) -> Iterator[RedisPending]:
     known: set[str] = set()
     for cache in declared(using):
         pending = pending_in(cache, max(PATIENCE, TIMEOUT), using)
-        known.add(pending.name)
+        known.add(pending.source)
         yield pending
     for name in sorted(set(SqlBatches(using).sources()) - known):
         # It is no alias any more, or was a URL: only a person can find it.

@@ -11,7 +11,8 @@ import redis
 from django.db import connection
 from django.test import override_settings
 
-from django_counters.stores.redis.keys import SLOTS, Slots
+from django_counters.kinds.registry import slots_of
+from django_counters.stores.redis.keys import SLOTS
 from django_counters.testing import override_counters
 from example_project.demonstrations import caches, columns, transactions
 from example_project.demonstrations.outcome import Demonstration, Outcome
@@ -57,7 +58,7 @@ def _impatient() -> Iterator[None]:
 
 def _forget(prefix: str) -> None:
     """Delete what the cached counters have left in Redis."""
-    slots = Slots("default", prefix)
+    slots = slots_of("default", prefix)
     left = [key for slot in range(SLOTS) for key in slots.keys(slot)]
     with redis.Redis.from_url(os.environ["REDIS_URL"]) as client:
         client.delete(slots.flight, *left)

@@ -26,8 +26,9 @@ from benchmarks.harness import Case, Effort, Pair, Sample, Work, WrongSum, at_le
 from benchmarks.models import FixedShard, VisitCount
 from benchmarks.session import Session
 from benchmarks.settings import COUNTERS
+from django_counters.kinds.registry import slots_of
 from django_counters.models import Counter, CounterShard
-from django_counters.stores.redis.keys import SLOTS, Slots
+from django_counters.stores.redis.keys import SLOTS
 from django_counters.upkeep.flush import flush
 from tests.concurrency.crowd import FORKS, PRELOADED
 
@@ -118,7 +119,7 @@ def _spoil() -> None:
             model._base_manager.update(value=F("value") + 1)
     if VisitCount._meta.db_table in there:
         VisitCount.objects.update(visits=F("visits") + 1)
-    slots = Slots("default", cached.prefix())
+    slots = slots_of("default", cached.prefix())
     with cached.client() as client:  # cached reads ask for totals again
         client.delete(*(slots.keys(slot)[1] for slot in range(SLOTS)))
 

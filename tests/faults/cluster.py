@@ -10,8 +10,9 @@ from pathlib import Path
 
 from redis.crc import key_slot
 
-from django_counters.stores.redis.keys import SLOTS, Slots
+from django_counters.stores.redis.keys import SLOTS
 from example_project.bootstrap.postgres import free_port
+from tests.faults.servers import slots_in
 from tests.stores.redis.servers import Server, joined, running
 
 MASTERS = 3
@@ -25,14 +26,16 @@ class Cluster:
         joined(masters)
         self._masters = masters
         self.url = "redis+cluster://" + ",".join(f"127.0.0.1:{one.port}" for one in masters)
-        # Who has each slot of the counters.
-        keys = (Slots("default").keys(slot)[0].encode() for slot in range(SLOTS))
-        self._owners = {slot: masters[slot * MASTERS // 16384] for slot in map(key_slot, keys)}
+        # Who has a slot of the counters that was moved.
+        self._owners: dict[int, Server] = {}
 
     def move(self, chance: random.Random) -> None:
         """Move a slot of the counters to another master, key by key, while it is used."""
-        slot = chance.choice(list(self._owners))
-        source = self._owners[slot]
+        named = next(filter(None, (slots_in(one.direct) for one in self._masters)), None)
+        if named is None:
+            return
+        slot = key_slot(named.keys(chance.randrange(SLOTS))[0].encode())
+        source = self._owners.get(slot, self._masters[slot * MASTERS // 16384])
         target = chance.choice([one for one in self._masters if one is not source])
         target("CLUSTER", "SETSLOT", slot, "IMPORTING", source("CLUSTER", "MYID"))
         source("CLUSTER", "SETSLOT", slot, "MIGRATING", target("CLUSTER", "MYID"))

@@ -15,9 +15,10 @@ from django.db import connection, connections, transaction
 
 from django_counters import clock
 from django_counters.exceptions import CounterUnavailable
+from django_counters.kinds.registry import slots_of
 from django_counters.models import Counter, CounterAdjustment, CounterIncident
 from django_counters.signals import counter_adjusted
-from django_counters.stores.redis.keys import Slots, slot_of
+from django_counters.stores.redis.keys import slot_of
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from django_counters.upkeep.flush import flush
@@ -48,7 +49,7 @@ def cached_value(max_age: float = YEAR) -> int:
 
 def known(prefix: str, counter: str = "views:a") -> str | None:
     """What Redis knows of a total."""
-    base = Slots("default", prefix).keys(slot_of(counter))[1]
+    base = slots_of("default", prefix).keys(slot_of(counter))[1]
     with redis.Redis.from_url(os.environ["REDIS_URL"], decode_responses=True) as client:
         found: Any = client.hget(base, counter)
     return None if found is None else str(found)

@@ -13,10 +13,10 @@ import pytest
 from django.db import transaction
 
 from django_counters import clock
-from django_counters.kinds.registry import pending_in
+from django_counters.kinds.registry import pending_in, slots_of
 from django_counters.models import Counter, CounterIncident
 from django_counters.stores.redis import keys
-from django_counters.stores.redis.keys import PLACES, Slots, slot_of
+from django_counters.stores.redis.keys import PLACES, slot_of
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from django_counters.types import INT8
@@ -219,7 +219,7 @@ class TestQuarantine:
 
     def test_what_is_no_text_is_an_incident(self, cached: str, server: Any) -> None:
         Counter.objects.increment("views:a")
-        key = Slots("default", cached).keys(slot_of("views:a"))[0]
+        key = slots_of("default", cached).keys(slot_of("views:a"))[0]
         token = f"\0k{mint(clock.utc()).hex}"
         server.hset(key, mapping={b"views:\xff": 5, "views:b": b"\xfe", token: b"5 views:\xff"})
         assert flush().quarantined == {"views:\\xff": 5}
@@ -240,7 +240,7 @@ class TestQuarantine:
         assert stored() == {"views:a": 6}
 
     def test_a_generation_of_long_ago_is_an_incident(self, cached: str, server: Any) -> None:
-        slots = Slots("default", cached)
+        slots = slots_of("default", cached)
         slot = slot_of("views:a")
         old = f"{mint(clock.utc() - timedelta(days=60)).hex[:30]}{slot:02x}"
         Counter.objects.increment("views:a", 5)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from django_counters.kinds.registry import pending_in
+from django_counters.kinds.registry import pending_in, slots_of
 from django_counters.models import Counter, CounterIncident
-from django_counters.stores.redis.keys import PLACES, SLOTS, Slots, slot_of
+from django_counters.stores.redis.keys import PLACES, SLOTS, slot_of
 from django_counters.testing import override_counters
 from django_counters.upkeep.flush import flush
 from tests.stores.redis.servers import Server, needs_redis, running
@@ -38,7 +38,7 @@ class TestLoss:
     @pytest.mark.parametrize("goes_on", [False, True])
     def test_all_of_it(self, cached: str, server: Any, goes_on: bool) -> None:
         for slot in range(SLOTS):
-            server.delete(*Slots("default", cached).keys(slot))
+            server.delete(*slots_of("default", cached).keys(slot))
         more = 100 if goes_on else 0
         if goes_on:
             Counter.objects.increment_many(dict.fromkeys(KEYS, more))
@@ -51,7 +51,7 @@ class TestLoss:
         assert stored() == dict.fromkeys(KEYS, 101 + more)
 
     def test_an_open_generation(self, cached: str, server: Any) -> None:
-        server.delete(Slots("default", cached).keys(5)[0])
+        server.delete(slots_of("default", cached).keys(5)[0])
         assert flush().incidents
         assert self.lost() == {"default [5]"}
         for key in KEYS:
@@ -60,7 +60,7 @@ class TestLoss:
     def test_a_sealed_generation(self, cached: str, server: Any) -> None:
         with pytest.raises(Killed):
             flush(step=kill_at("read"))
-        (place,) = [k for k in Slots("default", cached).keys(5)[2:] if server.exists(k)]
+        (place,) = [k for k in slots_of("default", cached).keys(5)[2:] if server.exists(k)]
         server.delete(place)
         Counter.objects.increment_many(dict.fromkeys(KEYS, 100))
         found = Counter.objects.values_of(KEYS, consistency="cached", max_age=600)
@@ -74,7 +74,7 @@ class TestLoss:
     def test_a_sealed_generation_that_has_landed_is_no_loss(self, cached: str, server: Any) -> None:
         with pytest.raises(Killed):
             flush(step=kill_at("acknowledge"))
-        (place,) = [k for k in Slots("default", cached).keys(5)[2:] if server.exists(k)]
+        (place,) = [k for k in slots_of("default", cached).keys(5)[2:] if server.exists(k)]
         server.delete(place)
         assert flush().incidents == []
         assert (self.lost(), stored()) == (set(), dict.fromkeys(KEYS, 11))
@@ -87,7 +87,7 @@ class TestLoss:
         def unlucky(step: str) -> None:
             if step == "apply" and not read:
                 for slot in range(SLOTS):
-                    server.delete(*Slots("default", cached).keys(slot))
+                    server.delete(*slots_of("default", cached).keys(slot))
                 read.update(Counter.objects.values_of(KEYS, consistency="cached", max_age=600))
             kill_at("acknowledge")(step)
 
@@ -104,7 +104,7 @@ class TestLoss:
     def test_known_totals_are_no_loss(self, cached: str, server: Any) -> None:
         Counter.objects.values_of(KEYS, consistency="cached")
         for slot in range(SLOTS):
-            server.delete(Slots("default", cached).keys(slot)[1])
+            server.delete(slots_of("default", cached).keys(slot)[1])
         assert set(Counter.objects.values_of(KEYS, consistency="cached").values()) == {11}
         assert flush().incidents == []
         assert stored() == dict.fromkeys(KEYS, 11)

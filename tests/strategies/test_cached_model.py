@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from django_counters import clock
+from django_counters.kinds.registry import slots_of
 from django_counters.models import Counter, CounterDelta, CounterIncident, CounterShard
-from django_counters.stores.redis.keys import SLOTS, Slots
+from django_counters.stores.redis.keys import SLOTS
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from django_counters.upkeep.flush import flush
@@ -186,7 +187,7 @@ class Model(RuleBasedStateMachine):
     @rule()
     def forget_known_totals(self) -> None:
         """Redis may evict what has a TTL."""
-        slots = Slots("default", self.prefix)
+        slots = slots_of("default", self.prefix)
         with redis.Redis.from_url(os.environ["REDIS_URL"]) as client:
             client.delete(*(slots.keys(slot)[1] for slot in range(SLOTS)))
 

@@ -16,8 +16,9 @@ from django_counters.exceptions import (
     InvalidPeriod,
     UnsupportedConsistency,
 )
+from django_counters.kinds.registry import slots_of
 from django_counters.models import Counter, CounterShard
-from django_counters.stores.redis.keys import Slots, slot_of
+from django_counters.stores.redis.keys import slot_of
 from django_counters.testing import override_counters
 from django_counters.upkeep.flush import flush
 
@@ -116,7 +117,7 @@ def old_snapshot(cached: str, elsewhere: Callable[..., Any]) -> Iterator[None]:
             cursor.execute("SELECT COUNT(*) FROM django_counters_counter")
         elsewhere(lambda: Counter.objects.increment("views:a", 7))
         elsewhere(flush)
-        base = Slots("default", cached).keys(slot_of("views:a"))[1]
+        base = slots_of("default", cached).keys(slot_of("views:a"))[1]
         with redis.Redis.from_url(os.environ["REDIS_URL"]) as client:
             client.delete(base)
         yield

@@ -13,27 +13,29 @@ import redis
 from django.db import transaction
 
 from django_counters import clock
+from django_counters.kinds.registry import slots_of
 from django_counters.models import Counter
 from django_counters.stores.redis import scripts
-from django_counters.stores.redis.keys import Slots
 from django_counters.stores.redis.scripts import Script
 from django_counters.tokens import mint
 from django_counters.upkeep.flush import flush
 
 pytestmark = pytest.mark.django_db(transaction=True)
-VERBS = {
-    script.sha: name.lower() for name, script in vars(scripts).items() if type(script) is Script
-}
+SCRIPTS = {name: script for name, script in vars(scripts).items() if type(script) is Script}
+VERBS = {script.sha: name.lower() for name, script in SCRIPTS.items()}
 PAGE = [f"views:{number}" for number in range(500)]
 
 
 @contextmanager
 def watched(prefix: str, using: str = "default") -> Iterator[list[str]]:
     """The verbs that clients send to what is kept under a prefix, in order."""
-    ours = Slots(using, prefix).keys(0)[0].rpartition(":0}")[0]
+    ours = slots_of(using, prefix).keys(0)[0].rpartition(":0}")[0]
     told: list[str] = []
     mark = secrets.token_hex(8)
     with redis.Redis.from_url(os.environ["REDIS_URL"]) as client, client.monitor() as monitor:
+        # A server that does not know a script has to be told it once, in a round trip more.
+        for script in SCRIPTS.values():
+            client.script_load(script.text)
         yield told
         client.echo(mark)
         while mark not in (seen := monitor.next_command())["command"]:

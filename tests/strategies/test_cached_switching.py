@@ -11,8 +11,8 @@ from django.conf import settings
 from django.test import override_settings
 
 from django_counters import clock
+from django_counters.kinds.registry import slots_of
 from django_counters.models import Counter
-from django_counters.stores.redis.keys import Slots
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from django_counters.upkeep.flush import flush
@@ -135,16 +135,16 @@ def test_what_is_in_redis(cached: str, server: Any) -> None:
         flush(step=kill_at("apply"))
     for key in keys:
         Counter.objects.increment(key)
-    tag = Slots("default", cached).keys(0)[0].partition(":0}")[0]
-    shape = re.compile(re.escape(tag) + r":\d+\}:(p|c|b\d|t:[0-9a-f]{32})")
+    tag = slots_of("default", cached).keys(0)[0].partition(":0}")[0]
+    shape = re.compile(re.escape(tag) + r":\d+\}:(p|c|o|b\d|t:[0-9a-f]{32})")
     ours = [name for name in server.scan_iter("*", count=1000) if name.startswith(tag)]
     kinds: dict[str, set[str]] = {}
     for name in ours:
         match = shape.fullmatch(name)
         assert match is not None, name
         kinds.setdefault(match[1][0], set()).add(name)
-    assert set(kinds) == {"p", "c", "b", "t"}
-    for name in kinds["p"] | kinds["b"]:
+    assert set(kinds) == {"p", "c", "o", "b", "t"}
+    for name in kinds["p"] | kinds["b"] | kinds["o"]:
         assert server.ttl(name) == -1
     for name in kinds["c"] | kinds["t"]:
         assert 0 < server.ttl(name) <= 25 * 3600

@@ -23,9 +23,9 @@ from django_counters.exceptions import (
     TokenExpired,
     UnsupportedToken,
 )
-from django_counters.kinds.registry import pending_in
+from django_counters.kinds.registry import pending_in, slots_of
 from django_counters.models import Counter, CounterIncident
-from django_counters.stores.redis.keys import SLOTS, Slots, slot_of
+from django_counters.stores.redis.keys import SLOTS, slot_of
 from django_counters.strategies.cached import AHEAD, TOKEN_WINDOW
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
@@ -184,7 +184,7 @@ def test_the_key_of_a_token_may_be_evicted(cached: str) -> None:
 
 
 def _evict(prefix: str, token: UUID) -> None:
-    slots = Slots("default", prefix)
+    slots = slots_of("default", prefix)
     with redis.Redis.from_url(os.environ["REDIS_URL"]) as client:
         keys = [slots.token(slot, token.hex) for slot in range(SLOTS)]
         client.delete(*keys)

@@ -13,8 +13,9 @@ from django.db import connection, connections
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
+from django_counters.kinds.registry import slots_of
 from django_counters.models import Counter, CounterShard, SlottedCounter
-from django_counters.stores.redis.keys import Slots, slot_of
+from django_counters.stores.redis.keys import slot_of
 from django_counters.stores.sql import hottest as store
 from django_counters.testing import override_counters
 from django_counters.upkeep import hottest as module
@@ -162,7 +163,7 @@ class TestLimits:
     @pytest.mark.django_db(transaction=True)
     def test_only_counters_are_taken_out_of_redis(self, cached: str) -> None:
         Counter.objects.increment("views:a", 5)
-        key = Slots("default", cached).keys(slot_of("views:a"))[0]
+        key = slots_of("default", cached).keys(slot_of("views:a"))[0]
         with redis.Redis.from_url(os.environ["REDIS_URL"]) as client:
             client.hset(key, mapping={"views:b": "1e3", "views:\x1b": "1", "\0k00": "2 views:c"})
         assert [str(one.name) for one in look().hottest] == ["views:a"]

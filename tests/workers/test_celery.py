@@ -11,7 +11,7 @@ import pytest
 
 celery = pytest.importorskip("celery", reason="the extra celery is not installed")
 
-from django_counters.stores.redis.keys import Slots  # noqa: E402
+from django_counters.kinds.registry import slots_of  # noqa: E402
 from django_counters.tasks import FLUSH  # noqa: E402
 from tests.stores.redis.counting import eventually, server  # noqa: E402
 from tests.workers.connections import shared  # noqa: E402
@@ -70,7 +70,7 @@ def test_beat_and_a_worker_land_it_once(broker: str, crew: Crew) -> None:
 def let_others_flush(crew: Crew, prefix: str) -> None:
     """Do what time would: forget who was flushing."""
     with server() as direct:
-        direct.delete(Slots("default", prefix).flight)
+        direct.delete(slots_of("default", prefix).flight)
 
 
 def halted(crew: Crew, step: str) -> str:

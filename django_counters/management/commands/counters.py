@@ -81,6 +81,11 @@ class Command(BaseCommand):
         land.add_argument(
             "--loop", type=_seconds, metavar="SECONDS", help=_("again every so many seconds")
         )
+        land.add_argument(
+            "--adopt",
+            action="store_true",
+            help=_("this database has taken the place of the one that was flushed to before"),
+        )
         fold = subs.add_parser("rollup", help=_help("rollup"), parents=[_common()])
         fold.add_argument("--dry-run", action="store_true", help=_("count what waits, no more"))
         parts = subs.add_parser("partitions", help=_help("partitions"), parents=[_common()])
@@ -113,11 +118,15 @@ class Command(BaseCommand):
         except _EXPLAINED as error:
             raise CommandError(str(error)) from error
 
-    def _flush(self, using: str, *, loop: float | None, as_json: bool, **_: Any) -> None:
+    def _flush(
+        self, using: str, *, loop: float | None, adopt: bool, as_json: bool, **_: Any
+    ) -> None:
         if loop is not None:
+            if adopt:
+                raise CommandError("--adopt is done once, without --loop.")
             self._flush_on(using, loop, as_json=as_json)
             return
-        report = self._flushed(using, alone=False)
+        report = self._flushed(using, alone=False, adopt=adopt)
         self._say(using, report, as_json=as_json)
         problems = list(_problems(report))
         if problems:
@@ -140,7 +149,7 @@ class Command(BaseCommand):
                 for problem in _problems(report):
                     self.stderr.write(problem)
 
-    def _flushed(self, using: str, *, alone: bool) -> Flushed:
+    def _flushed(self, using: str, *, alone: bool, adopt: bool = False) -> Flushed:
         landed = 0
 
         def step(name: str) -> None:
@@ -150,7 +159,7 @@ class Command(BaseCommand):
                 self.stderr.write(f"\r\x1b[K{landed} transactions done, {name}", ending="")
 
         try:
-            return flush(using, alone=alone, step=step)
+            return flush(using, alone=alone, adopt=adopt, step=step)
         finally:
             self._clear()
 
@@ -322,7 +331,7 @@ def _verdict(found: int, needed: int) -> str:
 def _problems(report: Flushed) -> Iterator[str]:
     """What somebody has to know of a flush."""
     for name, reason in report.away.items():
-        yield f"{name} cannot be reached: {reason}"
+        yield f"{name} was not flushed: {reason}"
     if report.quarantined:
         amounts = [f"{counter}: {by}" for counter, by in report.quarantined.items()]
         shown = ", ".join(amounts[:_MOST_SHOWN])

@@ -18,15 +18,18 @@ class Slots:
     """The keys of what waits in one Redis for one database.
 
     The keys of a slot have a hash tag of their own, so that a cluster keeps them together.
+    ``space`` is what `space_of` says of the database.
     """
 
-    def __init__(self, using: str, prefix: str = "") -> None:
-        self._tags = [f"djc:{{{using}{_apart(prefix)}:{slot}}}" for slot in range(SLOTS)]
+    def __init__(self, using: str, space: str) -> None:
+        self.space = space
+        self._tags = [f"djc:{{{using}:{space}:{slot}}}" for slot in range(SLOTS)]
         self._keys = [
             (f"{tag}:p", f"{tag}:c", *(f"{tag}:b{place}" for place in range(PLACES)))
             for tag in self._tags
         ]
         self.flight = f"{self._tags[0]}:f"
+        self.owner = f"{self._tags[0]}:o"
 
     def keys(self, slot: int) -> tuple[str, ...]:
         """What every script declares: the open generation, the known totals, the ring."""
@@ -41,14 +44,19 @@ class Slots:
         return f"{self._tags[slot]}:t:{token}"
 
 
+def space_of(database: str, prefix: str) -> str:
+    """What tells databases apart that share a Redis, and sites that have a prefix each."""
+    return _digits(f"{prefix}\0{database}")
+
+
 def bucket(digest: bytes, prefix: str = "") -> str:
     """The bucket of a rate limit."""
-    return f"djc:l{_apart(prefix)}:{digest.hex()}"
+    site = f":{_digits(prefix)}" if prefix else ""
+    return f"djc:l{site}:{digest.hex()}"
 
 
-def _apart(prefix: str) -> str:
-    """What tells sites apart that share a Redis."""
-    return f":{hashlib.sha256(prefix.encode()).hexdigest()[:12]}" if prefix else ""
+def _digits(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:12]
 
 
 def slot_of(counter: str) -> int:

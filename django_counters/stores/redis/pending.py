@@ -17,7 +17,7 @@ from django_counters.stores.redis.client import _clients, aclient_of, client_of
 from django_counters.stores.redis.commands import Command, Refused
 from django_counters.stores.redis.keys import SLOTS, TOKEN, Slots, proposed
 from django_counters.stores.redis.requests import Request, Requests
-from django_counters.stores.redis.scripts import ACKNOWLEDGE, CUT, HOLD, READ, RELEASE, WAITING
+from django_counters.stores.redis.scripts import ACKNOWLEDGE, CUT, HOLD, OWN, READ, RELEASE, WAITING
 
 _T = TypeVar("_T")
 _PAGE = 1000
@@ -79,14 +79,17 @@ class Contents(NamedTuple):
 
 
 class RedisPending(Requests):
-    """Keeps increments until they are landed. Every verb is one atomic step of each slot."""
+    """Keeps increments until they are landed. Every verb is one atomic step of each slot.
 
-    def __init__(self, using: str, address: Address) -> None:
+    ``name`` is what people call this Redis, ``source`` what the database calls the part of it.
+    """
+
+    def __init__(self, address: Address, slots: Slots, name: str = "") -> None:
         self._client = client_of(address)
         self._aclient = aclient_of(address)
-        self.name = self._client.name
+        self.name = name or self._client.name
+        self.source = f"{self._client.name}#{slots.space}"
         self._place = (address.name, address.nodes)
-        slots = Slots(using, address.prefix)
         super().__init__(self._client.using, slots, together=not address.is_cluster)
 
     def send(self, request: Request[_T]) -> _T:
@@ -126,6 +129,21 @@ class RedisPending(Requests):
         ]
         replies = self._run(commands)
         return [_cut(slot, reply) for slot, reply in enumerate(replies)]
+
+    def owner(self) -> str:
+        """The identity of the database whose increments these are; empty before its first flush."""
+        return str(self._client.call("GET", self._slots.owner, key=self._slots.owner) or "")
+
+    def belongs_to(self, identity: str, *, adopt: bool = False) -> bool:
+        """Whether these are increments of a database; the first one that asks is the one.
+
+        ``adopt``: from now on they are, whosever they were.
+        """
+        command = Command(OWN, (self._slots.owner,), (identity, int(adopt)))
+        with self._reading():
+            (owner,) = self._client.run_many([command])
+        # A server that is full has no room for it, and has to be flushed all the more.
+        return isinstance(owner, Refused) or owner == identity
 
     def waiting(self) -> list[Waiting]:
         """How much waits in each slot."""
@@ -220,6 +238,14 @@ class RedisPending(Requests):
         finally:
             with suppress(CounterUnavailable, OutcomeUnknown):
                 self._client.run_many([Command(RELEASE, (key,), (mark,))])
+
+    def clear(self) -> None:
+        """Delete all that is there of this database, also what waits; tokens run out. For tests."""
+        for slot in range(SLOTS):
+            keys = self._slots.keys(slot)
+            self._client.call("DEL", *keys, key=keys[0], reads=False)
+        first = (self._slots.flight, self._slots.owner)
+        self._client.call("DEL", *first, key=first[0], reads=False)
 
     def _run(self, commands: Sequence[Command]) -> list[Any]:
         """Commands that can be repeated: where one of them fails, nothing is lost."""

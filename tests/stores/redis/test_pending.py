@@ -7,6 +7,7 @@ import re
 import secrets
 import zlib
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from django_counters.exceptions import (
 from django_counters.stores.base import Lease
 from django_counters.stores.redis.addresses import address_of
 from django_counters.stores.redis.commands import Refused
-from django_counters.stores.redis.keys import SLOTS, Slots, slot_of
+from django_counters.stores.redis.keys import SLOTS, Slots, slot_of, space_of
 from django_counters.stores.redis.pending import RedisPending
 from django_counters.stores.redis.requests import Requests
 from django_counters.tokens import mint
@@ -37,13 +38,13 @@ class Bench:
     def __init__(self, url: str) -> None:
         self.using = f"test{secrets.token_hex(4)}"
         self.address = address_of(url, {"timeout": 10})
-        self.pending = RedisPending(self.using, self.address)
-        self.slots = Slots(self.using)
+        self.slots = Slots(self.using, "0" * 12)
+        self.pending = RedisPending(self.address, self.slots)
         self.direct: Any = redis.Redis.from_url(url, decode_responses=True, protocol=2)
 
     def apart(self) -> Any:
         """As in a cluster: no command is about two slots."""
-        pending: Any = RedisPending(self.using, self.address)
+        pending: Any = RedisPending(self.address, self.slots)
         pending._together = False
         return pending
 
@@ -137,7 +138,7 @@ class TestAnswers:
         ],
     )
     def test_what_an_error_means(self, error: str, kind: type[CounterError]) -> None:
-        meant = Requests("r", Slots("x"), together=True).meaning(Refused(error, "views:a"))
+        meant = Requests("r", Slots("x", ""), together=True).meaning(Refused(error, "views:a"))
         assert type(meant) is kind
         assert str(meant)
 
@@ -165,11 +166,12 @@ class TestFlight:
         assert not client.exists(key)
 
 
-def test_a_prefix_is_a_digest() -> None:
-    plain, other = Slots("default").keys(3), Slots("default", "shop}*").keys(3)
-    assert plain[0] == "djc:{default:3}:p"
-    assert re.fullmatch(r"djc:\{default:[0-9a-f]{12}:3\}:p", other[0])
-    assert len({*plain, *other, *Slots("other").keys(3)}) == 30
+def test_names_of_databases_and_prefixes_are_digests() -> None:
+    spaces = [space_of(*pair) for pair in [("shop}*", ""), ("shop}*", "b"), ("b", "shop}*")]]
+    named = [Slots("default", space).keys(3) for space in spaces]
+    for keys in named:
+        assert re.fullmatch(r"djc:\{default:[0-9a-f]{12}:3\}:p", keys[0])
+    assert len({*chain.from_iterable(named), *Slots("other", spaces[0]).keys(3)}) == 40
 
 
 def test_all_keys_of_a_slot_are_in_one_part_of_a_cluster() -> None:

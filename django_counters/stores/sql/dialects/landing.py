@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from django_counters.stores.sql.dialects.base import Table
 
 BATCHES = "django_counters_counterbatch"
 SOURCES = "django_counters_countersource"
+
+
+class Identity(NamedTuple):
+    """The statements that say which database this is.
+
+    ``may_ask``: whether the caller may execute ``whole``; else ``part`` says what it can. Each has
+    one row of one column.
+    """
+
+    may_ask: str
+    whole: str
+    part: str
 
 
 @dataclass(frozen=True)
@@ -47,6 +59,7 @@ class Landing:
             row for each.
         columns: the parameters of rows.
         moment: the parameter of a moment.
+        identity: None where the name of a database says which one it is.
     """
 
     begin: str
@@ -66,6 +79,7 @@ class Landing:
     credit: Callable[[Table, str], str]
     columns: Callable[[Sequence[Sequence[Any]]], tuple[Any, ...]]
     moment: Callable[[Any], Any]
+    identity: Identity | None
 
 
 def known(among: str) -> str:

@@ -10,6 +10,7 @@ from django_counters.stores.sql.dialects.landing import (
     NAMES,
     OLDEST,
     SEEN,
+    Identity,
     Landing,
     claim,
     known,
@@ -43,6 +44,12 @@ def _credit(table: Table, key_type: str) -> str:
         f"WHERE t.{table.key} = u.k RETURNING 1"
     )
 
+
+# A tenant may have a schema of its own.
+_PLACE = (
+    "concat_ws(' ', (SELECT oid FROM pg_database WHERE datname = current_database()), "
+    f"(SELECT relnamespace::regnamespace FROM pg_class WHERE oid = '{BATCHES}'::regclass))"
+)
 
 LANDING = Landing(
     # Where transactions keep one snapshot, what another landing has just written is an error.
@@ -86,4 +93,10 @@ LANDING = Landing(
     credit=_credit,
     columns=_columns,
     moment=lambda moment: moment,
+    identity=Identity(
+        may_ask="SELECT has_function_privilege('pg_control_system()', 'EXECUTE')",
+        # A server that takes over from another by replication has the same number.
+        whole=f"SELECT concat_ws(' ', system_identifier, {_PLACE}) FROM pg_control_system()",
+        part=f"SELECT {_PLACE}",
+    ),
 )

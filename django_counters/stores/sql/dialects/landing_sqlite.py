@@ -81,4 +81,6 @@ LANDING = Landing(
     credit=_credit,
     columns=_columns,
     moment=_moment,
+    # Its name is a place on a disk.
+    identity=None,
 )

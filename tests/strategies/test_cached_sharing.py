@@ -1,0 +1,125 @@
+"""Several databases that share a Redis: none lands what was counted for another."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from io import StringIO
+
+import pytest
+import redis
+from django.core.management import CommandError, call_command
+from django.db import connection
+
+from django_counters.kinds.registry import registry, slots_of
+from django_counters.models import Counter, CounterIncident
+from django_counters.stores.sql.identity import identity_of
+from django_counters.testing import isolated_counters
+from django_counters.upkeep.doctor import examine
+from django_counters.upkeep.flush import flush
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("cached")]
+
+
+@pytest.fixture
+def rename(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Go on with this database under another name: its connection stays open."""
+
+    def renamed(name: str) -> None:
+        monkeypatch.setitem(connection.settings_dict, "NAME", name)
+        registry.forget_strategies()
+
+    yield renamed
+    registry.clear_caches()
+    monkeypatch.undo()
+    registry.forget_strategies()
+
+
+def stored() -> dict[str, int]:
+    return dict(Counter._base_manager.values_list("key", "value"))
+
+
+def test_what_was_counted_under_another_name_is_not_seen(rename: Callable[[str], None]) -> None:
+    own = connection.settings_dict["NAME"]
+    rename("another_site")
+    Counter.objects.increment("views:a", 5)
+    rename(own)
+    assert flush().generations == 0
+    assert Counter.objects.value("views:a") == 0
+    rename("another_site")
+    assert Counter.objects.value("views:a") == 5
+
+
+def test_a_database_that_is_renamed_takes_along_what_waits(rename: Callable[[str], None]) -> None:
+    Counter.objects.increment("views:a", 1)
+    flush()
+    Counter.objects.increment("views:a", 2)
+    rename("renamed")
+    Counter.objects.increment("views:a", 4)
+    assert flush().away == {}
+    assert stored() == {"views:a": 7}
+    assert not CounterIncident._base_manager.exists()
+
+
+class TestAnotherOfThisName:
+    """A copy, or another server: its settings are the same, and it is another database."""
+
+    @pytest.fixture(autouse=True)
+    def waiting(self, cached: str) -> None:
+        Counter.objects.increment("views:a", 5)
+        with redis.Redis.from_url(os.environ["REDIS_URL"]) as client:
+            client.set(slots_of("default", cached).owner, "12 another")
+
+    def test_nothing_is_landed_and_everybody_says_why(self) -> None:
+        (reason,) = flush().away.values()
+        assert "--adopt" in reason
+        assert stored() == {}
+        with pytest.raises(CommandError, match="was not flushed: another database"):
+            call_command("counters", "flush", stdout=StringIO())
+        assert "manage.py counters flush --adopt" in {found.command for found in examine()}
+        # It waits, and is not lost.
+        assert Counter.objects.value("views:a") == 5
+
+    def test_one_that_takes_its_place_says_so_once(self) -> None:
+        call_command("counters", "flush", "--adopt", stdout=StringIO())
+        assert stored() == {"views:a": 5}
+        Counter.objects.increment("views:a", 1)
+        assert flush().away == {}
+        assert stored() == {"views:a": 6}
+
+    def test_a_loop_never_takes_it_over(self) -> None:
+        with pytest.raises(CommandError, match="without --loop"):
+            call_command("counters", "flush", "--adopt", "--loop", "1")
+
+
+@pytest.mark.postgres
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_an_identity_is_of_one_database_and_its_schema() -> None:
+    assert identity_of("default") != identity_of("other")
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT system_identifier FROM pg_control_system()")
+        assert identity_of("default").startswith(f"{cursor.fetchone()[0]} ")
+        whole = identity_of("default")
+        cursor.execute("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
+        cursor.execute("SET ROLE pg_monitor")
+        try:
+            # Whoever may not ask for the number of the server does without.
+            assert whole.endswith(f" {identity_of('default')}")
+        finally:
+            cursor.execute("RESET ROLE")
+            cursor.execute("GRANT EXECUTE ON FUNCTION pg_control_system() TO PUBLIC")
+
+
+def test_tests_count_apart_and_leave_nothing(cached: str) -> None:
+    Counter.objects.increment("views:a", 1)
+    with redis.Redis.from_url(os.environ["REDIS_URL"]) as client:
+        with isolated_counters():
+            space = f"djc:{{default:{slots_of('default', cached).space}:*"
+            assert Counter.objects.value("views:a") == 0
+            Counter.objects.increment("views:a", 5)
+            flush()
+            Counter.objects.increment("views:a", 2)
+            assert Counter.objects.value("views:a") == 7
+            assert list(client.scan_iter(space))
+        assert not list(client.scan_iter(space))
+    assert Counter.objects.value("views:a") == 6
