@@ -50,6 +50,7 @@ def test_what_was_counted_under_another_name_is_not_seen(rename: Callable[[str],
     assert Counter.objects.value("views:a") == 5
 
 
+@pytest.mark.postgres
 def test_a_database_that_is_renamed_takes_along_what_waits(rename: Callable[[str], None]) -> None:
     Counter.objects.increment("views:a", 1)
     flush()
