@@ -18,6 +18,7 @@ class CounterIncident(models.Model):
         LOST = "lost", _("increments were lost by Redis")
         HISTORY = "history", _("Redis was started again, or another one took over")
         QUARANTINED = "quarantined", _("an amount could not be landed")
+        CONFLICT = "conflict", _("one token stood for several changes")
         UNKNOWN = "unknown", _("the outcome of an increment is not known")
         AUDIT = "audit", _("an adjustment was changed or is missing")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import IntEnum, StrEnum
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
@@ -206,8 +206,13 @@ class CachedStore(Protocol):
     def add(self, deltas: Mapping[str, int], age: int) -> Any:
         """Add to counters; `Added`, with totals that are not older than ``age`` milliseconds."""
 
-    def add_once(self, counter: str, by: int, token: str, age: int, keep: int) -> Any:
-        """Add unless the token was used; `Found`, and whether it was used."""
+    def add_once(
+        self, counter: str, by: int, token: str, age: int, window: tuple[timedelta, timedelta]
+    ) -> Any:
+        """Add unless the token was used or is out of its window; `Found`, and whether it was used.
+
+        ``window``: how long ago and how far ahead the time of a token may be.
+        """
 
     def look(self, counters: Iterable[str], age: int) -> Any:
         """Ask for counters; what is `Found` of each. No totals where ``age`` is negative."""

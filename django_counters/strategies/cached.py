@@ -18,13 +18,13 @@ from django_counters.exceptions import (
     CounterUnavailable,
     OutcomeUnknown,
     RecordMissing,
-    TokenConflict,
     TokenExpired,
     UnsupportedBounds,
     UnsupportedConsistency,
 )
 from django_counters.stores.base import Added, CachedStore, Found, LandedStore, Lease
 from django_counters.strategies.base import Strategy
+from django_counters.strategies.ledger import Claimed
 from django_counters.strategies.steps import Steps, arun, run
 from django_counters.tokens import moment_of
 from django_counters.types import Batch, Delta, Reading
@@ -33,10 +33,10 @@ from django_counters.values import Counted, Sent
 # How old a known total may be where a change returns its new value. It concerns only what came into
 # the total in another way: what is counted here is always part of the value.
 RETURNED_AGE = 60_000
-# A token has to reach the database while its window there is open, whatever holds the flush up.
+# A token has to reach the database while its window there is open: 48 hours, and one ahead. What
+# is less here is for a flush that is late, and for clocks of servers that differ.
 TOKEN_WINDOW = timedelta(hours=24)
-AHEAD = timedelta(hours=1)
-_REMEMBERED = int((TOKEN_WINDOW + AHEAD) / timedelta(milliseconds=1))
+AHEAD = timedelta(minutes=30)
 _NO_TOTALS = -1
 # What Django says of synchronous code in an event loop; here, before anything is counted.
 _ASYNC = "You cannot call this from an async context - use the method that begins with an a."
@@ -162,16 +162,13 @@ class Cached:
         for delta in batch.deltas:
             if delta.is_bounded:
                 raise UnsupportedBounds(key=self._landed.label(delta.key), strategy=self.name)
-        if batch.token is not None:
-            moment, now = moment_of(batch.token), clock.utc()
-            if not now - TOKEN_WINDOW < moment < now + AHEAD:
-                raise TokenExpired(token=str(batch.token), created_at=moment)
 
     def _postponed(self, batch: Batch) -> Mapping[Hashable, int]:
         sums = {delta.key: delta.by for delta in batch.deltas}
         if batch.token is None:
             self._landed.after_commit(sums, self._send, merge=True)
         else:
+            _refuse_expired(batch.token)
             # One with a token stands for itself: merged with others it would lose it.
             send = partial(self._send, token=batch.token)
             self._landed.after_commit(sums, send, merge=False)
@@ -226,19 +223,11 @@ class Cached:
         return cast("CounterUnavailable | None", next(iter(added.refused.values()), None))
 
     def _count_once(self, delta: Delta, token: UUID, age: int) -> Steps[Mapping[Hashable, int]]:
-        counter = self._counter(delta.key)
-        request = self._pending.add_once(counter, delta.by, token.hex, age, _REMEMBERED)
+        counter, window = self._counter(delta.key), (TOKEN_WINDOW, AHEAD)
         try:
-            found, used = yield request
-        except TokenConflict:
-            raise TokenConflict(token=str(token)) from None
-        except (CounterUnavailable, OutcomeUnknown):
-            # With the same token it counts once, whatever became of the request.
-            if self._spill is None or not self._spill.keeps_tokens:
-                raise
-            spilled: Any = yield partial(self._spill.apply, Batch((delta,), token))
-            replayed = spilled[delta.key].replayed
-            return {delta.key: _as_value(str(delta.key), Sent.SPILLED, replayed=replayed)}
+            found, used = yield self._pending.add_once(counter, delta.by, token.hex, age, window)
+        except (CounterUnavailable, OutcomeUnknown) as error:
+            return (yield from self._spilled_once(delta, token, error))
         values = yield from self._new_values({counter: found}, {counter: delta}, age)
         value: Any = values[delta.key]
         if isinstance(value, Sent):
@@ -247,6 +236,22 @@ class Cached:
             with suppress(CounterUnavailable):
                 yield self._pending.settle(counter, token.hex, value)
         return {delta.key: Counted(value, replayed=used)}
+
+    def _spilled_once(
+        self, delta: Delta, token: UUID, error: CounterError
+    ) -> Steps[Mapping[Hashable, int]]:
+        """Count elsewhere: with the same token it counts once, whatever became of the request."""
+        if self._spill is None or not self._spill.keeps_tokens:
+            raise error
+        try:
+            spilled: Any = yield partial(self._spill.apply, Batch((delta,), token))
+        except (CounterError, Error, Claimed) as refused:
+            if isinstance(error, CounterUnavailable):
+                raise
+            # It tells of the ledger, and not whether Redis has counted.
+            raise error from refused
+        replayed = spilled[delta.key].replayed
+        return {delta.key: _as_value(str(delta.key), Sent.SPILLED, replayed=replayed)}
 
     def _spilled(
         self, deltas: Sequence[Delta], error: CounterUnavailable
@@ -377,6 +382,13 @@ class Cached:
 
 
 _NOTHING = Seen(0, 0, 0, exists=False)
+
+
+def _refuse_expired(token: UUID) -> None:
+    """Redis judges it after the commit; by the clock here, whoever counts hears of it before."""
+    moment, now = moment_of(token), clock.utc()
+    if not now - TOKEN_WINDOW < moment < now + AHEAD:
+        raise TokenExpired(token=str(token), created_at=moment)
 
 
 def _as_value(key: str, why: str, *, replayed: bool = False) -> int:

@@ -27,7 +27,7 @@ from django_counters.models.total import TotalField
 from django_counters.stores.base import Batched, Outcome
 from django_counters.stores.sql.batches import SqlBatches
 from django_counters.stores.sql.incidents import record
-from django_counters.tokens import Token, moment_of
+from django_counters.tokens import Token, moment_of, token_of
 from django_counters.upkeep.fence import Judgement, write
 from django_counters.upkeep.partitions import make_ahead, partitions_ahead, too_few
 from django_counters.upkeep.parts import Part, Sums, sums_of
@@ -50,6 +50,7 @@ class Landed:
     Attributes:
         generations: how many were landed here.
         counters: how many counters were changed.
+        conflicts: changes that were counted though their token stands for another one, by token.
         quarantined: amounts that could not be landed, by counter.
         forget: by generation, counters whose known total in Redis is not right any more.
         lost: slots of which Redis lost something. Totals that it knows there may lack what landed
@@ -58,6 +59,7 @@ class Landed:
 
     generations: int = 0
     counters: int = 0
+    conflicts: dict[str, dict[str, int]] = field(default_factory=dict)
     quarantined: dict[str, int] = field(default_factory=dict)
     forget: dict[str, list[str]] = field(default_factory=dict)
     lost: set[int] = field(default_factory=set)
@@ -139,16 +141,16 @@ class Landing:
             for token, (counter, by) in sorted(contents.tokens.items()):
                 taken[sealed][counter] += by
                 self._append_one(UUID(token), counter, by, sealed, landed)
+        if landed.conflicts:
+            detail = {"counted": landed.conflicts}
+            record(CounterIncident.Kind.CONFLICT, self._source, detail, self._using)
         return taken
 
     def _append_one(
         self, token: UUID, counter: str, by: int, sealed: Sealed, landed: Landed
     ) -> None:
-        deltas = registry.deltas(self._using)
         try:
-            with deltas.all_or_nothing():
-                outcome = deltas.append_once(counter, by, token)
-                self._refuse_another(outcome, counter, by, token)
+            outcome = self._append_acknowledged(token, counter, by, landed)
         except (CounterUnavailable, OutcomeUnknown, ReadOnlyDatabase, RetryTransaction):
             raise
         except (CounterError, DataError) as error:
@@ -158,6 +160,28 @@ class Landing:
         if outcome is not Outcome.APPENDED:
             # It was counted before, in another way: it was waiting here for nothing.
             landed.forget.setdefault(sealed.generation, []).append(counter)
+
+    def _append_acknowledged(self, token: UUID, counter: str, by: int, landed: Landed) -> Outcome:
+        """Append what Redis has acknowledged, also where its token stands for another change.
+
+        Its own token is then made of the change, so that it counts once, too, if it comes again.
+        """
+        try:
+            return self._append_as(token, counter, by)
+        except TokenConflict:
+            own = token_of(f"{token} {by} {counter}", moment_of(token))
+            outcome = self._append_as(own, counter, by)
+        if outcome is Outcome.APPENDED:
+            counted = landed.conflicts.setdefault(str(token), {})
+            counted[_text(counter)] = counted.get(_text(counter), 0) + by
+        return outcome
+
+    def _append_as(self, token: UUID, counter: str, by: int) -> Outcome:
+        deltas = registry.deltas(self._using)
+        with deltas.all_or_nothing():
+            outcome = deltas.append_once(counter, by, token)
+            self._refuse_another(outcome, counter, by, token)
+        return outcome
 
     def _refuse_another(self, outcome: Outcome, counter: str, by: int, token: UUID) -> None:
         """A token that is known elsewhere stands for this increment only if it was used for it."""

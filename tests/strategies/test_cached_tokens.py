@@ -19,16 +19,17 @@ from django_counters.exceptions import (
     CounterOverflow,
     CounterUnavailable,
     InvalidToken,
+    OutcomeUnknown,
     TokenConflict,
     TokenExpired,
     UnsupportedToken,
 )
 from django_counters.kinds.registry import pending_in, slots_of
 from django_counters.models import Counter, CounterIncident
-from django_counters.stores.redis.keys import SLOTS, slot_of
+from django_counters.stores.redis.keys import SLOTS
 from django_counters.strategies.cached import AHEAD, TOKEN_WINDOW
 from django_counters.testing import override_counters
-from django_counters.tokens import mint
+from django_counters.tokens import mint, moment_of
 from django_counters.upkeep.flush import flush
 from tests.stores.redis.proxy import Proxy, proxied
 from tests.strategies.test_cached_flush import Killed, kill_at
@@ -98,42 +99,58 @@ def test_a_replay_returns_what_was_returned_where_the_total_was_not_known() -> N
 def test_another_change_is_a_conflict() -> None:
     token = fresh()
     count(token)
-    for by, key in ((2, "views:a"), (-1, "views:a"), (1, _neighbour("views:a"))):
+    for by, key in ((2, "views:a"), (-1, "views:a"), (1, "views:b"), (1, "views:c")):
         with pytest.raises(TokenConflict) as caught:
             count(token, by, key)
         assert str(token) in str(caught.value)
     assert value() == 1
 
 
-def _neighbour(key: str) -> str:
-    """Another counter of the same slot: it is the slot that remembers a token."""
-    numbers = (f"views:{number}" for number in range(1000))
-    return next(name for name in numbers if slot_of(name) == slot_of(key))
+@pytest.mark.parametrize("other", ["views:b", "views:c", "exact", "orders:a"])
+@pytest.mark.parametrize("order", [1, -1])
+def test_what_was_acknowledged_counts_once_whatever_its_token_stands_for_elsewhere(
+    cached: str, other: str, order: int
+) -> None:
+    """Neither side sees the other: the key of the token is evicted, or not asked for at all."""
+    token, amounts = fresh(), {"views:a": 3, other: 5}
+    with override_counters(orders={"STRATEGY": "ledger"}):
+        for key in list(amounts)[::order]:
+            assert count(token, amounts[key], key).replayed is False
+            _evict(cached, token)
+        for _ in range(3):
+            assert flush().quarantined == {}
+            assert Counter.objects.values_of(amounts) == amounts
+            _evict(cached, token)
+            count(token, 3)
+    _told_of(token)
 
 
-def test_the_same_token_for_counters_of_two_slots_counts_once_in_the_end() -> None:
-    """Redis cannot see it, the database does: there a token stands once."""
-    other = next(k for n in range(99) if slot_of(k := f"views:{n}") != slot_of("views:a"))
+def test_another_amount_that_was_acknowledged_counts_once_too(cached: str) -> None:
     token = fresh()
-    count(token)
-    count(token, 1, other)
-    report = flush()
-    assert sum(report.quarantined.values()) == 1
-    assert sum(Counter.objects.values_of(["views:a", other]).values()) == 1
-    (incident,) = CounterIncident.objects.filter(kind=CounterIncident.Kind.QUARANTINED)
-    assert incident.detail["token"] == str(token)
+    for by in (3, 5, 3, 5):
+        count(token, by)
+        assert flush().quarantined == {}
+        _evict(cached, token)
+    assert value() == 8
+    _told_of(token)
 
 
-def test_a_token_that_was_used_elsewhere_for_something_else_is_told_of() -> None:
-    """Neither side sees the other before the flush; what was acknowledged is not lost silently."""
-    token = fresh()
-    Counter.objects.increment("exact", 5, token=token)
-    count(token, 3)
-    report = flush()
-    assert report.quarantined == {"views:a": 3}
-    (incident,) = CounterIncident.objects.filter(kind=CounterIncident.Kind.QUARANTINED)
-    assert incident.detail["reason"] == "TokenConflict"
-    assert value() == 0
+def _told_of(token: UUID) -> None:
+    (incident,) = CounterIncident.objects.all()
+    assert incident.kind == CounterIncident.Kind.CONFLICT
+    assert list(incident.detail["counted"]) == [str(token)]
+
+
+def test_the_clock_of_redis_says_what_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the database would not take any more must not be acknowledged, whoever counts it."""
+    old, new = mint(clock.utc() - 3 * TOKEN_WINDOW), mint(clock.utc())
+    with monkeypatch.context() as wrong:
+        wrong.setattr(clock, "utc", lambda: moment_of(old))
+        with pytest.raises(TokenExpired, match=str(old)):
+            count(old)
+        assert count(new) == 1
+    assert flush().quarantined == {}
+    assert value() == 1
 
 
 def test_a_token_is_of_the_last_day() -> None:
@@ -270,6 +287,18 @@ def test_a_lost_answer_with_a_token_is_counted_once(lossy: Proxy, fault: Any) ->
     assert value() == 5
 
 
+def test_the_detour_does_not_say_that_nothing_was_counted_where_that_is_not_known(
+    lossy: Proxy,
+) -> None:
+    token = fresh()
+    count(token, 5, "exact")
+    lossy.lose("swallow")
+    with pytest.raises(OutcomeUnknown):
+        count(token, 3)
+    flush()
+    assert value() == 3
+
+
 def test_what_overflows_with_a_token_was_not_counted() -> None:
     token = fresh()
     count(fresh(), 2**62)
@@ -283,7 +312,8 @@ def test_one_that_was_held_up_for_days_is_quarantined() -> None:
     """Whether it was counted before can no longer be told."""
     token = mint(clock.utc() - timedelta(days=3))
     pending = pending_in("default", 10, "default")
-    pending.send(pending.add_once("views:a", 5, token.hex, -1, 1000))
+    window = (timedelta(days=4), AHEAD)
+    pending.send(pending.add_once("views:a", 5, token.hex, -1, window))
     Counter.objects.increment("views:a", 2)
     Counter.objects.increment("views:b", 3)
     report = flush()

@@ -18,6 +18,7 @@ from django_counters import clock
 from django_counters.exceptions import LedgerFenced
 from django_counters.models import Counter, CounterDelta, CounterHorizon, CounterIncident
 from django_counters.stores.sql.dialects.ledger import DELTAS, HORIZON
+from django_counters.stores.sql.dialects.ledger_functions import SEQUENCE
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from django_counters.upkeep import ledger
@@ -117,13 +118,43 @@ def run(name: str, using: str, *arguments: str) -> None:
     assert told.returncode == 0, told.stderr
 
 
-def assert_exact(expected: int) -> None:
+def assert_exact(expected: int, using: str = "restored") -> None:
     """Before and after a rollup."""
-    assert value() == expected
-    roll_up("restored")
-    assert value() == expected
-    assert Counter.objects.using("restored").get(key="a").value == expected
-    assert verify("restored").drifts == []
+    assert value(using) == expected
+    roll_up(using)
+    assert value(using) == expected
+    assert Counter.objects.using(using).get(key="a").value == expected
+    assert verify(using).drifts == []
+
+
+def assert_nothing_can_be_appended(using: str) -> None:
+    """In no way, and the error says what to do."""
+    entries, token = CounterDelta.objects, mint(clock.utc())
+    calls: list[Callable[[], Any]] = [
+        lambda: entries.append("a", 5, using=using),
+        lambda: entries.append("a", 5, token=token, using=using),
+        lambda: entries.append_many([("a", 5), ("b", 5)], using=using),
+        lambda: entries.append_many([("a", 5, token)], using=using),
+        lambda: entries.append_many([("a", 5)], copy=True, using=using),
+        lambda: Counter.objects.increment_many({"orders:a": 1}, using=using),
+        lambda: Counter.objects.adjust("orders:a", by=1, reason="A test", actor="t", using=using),
+    ]
+    with override_counters(orders={"STRATEGY": "ledger"}):
+        for call in calls:
+            with pytest.raises(LedgerFenced, match="counters rebase"):
+                call()
+
+
+@contextmanager
+def copied(tables: str, **cluster: Any) -> Iterator[None]:
+    """The tables of ``restored`` on the same server, as ``copied``: no sequence comes along."""
+    name = f"tables_{secrets.token_hex(4)}"
+    sequences = "--exclude-table-data=*_seq"
+    run("pg_dump", "restored", "--format=custom", sequences, f"--file={tables}")
+    execute(f"CREATE DATABASE {name}", using="restored")
+    run("pg_restore", "restored", "--no-owner", f"--dbname={name}", tables)
+    with connected("copied", **{**cluster, "NAME": name}):
+        yield
 
 
 def look_young() -> None:
@@ -155,20 +186,28 @@ class TestRestored:
         assert value() == 4321
 
     def test_nothing_is_appended_that_nobody_would_see(self) -> None:
-        entries, token = CounterDelta.objects, mint(clock.utc())
-        calls: list[Callable[[], Any]] = [
-            lambda: entries.append("a", 5, using="restored"),
-            lambda: entries.append("a", 5, token=token, using="restored"),
-            lambda: entries.append_many([("a", 5), ("b", 5)], using="restored"),
-            lambda: entries.append_many([("a", 5, token)], using="restored"),
-            lambda: entries.append_many([("a", 5)], copy=True, using="restored"),
-            lambda: Counter.objects.increment_many({"orders:a": 1}, using="restored"),
-        ]
-        with override_counters(orders={"STRATEGY": "ledger"}):
-            for call in calls:
-                with pytest.raises(LedgerFenced, match="counters rebase"):
-                    call()
+        assert_nothing_can_be_appended("restored")
         assert value() == 4321
+
+    @pytest.mark.parametrize("entries", [True, False])
+    def test_so_it_is_in_a_copy_of_tables_of_one_that_was_rebased(
+        self, cluster: Mapping[str, Any], tmp_path: Path, entries: bool
+    ) -> None:
+        """Entries are numbered from 1 there, and what is not above the fence would not be read."""
+        expected = 4321
+        if not entries:
+            execute(f"DELETE FROM {DELTAS}", using="restored")
+            execute(f"SELECT setval('{SEQUENCE}', 1, false)", using="restored")
+            expected = 21
+        ledger.rebase("restored")
+        with copied(str(tmp_path / "tables"), **cluster):
+            assert_nothing_can_be_appended("copied")
+            assert value("copied") == expected
+            with pytest.raises(LedgerFenced):
+                rollup("copied")
+            ledger.rebase("copied")
+            append(50_000, "copied")
+            assert_exact(50_000 + expected, "copied")
 
     def test_a_rebase_is_exact(self) -> None:
         ledger.rebase("restored")

@@ -40,7 +40,7 @@ class Slots:
         return self._keys[slot][2 + place]
 
     def token(self, slot: int, token: str) -> str:
-        """What is remembered of a token, given by its hexadecimal digits."""
+        """What is remembered beside a slot of a token, given by its hexadecimal digits."""
         return f"{self._tags[slot]}:t:{token}"
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
+from uuid import UUID
 
 from django_counters.exceptions import (
     CounterError,
@@ -12,16 +14,19 @@ from django_counters.exceptions import (
     CounterUnavailable,
     OutcomeUnknown,
     TokenConflict,
+    TokenExpired,
 )
 from django_counters.stores.base import Added, Found, Lease
 from django_counters.stores.redis.commands import Command, Refused
 from django_counters.stores.redis.keys import Slots, proposed, slot_of
 from django_counters.stores.redis.scripts import ADD, ADD_ONCE, FILL, FORGET, LOOK, SETTLE
+from django_counters.tokens import moment_of
 
 _T = TypeVar("_T")
 
 # What waits for one counter stays far below 64 bits: beyond, Lua could not compare it.
 LARGEST_PENDING = 2**62
+_MILLISECOND = timedelta(milliseconds=1)
 # Answers of a server that has executed nothing.
 _NOTHING_DONE = frozenset(
     {
@@ -74,13 +79,17 @@ class Requests:
         return Request((command,), partial(self._added_to_one, counter))
 
     def add_once(
-        self, counter: str, by: int, token: str, age: int, keep: int
+        self, counter: str, by: int, token: str, age: int, window: tuple[timedelta, timedelta]
     ) -> Request[tuple[Found, bool]]:
-        """Add to one counter unless its token was used; remembered for ``keep`` ms."""
+        """Add to one counter unless its token was used, or is out of its window.
+
+        ``window``: how long ago, and how far ahead by the clock of Redis, its time may be.
+        """
         slot = slot_of(counter)
-        keys = (*self._slots.keys(slot), self._slots.token(slot, token))
-        command = Command(ADD_ONCE, keys, (age, proposed(slot), counter, by, token, keep))
-        return Request([command], self._added_once)
+        keys = (*self._slots.keys(slot), self._token_key(counter, token))
+        back, ahead = (part // _MILLISECOND for part in window)
+        words = (age, proposed(slot), counter, by, token, back, ahead)
+        return Request([Command(ADD_ONCE, keys, words)], self._added_once)
 
     def look(self, counters: Iterable[str], age: int) -> Request[Mapping[str, Found]]:
         """Ask for counters; ``age`` in ms, -1 where no total is wanted."""
@@ -114,9 +123,12 @@ class Requests:
 
     def settle(self, counter: str, token: str, value: int) -> Request[None]:
         """Remember what a call with a token returned, where its answer did not say it."""
-        key = self._slots.token(slot_of(counter), token)
-        command = Command(SETTLE, (key,), (value,))
+        command = Command(SETTLE, (self._token_key(counter, token),), (value,))
         return Request([command], lambda replies: None, counts=False)  # noqa: ARG005
+
+    def _token_key(self, counter: str, token: str) -> str:
+        """One for all counters, so that a conflict is seen. In a cluster it is beside its own."""
+        return self._slots.token(0 if self._together else slot_of(counter), token)
 
     def _groups(self, counters: Iterable[str]) -> dict[int, list[str]]:
         groups: dict[int, list[str]] = {}
@@ -168,7 +180,10 @@ class Requests:
         if refused.code == "OVERFLOW":
             return CounterOverflow(key=refused.message, low=-LARGEST_PENDING, high=LARGEST_PENDING)
         if refused.code == "CONFLICT":
-            return TokenConflict(token=refused.message)
+            return TokenConflict(token=str(UUID(refused.message)))
+        if refused.code == "EXPIRED":
+            token = UUID(refused.message)
+            return TokenExpired(token=str(token), created_at=moment_of(token))
         if refused.code in _NOTHING_DONE:
             reason = f"{refused.code} {refused.message}".rstrip(".")
             return CounterUnavailable(using=self.shown, reason=reason)

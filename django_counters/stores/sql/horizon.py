@@ -211,7 +211,7 @@ class SqlHorizon:
             raise LedgerFenced(using=self._using, reason=RESTORED)
 
     def _numbered(self, state: CounterHorizon) -> int:
-        """How far entries are numbered: a fixture brings a fence, but not the sequence."""
+        """How far entries are numbered: a copy of tables has the fence, but not the sequence."""
         if not self._sql.numbered:
             return state.fence
         return int(self._session.run(self._sql.numbered, (), writes=False)[0][0])

@@ -7,6 +7,7 @@ import re
 import secrets
 import zlib
 from collections.abc import Iterator
+from datetime import timedelta
 from itertools import chain
 from typing import Any
 
@@ -21,6 +22,7 @@ from django_counters.exceptions import (
     CounterUnavailable,
     OutcomeUnknown,
     TokenConflict,
+    TokenExpired,
 )
 from django_counters.stores.base import Lease
 from django_counters.stores.redis.addresses import address_of
@@ -131,6 +133,7 @@ class TestAnswers:
             ("RINGFULL", CounterUnavailable),
             ("OVERFLOW", CounterOverflow),
             ("CONFLICT", TokenConflict),
+            ("EXPIRED", TokenExpired),
             # A script that broke off may have written something.
             ("ERR", OutcomeUnknown),
             ("WRONGTYPE", OutcomeUnknown),
@@ -138,7 +141,8 @@ class TestAnswers:
         ],
     )
     def test_what_an_error_means(self, error: str, kind: type[CounterError]) -> None:
-        meant = Requests("r", Slots("x", ""), together=True).meaning(Refused(error, "views:a"))
+        refused = Refused(error, mint(clock.utc()).hex)
+        meant = Requests("r", Slots("x", ""), together=True).meaning(refused)
         assert type(meant) is kind
         assert str(meant)
 
@@ -181,6 +185,7 @@ def test_all_keys_of_a_slot_are_in_one_part_of_a_cluster() -> None:
         assert len({key_slot(key.encode()) for key in keys}) == 1
 
 
+DAY = timedelta(days=1)
 HOUR = 3_600_000
 
 
@@ -295,7 +300,7 @@ class TestAnotherHistory:
         if verb == "add":
             assert bench.add(HOUR, a=1) == {"a": (None, 2)}
         elif verb == "add_once":
-            once = bench.pending.add_once("a", 1, mint(clock.utc()).hex, HOUR, 1000)
+            once = bench.pending.add_once("a", 1, mint(clock.utc()).hex, HOUR, (DAY, DAY))
             assert bench.send(once)[0].total is None
         elif verb == "fill":
             bench.send(bench.pending.fill({"a": (7, Lease(version, 2**52))}))

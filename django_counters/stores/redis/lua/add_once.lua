@@ -1,15 +1,16 @@
 -- Add to one counter, unless its token was used.
 --
 -- KEYS   open, base, ring, and the key of the token: "<delta> <counter>", a line break, the answer
--- ARGV   age (milliseconds), a new generation, counter, delta, token, how long it is remembered
---        (milliseconds)
+-- ARGV   age (milliseconds), a new generation, counter, delta, token, and how many milliseconds ago
+--        and ahead its time may be
 -- Output { answer, 0 }; where the token was used { what was answered then, 1 }
--- Errors RINGFULL, OVERFLOW, CONFLICT (used for something else): nothing was added
+-- Errors RINGFULL, OVERFLOW, CONFLICT (used for something else), EXPIRED: nothing was added
 
 local proposed, counter, delta, token = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local slot = opened(1, proposed)
 if slot.full then return RINGFULL end
 local remembered, entry = KEYS[3 + PLACES], delta .. ' ' .. counter
+local back, ahead, age = tonumber(ARGV[6]), tonumber(ARGV[7]), milliseconds() - moment_of(token)
 
 local function used()
   local kept = redis.call('GET', remembered)
@@ -28,6 +29,7 @@ end
 local before, answer = used()
 if before and before ~= entry then return redis.error_reply('CONFLICT ' .. token) end
 if before then return { answer, 1 } end
+if age >= back or -age >= ahead then return redis.error_reply('EXPIRED ' .. token) end
 local present = redis.call('HGET', slot.open, counter)
 if math.abs(tonumber(present or 0) + tonumber(delta)) > 2 ^ 62 then
   return redis.error_reply('OVERFLOW ' .. counter)
@@ -35,6 +37,6 @@ end
 redis.call('HINCRBY', slot.open, counter, delta)
 redis.call('HSET', slot.open, '\0k' .. token, entry)
 answer = answers(slot, { counter }, tonumber(ARGV[1]), proposed)[1]
-redis.call('SET', remembered, entry .. '\n' .. answer, 'PX', ARGV[6])
+redis.call('SET', remembered, entry .. '\n' .. answer, 'PX', back + ahead)
 seal_early(slot, proposed)
 return { answer, 0 }

@@ -10,9 +10,17 @@ _PLANNED_ONCE = f"{_INDEXED} SET plan_cache_mode = force_generic_plan"
 # Clients' clocks may be ahead by so much.
 AHEAD = "INTERVAL '1 hour'"
 
-# A transaction that runs has a number that is not below the horizon. Where it is, the table came
-# from another server, and the entry would never be read.
-_FENCED = "pg_current_xact_id()::text::bigint < h"
+SEQUENCE = f"{DELTAS}_seq_seq"
+# How far entries are numbered.
+NUMBERED = f"(SELECT last_value - (NOT is_called)::int FROM {SEQUENCE})"
+
+# A transaction that runs has a number that is not below the horizon, and an entry one above the
+# fence. Where it is otherwise, the table came from another server, or without its sequence, and the
+# entry would never be read. Only a rebase makes a fence, so nearly nobody has to look.
+_NUMBERED = f"""IF f > 0 THEN
+    n := {NUMBERED};
+  END IF;"""
+_FENCED = "pg_current_xact_id()::text::bigint < h OR n < f"
 
 # The total of a counter says whether there is anything in the ledger, so that others need not look.
 _OPEN = f"""
@@ -38,10 +46,11 @@ _APPEND = f"""
 CREATE OR REPLACE FUNCTION django_counters_append(k text, d bigint)
 RETURNS uuid {_INDEXED} AS $body$
 DECLARE
-  h bigint; total numeric; token uuid;
+  h bigint; f bigint; n bigint; total numeric; token uuid;
   at timestamptz := date_trunc('milliseconds', clock_timestamp());
 BEGIN
-  SELECT s.horizon INTO h FROM {HORIZON} s WHERE s.id = 1;
+  SELECT s.horizon, s.fence INTO h, f FROM {HORIZON} s WHERE s.id = 1;
+  {_NUMBERED}
   IF {_FENCED} THEN
     RETURN NULL;
   END IF;
@@ -65,10 +74,11 @@ CREATE OR REPLACE FUNCTION django_counters_append_once(
   k text, d bigint, given uuid, at timestamptz, dg bytea, OUT outcome int)
 {_INDEXED} AS $body$
 DECLARE
-  h bigint; total bigint; since timestamptz; known interval; old record;
+  h bigint; f bigint; n bigint; total bigint; since timestamptz; known interval; old record;
 BEGIN
-  SELECT s.horizon, s.tail_since, s.token_window INTO h, since, known
+  SELECT s.horizon, s.fence, s.tail_since, s.token_window INTO h, f, since, known
   FROM {HORIZON} s WHERE s.id = 1;
+  {_NUMBERED}
   IF {_FENCED} THEN
     outcome := {Outcome.FENCED};
     RETURN;
@@ -121,9 +131,11 @@ CREATE OR REPLACE FUNCTION django_counters_append_many(
   ks text[], ds bigint[], OUT outcome int, OUT what text)
 {_INDEXED} AS $body$
 DECLARE
-  h bigint; at timestamptz := date_trunc('milliseconds', clock_timestamp());
+  h bigint; f bigint; n bigint;
+  at timestamptz := date_trunc('milliseconds', clock_timestamp());
 BEGIN
-  SELECT s.horizon INTO h FROM {HORIZON} s WHERE s.id = 1;
+  SELECT s.horizon, s.fence INTO h, f FROM {HORIZON} s WHERE s.id = 1;
+  {_NUMBERED}
   IF {_FENCED} THEN
     outcome := {Outcome.FENCED};
     RETURN;
@@ -144,10 +156,11 @@ CREATE OR REPLACE FUNCTION django_counters_append_many_once(
   OUT outcome int, OUT what text, OUT replayed bigint)
 {_INDEXED} AS $body$
 DECLARE
-  h bigint; since timestamptz; known interval; appended bigint;
+  h bigint; f bigint; n bigint; since timestamptz; known interval; appended bigint;
 BEGIN
-  SELECT s.horizon, s.tail_since, COALESCE(s.token_window, INTERVAL '48 hours')
-  INTO h, since, known FROM {HORIZON} s WHERE s.id = 1;
+  SELECT s.horizon, s.fence, s.tail_since, COALESCE(s.token_window, INTERVAL '48 hours')
+  INTO h, f, since, known FROM {HORIZON} s WHERE s.id = 1;
+  {_NUMBERED}
   known := COALESCE(known, INTERVAL '48 hours');
   IF {_FENCED} THEN
     outcome := {Outcome.FENCED};

@@ -31,9 +31,8 @@ from django_counters.stores.sql.dialects.ledger import (
     tail,
     total,
 )
-from django_counters.stores.sql.dialects.ledger_functions import AHEAD
+from django_counters.stores.sql.dialects.ledger_functions import AHEAD, NUMBERED, SEQUENCE
 
-SEQUENCE = f"{DELTAS}_seq_seq"
 INT8 = "-9223372036854775808 AND 9223372036854775807"
 
 _PREPARE = (
@@ -73,8 +72,9 @@ _APPENDS = Appends(
     ),
     copy=f"COPY {DELTAS} (token, created_at, key, delta) FROM STDIN",
     check=(
-        f"SELECT CASE WHEN pg_current_xact_id()::text::bigint < COALESCE(MAX(horizon), 0) "
-        f"THEN {Outcome.FENCED} ELSE {Outcome.APPENDED} END, CLOCK_TIMESTAMP() FROM {HORIZON}"
+        "SELECT CASE WHEN pg_current_xact_id()::text::bigint < MAX(horizon) "
+        f"OR {NUMBERED} < MAX(fence) THEN {Outcome.FENCED} ELSE {Outcome.APPENDED} END, "
+        f"CLOCK_TIMESTAMP() FROM {HORIZON}"
     ),
 )
 
@@ -179,7 +179,7 @@ _ROLLING = Rolling(
     hold=_HOLD,
     release=_RELEASE,
     isolation="SELECT current_setting('transaction_isolation')",
-    numbered=f"SELECT last_value FROM {SEQUENCE}",
+    numbered=f"SELECT {NUMBERED}",
     keep_out=f"LOCK TABLE {DELTAS} IN SHARE ROW EXCLUSIVE MODE",
     recompute=_RECOMPUTE,
     # Not the number of this transaction: one with a smaller number may yet write its first entry.

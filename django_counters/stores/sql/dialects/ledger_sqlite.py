@@ -33,6 +33,11 @@ from django_counters.stores.sql.dialects.ledger import (
 NOW = "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW')"
 _EACH = "IN (SELECT value FROM json_each(%s))"
 _STATE = state("''")
+# Above the fence of a rebase, too: the entries that it was taken from may be forgotten by now.
+_NUMBERED = (
+    f"MAX((SELECT COALESCE(MAX(seq), 0) FROM {DELTAS}), "
+    f"(SELECT COALESCE(MAX(fence), 0) FROM {HORIZON}))"
+)
 
 # The horizon counts rollups, and an entry says before which one it was written.
 WAITS = f"xid >= (SELECT COALESCE(MAX(horizon), 0) FROM {HORIZON})"
@@ -70,13 +75,13 @@ _APPENDS = PlainAppends(
         "SELECT json_extract(e.value, '$[0]'), json_extract(e.value, '$[1]'), "
         "json_extract(e.value, '$[2]'), json_extract(e.value, '$[3]'), 0, "
         f"(SELECT COALESCE(MAX(horizon), 0) FROM {HORIZON}), "
-        f"(SELECT COALESCE(MAX(seq), 0) FROM {DELTAS}) + e.key + 1 "
+        f"{_NUMBERED} + e.key + 1 "
         "FROM json_each(%s) e WHERE true ON CONFLICT DO NOTHING RETURNING token"
     ),
     adjust=(
         f"INSERT INTO {DELTAS} (token, created_at, key, delta, kind, xid, seq) "
         f"SELECT %s, %s, %s, %s, {ADJUSTMENT}, (SELECT COALESCE(MAX(horizon), 0) FROM {HORIZON}), "
-        f"(SELECT COALESCE(MAX(seq), 0) + 1 FROM {DELTAS}) RETURNING 1"
+        f"{_NUMBERED} + 1 RETURNING 1"
     ),
     over=(
         f"SELECT t.key FROM {COUNTER} t JOIN json_each(%s) j ON j.key = t.key "
