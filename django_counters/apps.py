@@ -69,6 +69,7 @@ def prepare_database(using: str, **_: object) -> None:
     from django_counters.stores.sql.horizon import SqlHorizon
     from django_counters.stores.sql.making import remake_plain_table
     from django_counters.upkeep.partitions import make_ahead
+    from django_counters.upkeep.rollup import fold_renamed
 
     vendor = connections[using].vendor
     if vendor in DIALECTS and router.allow_migrate_model(using, Counter):
@@ -80,5 +81,6 @@ def prepare_database(using: str, **_: object) -> None:
                 # A rollup says so, too, and more than a migration can.
                 SqlHorizon(using).found()
             make_ahead(using)
+            fold_renamed(using)
     # Content types may have new numbers now.
     registry.forget_strategies()

@@ -32,6 +32,7 @@ from django_counters.upkeep.fence import Judgement, write
 from django_counters.upkeep.partitions import make_ahead, partitions_ahead, too_few
 from django_counters.upkeep.parts import Part, Sums, sums_of
 from django_counters.upkeep.places import columns
+from django_counters.upkeep.renames import present_name
 
 if TYPE_CHECKING:
     from django_counters.stores.redis.pending import Contents, RedisPending, Sealed
@@ -196,8 +197,8 @@ class Landing:
             refused: Mapping[str, str]
             if not label:
                 refused = self._batches.land_named(group)
-            elif label in self._fields:
-                refused = self._land_records(self._fields[label], group)
+            elif column := self._column(label):
+                refused = self._land_records(column, group)
             else:
                 refused = dict.fromkeys(group, "unknown")
             landed.counters += len(group) - len(refused)
@@ -205,6 +206,13 @@ class Landing:
                 amounts = {key: group[key] for key, why in refused.items() if why == reason}
                 named = {f"{label} {key}" if label else key: by for key, by in amounts.items()}
                 self._quarantine(landed, reason, named, due)
+
+    def _column(self, label: str) -> TotalField | None:
+        """The field, also where it had this name before."""
+        if label in self._fields or label.count(".") != 2:
+            return self._fields.get(label)
+        present = present_name(label)
+        return next((self._fields[one] for one in self._fields if _lower(one) == present), None)
 
     def _land_records(self, column: TotalField, sums: Mapping[str, int]) -> Mapping[str, str]:
         model: type[models.Model] = column.model
@@ -228,6 +236,12 @@ class Landing:
             landed.quarantined[counter] = landed.quarantined.get(counter, 0) + by
         for generation in generations:
             landed.forget.setdefault(generation, []).extend(amounts)
+
+
+def _lower(label: str) -> str:
+    """With the name of the model as migrations have it."""
+    model, _, name = label.rpartition(".")
+    return f"{model.lower()}.{name}"
 
 
 def _shown(found: Mapping[str, _T]) -> dict[str, _T]:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from django.apps import apps
 from django.contrib.contenttypes.models import ContentType
 from django.db import models, router
 
 from django_counters.kinds.record import column_of, place_of
-from django_counters.kinds.tables import NAMED
+from django_counters.kinds.tables import NAMED, slots
 from django_counters.models import Counter, SlottedCounter
 from django_counters.models.total import TotalField
 from django_counters.stores.sql.folding import SqlFolding
+from django_counters.upkeep.renames import present_name
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,32 @@ def places(using: str) -> Iterator[Place]:
         place = _place(model, name, using)
         if place.folding.left().rows:
             yield place
+    for model, name in _undeclared(using):
+        yield _renamed(model, name, using) or _place(model, name, using)
+
+
+def renamed(using: str) -> Iterator[Place]:
+    """Slots that have the name that a field had before, to be folded into its column."""
+    found = (_renamed(model, name, using) for model, name in _undeclared(using))
+    return filter(None, found)
+
+
+def _undeclared(using: str) -> Iterator[tuple[type[models.Model], str]]:
+    declared = set(columns(using))
     for kind, name in _kinds(using):
-        model_class = kind.model_class()
-        if model_class is not None and (model_class, name) not in declared:
-            yield _place(model_class, name, using)
+        model = kind.model_class()
+        if model is not None and (model, name) not in declared:
+            yield model, name
+
+
+def _renamed(model: type[models.Model], name: str, using: str) -> Place | None:
+    present = present_name(f"{model._meta.label}.{name}").rpartition(".")[2]
+    column = column_of(model, present)
+    if present == name or column is None:
+        return None
+    table = replace(column.place().table, pending=slots(model, name))
+    folding = SqlFolding(table, using, model._meta.pk)
+    return Place(f"slots of {model._meta.label}.{name}", folding, column.strategy)
 
 
 def _place(model: type[models.Model], name: str, using: str) -> Place:

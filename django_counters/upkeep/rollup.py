@@ -17,7 +17,7 @@ from django_counters.stores.sql.horizon import SqlHorizon
 from django_counters.stores.sql.incidents import record
 from django_counters.stores.sql.inquiry import SqlInquiry
 from django_counters.upkeep.partitions import maintain, partitions_ahead, too_few
-from django_counters.upkeep.places import Place, places
+from django_counters.upkeep.places import Place, places, renamed
 
 PAGE = 500
 
@@ -89,6 +89,12 @@ def rollup(
         seconds = time.monotonic() - began
         upkeep_done.tell(Report, work="rollup", using=using, seconds=seconds, report=report)
     return report
+
+
+def fold_renamed(using: str) -> None:
+    """Fold what was counted in slots before fields got other names, so that values have it."""
+    for place in renamed(using):
+        _fold(place, PAGE, Report(), lambda label, report: None)  # noqa: ARG005
 
 
 def _fold_entries(using: str, report: Report) -> None:

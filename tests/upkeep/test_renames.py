@@ -1,0 +1,88 @@
+"""Fields that are renamed take along what waits for them under the old name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+
+from django_counters.kinds.registry import pending_in
+from django_counters.models import CounterIncident, SlottedCounter
+from django_counters.upkeep import renames
+from django_counters.upkeep.flush import flush
+from tests.settling import roll_up
+from tests.testapp.models import Article, Song
+
+pytestmark = pytest.mark.django_db(transaction=True)
+MIGRATION = """
+from django.db import migrations
+from django.db.migrations import RenameField, RenameModel, SeparateDatabaseAndState
+
+class Migration(migrations.Migration):
+    operations = [
+        RenameField("Tune", "heard", "played"),
+        RenameModel("Tune", "Song"),
+        RenameField("Song", "played", "plays"),
+        SeparateDatabaseAndState(state_operations=[RenameField("Article", "seen", "reads")]),
+        # Another field has had the name since.
+        RenameField("Article", "views", "shares"),
+        RenameField("Moment", "heard", "other"),
+    ]
+"""
+
+
+@pytest.fixture(autouse=True)
+def migrations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[None]:
+    package = tmp_path / "renaming_migrations"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "0001_names.py").write_text(MIGRATION)
+    monkeypatch.syspath_prepend(tmp_path)
+    settings.MIGRATION_MODULES = {"testapp": package.name}
+    renames._renames.cache_clear()
+    yield
+    renames._renames.cache_clear()
+
+
+@pytest.mark.parametrize("name", ["heard", "played"])
+def test_slots_are_folded_into_the_field_by_migrate(name: str) -> None:
+    song = Song.objects.create(plays=1)
+    SlottedCounter.objects.increment(song, name, 5)
+    song.plays.increment(2)
+    call_command("migrate", "django_counters", verbosity=0)
+    assert SlottedCounter.objects.value(song, "plays") == 8
+    assert SlottedCounter.objects.value(song, name) == 0
+
+
+def test_a_rollup_folds_what_comes_later() -> None:
+    """From a process that runs the code of before."""
+    song = Song.objects.create(plays=1)
+    SlottedCounter.objects.increment(song, "heard", 5)
+    roll_up()
+    assert Song.objects.values_list("plays", flat=True).get() == 6
+    assert SlottedCounter.objects.value(song, "heard") == 0
+
+
+def test_a_counter_without_a_field_is_left_alone() -> None:
+    song = Song.objects.create()
+    SlottedCounter.objects.increment(song, "seen", 5)
+    call_command("migrate", "django_counters", verbosity=0)
+    roll_up()
+    assert SlottedCounter.objects.value(song, "seen") == 5
+    assert SlottedCounter.objects.value(song, "plays") == 0
+
+
+@pytest.mark.usefixtures("cached")
+@pytest.mark.parametrize("label", ["testapp.Article.seen", "testapp.Article.views"])
+def test_what_waits_in_redis_lands_in_the_field(label: str) -> None:
+    """Also in one that is not counted in Redis any more."""
+    article = Article.objects.create(reads=1, shares=1)
+    pending = pending_in("default", 10, "default")
+    pending.send(pending.add({f"{label} {article.pk}": 5}, -1))
+    assert flush().quarantined == {}
+    assert not CounterIncident._base_manager.exists()
+    expected = (6, 1) if label.endswith("seen") else (1, 6)
+    assert Article.objects.values_list("reads", "shares").get() == expected
