@@ -229,7 +229,7 @@ class InitialOutOfBounds(CounterError, ValueError):
 
 
 class UnsavedInstance(CounterError, ValueError):
-    """{key} cannot count yet: save the instance first."""
+    """{key} has no row in the database yet: save the instance first."""
 
     key: str
 
