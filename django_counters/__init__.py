@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from django_counters.exceptions import ApprovalRequired as ApprovalRequired
+    from django_counters.exceptions import AssignmentIgnored as AssignmentIgnored
     from django_counters.exceptions import CeilingExceeded as CeilingExceeded
     from django_counters.exceptions import Contention as Contention
     from django_counters.exceptions import CounterError as CounterError
@@ -65,6 +66,7 @@ _HOMES = {
     "AdjustedMany": "kinds.cases",
     "Appended": "values",
     "ApprovalRequired": "exceptions",
+    "AssignmentIgnored": "exceptions",
     "Bucket": "kinds.history",
     "CachedCounterField": "fields",
     "CeilingExceeded": "exceptions",

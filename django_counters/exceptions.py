@@ -229,7 +229,7 @@ class InitialOutOfBounds(CounterError, ValueError):
 
 
 class UnsavedInstance(CounterError, ValueError):
-    """{key} cannot count yet: save the instance first."""
+    """{key} has no row in the database yet: save the instance first."""
 
     key: str
 
@@ -335,3 +335,10 @@ class InvalidPeriod(CounterError, ValueError):
 
     period: object
     known: str
+
+
+class AssignmentIgnored(RuntimeWarning):
+    """A number was assigned to a counter of a saved instance, and ``save()`` did not write it.
+
+    With ``DEBUG`` alone. It names the line of the assignment.
+    """

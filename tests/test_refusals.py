@@ -17,7 +17,7 @@ from django.test.utils import isolate_apps
 from django_counters import CounterField
 from django_counters.checks import check_caches
 from django_counters.conf import problems
-from django_counters.exceptions import RecordMissing
+from django_counters.exceptions import RecordMissing, UnsavedInstance
 from django_counters.models import Counter
 from django_counters.stores.redis.addresses import address_of
 from tests.testapp.models import Post
@@ -99,4 +99,6 @@ def test_a_read_is_not_told_that_it_cannot_count() -> None:
     with pytest.raises(RecordMissing, match="has no row in the database") as caught:
         post.views.read()
     assert "cannot count" not in str(caught.value)
+    with pytest.raises(UnsavedInstance, match="has no row in the database yet"):
+        Post().views.read()
     assert Counter.objects.value("none") == 0

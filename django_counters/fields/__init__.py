@@ -8,12 +8,13 @@ from django_counters.fields.columns import (
 )
 from django_counters.fields.deleting import follow_deletes as _follow_deletes  # noqa: F401
 from django_counters.fields.problems import check_hint
-from django_counters.fields.values import CounterAttribute, CounterValue
+from django_counters.fields.values import CounterAttribute, CounterOf, CounterValue
 
 __all__ = [
     "CachedCounterField",
     "CounterAttribute",
     "CounterField",
+    "CounterOf",
     "CounterValue",
     "IntegerCounterField",
     "check_hint",

@@ -26,7 +26,7 @@ from django_counters.kinds.number import check_age, check_immediately
 from django_counters.kinds.record import Place, apply, check_record_id
 from django_counters.kinds.registry import registry
 from django_counters.kinds.tables import slots
-from django_counters.models.total import TotalField
+from django_counters.models.total import Loaded, TotalField
 from django_counters.stores.sql.dialects import Table
 from django_counters.types import INT8, UNBOUNDED, Bounds, Delta, Reading
 from django_counters.values import Unknown
@@ -145,9 +145,10 @@ class CounterField(TotalField):
         return value
 
     def save_form_data(self, instance: models.Model, data: Any) -> None:
-        # Without a value of its own a new row takes the default of the database.
+        # Without a value of its own a new row takes the default of the database. In a form of one
+        # that exists it is what was shown.
         if data is not None:
-            super().save_form_data(instance, data)
+            super().save_form_data(instance, Loaded(data) if isinstance(data, int) else data)
 
     def formfield(self, *args: Any, **kwargs: Any) -> FormField | None:
         """Shown, but read-only: a form would send back the number that it showed."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from django.core.exceptions import SynchronousOnlyOperation
-from django.db import models
+from django.db import models, router
 
 from django_counters.kinds.adjustment import adjust
 from django_counters.kinds.number import bounds_of_call
-from django_counters.kinds.subject import of_record
+from django_counters.kinds.subject import native_of, of_record
 from django_counters.models import CounterAdjustment
 from django_counters.models.total import Loaded, TotalAttribute
 from django_counters.tokens import Token
@@ -98,6 +99,25 @@ class _Counting:
         reading: Reading = self._field.read(self._instance, consistency, using, max_age)
         return reading
 
+    def value(
+        self,
+        *,
+        consistency: str = "exact",
+        max_age: float | None = None,
+        using: str | None = None,
+    ) -> int:
+        """The present value, whatever the instance holds; of a cached field as fresh as asked for.
+
+        As `CounterManager.value`: with ``consistency="cached"`` other fields are read exactly.
+
+        Raises:
+            UnsavedInstance, RecordMissing: there is no row.
+            CounterUnavailable: the exact value cannot be told.
+        """
+        if consistency == "cached" and self._field.strategy != "cached":
+            consistency = "exact"
+        return self.read(consistency=consistency, max_age=max_age, using=using).value
+
     def adjust(
         self,
         *,
@@ -178,6 +198,18 @@ class _Counting:
     ) -> Reading:
         """`read` for async code."""
         return await sync_to_async(self.read)(consistency=consistency, max_age=max_age, using=using)
+
+    async def avalue(
+        self,
+        *,
+        consistency: str = "exact",
+        max_age: float | None = None,
+        using: str | None = None,
+    ) -> int:
+        """`value` for async code."""
+        return await sync_to_async(self.value)(
+            consistency=consistency, max_age=max_age, using=using
+        )
 
     async def aincrement(
         self,
@@ -260,19 +292,54 @@ class NotLoaded(_Counting, Unknown):
         return f"it was not loaded; await arefresh_from_db(fields=[{self._field.name!r}]) first"
 
 
+class CounterOf(NotLoaded):
+    """The counter of the record with a primary key, which nobody has loaded: it counts and reads.
+
+    It is no number: to use it as one raises `ValueNotKnown`.
+    """
+
+    @property
+    def reason(self) -> str:  # type: ignore[override]
+        """Why the value is not known."""
+        return "no record was loaded; value() or read() asks for it"
+
+
 class CounterAttribute(TotalAttribute):
     """Keeps a plain int on the instance, and hands it out as one that can count."""
 
     field: CounterField
+    #: Whose it is, where that is another one than the model that declares the field.
+    _heir: type[models.Model] | None = None
+
+    def of(self, key: object) -> CounterOf:
+        """The counter of the record with a primary key: ``Post.views.of(5).increment()``.
+
+        It counts, reads and adjusts as that of a loaded record does, without loading it: one
+        statement, or one round trip to Redis.
+
+        Raises:
+            InvalidKey: no record of the model can have that key.
+        """
+        model = self._heir or self.field.model
+        pk = model._meta.pk
+        native_of(model, key, router.db_for_write(model))
+        instance = model.from_db(None, [pk.attname], [pk.to_python(key)])
+        return CounterOf(self.field, instance)
 
     def __get__(self, instance: models.Model | None, cls: type[models.Model] | None = None) -> Any:
+        if instance is None:
+            return self if cls in (None, self.field.model) else self._of_heir(cls)
         try:
             return super().__get__(instance, cls)
         except SynchronousOnlyOperation:
-            if instance is None:
-                raise
             # It was deferred. An attribute cannot be awaited, and who counts need not know it.
             return NotLoaded(self.field, instance)
+
+    def _of_heir(self, cls: type[models.Model] | None) -> CounterAttribute:
+        """The same counter, for a child: that may have a key of its own."""
+        inherited = copy(self)
+        inherited._heir = cls
+        return inherited
 
     def hand_out(self, value: int, instance: models.Model) -> CounterValue:
         return CounterValue(value, self.field, instance)

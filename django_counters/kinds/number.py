@@ -274,9 +274,11 @@ def all_or_nothing(using: str) -> AbstractContextManager[None]:
     return _default(using).all_or_nothing()
 
 
-def value_of(key: object, using: str | None) -> int:
+def value_of(key: object, using: str | None, consistency: str = "exact", age: object = None) -> int:
     """The value of one number; zero if it was never counted."""
     name = check_key(key)
+    if consistency != "exact":
+        return values_of([name], using, consistency, age)[name]
     value = _readable(registry.policy(name).recipe, using).value(name)
     collector = collector_of(using or _reader())
     return value + collector.owed(name) if collector else value
@@ -323,9 +325,8 @@ def readers(
 def age_of(policy: Policy, consistency: str, max_age: object) -> float | None:
     """How old what is cached may be, in seconds; None where nothing may come from a cache."""
     if consistency not in ("exact", "cached"):
-        known = "exact, cached"
         raise UnsupportedConsistency(
-            strategy=policy.recipe.strategy, consistency=consistency, offered=known
+            strategy=policy.recipe.strategy, consistency=consistency, offered="exact, cached"
         )
     if consistency == "exact" or policy.recipe.strategy != "cached":
         return None

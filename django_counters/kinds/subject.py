@@ -117,15 +117,24 @@ def of_key(model: type[models.Model], name: str, key: object, using: str) -> Sub
     column = slotted.column_of(model, name)
     if column is None:
         raise InvalidAdjustment(problem=f"{model._meta.label} has no counter field {name!r}")
-    pk: Any = column.model._meta.pk
+    return _of_model(model, name, native_of(column.model, key, using))
+
+
+def native_of(model: type[models.Model], key: object, using: str) -> Any:
+    """A primary key as the column of a model holds it.
+
+    Raises:
+        InvalidKey: no record can have it.
+    """
+    pk: Any = model._meta.pk
     try:
-        # A number that is no integer would be cut to one.
-        text = str(key if isinstance(key, float | bool) else pk.to_python(key))
-        native = pk.get_db_prep_value(text, connections[using])
-        native = RecordKeys(pk, using).natives([str(native)])[str(native)]
+        # A number that is no integer would be cut to one, and nothing would be a text.
+        if key is None or isinstance(key, float | bool):
+            raise TypeError(key)
+        native = str(pk.get_db_prep_value(str(pk.to_python(key)), connections[using]))
+        return RecordKeys(pk, using).natives([native])[native]
     except (ValidationError, ValueError, TypeError, OverflowError, KeyError):
         raise InvalidKey(key=key, reason=f"no record of {model._meta.label} has it") from None
-    return _of_model(model, name, native)
 
 
 def subject_of(label: str, key: str, using: str | None = None) -> Subject:

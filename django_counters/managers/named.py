@@ -128,13 +128,20 @@ class CounterManager(AdjustingManager):
         """Subtract from many counters, all or none (a cart); see `increment_many`."""
         return number.change_many(deltas, -1, using or self._db, token)
 
-    def value(self, key: str, *, using: str | None = None) -> int:
-        """The exact value of a counter; zero if it was never counted.
+    def value(
+        self,
+        key: str,
+        *,
+        consistency: str = "exact",
+        max_age: float | None = None,
+        using: str | None = None,
+    ) -> int:
+        """The value of a counter; zero if it was never counted. See `values_of`.
 
         Raises:
             CounterUnavailable: the database, or the Redis of a cached counter, cannot be asked.
         """
-        return number.value_of(key, using or self._db)
+        return number.value_of(key, using or self._db, consistency, max_age)
 
     def values_of(
         self,
@@ -320,11 +327,21 @@ class CounterManager(AdjustingManager):
             return await native.change_many(deltas, -1, using or self._db)
         return await sync_to_async(self.decrement_many)(deltas, token=token, using=using)
 
-    async def avalue(self, key: str, *, using: str | None = None) -> int:
+    async def avalue(
+        self,
+        key: str,
+        *,
+        consistency: str = "exact",
+        max_age: float | None = None,
+        using: str | None = None,
+    ) -> int:
         """`value` for async code."""
-        if native.is_native([key], using or self._db, writes=False):
-            return (await native.values_of([key], using or self._db, "exact", None))[key]
-        return await sync_to_async(self.value)(key, using=using)
+        database = using or self._db
+        if native.is_native([key], database, writes=False):
+            return (await native.values_of([key], database, consistency, max_age))[key]
+        return await sync_to_async(self.value)(
+            key, consistency=consistency, max_age=max_age, using=using
+        )
 
     async def avalues_of(
         self,

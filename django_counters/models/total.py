@@ -6,11 +6,14 @@ from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from django.conf import settings
 from django.db import models
 from django.db.models import Case, Value
 from django.db.models.expressions import Col
 from django.db.models.functions import Cast
 from django.db.models.query_utils import DeferredAttribute
+
+from django_counters.models import assigned
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
@@ -44,7 +47,23 @@ class TotalAttribute(DeferredAttribute):
         return self.hand_out(value, instance) if isinstance(value, int) else value
 
     def __set__(self, instance: models.Model, value: Any) -> None:
-        instance.__dict__[self.field.attname] = int(value) if isinstance(value, Loaded) else value
+        name = self.field.attname
+        if not instance._state.adding and settings.DEBUG:
+            self._watch(instance, name, value)
+        instance.__dict__[name] = int(value) if isinstance(value, Loaded) else value
+
+    def _watch(self, instance: models.Model, name: str, value: Any) -> None:
+        """Note a number that somebody made, and that is not the one that is there."""
+        present = instance.__dict__.get(name)
+        if hasattr(value, "resolve_expression"):
+            # It will be written.
+            assigned.forget(instance, name)
+        elif isinstance(value, Loaded):
+            # full_clean() assigns the same again, refresh_from_db() what another instance has.
+            if getattr(value, "_instance", None) is not instance:
+                assigned.forget(instance, name)
+        elif value != present and not hasattr(present, "resolve_expression"):
+            assigned.note(instance, name)
 
     def __delete__(self, instance: models.Model) -> None:
         # As of any field of Django: whoever asks for it next has it loaded.
@@ -84,6 +103,7 @@ class TotalField(_BigIntegerField):
 
     def pre_save(self, model_instance: models.Model, add: bool) -> Any:
         value = getattr(model_instance, self.attname)
+        assigned.save(model_instance, self.attname, inserts=add)
         if add or hasattr(value, "resolve_expression"):
             return int(value) if isinstance(value, Loaded) else value
         # A column set to itself: the row keeps whatever it has when the statement reaches it.

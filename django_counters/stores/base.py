@@ -244,8 +244,8 @@ class LandedStore(ReadsStore, Protocol):
     ) -> tuple[Mapping[Hashable, Amounts], frozenset[str]]:
         """Total and pending of those that exist, and which generations have landed by then."""
 
-    def commits_at_once(self) -> bool:
-        """Whether a change is committed by its own statement."""
+    def waits_for_commit(self) -> bool:
+        """Whether the caller has a transaction open, other than that of a `TestCase`."""
 
     def sees_settled(self) -> bool:
         """Whether a read sees what is committed by now, and nothing that may be rolled back."""

@@ -92,7 +92,7 @@ class Cached:
     def apply(self, batch: Batch) -> Mapping[Hashable, int]:
         """Count in one round trip, or when the caller's transaction commits."""
         self._check(batch)
-        if not batch.immediately and not self._landed.commits_at_once():
+        if not batch.immediately and self._landed.waits_for_commit():
             return self._postponed(batch)
         return run(self._count(batch), self._pending.send)
 

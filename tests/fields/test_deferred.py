@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
-from django_counters.exceptions import ValueNotKnown
+from django_counters.exceptions import InsufficientCount, InvalidKey, RecordMissing, ValueNotKnown
 from django_counters.models import Counter
-from tests.testapp.models import Post
+from tests.testapp.models import Device, Leaflet, NewsPage, Page, Post, Product, ProxyPage
 
 
 @pytest.mark.django_db
@@ -42,3 +44,47 @@ def test_async_code_counts_without_the_number(loading: str) -> None:
         assert post.views + 1 == 5
 
     async_to_sync(calls)()
+
+
+@pytest.mark.django_db
+class TestOfAKey:
+    def test_it_counts_in_one_statement_and_keeps_what_the_field_promises(self) -> None:
+        stored = Product.objects.create(stock=5)
+        stock = Product.stock.of(str(stored.pk))
+        # What the number of the model is, is asked once.
+        stock.read()
+        with CaptureQueriesContext(connection) as captured:
+            assert (stock.increment(4), stock.decrement(2)) == (9, 7)
+        assert len(captured) == 2
+        with pytest.raises(InsufficientCount):
+            stock.decrement(8)
+        for replayed in (False, True):
+            counted = stock.increment(3, token="delivery")
+            assert (counted, counted.replayed) == (10, replayed)
+        assert stock.adjust(to=2, expected=10, reason="counted by hand", actor="ann").after == 2
+        assert stock.read().value == stock.value() == stock.value(consistency="cached") == 2
+        assert async_to_sync(stock.aincrement)() == async_to_sync(stock.avalue)() == 3
+        with pytest.raises(ValueNotKnown, match=r"no record was loaded; value\(\)"):
+            stock + 1
+        stored.delete()
+        for call in (stock.increment, stock.read):
+            with pytest.raises(RecordMissing):
+                call()
+
+    def test_the_key_is_that_of_the_model_it_is_asked_of(self) -> None:
+        device, page = Device.objects.create(), NewsPage.objects.create()
+        assert Device.events.of(device.pk).increment() == Device.events.of(str(device.pk)).value()
+        for model in (Page, ProxyPage, NewsPage):
+            model.hits.of(page.pk).increment(2)
+        NewsPage.shares.of(page.pk).increment()
+        page.refresh_from_db()
+        assert (page.hits, page.shares) == (6, 1)
+        leaflet = Leaflet.objects.create(code="a")
+        assert (Leaflet.hits.of("a").increment(5), Leaflet.objects.get().hits) == (5, 5)
+        with pytest.raises(RecordMissing):
+            Page.hits.of(leaflet.page_id + 1).increment()
+
+    @pytest.mark.parametrize("key", [None, "x", "", 1.0, True, 2**63, Product()])
+    def test_what_no_record_can_have_is_refused(self, key: object) -> None:
+        with pytest.raises(InvalidKey, match=r"no record of testapp\.Product"):
+            Product.stock.of(key)

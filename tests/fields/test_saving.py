@@ -6,6 +6,8 @@ import copy
 import json
 import pickle
 from io import StringIO
+from pathlib import Path
+from typing import Any
 
 import pytest
 from django.core import serializers
@@ -17,6 +19,7 @@ from django.forms import modelform_factory
 from django.template import Context, Template
 from django.test.utils import CaptureQueriesContext
 
+from django_counters import AssignmentIgnored
 from django_counters.models import Counter
 from tests.testapp.models import DatabaseDefault, Derived, NewsPage, Post
 
@@ -192,3 +195,71 @@ def test_a_generated_column_may_use_it() -> None:
     row.save()
     row.refresh_from_db()
     assert row.doubled == 6
+
+
+class TestAssigned:
+    """With DEBUG, what is assigned and not written is told of, and nothing else is."""
+
+    @pytest.fixture(autouse=True)
+    def debug(self, settings: Any) -> None:
+        settings.DEBUG = True
+
+    def test_the_line_is_told_once(self, stale: Post) -> None:
+        for _ in range(2):
+            stale.views += 1
+            line = Path(__file__).read_text().split("\n").index("            stale.views += 1") + 1
+            stale.save(update_fields=["title"])
+            with pytest.warns(
+                AssignmentIgnored, match=r"testapp\.Post\.views .* increment"
+            ) as told:
+                stale.save()
+            assert [(one.filename, one.lineno) for one in told] == [(__file__, line)]
+            stale.save()
+        with pytest.warns(AssignmentIgnored):
+            Post.objects.update_or_create(pk=stale.pk, defaults={"views": 0})
+        page = NewsPage.objects.create()
+        page.hits = 4
+        with pytest.warns(AssignmentIgnored, match="hits"):
+            page.save()
+
+    def test_what_nobody_assigned_or_what_is_written_is_not_told(self, stale: Post) -> None:
+        stale.save()
+        Post.objects.get().save()
+        stale.full_clean()
+        stale.refresh_from_db()
+        stale.save()
+        stale.views = 500
+        stale.refresh_from_db(fields=["views"])
+        stale.save()
+        stale.views = 500
+        stale.views = F("views") + 1
+        stale.save()
+        stale.refresh_from_db()
+        for loaded in serializers.deserialize("json", serializers.serialize("json", [stale])):
+            loaded.save()
+        form_class = modelform_factory(Post, fields=["title", "views"])
+        form_class({"title": "form"}, instance=stale, initial={"views": 7}).save()
+        assert form_class({"title": "new"}).save().views == 0
+        assert stored(stale) == 12
+
+    def test_what_a_new_row_gets_is_not_told(self, stale: Post) -> None:
+        made = Post()
+        made.views = 5
+        made.save()
+        made.save()
+        for key in (None, made.pk + 1000):
+            # Django tries an UPDATE first where there is a key.
+            copied = copy.copy(stale)
+            copied.views = 3
+            copied.pk = key
+            copied.save()
+            copied.save()
+            assert stored(copied) == 3
+        copied.pk, copied.views = None, 6
+        Post.objects.bulk_create([copied])
+        copied.save()
+        assert stored(copied) == 6
+        with_default = DatabaseDefault.objects.create()
+        with_default.save()
+        with_default.hits.increment()
+        with_default.save()

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.db import transaction
 from django.test import TestCase
+from django.utils import timezone
 
-from django_counters import Sent
+from django_counters import Sent, token_of
 from django_counters.exceptions import (
     CounterError,
     CounterOverflow,
@@ -164,6 +166,26 @@ class TestCollect:
 
 @pytest.mark.django_db
 class TestInATestCase(TestCase):
+    def test_what_it_counts_is_known_as_outside_of_a_transaction(self) -> None:
+        self.assertEqual(Counter.objects.increment("views:a") + 1, 2)
+        self.assertEqual(async_to_sync(Counter.objects.aincrement)("views:a") + 1, 3)
+        # Nothing tells Redis of it: no hook of a test case runs.
+        Counter.objects.adjust("views:a", to=10, reason="a test of totals", actor="tester")
+        once: Any = token_of("one", timezone.now())
+        counted: list[Any] = [Counter.objects.increment("views:a", token=once) for _ in range(2)]
+        self.assertEqual([(int(n), n.replayed) for n in counted], [(11, False), (11, True)])
+
+    def test_a_transaction_in_it_is_one(self) -> None:
+        with pytest.raises(Undone), transaction.atomic():
+            with transaction.atomic():
+                sent = Counter.objects.increment("views:a")
+            with pytest.raises(ValueNotKnown):
+                int(sent)
+            raise Undone
+        with Counter.objects.collect():
+            Counter.objects.increment("views:a")
+        self.assertEqual(value(), 0)
+
     def test_hooks_can_be_captured(self) -> None:
         with self.captureOnCommitCallbacks(execute=True) as hooks, transaction.atomic():
             Counter.objects.increment("views:a", 3)

@@ -16,6 +16,7 @@ from django_counters.exceptions import (
     CounterUnavailable,
     OutcomeUnknown,
     RecordMissing,
+    UnsupportedConsistency,
     ValueNotKnown,
 )
 from django_counters.models import Counter, CounterDelta, CounterIncident
@@ -248,6 +249,13 @@ class TestFieldsWithoutRedis:
         with pytest.raises(CounterUnavailable):
             article.reads.read()
         assert article.reads.read(consistency="cached").consistency == "landed"
+        with pytest.raises(CounterUnavailable):
+            article.reads.value()
+        assert Article.reads.of(article.pk).value(consistency="cached") == 7
+        # Of a field that is not cached it is the exact value.
+        assert article.shares.value(consistency="cached") == 0
+        with pytest.raises(UnsupportedConsistency):
+            article.shares.value(consistency="guessed")
         assert Article.objects.with_counts(consistency="cached").get().reads == 7
         with pytest.raises(CounterUnavailable):
             Article.objects.with_counts().get()

@@ -28,7 +28,7 @@ SECOND = timedelta(seconds=1)
 
 
 def cached_value(key: str, **options: Any) -> int:
-    return Counter.objects.values_of([key], consistency="cached", **options)[key]
+    return Counter.objects.value(key, consistency="cached", **options)
 
 
 def test_a_cached_value_is_as_old_as_is_said() -> None:

@@ -56,6 +56,13 @@ class NewsPage(Page):
     shares = CounterField()
 
 
+class Leaflet(Page):
+    """A child with a key of its own."""
+
+    code = models.CharField(max_length=10, primary_key=True)
+    page = models.OneToOneField(Page, models.CASCADE, parent_link=True)
+
+
 class ProxyPage(Page):
     class Meta:
         proxy = True

@@ -98,3 +98,13 @@ def commits_at_once(using: str) -> bool:
     if connection.connection is None:
         return bool(connection.settings_dict["AUTOCOMMIT"])
     return connection.autocommit and not connection.in_atomic_block
+
+
+def is_of_a_test_case(using: str, *, outermost: bool = False) -> bool:
+    """Whether the innermost (or the outermost) block of this thread is that of a `TestCase`.
+
+    It stands for no transaction of the caller: it is always rolled back, and no hook of it runs.
+    """
+    blocks = connections[using].atomic_blocks
+    # Django's own mark, by which durable blocks are allowed within a test case.
+    return bool(blocks) and getattr(blocks[0 if outermost else -1], "_from_testcase", False)
