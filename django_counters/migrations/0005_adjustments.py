@@ -209,6 +209,7 @@ class Migration(migrations.Migration):
                 "verbose_name": "adjustment",
                 "verbose_name_plural": "adjustments",
                 "ordering": ("-number",),
+                "select_on_save": True,
                 "permissions": [
                     ("approve_adjustment", "Can approve an adjustment of somebody else")
                 ],

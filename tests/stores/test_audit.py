@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,9 +16,10 @@ from django.db import IntegrityError, connection, connections, models, transacti
 from django.test import override_settings
 
 from django_counters.apps import prepare_database
-from django_counters.models import CounterAdjustment
+from django_counters.models import Counter, CounterAdjustment
 from django_counters.stores.sql import guard
 from django_counters.stores.sql.chain import digest_of, holds
+from django_counters.upkeep.audit import verify_audit
 from tests.chains import append, stored
 
 pytestmark = pytest.mark.django_db
@@ -199,6 +201,9 @@ class TestFlushing:
     def test_a_database_in_use_keeps_what_it_has(self, chain: list[Any]) -> None:
         assert_refused(self.empty)
         assert stored() == chain
+        if connection.vendor == "postgresql":
+            with pytest.raises(IntegrityError, match="drop it and migrate again"):
+                self.empty()
 
     def test_an_empty_table_can_be_emptied(self) -> None:
         guard.make("default", flushable=False)
@@ -214,6 +219,26 @@ class TestFlushing:
         assert stored() == []
         append()
         assert [row[0] for row in stored()] == [1]
+
+
+class TestLoading:
+    def test_a_dump_is_loaded_into_an_empty_table_and_nowhere_else(self, tmp_path: Path) -> None:
+        for to in (5, 3, 9):
+            Counter.objects.adjust("stock:tea", to=to, reason="counted by hand", actor="ann")
+        assert not verify_audit().flaws
+        chain, dump = stored(), str(tmp_path / "dump.json")
+        call_command("dumpdata", "django_counters", output=dump, verbosity=0)
+        guard.remove("default")
+        rows.all().delete()
+        guard.make("default", flushable=False)
+        call_command("loaddata", dump, verbosity=0)
+        assert stored() == chain
+        assert not verify_audit().flaws
+        with pytest.raises(IntegrityError, match=REFUSED), transaction.atomic():
+            call_command("loaddata", dump, verbosity=0)
+        Counter.objects.adjust("stock:tea", to=4, expected=9, reason="once more", actor="ann")
+        assert stored()[:-1] == chain
+        assert not verify_audit().flaws
 
 
 class TestMaking:

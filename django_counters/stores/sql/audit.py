@@ -38,7 +38,10 @@ class SqlAudit:
             0,
             "",
         )
-        row = CounterAdjustment(number=number + 1, created_at=clock.now(), **columns)
+        now = clock.now()
+        # A dump as JSON keeps milliseconds, and the digest has to be right where it is loaded.
+        now = now.replace(microsecond=now.microsecond // 1000 * 1000)
+        row = CounterAdjustment(number=number + 1, created_at=now, **columns)
         row.digest = digest_of(digest, row)
         try:
             # The only way past save(), which refuses.

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 ADJUSTMENTS = "django_counters_counteradjustment"
 REFUSED = "adjustments are never changed or deleted"
 NOT_NEXT = "an adjustment has the number after the last one"
-HINT = "A wrong adjustment is corrected by another one."
+HINT = (
+    "A wrong adjustment is corrected by another one. To empty a database for development, as flush "
+    "does, drop it and migrate again."
+)
 
 
 @dataclass(frozen=True)
