@@ -178,6 +178,8 @@ class Found(NamedTuple):
         age: how long ago the total was asked for, in milliseconds.
         waits: where the total is not known, what waits in each generation.
         lease: where it is not known, and was asked for, the right to fill it in.
+        kept: where this caller is to ask for it before it is too old: that total, and its age.
+        asked: where it is not known, whether another caller asks for it just now.
     """
 
     total: int | None
@@ -185,6 +187,8 @@ class Found(NamedTuple):
     age: int = 0
     waits: tuple[tuple[str, int], ...] = ()
     lease: Lease | None = None
+    kept: tuple[int, int] | None = None
+    asked: bool = False
 
 
 class Added(NamedTuple):
@@ -212,8 +216,8 @@ class CachedStore(Protocol):
     def look(self, counters: Iterable[str], age: int) -> Any:
         """Ask for counters; what is `Found` of each. No totals where ``age`` is negative."""
 
-    def fill(self, totals: Mapping[str, tuple[int, Lease]]) -> Any:
-        """Fill in totals under their leases."""
+    def fill(self, totals: Mapping[str, tuple[int | None, Lease]]) -> Any:
+        """Fill in totals under their leases. None: it cannot be, and nobody need wait for it."""
 
     def forget(self, counters: Iterable[str]) -> Any:
         """Forget totals that were changed in another way than by what waits here."""
