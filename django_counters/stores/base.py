@@ -178,6 +178,8 @@ class Found(NamedTuple):
         age: how long ago the total was asked for, in milliseconds.
         waits: where the total is not known, what waits in each generation.
         lease: where it is not known, and was asked for, the right to fill it in.
+        kept: where this caller is to ask for it before it is too old: that total, and its age.
+        asked: where it is not known, whether another caller asks for it just now.
     """
 
     total: int | None
@@ -185,6 +187,8 @@ class Found(NamedTuple):
     age: int = 0
     waits: tuple[tuple[str, int], ...] = ()
     lease: Lease | None = None
+    kept: tuple[int, int] | None = None
+    asked: bool = False
 
 
 class Added(NamedTuple):
@@ -217,8 +221,8 @@ class CachedStore(Protocol):
     def look(self, counters: Iterable[str], age: int) -> Any:
         """Ask for counters; what is `Found` of each. No totals where ``age`` is negative."""
 
-    def fill(self, totals: Mapping[str, tuple[int, Lease]]) -> Any:
-        """Fill in totals under their leases."""
+    def fill(self, totals: Mapping[str, tuple[int | None, Lease]]) -> Any:
+        """Fill in totals under their leases. None: it cannot be, and nobody need wait for it."""
 
     def forget(self, counters: Iterable[str]) -> Any:
         """Forget totals that were changed in another way than by what waits here."""
@@ -243,6 +247,9 @@ class LandedStore(ReadsStore, Protocol):
         self, keys: Iterable[Hashable], generations: Sequence[str]
     ) -> tuple[Mapping[Hashable, Amounts], frozenset[str]]:
         """Total and pending of those that exist, and which generations have landed by then."""
+
+    def commits_at_once(self) -> bool:
+        """Whether a change is committed by its own statement."""
 
     def waits_for_commit(self) -> bool:
         """Whether the caller has a transaction open, other than that of a `TestCase`."""

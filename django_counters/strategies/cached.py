@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, cast
 from uuid import UUID
 
 from django.db import Error
@@ -22,7 +22,8 @@ from django_counters.exceptions import (
     UnsupportedBounds,
     UnsupportedConsistency,
 )
-from django_counters.stores.base import Added, CachedStore, Found, LandedStore, Lease
+from django_counters.stores.base import Added, CachedStore, Found, LandedStore
+from django_counters.strategies.asking import NO_TOTALS, Asking, Seen
 from django_counters.strategies.base import Strategy
 from django_counters.strategies.ledger import Claimed
 from django_counters.strategies.steps import Steps, arun, run
@@ -37,21 +38,11 @@ RETURNED_AGE = 60_000
 # is less here is for a flush that is late, and for clocks of servers that differ.
 TOKEN_WINDOW = timedelta(hours=24)
 AHEAD = timedelta(minutes=30)
-_NO_TOTALS = -1
 # What Django says of synchronous code in an event loop; here, before anything is counted.
 _ASYNC = "You cannot call this from an async context - use the method that begins with an a."
 Unsent = Callable[[Mapping[str, int], Exception], None]
 # How many counters are asked for in one round trip: a script keeps the server from other work.
 _PAGE = 2000
-
-
-class Seen(NamedTuple):
-    """The parts of one value, and how long ago its total was asked for, in milliseconds."""
-
-    total: int
-    pending: int
-    age: int = 0
-    exists: bool = True
 
 
 class Cached:
@@ -83,6 +74,7 @@ class Cached:
         self._spill = spill
         self._unsent = unsent
         self._label = label
+        self._asking = Asking(pending, landed)
 
     def clear(self) -> None:
         """Delete what the Redis has of this database, also what waits: for tests."""
@@ -140,7 +132,7 @@ class Cached:
     def waits(self, key: Hashable) -> Sequence[tuple[str, int]]:
         """What waits in Redis for one counter, in each generation."""
         counter = self._counter(key)
-        found: Mapping[str, Found] = self._pending.send(self._pending.look([counter], _NO_TOTALS))
+        found: Mapping[str, Found] = self._pending.send(self._pending.look([counter], NO_TOTALS))
         return found[counter].waits
 
     def landed_among(self, generations: Sequence[str]) -> frozenset[str]:
@@ -178,7 +170,7 @@ class Cached:
         """Count what was committed. Nobody waits for the values."""
         batch = Batch(tuple(Delta(key, by) for key, by in sums.items()), token)
         try:
-            run(self._count(batch, age=_NO_TOTALS), self._pending.send)
+            run(self._count(batch, age=NO_TOTALS), self._pending.send)
         except (CounterError, Error) as error:
             # The caller has committed, and gets no error.
             self._unsent({self._landed.label(key): by for key, by in sums.items()}, error)
@@ -266,10 +258,10 @@ class Cached:
         self, found: Mapping[str, Found], keys: Mapping[str, Delta], age: int
     ) -> Steps[Mapping[Hashable, int]]:
         """The values after a change. What is counted stays counted, whether or not they are."""
-        if age == _NO_TOTALS:
+        if age == NO_TOTALS:
             return self._unknown([keys[counter] for counter in found], Sent.COMMIT)
         try:
-            seen = yield from self._parts(found, {c: d.key for c, d in keys.items()})
+            seen = yield from self._asking.parts(found, {c: d.key for c, d in keys.items()})
         except (CounterError, Error):
             return self._unknown([keys[counter] for counter in found], Sent.DATABASE)
         return {key: parts.total + parts.pending for key, parts in seen.items()}
@@ -285,11 +277,11 @@ class Cached:
         as_of = clock.now()
         try:
             age = None if consistency == "exact" else max_age
-            seen = yield from self._asked([key], age)
+            seen = yield from self._asking.ask({self._counter(key): key}, age)
         except CounterUnavailable:
             if consistency == "exact":
                 raise
-            seen, consistency = (yield from self._landed_only([key])), "landed"
+            seen, consistency = (yield from self._asking.landed_only([key])), "landed"
         (parts,) = seen.values()
         if not parts.exists and not self._landed.inserts:
             raise RecordMissing(key=self._landed.label(key))
@@ -300,9 +292,9 @@ class Cached:
     ) -> Steps[Mapping[Hashable, Reading]]:
         as_of, consistency = clock.now(), "cached"
         try:
-            seen = yield from self._asked(keys, max_age)
+            seen = yield from self._asking.ask(self._counters(keys), max_age)
         except CounterUnavailable:
-            seen, consistency = (yield from self._landed_only(keys)), "landed"
+            seen, consistency = (yield from self._asking.landed_only(keys)), "landed"
         return {
             key: _reading(parts, as_of, consistency)
             for key, parts in seen.items()
@@ -315,73 +307,19 @@ class Cached:
         for start in range(0, len(keys), _PAGE):
             page = keys[start : start + _PAGE]
             try:
-                seen.update((yield from self._asked(page, max_age)))
+                seen.update((yield from self._asking.ask(self._counters(page), max_age)))
             except CounterUnavailable:
                 if max_age is None:
                     raise
-                seen.update((yield from self._landed_only(page)))
+                seen.update((yield from self._asking.landed_only(page)))
         return {key: parts for key, parts in seen.items() if parts.exists or parts.pending}
 
-    def _asked(
-        self, keys: Sequence[Hashable], max_age: float | None
-    ) -> Steps[dict[Hashable, Seen]]:
-        """Redis first: what lands meanwhile is then told from what does not."""
-        age = _NO_TOTALS if max_age is None else int(max_age * 1000)
-        counters = {self._counter(key): key for key in keys}
-        found: Mapping[str, Found] = yield self._pending.look(counters, age)
-        return (yield from self._parts(found, counters))
-
-    def _landed_only(self, keys: Sequence[Hashable]) -> Steps[dict[Hashable, Seen]]:
-        amounts, _ = yield partial(self._landed.read_landed, keys, ())
-        return {
-            key: Seen(a.total or 0, a.pending) if (a := amounts.get(key)) else _NOTHING
-            for key in keys
-        }
-
-    def _parts(
-        self, found: Mapping[str, Found], keys: Mapping[str, Hashable]
-    ) -> Steps[dict[Hashable, Seen]]:
-        """The parts of values; totals that Redis does not know come from the database."""
-        seen = {
-            keys[counter]: Seen(f.total, f.pending, f.age)
-            for counter, f in found.items()
-            if f.total is not None
-        }
-        unknown = {counter: f for counter, f in found.items() if f.total is None}
-        if unknown:
-            seen.update((yield from self._with_totals(unknown, keys)))
-        return seen
-
-    def _with_totals(
-        self, found: Mapping[str, Found], keys: Mapping[str, Hashable]
-    ) -> Steps[dict[Hashable, Seen]]:
-        generations = sorted({generation for f in found.values() for generation, _ in f.waits})
-        wanted = [keys[counter] for counter in found]
-        amounts, landed = yield partial(self._landed.read_landed, wanted, generations)
-        seen: dict[Hashable, Seen] = {}
-        fills: dict[str, tuple[int, Lease]] = {}
-        for counter, f in found.items():
-            total, pending = amounts.get(keys[counter]) or (None, 0)
-            waits = sum(amount for generation, amount in f.waits if generation not in landed)
-            exists = total is not None or pending != 0
-            seen[keys[counter]] = Seen(total or 0, pending + waits, 0, exists)
-            # What has landed since is in this total, and would be added to it once more.
-            fillable = exists or self._landed.inserts
-            if f.lease and fillable and landed.isdisjoint(g for g, _ in f.waits):
-                fills[counter] = ((total or 0) + pending, f.lease)
-        # What only this transaction sees is not for others.
-        if fills and (yield self._landed.sees_settled):
-            # Where it fails, it is asked for again.
-            with suppress(CounterUnavailable):
-                yield self._pending.fill(fills)
-        return seen
+    def _counters(self, keys: Iterable[Hashable]) -> dict[str, Hashable]:
+        return {self._counter(key): key for key in keys}
 
     def _counter(self, key: Hashable) -> str:
         """What Redis calls a counter; the key of a named one has no white space."""
         return f"{self._label} {key}" if self._label else str(key)
-
-
-_NOTHING = Seen(0, 0, 0, exists=False)
 
 
 def _refuse_expired(token: UUID) -> None:

@@ -1,18 +1,26 @@
 """Work that asks others now and then, written once for code that waits and for code that awaits.
 
-A generator yields what it needs: a request to a cache of pending increments, or a function that
-talks to the database. Whoever drives it sends the answers back, and throws errors in.
+A generator yields what it needs: a request to a cache of pending increments, a function that talks
+to the database, or a pause. Whoever drives it sends the answers back, and throws errors in.
 """
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from asgiref.sync import sync_to_async
 
 _T = TypeVar("_T")
 Steps = Generator[Any, Any, _T]
+
+
+class Pause(NamedTuple):
+    """Do nothing for some seconds."""
+
+    seconds: float
 
 
 def run(steps: Steps[_T], send: Callable[[Any], Any]) -> _T:
@@ -21,7 +29,7 @@ def run(steps: Steps[_T], send: Callable[[Any], Any]) -> _T:
         step = next(steps)
         while True:
             try:
-                answer = step() if callable(step) else send(step)
+                answer = _taken(step, send)
             except Exception as error:
                 step = steps.throw(error)
             else:
@@ -37,7 +45,7 @@ async def arun(steps: Steps[_T], send: Callable[[Any], Awaitable[Any]]) -> _T:
         step = next(steps)
         while True:
             try:
-                answer = await (sync_to_async(step)() if callable(step) else send(step))
+                answer = await _ataken(step, send)
             except Exception as error:
                 step = steps.throw(error)
             else:
@@ -45,3 +53,15 @@ async def arun(steps: Steps[_T], send: Callable[[Any], Awaitable[Any]]) -> _T:
     except StopIteration as end:
         value: _T = end.value
         return value
+
+
+def _taken(step: Any, send: Callable[[Any], Any]) -> Any:
+    if isinstance(step, Pause):
+        return time.sleep(step.seconds)
+    return step() if callable(step) else send(step)
+
+
+def _ataken(step: Any, send: Callable[[Any], Awaitable[Any]]) -> Awaitable[Any]:
+    if isinstance(step, Pause):
+        return asyncio.sleep(step.seconds)
+    return sync_to_async(step)() if callable(step) else send(step)

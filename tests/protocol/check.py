@@ -7,6 +7,7 @@ from tests.protocol.amounts import present, repeated, spelled
 from tests.protocol.canonical import canonical
 from tests.protocol.flushing import flush
 from tests.protocol.plan import Plan
+from tests.protocol.reading import turn_ends
 from tests.protocol.spending import FAULTS
 from tests.protocol.state import Base, Flusher, Reader, Redis, World
 
@@ -22,6 +23,7 @@ def fault_of(plan: Plan, world: World, drained: set[World]) -> str:
         or _database(world)
         or _kept(world)
         or (_cached(plan, world) if plan.cached else "")
+        or (_left_to_nobody(plan, world) if plan.turns else "")
         or (_drained(plan, world, drained) if plan.drains else "")
     )
 
@@ -81,6 +83,13 @@ def _settled(plan: Plan, world: World, redis: Redis, base: Base, value: int) -> 
     if exact != value & settled:
         return f"a cached read has {spelled(value)}, an exact one {spelled(exact)}"
     return ""
+
+
+def _left_to_nobody(plan: Plan, world: World) -> str:
+    """Whose turn it is asks, or the turn ends."""
+    base = world.redis.base
+    held = base is not None and base.turn and world.reader.at == "idle"
+    return "nobody may ask" if held and not any(turn_ends(plan, world)) else ""
 
 
 def _drained(plan: Plan, world: World, drained: set[World]) -> str:

@@ -56,6 +56,8 @@ class Flaw(Enum):
     BIRTH_KEEPS_BASE = "a P born from nothing keeps the base", "cache with gaps", CACHE
     ADJUST_FORGETS_NOTHING = "an adjustment does not forget", "adjustment", CACHE
     SPILL_FORGETS_NOTHING = "a spill does not forget", "spill, cache", CACHE
+    KNOWN_WITHOUT_LEASE = "what is known is renewed without a lease", "cache, turns", CACHE
+    TURN_FOREVER = "a turn does not end with who has it", "cache, turns", "nobody may ask"
     FORGET_KEEPS_LEASE = "a forget keeps the lease", "adjustment", CACHE
 
     TOKEN_IN_SUM = "a token is not taken out of the sum", "tokens", TWICE
@@ -91,6 +93,7 @@ class Plan:
         early: The length at which an open generation is sealed by who adds to it; 0: never.
         poisoned: The counter that nothing fits into.
         pages: Whether a flusher reads the tokens of a generation before its amounts.
+        turns: Whether a total is asked for before it is too old, by one reader, who may die.
         drains: Whether to flush everything from each state in which all flushers are idle.
     """
 
@@ -112,6 +115,7 @@ class Plan:
     adjust: bool = False
     fence: bool = False
     pages: bool = False
+    turns: bool = False
     drains: bool = False
     flaw: Flaw | None = None
 

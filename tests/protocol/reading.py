@@ -17,22 +17,40 @@ from tests.protocol.state import Database, Reader, Redis, Step, World
 def reading(plan: Plan, world: World) -> Iterator[Step]:
     """The one next step of the reader."""
     at = world.reader.at
+    if plan.turns:
+        yield from turn_ends(plan, world)
+    if plan.turns and at != "idle":
+        yield "the reader dies", world._replace(reader=Reader())
     if at == "idle" and plan.flaw is Flaw.DATABASE_FIRST:
         yield _ask_first(world)
     elif at == "asked":
         yield _look_second(plan, world)
     elif at == "idle":
         yield _look(plan, world)
+        if plan.turns:
+            yield _look(plan, world, early=True)
     elif at == "looked":
         yield _ask(plan, world)
     else:
         yield _fill(plan, world)
 
 
-def _look(plan: Plan, world: World) -> Step:
-    """Which generations wait; and, with a cache, a lease for what is missing there."""
-    known = _known(scripts.begin(plan, world).redis)
-    missing = sum(mask for mask in plan.masks if not mask & known) if plan.cached else 0
+def turn_ends(plan: Plan, world: World) -> Iterator[Step]:
+    """It does after a while, whatever has become of who has it."""
+    base = world.redis.base
+    if base is not None and base.turn and plan.flaw is not Flaw.TURN_FOREVER:
+        yield "the turn ends", scripts.with_base(world, base._replace(turn=False))
+
+
+def _look(plan: Plan, world: World, *, early: bool = False) -> Step:
+    """Which generations wait; and, with a cache, a lease for what is missing there.
+
+    Early: for what is known, too. While it is another one's turn, for nothing.
+    """
+    redis = scripts.begin(plan, world).redis
+    missing = sum(mask for mask in plan.masks if early or not mask & _known(redis))
+    if not plan.cached or (redis.base is not None and redis.base.turn):
+        missing = 0
     after = scripts.look(plan, world) if missing else scripts.begin(plan, world)
     base = after.redis.base
     reader = Reader(
@@ -42,7 +60,7 @@ def _look(plan: Plan, world: World) -> Step:
         missing=missing,
         lease=base.lease if base is not None and missing else 0,
     )
-    return "look", after._replace(reader=reader)
+    return "look early" if early else "look", after._replace(reader=reader)
 
 
 def _known(redis: Redis) -> int:

@@ -65,7 +65,7 @@ def _drop_foreign_base(plan: Plan, world: World) -> World:
 
 def with_base(world: World, base: Base | None) -> World:
     """A hash without fields is no key."""
-    if base is not None and not (base.lease or base.known):
+    if base is not None and not (base.lease or base.known or base.turn):
         base = None
     return world._replace(redis=world.redis._replace(base=base))
 
@@ -155,17 +155,19 @@ def add_once(plan: Plan, world: World, increment: int) -> World | None:
 
 
 def look(plan: Plan, world: World) -> World:
-    """Give a lease to whoever misses a total, if nobody has one."""
+    """Give a lease to whoever misses a total, if nobody has one, and the turn."""
     world = begin(plan, world)
     base = world.redis.base or Base()
-    return with_base(world, base if base.lease else base._replace(lease=LEASE))
+    return with_base(world, base._replace(lease=base.lease or LEASE, turn=plan.turns))
 
 
 def fill(plan: Plan, world: World, lease: int, known: int, total: int) -> World:
     """Store totals, if nothing happened since the lease was given that could make them wrong."""
     world = begin(plan, world)
-    base = world.redis.base or Base()
-    if base.lease != lease and plan.flaw is not Flaw.NO_LEASE:
+    base = (world.redis.base or Base())._replace(turn=False)
+    world = with_base(world, base)
+    renewed = plan.flaw is Flaw.KNOWN_WITHOUT_LEASE and not known & ~base.known
+    if base.lease != lease and plan.flaw is not Flaw.NO_LEASE and not renewed:
         return world
     total = base.total & ~known | total
     return with_base(world, base._replace(known=base.known | known, total=total))
@@ -187,7 +189,7 @@ def forget(plan: Plan, world: World, counters: int) -> World:
     if base is None:
         return world
     lease = base.lease if plan.flaw is Flaw.FORGET_KEEPS_LEASE else 0
-    return with_base(world, _without(base, counters)._replace(lease=lease))
+    return with_base(world, _without(base, counters)._replace(lease=lease, turn=False))
 
 
 def _without(base: Base, counters: int) -> Base:

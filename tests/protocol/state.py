@@ -41,12 +41,14 @@ class Base(NamedTuple):
         known: The counters that have a total: 7 in the digits of their increments.
         total: The totals.
         foreign: Whether they were asked for in a history of Redis that is over.
+        turn: Whether somebody asks, and others leave it to him.
     """
 
     lease: int = 0
     known: int = 0
     total: int = 0
     foreign: bool = False
+    turn: bool = False
 
 
 class Redis(NamedTuple):
@@ -161,7 +163,7 @@ class Reader(NamedTuple):
         at: ``idle``, ``looked``, ``filling``, (in a mutant: ``asked``).
         required: What the value has to have: acknowledged before he began.
         told: The generations that Redis told him, with their amounts.
-        missing: The counters that had no total in Redis.
+        missing: The counters that had no total in Redis, or soon too old a one.
         lease: With which he may fill them in.
         total: What he is going to fill in. In a mutant: what he asked the database first.
         batches: In a mutant: the generations that were applied then.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +20,9 @@ from django_counters.exceptions import (
     UnsupportedConsistency,
     ValueNotKnown,
 )
+from django_counters.kinds.registry import slots_of
 from django_counters.models import Counter, CounterDelta, CounterIncident
+from django_counters.stores.redis.keys import slot_of
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from django_counters.upkeep.flush import flush
@@ -164,6 +167,15 @@ def test_what_a_server_refuses_is_counted_elsewhere(own: Server, why: str) -> No
     assert value() == 16
     report = flush()
     assert (report.away, report.quarantined, value()) == ({}, {}, 16)
+
+
+@needs_redis
+def test_a_full_server_answers_with_what_it_knows(own: Server) -> None:
+    base = slots_of("default", "").keys(slot_of("views:a"))[1]
+    own("HSET", base, "\0mviews:a", (int(time.time()) - 3500) * 1000)
+    own("CONFIG", "SET", "maxmemory", 1)
+    reading = Counter.objects.read("views:a", consistency="cached", max_age=3600)
+    assert (reading.value, reading.consistency) == (1, "cached")
 
 
 @contextmanager

@@ -101,12 +101,15 @@ class Requests:
             commands, lambda replies: _seen(self._added(parts, groups, replies)), counts=False
         )
 
-    def fill(self, totals: Mapping[str, tuple[int, Lease]]) -> Request[None]:
-        """Fill in totals under the leases that were given for them."""
+    def fill(self, totals: Mapping[str, tuple[int | None, Lease]]) -> Request[None]:
+        """Fill in totals under the leases that were given for them.
+
+        None: it cannot be filled in, and nobody need wait for it.
+        """
         held: dict[tuple[int, str], list[str | int]] = {}
         for counter, (total, lease) in totals.items():
             triples = held.setdefault((slot_of(counter), lease.version), [])
-            triples += (counter, total, lease.moment)
+            triples += (counter, "" if total is None else total, lease.moment)
         commands = [
             Command(FILL, self._slots.keys(slot), (proposed(slot), version, *triples))
             for (slot, version), triples in held.items()
@@ -206,11 +209,12 @@ def _seen(added: Added) -> Mapping[str, Found]:
 def found_in(answer: str) -> Found:
     """What an answer means; see ``slot.lua``."""
     words = answer.split(" ")
-    if words[0] != "?":
+    if words[0] not in ("?", "!"):
         if len(words) == 3:
             return Found(int(words[1]), int(words[2]), int(words[0]))
         return Found(int(words[1]), sum(map(int, words[2:])), int(words[0]))
-    _, version, moment, *pairs = words
+    whose, version, moment, total, age, *pairs = words
     waits = tuple(zip(pairs[::2], map(int, pairs[1::2]), strict=True))
     lease = None if version == "-" else Lease(version, int(moment))
-    return Found(None, sum(amount for _, amount in waits), 0, waits, lease)
+    kept = None if total == "-" else (int(total), int(age))
+    return Found(None, sum(by for _, by in waits), 0, waits, lease, kept, whose == "!")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import secrets
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -19,6 +20,8 @@ MINUTE = 60_000
 STEPS = 60
 # A double does not have it.
 ODD = 2**55 + 1
+# Leases, times and turns.
+OF_A_MOMENT = ("\0v", "\0m", "\0a")
 ENDED = ((0,), (1,), (0, 1))
 
 
@@ -54,21 +57,21 @@ class Twin:
         self.run(FILL, self.keys[slot], generation, lease, *triples)
 
     def contents(self) -> list[dict[str, str]]:
-        """All that is kept, without leases and times."""
+        """All that is kept, without leases, times and turns."""
         with self.server.pipeline(transaction=False) as together:
             for key in (key for keys in self.keys for key in keys):
                 together.hgetall(key)
             kept = together.execute()
         return [
-            {name: value for name, value in one.items() if not name.startswith(("\0v", "\0m"))}
+            {name: value for name, value in one.items() if name[:2] not in OF_A_MOMENT}
             for one in kept
         ]
 
 
 def _timeless(line: str) -> list[str]:
-    """An answer without the age of its total, or without its lease and its time."""
+    """An answer without the age of its total, or without its lease and times."""
     words = line.split(" ")
-    return ["?", *words[3:]] if words[0] == "?" else words[1:]
+    return ["?", words[3], *words[5:]] if words[0] in "?!" else words[1:]
 
 
 @pytest.fixture
@@ -116,16 +119,17 @@ def _step(chance: random.Random) -> Callable[[Twin], Any]:
     parts = [(slot, generations[slot], deltas[slot]) for slot in slots]
     age = chance.choice([MINUTE, MINUTE, MINUTE, 0, -1])
     totals = {key: chance.choice([5, -1, 10**18]) for key in COUNTERS}
-    slot, ended = slots[0], chance.choice(ENDED)
+    slot, ended, soon = slots[0], chance.choice(ENDED), int(time.time() * 1000) - 50_000
     steps: dict[str, Callable[[Twin], Any]] = {
         "add": lambda twin: twin.add(age, *parts),
         "fill": lambda twin: twin.fill(slot, generations[slot], totals),
         "cut": lambda twin: _cut(twin, slot, generations[slot]),
         "land": lambda twin: _land(twin, slot, generations[slot]),
         "restart": lambda twin: _restart(twin, slot, ended),
-        "grow old": lambda twin: _grow_old(twin, slot),
+        "grow old": lambda twin: _grow_old(twin, slot, 1),
+        "grow old soon": lambda twin: _grow_old(twin, slot, soon),
     }
-    return steps[chance.choices(list(steps), [12, 3, 1, 2, 1, 1])[0]]
+    return steps[chance.choices(list(steps), [12, 3, 1, 2, 1, 1, 1])[0]]
 
 
 def _cut(twin: Twin, slot: int, generation: str) -> Any:
@@ -145,12 +149,12 @@ def _restart(twin: Twin, slot: int, ended: Sequence[int]) -> None:
             twin.server.hset(key, "\0t", "0" * 40)
 
 
-def _grow_old(twin: Twin, slot: int) -> None:
-    """All known totals were asked for long ago."""
+def _grow_old(twin: Twin, slot: int, asked: int) -> None:
+    """All known totals were asked for at a moment of long ago."""
     base = twin.keys[slot][1]
     for name in twin.server.hkeys(base):
         if name.startswith("\0m"):
-            twin.server.hset(base, name, 1)
+            twin.server.hset(base, name, asked)
 
 
 def _warm(twins: tuple[Twin, Twin], deltas: dict[str, int]) -> None:

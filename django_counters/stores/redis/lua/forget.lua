@@ -9,6 +9,6 @@ redis.call('HDEL', KEYS[2], '\0v')
 local known = 0
 for _, counter in ipairs(ARGV) do
   known = known + redis.call('HDEL', KEYS[2], counter)
-  redis.call('HDEL', KEYS[2], '\0m' .. counter)
+  redis.call('HDEL', KEYS[2], '\0m' .. counter, '\0a' .. counter)
 end
 return known

@@ -5,7 +5,7 @@
 -- Output 1; 0 where the token is forgotten, or the answer did say it
 
 local kept = redis.call('GET', KEYS[1])
-local entry = kept and string.match(kept, '^([^\n]*)\n%?')
+local entry = kept and string.match(kept, '^([^\n]*)\n[?!]')
 if not entry then return 0 end
 redis.call('SET', KEYS[1], entry .. '\n0 ' .. ARGV[1], 'KEEPTTL')
 return 1

@@ -17,12 +17,16 @@
 --   \0v  the lease: whoever holds it may fill in totals
 --   <counter>     its total, without anything that waits here
 --   \0m<counter>  when that was asked for, in milliseconds
+--   \0a<counter>  since when one caller asks for it, whom the others leave it to: its turn. Below
+--                 zero: since when it is known that he cannot fill it in, so that everybody may ask
 --
 -- Numbers are kept and returned as strings: Lua would round them.
 
 local PLACES, EARLY, META = 8, 5000, 4
 local HOUR = 3600000
 local BASE_TTL, LARGEST_BASE = HOUR, 200000
+-- For how long others wait for one who asks for a total, in milliseconds.
+local TURN = 500
 
 -- The history of the server: it has another one after a restart, and after a failover.
 local info = redis.pcall('INFO', 'replication')
@@ -177,22 +181,63 @@ local function amounts(slot, counters)
   return found
 end
 
+-- Totals that somebody has to ask for: those that are not known, and those in the last fifth of the
+-- time for which they are good.
+local function due(counters, known, age, now)
+  local found = {}
+  for _, counter in ipairs(counters) do
+    local total = known[counter]
+    if not total or now - total[2] > age - age / 5 then found[#found + 1] = counter end
+  end
+  return found
+end
+
+-- Who asks for the totals that are due: "mine" or "another", by counter; nothing where all may. One
+-- caller at a time asks. While a total is good, the others go on with it, and the next one asks after
+-- a tenth of its time. Nobody's clock matters but that of this server, which may be set back.
+local function turns(slot, counters, known, age, now)
+  local fields, found, taken = {}, {}, {}
+  for i, counter in ipairs(counters) do fields[i] = '\0a' .. counter end
+  for i, since in ipairs(fields_of(slot.base, fields)) do
+    local counter, began = counters[i], tonumber(since or 0)
+    if math.abs(now - math.abs(began)) >= (known[counter] and age / 10 or TURN) then
+      found[counter] = 'mine'
+      taken[#taken + 1], taken[#taken + 2] = fields[i], now
+    elseif began > 0 then
+      found[counter] = 'another'
+    end
+  end
+  for from = 1, #taken, 1000 do
+    -- A server that is full does not take it; what is known is good all the same.
+    local last = math.min(from + 999, #taken)
+    local kept = redis.pcall('HSET', slot.base, unpack(taken, from, last))
+    if type(kept) == 'table' then return {} end
+  end
+  return found
+end
+
 -- One answer for each counter. Where its total is known: how old that is (milliseconds), the total,
--- and what waits. Where it is not: "?", the lease, the time, and pairs of generation and amount.
--- `age` in milliseconds: how old a total may be; negative where none is wanted.
+-- and what waits. Where the caller has to ask for it: "?", the lease, the time, what may be used all
+-- the same if he cannot (the total and how old it is; "-" where there is none), and pairs of
+-- generation and amount. "!" for "?" where another one asks just now.
+-- `age` in milliseconds: how old a total may be; negative where none is wanted. Below a turn nobody
+-- leaves it to another: what he finds would be too old when it comes.
 local function answers(slot, counters, age, proposed)
   local now = milliseconds()
   local known = age < 0 and {} or totals(slot, counters, now - age)
+  local turn = age < TURN and {} or turns(slot, due(counters, known, age, now), known, age, now)
   local waits, told, held = amounts(slot, counters), {}, nil
   for i, counter in ipairs(counters) do
     local total, parts = known[counter], waits[i]
-    if total then
-      local words = { math.max(0, now - tonumber(total[2])), total[1] }
+    local old = total and math.max(0, now - total[2])
+    if total and turn[counter] ~= 'mine' then
+      local words = { old, total[1] }
       for part = 2, #parts, 2 do words[#words + 1] = parts[part] end
       told[i] = table.concat(words, ' ')
     else
       held = held or (age < 0 and '-' or lease(slot, proposed))
-      told[i] = table.concat({ '?', held, now, unpack(parts) }, ' ')
+      local whose, kept = turn[counter] == 'another' and '!' or '?', total and total[1] or '-'
+      told[i] = table.concat({ whose, held, now, kept, old or '-', unpack(parts) }, ' ')
     end
   end
   return told

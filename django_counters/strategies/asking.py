@@ -1,0 +1,128 @@
+"""What is asked of Redis and of the database for the values of cached counters."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import NamedTuple
+
+from django.db import Error
+
+from django_counters.exceptions import CounterError, CounterUnavailable
+from django_counters.stores.base import CachedStore, Found, LandedStore
+from django_counters.strategies.steps import Pause, Steps
+
+# An age for who wants no totals of Redis.
+NO_TOTALS = -1
+# How long somebody waits for another one who asks: a second, which is two turns, then he asks, too.
+_PAUSES = (0.005, 0.01, 0.02, 0.04, *(0.08,) * 12)
+
+
+class Seen(NamedTuple):
+    """The parts of one value, and how long ago its total was asked for, in milliseconds."""
+
+    total: int
+    pending: int
+    age: int = 0
+    exists: bool = True
+
+
+_NOTHING = Seen(0, 0, 0, exists=False)
+# What Redis calls counters, and their keys.
+Names = Mapping[str, Hashable]
+
+
+class Asking:
+    """Asks Redis first: what lands meanwhile is then told from what does not.
+
+    Totals that Redis does not know come from the database, and are left there for others. Of those
+    who need one at the same time one asks the database, and the others wait for him, or go on with
+    a total that is still young enough for them.
+    """
+
+    def __init__(self, pending: CachedStore, landed: LandedStore) -> None:
+        self._pending = pending
+        self._landed = landed
+
+    def ask(self, counters: Names, max_age: float | None) -> Steps[dict[Hashable, Seen]]:
+        """The parts of values; exact ones, or those with totals ``max_age`` seconds old."""
+        age = NO_TOTALS if max_age is None else int(max_age * 1000)
+        found: Mapping[str, Found] = yield self._pending.look(counters, age)
+        for pause in _PAUSES:
+            missing = [counter for counter, f in found.items() if f.total is None]
+            # Who has to ask for one anyway gets the others with the same statement.
+            if not missing or not all(found[counter].asked for counter in missing):
+                break
+            yield Pause(pause)
+            found = {**found, **(yield self._pending.look(missing, age))}
+        return (yield from self.parts(found, counters))
+
+    def landed_only(self, keys: Sequence[Hashable]) -> Steps[dict[Hashable, Seen]]:
+        """The parts of values without Redis."""
+        amounts, _ = yield partial(self._landed.read_landed, keys, ())
+        return {
+            key: Seen(a.total or 0, a.pending) if (a := amounts.get(key)) else _NOTHING
+            for key in keys
+        }
+
+    def parts(self, found: Mapping[str, Found], keys: Names) -> Steps[dict[Hashable, Seen]]:
+        """The parts of values; totals that Redis does not know come from the database."""
+        seen = {
+            keys[counter]: Seen(f.total, f.pending, f.age)
+            for counter, f in found.items()
+            if f.total is not None
+        }
+        unknown = {counter: f for counter, f in found.items() if f.total is None}
+        if unknown:
+            try:
+                seen.update((yield from self._with_totals(unknown, keys)))
+            except (CounterError, Error):
+                # Who asks a little early need not have an answer yet; but a transaction is broken.
+                kept = _kept(unknown, keys)
+                if len(kept) < len(unknown) or not (yield self._landed.commits_at_once):
+                    raise
+                seen.update(kept)
+        return seen
+
+    def _with_totals(self, found: Mapping[str, Found], keys: Names) -> Steps[dict[Hashable, Seen]]:
+        generations = sorted({generation for f in found.values() for generation, _ in f.waits})
+        wanted = [keys[counter] for counter in found]
+        amounts, landed = yield partial(self._landed.read_landed, wanted, generations)
+        seen: dict[Hashable, Seen] = {}
+        totals: dict[str, int] = {}
+        for counter, f in found.items():
+            total, pending = amounts.get(keys[counter]) or (None, 0)
+            waits = sum(amount for generation, amount in f.waits if generation not in landed)
+            exists = total is not None or pending != 0
+            seen[keys[counter]] = Seen(total or 0, pending + waits, 0, exists)
+            # What has landed since is in this total, and would be added to it once more.
+            fillable = exists or self._landed.inserts
+            if f.lease and fillable and landed.isdisjoint(g for g, _ in f.waits):
+                totals[counter] = (total or 0) + pending
+        yield from self._fill(totals, found)
+        return seen
+
+    def _fill(self, totals: Mapping[str, int], found: Mapping[str, Found]) -> Steps[None]:
+        """Leave totals for others, or let others ask who wait for them."""
+        # What only this transaction sees is not for others.
+        if totals and not (yield self._landed.sees_settled):
+            totals = {}
+        fills = {
+            counter: (totals.get(counter), f.lease)
+            for counter, f in found.items()
+            if f.lease and (counter in totals or not f.asked)
+        }
+        if fills:
+            # Where it fails, it is asked for again.
+            with suppress(CounterUnavailable):
+                yield self._pending.fill(fills)
+
+
+def _kept(found: Mapping[str, Found], keys: Names) -> dict[Hashable, Seen]:
+    """Values with totals that are still good."""
+    return {
+        keys[counter]: Seen(f.kept[0], f.pending, f.kept[1])
+        for counter, f in found.items()
+        if f.kept
+    }
