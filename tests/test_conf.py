@@ -109,15 +109,6 @@ def test_a_namespace_owns_its_keys_and_the_default_has_the_rest() -> None:
         assert registry.policy("default:a").bounds == Bounds(None, 9)
 
 
-def test_overridden_settings_are_seen_at_once_and_forgotten_again() -> None:
-    with override_settings(COUNTERS={"stock": {"FLOOR": 1}}):
-        assert registry.policy("stock:a").bounds.floor == 1
-        with override_settings(COUNTERS={"stock": {"FLOOR": 2}}):
-            assert registry.policy("stock:a").bounds.floor == 2
-        assert registry.policy("stock:a").bounds.floor == 1
-    assert registry.policy("stock:a").bounds.floor is None
-
-
 def test_what_a_cached_namespace_can_say_and_means_if_it_says_nothing() -> None:
     with override_settings(COUNTERS={"views": {"STRATEGY": "cached"}}):
         policy = registry.policy("views:a")

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from example_project.bootstrap import environment, folders
+from example_project.bootstrap import environment
 from example_project.bootstrap.folders import ROOT
 
 
@@ -44,17 +44,6 @@ def test_an_environment_that_somebody_else_has_made_is_left_alone(tmp_path: Path
     shutil.rmtree(venv)
     (venv / "bin").mkdir(parents=True)
     assert not environment.ours(venv)
-
-
-def test_only_one_run_prepares_the_environment(tmp_path: Path) -> None:
-    first = folders.lock(tmp_path)
-    assert first is not None
-    assert folders.lock(tmp_path) is None
-
-    os.close(first)
-    second = folders.lock(tmp_path)
-    assert second is not None
-    os.close(second)
 
 
 def test_without_a_home_the_cache_is_private_in_the_temp_folder(tmp_path: Path) -> None:

@@ -40,12 +40,6 @@ ensure()
 print(os.environ["DATABASE_URL"], os.environ["REDIS_URL"], flush=True)
 sys.stdin.readline()
 """
-ENSURE_AGAIN = """
-ensure()
-code = "import os, example_project.bootstrap.services as s; s.ensure(); print(os.environ)"
-told = subprocess.run([sys.executable, "-c", code], stdout=-1, text=True, check=True).stdout
-assert told.strip() == str(os.environ), told
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -144,17 +138,6 @@ def test_after_sigterm_nothing_is_left(owner: str, code: int) -> None:
         assert process.wait(30) == code
         assert _gone(pids, *places)
         assert not any(place.exists() for place in places)
-
-
-def test_ensure_starts_once_for_this_process_and_its_children() -> None:
-    with _owner(ENSURE + ENSURE_AGAIN) as (process, urls):
-        _, place = _folders(urls)
-        pids = _pids(place)
-        process.communicate("go on\n", 30)
-
-    assert (process.returncode, len(pids)) == (0, 1)
-    assert _gone(pids, place)
-    assert not place.exists()
 
 
 def test_given_urls_are_used_as_they_are(

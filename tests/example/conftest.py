@@ -11,13 +11,14 @@ import redis
 from django.test import override_settings
 
 from django_counters.testing import override_counters
-from example_project.blog.models import Post
 from example_project.bootstrap.services import DATA
 from example_project.settings import COUNTERS, prefix_in_redis
 from example_project.urls import count_for
 from tests.conftest import forget_pending
-from tests.example.beacons import ORIGIN
 from tests.example.running import identity, url_of_the_test
+
+# One of the sites that the URLs name.
+ORIGIN = "http://localhost:8000"
 
 
 def cache_at(location: str, prefix: str) -> dict[str, dict[str, str]]:
@@ -59,15 +60,3 @@ def site(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
     monkeypatch.setenv(DATA, f"{url} {identity()}")
     with override_settings(CACHES=cache_at(os.environ["REDIS_URL"], prefix_in_redis(identity()))):
         yield
-
-
-@pytest.fixture
-def no_redis() -> Iterator[None]:
-    """Nothing answers where Redis should be."""
-    with override_settings(CACHES=cache_at("unix:///nonexistent/socket", "none")):
-        yield
-
-
-@pytest.fixture
-def post() -> Post:
-    return Post.objects.create(title="Count last", slug="count-last", body="Others wait.")

@@ -28,17 +28,6 @@ def state(product: Product) -> tuple[int, int, int]:
     return left(product), Order.objects.count(), Counter.objects.value(ORDERS)
 
 
-def test_too_much_is_refused_with_what_is_available(client: Client, lamp: Product) -> None:
-    answer = client.post(f"/shop/{lamp.pk}/buy", {"quantity": 4})
-    assert answer.status_code == 409
-    assert "Only 3 left, you wanted 4." in answer.content.decode()
-    assert (left(lamp), Order.objects.count()) == (3, 0)
-    client.post(f"/shop/{lamp.pk}/buy", {"quantity": 3})
-    answer = client.post(f"/shop/{lamp.pk}/buy", {"quantity": 1})
-    assert (answer.status_code, left(lamp)) == (409, 0)
-    assert "Sold out." in answer.content.decode()
-
-
 def test_a_form_that_is_sent_again_orders_once(client: Client, lamp: Product) -> None:
     form = {"quantity": 1, "buyer": "Ada", "number": str(new_number())}
     first, *others = [client.post(f"/shop/{lamp.pk}/buy", form) for _ in range(3)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -87,18 +86,6 @@ def test_no_thread_is_needed() -> None:
             assert await thread
 
     sync(work)
-
-
-def test_each_event_loop_has_connections_of_its_own() -> None:
-    async def work() -> None:
-        await asyncio.gather(*(Counter.objects.aincrement("views:a") for _ in range(50)))
-
-    warm("views:a")
-    with ThreadPoolExecutor(4) as pool:
-        for done in [pool.submit(sync, work) for _ in range(4)]:
-            done.result(60)
-    sync(work)
-    assert Counter.objects.value("views:a") == 250
 
 
 @pytest.mark.parametrize("many", [False, True])

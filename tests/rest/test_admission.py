@@ -63,16 +63,6 @@ def test_the_first_are_made_and_no_more(strategy: str, as_: As) -> None:
     assert_counts({f"{CREATED}:{namespace}": 3})
 
 
-def test_what_the_project_has_made_takes_no_room(as_: As) -> None:
-    for number in range(5):
-        Counter.objects.increment(f"likes:{number}")
-    with capped(1):
-        for number in range(5):
-            assert as_("user").do("increment", f"likes:{number}").json()["value"] == 2
-        assert as_("user").do("increment", "likes:new").status_code == 200
-        full(as_("user").do("increment", "likes:newer"))
-
-
 @pytest.mark.parametrize("action", ["decrement", "adjust"])
 def test_it_holds_for_each_change(action: str, as_: As) -> None:
     body = {"to": 5, "reason": "counted by hand"} if action == "adjust" else None

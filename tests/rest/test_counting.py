@@ -87,13 +87,6 @@ class TestBounds:
             assert told.items() <= body.items()
         assert staff.do("decrement", "stock:a", {"by": 98}).json()["value"] == 0
 
-    @pytest.mark.parametrize("key", ["likes:a", "sums:a"])
-    def test_what_does_not_fit_into_64_bits(self, key: str, as_: As) -> None:
-        Counter.objects.increment(key, HIGHEST)
-        body = problem(as_("user").do("increment", key), 409, "overflow")
-        assert (body["low"], body["high"]) == INT8
-        assert_counts({key: HIGHEST})
-
     def test_a_namespace_says_how_much_is_counted_at_once(self, as_: As) -> None:
         with override_counters(likes={"API": {**OPEN, "max_delta": HIGHEST}}):
             assert as_("user").do("increment", "likes:a", {"by": HIGHEST}).status_code == 200

@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from django_counters.models import Counter, CounterDelta
+from django_counters.models import Counter
 from django_counters.testing import override_counters
 from django_counters.upkeep.flush import flush
 from tests.rest.conftest import API, API_TESTS, KINDS, NAMESPACES, OPEN, As, problem
@@ -111,13 +111,6 @@ class TestWithoutRedis:
             ]
             away = reader.bulk("read", {**asked, "consistency": "exact"})
             problem(away, 503, "unavailable")
-
-    def test_counting_goes_to_the_ledger(self, as_: As) -> None:
-        with override_counters(views=self.DEAD):
-            body = as_("user").do("increment", "views:a", {"by": 5}).json()
-        assert (body["value"], body["applied"], body["consistency"]) == (None, 5, "unknown")
-        assert CounterDelta._base_manager.count() == 1
-        assert as_("anonymous").at("views:a", "exact").json()["value"] == 5
 
 
 class TestMany:

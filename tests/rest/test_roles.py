@@ -208,21 +208,3 @@ class TestPermissionClasses:
         body = user.bulk("read", {"keys": [first, second]}).json()
         assert [each["key"] for each in body["counters"]] == [first]
         assert body["unknown"] == [second]
-
-
-@pytest.mark.parametrize(
-    ("role", "forbidden", "status"),
-    [
-        ("user", "guarded:a", 404),
-        ("user", "nowhere:a", 404),
-        ("permitted", "inside:a", 404),
-        ("anonymous", "likes:a", 401),
-    ],
-)
-def test_one_that_is_forbidden_stops_a_bulk(
-    role: str, forbidden: str, status: int, as_: As
-) -> None:
-    items = [{"key": key} for key in ("likes:b", forbidden, "likes:c")]
-    for order in (items, items[::-1], items[1:]):
-        problem(as_(role).bulk("increment", {"counters": order}), status)
-    assert not Counter.objects.exists()

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from django.core.exceptions import SynchronousOnlyOperation
 from django.db import connection, transaction
-from django.test.utils import CaptureQueriesContext
 
 from django_counters.exceptions import CounterUnavailable
 from django_counters.models import Counter
@@ -72,22 +71,6 @@ def test_a_connection_that_is_known_to_be_lost_counts_nothing() -> None:
             Counter.objects.increment("a")
     connection.close()
     assert Counter.objects.increment("a") == 2
-
-
-def test_queries_are_logged_and_wrapped() -> None:
-    Counter.objects.increment("a")
-    seen: list[str] = []
-
-    def note(execute: Any, sql: str, *rest: Any) -> Any:
-        seen.append(sql)
-        return execute(sql, *rest)
-
-    with CaptureQueriesContext(connection) as captured:
-        Counter.objects.increment("a")
-    with connection.execute_wrapper(note):
-        Counter.objects.increment("a")
-    assert len(captured) == 1
-    assert len(seen) == 1
 
 
 def test_a_cursor_that_somebody_put_onto_the_connection_is_used(

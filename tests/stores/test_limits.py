@@ -101,10 +101,3 @@ class TestPrune:
         assert prune_limits() == 1
         assert bytes(CounterLimit.objects.get().digest) == digest
         assert prune_limits() == 0
-
-    @pytest.mark.django_db(databases=["default", "other"])
-    def test_using_chooses_the_database(self) -> None:
-        for using in ("default", "other"):
-            CounterLimit.objects.using(using).create(digest=b"full", arrival=1)
-        assert prune_limits("other") == 1
-        assert CounterLimit.objects.count() == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import threading
@@ -19,7 +18,6 @@ from django_counters.exceptions import (
     Contention,
     CounterOverflow,
     CounterUnavailable,
-    InsufficientCount,
     OutcomeUnknown,
 )
 from django_counters.kinds.registry import registry
@@ -65,19 +63,6 @@ def recorded(statements: list[str]) -> Execute:
 
 def writes(sql: str) -> bool:
     return "INSERT" in sql or "UPDATE" in sql or "_add" in sql
-
-
-def test_alone_it_is_as_without() -> None:
-    assert Counter.objects.increment("c:a", 5) == 5
-    assert Counter.objects.decrement("c:a", 2) == 3
-    assert Counter.objects.increment_many({"c:a": 1, "c:b": 1}) == {"c:a": 4, "c:b": 1}
-    assert Counter.objects.read("c:a").value == 4
-    with pytest.raises(InsufficientCount):
-        Counter.objects.decrement("c:a", 5, floor=0)
-    Counter.objects.increment("c:b", HIGHEST - 1)
-    with pytest.raises(CounterOverflow):
-        Counter.objects.increment("c:b")
-    assert_counts({"c:a": 4, "c:b": HIGHEST})
 
 
 @pytest.mark.django_db(transaction=True, databases=["default", "other"])
@@ -315,41 +300,6 @@ class TestInterruptions:
         check(steps, [OutcomeUnknown, *outcomes[1:]])
         assert Counter.objects.increment("c:b") == 1 + 3 * counts
 
-    def test_of_the_first_leader(self) -> None:
-        led = threading.Event()
-
-        def interrupt(execute: Execute, *arguments: Any) -> Any:
-            led.set()
-            until(lambda: len(combining()._waiting) == 2, "a queue")
-            raise Interrupted
-
-        with queue() as crowd:
-            calls = [crowd.join("c:a"), crowd.join("c:a")]
-        assert [outcome(call) for call in calls] == [1, 2]
-        with ThreadPoolExecutor(3) as pool:
-            first = pool.submit(_count_with, interrupt)
-            assert led.wait(PATIENCE)
-            others = [pool.submit(_count_with, recorded([])) for _ in range(2)]
-            assert outcome(first) is Interrupted
-            assert sorted(outcome(other) for other in others) == [3, 4]
-
-    @pytest.mark.parametrize("place", [0, 1, 2])
-    def test_of_one_that_waits(self, place: int) -> None:
-        """It is told to lead, or has been served, at the moment when the exception comes."""
-        with queue() as crowd:
-            calls = [crowd.join("c:a") for _ in range(3)]
-            # The leader's is the first.
-            thread = ctypes.c_ulong(crowd.idents[place + 1])
-            raised = ctypes.py_object(Interrupted)
-            assert ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, raised) == 1
-        outcomes = [outcome(call) for call in calls]
-        assert outcomes[place] is Interrupted
-        del outcomes[place]
-        assert all(isinstance(answer, int) for answer in outcomes)
-        value = Counter.objects.value("c:a")
-        assert value in (2, 3)
-        assert Counter.objects.increment("c:a") == value + 1
-
     def test_of_the_main_thread_by_a_signal(self) -> None:
         """It leaves the queue before anybody serves it: it is not counted."""
 
@@ -372,14 +322,6 @@ class TestInterruptions:
             signal.signal(signal.SIGUSR1, before)
         assert outcome(call) == 5
         assert_counts({"c:a": 5})
-
-
-def _count_with(wrapper: Execute) -> int:
-    try:
-        with connection.execute_wrapper(wrapper):
-            return Counter.objects.increment("c:a")
-    finally:
-        connection.close()
 
 
 @needs_threads

@@ -96,11 +96,13 @@ class TestCounting:
 
     def test_no_call_takes_a_bad_key(self, strategy: str) -> None:
         objects = Counter.objects
-        bad: list[Any] = ["", "n:a b", "n:\n", "n:\0", None, 5, "\ud800", "n:" + "x" * 199]
+        bad: list[Any] = ["", "n:a b", "n:\n", "n:\0", None, 5, b"n:a", "\ud800", "n:" + "x" * 199]
+        bad += ["n:a\u00a0b", "n:a\u200bb", "n:e\u0301"]
         for key in bad:
             for call in (objects.increment, objects.decrement, objects.value, objects.read):
-                with pytest.raises(InvalidKey):
+                with pytest.raises(InvalidKey) as caught:
                     call(key)
+                assert (caught.value.key, isinstance(caught.value, ValueError)) == (key, True)
             with pytest.raises(InvalidKey):
                 objects.values_of(["n:a", key])
             with pytest.raises(InvalidKey):

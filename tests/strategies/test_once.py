@@ -100,6 +100,12 @@ KINDS: dict[str, Callable[[], Any]] = {
     "a text in a scope": lambda: Token(make_text(), "user:1"),
 }
 
+NO_TOKENS: list[Any] = [
+    *("", "x" * 256, "\ud800", 5, True, b"abc", ("a", "b")),
+    *(Token("", "user:1"), Token("a", "x" * 256), Token("a", "\udfff")),
+    *(Token(5), Token("a", None)),  # type: ignore[arg-type]
+]
+
 
 def tokens() -> list[Any]:
     return [make() for make in KINDS.values()]
@@ -156,9 +162,10 @@ class TestEveryWay:
             assert ways[name].value() == value
 
     def test_what_is_no_token_is_refused(self, ways: dict[str, Way], name: str) -> None:
-        for token in ("", "x" * 256, 5, b"abc", "\ud800", Token("a", "x" * 256)):
-            with pytest.raises(InvalidToken):
+        for token in NO_TOKENS:
+            with pytest.raises(InvalidToken) as caught:
                 ways[name].change(1, token=token)
+            assert isinstance(caught.value, ValueError)
         assert ways[name].value() == 0
 
     def test_what_is_rolled_back_did_not_use_it(self, ways: dict[str, Way], name: str) -> None:

@@ -56,16 +56,6 @@ def opened(elsewhere: Elsewhere) -> Iterator[None]:
         elsewhere(lambda: block.__exit__(None, None, None))
 
 
-class TestRollup:
-    @pytest.mark.django_db(transaction=True, databases=["default", "other"])
-    def test_using_chooses_the_database(self) -> None:
-        append(a=1)
-        CounterDelta.objects.append("orders:a", 5, using="other")
-        assert roll_up("other").entries == 1
-        assert Counter.objects.using("other").get().value == 5
-        assert totals() == {"orders:a": 0}
-
-
 @pytest.mark.postgres
 class TestOthers:
     def test_the_doctor_says_who_it_is(self, elsewhere: Elsewhere) -> None:

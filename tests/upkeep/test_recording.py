@@ -123,14 +123,6 @@ class TestWhich:
             assert forget_history() == 0
         assert record_history() == 1
 
-    @pytest.mark.django_db(databases=["default", "other"])
-    def test_each_database_has_its_own(self) -> None:
-        Counter.objects.increment("hits:a", 2, using="other")
-        assert record_history() == 0
-        assert record_history("other") == 1
-        assert samples() == []
-        assert [row[2] for row in samples("other")] == [2]
-
 
 class TestForgetting:
     def sample(self, key: str, days: float) -> None:

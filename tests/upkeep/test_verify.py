@@ -144,18 +144,6 @@ class TestNarrowed:
             assert max(0, checked - 3) <= len(report.drifts) <= min(checked, 5)
 
 
-@pytest.mark.django_db(databases=["default", "other"])
-def test_using_chooses_the_database(heard: list[Any]) -> None:
-    append("a")
-    CounterDelta.objects.append("a", 5, using="other")
-    Counter.objects.using("other").filter(key="a").update(value=3)
-    assert verify().drifts == []
-    assert len(verify("other").drifts) == 1
-    assert CounterIncident.objects.using("other").count() == 1
-    assert not CounterIncident.objects.exists()
-    assert [using for _, _, using in heard] == ["other"]
-
-
 class TestPrune:
     """Tokens are kept for as long as anybody may use them, and two hours more."""
 
@@ -219,10 +207,3 @@ class TestPrune:
             CounterToken.objects.select_for_update().get(digest=Token("held").digest)
             assert elsewhere(prune) == 1
         assert prune() == 1
-
-    @pytest.mark.django_db(databases=["default", "other"])
-    def test_using_chooses_the_database(self) -> None:
-        self.use("a", ago=timedelta(days=3))
-        self.use("a", ago=timedelta(days=3), using="other")
-        assert prune("other") == 1
-        assert CounterToken.objects.count() == 1

@@ -84,15 +84,6 @@ class TestWhatIsSound:
         append(3 - kept)
         assert flaws(anchor) == []
 
-    @pytest.mark.django_db(databases=["default", "other"])
-    def test_each_database_has_a_chain_of_its_own(self) -> None:
-        append(2)
-        append(1, "other")
-        spoil("DELETE FROM {} WHERE number = 1")
-        assert verify_audit("other").checked == 1
-        assert verify_audit("other").flaws == []
-        assert not CounterIncident.objects.using("other").exists()
-
     @pytest.mark.parametrize("rows", [3, 4, 5])
     def test_it_reads_page_by_page(
         self,

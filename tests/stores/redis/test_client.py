@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -253,10 +254,21 @@ def test_close_closes_those_of_all_threads(key: str) -> None:
         assert pool.submit(client.run, add(key)).result(10) == 3
 
 
-def _disturb(proxy: Proxy) -> None:
-    """Send a signal while the reply is waited for."""
-    proxy.met.wait(10)
-    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+@contextmanager
+def disturbed(proxy: Proxy, handler: Callable[..., None]) -> Iterator[None]:
+    """Send a signal while a reply is waited for."""
+
+    def disturb() -> None:
+        proxy.met.wait(10)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        proxy.met.clear()
+        threading.Thread(target=disturb).start()
+        yield
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 def test_who_counts_in_a_signal_handler_gets_another_connection(key: str, proxy: Proxy) -> None:
@@ -269,13 +281,8 @@ def test_who_counts_in_a_signal_handler_gets_another_connection(key: str, proxy:
         inner.append(client.run(add(key, 10)))
         proxy.release.set()
 
-    before = signal.signal(signal.SIGUSR1, handler)
-    try:
-        proxy.met.clear()
-        threading.Thread(target=_disturb, args=(proxy,)).start()
+    with disturbed(proxy, handler):
         assert client.run(add(key, 100)) == 101
-    finally:
-        signal.signal(signal.SIGUSR1, before)
     assert inner == [111]
 
 
@@ -287,13 +294,7 @@ def test_an_interrupted_call_leaves_no_half_read_connection(key: str, proxy: Pro
     def handler(*_: object) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGUSR1, handler)
-    try:
-        proxy.met.clear()
-        threading.Thread(target=_disturb, args=(proxy,)).start()
-        with pytest.raises(KeyboardInterrupt):
-            client.run(add(key, 100))
-    finally:
-        signal.signal(signal.SIGUSR1, before)
+    with disturbed(proxy, handler), pytest.raises(KeyboardInterrupt):
+        client.run(add(key, 100))
     proxy.release.set()
     assert client.run(add(key)) == 102

@@ -219,13 +219,6 @@ class TestKnownTotals:
         assert (found.total, found.pending) == (10, 1)
         assert bench.look("a")["a"].total is None
 
-    def test_without_a_lease_nothing_is_filled_in(self, bench: Bench) -> None:
-        bench.add(a=1)
-        moment = bench.look("a", age=HOUR)["a"].lease.moment
-        for version in ("", "0" * 32, "-"):
-            bench.send(bench.pending.fill({"a": (10, Lease(version, moment))}))
-        assert bench.look("a", age=HOUR)["a"].total is None
-
     @pytest.mark.parametrize("event", ["seal", "land", "both"])
     def test_a_lease_ends_with_a_flush(self, bench: Bench, event: str) -> None:
         bench.add(a=1)
