@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import django
 import pytest
 from django.contrib import admin
 from django.db import connection
@@ -22,11 +23,15 @@ from django_counters.models import (
 from django_counters.stores.sql.incidents import record
 from django_counters.testing import override_counters
 from django_counters.upkeep.rollup import rollup
+from tests.admin.conftest import make
 from tests.admin.reading import html_of, rows_of, text_of
 from tests.admin.test_overview import NOBODY
+from tests.admin.test_permissions import adjust_address
 from tests.testapp.models import Article, Song
 
 pytestmark = pytest.mark.django_db
+# Since then the crumbs are a list, and the base has a block for tools beside the title.
+IS_NEW = django.VERSION >= (6, 1)
 LIST = "admin:django_counters_counter_changelist"
 
 
@@ -44,6 +49,32 @@ site = admin.AdminSite(name="studio")
 site.register(Song, SongAdmin)
 site.register(Article, ArticleAdmin)
 urlpatterns = [path("studio/", site.urls)]
+
+
+def pages() -> list[str]:
+    return [
+        reverse("admin:django_counters_overview"),
+        reverse("admin:django_counters_counter_change", args=("a",)),
+        adjust_address("a"),
+    ]
+
+
+@pytest.mark.parametrize("page", range(3))
+def test_crumbs_are_those_of_this_version_of_django(root: Client, page: int) -> None:
+    make("a")
+    html = html_of(root, pages()[page])
+    theirs = html_of(root, reverse(LIST))
+    crumbs = r'<(\w+) class="breadcrumbs">'
+    assert re.findall(crumbs, html) == re.findall(crumbs, theirs) == ["ol" if IS_NEW else "div"]
+    assert html.count("<ol") == html.count("</ol>") == int(IS_NEW)
+
+
+def test_adjust_stands_where_django_has_its_tools(root: Client) -> None:
+    make("a")
+    html = html_of(root, reverse("admin:django_counters_counter_change", args=("a",)))
+    assert html.count('class="object-tools"') == 1
+    tools, content = html.index('class="object-tools"'), html.index('id="content-main"')
+    assert (tools < content) == IS_NEW
 
 
 class TestTheOverview:

@@ -17,19 +17,22 @@ from benchmarks.harness import (
     Side,
     Target,
     Work,
+    WrongSum,
     expect,
     measure,
 )
 
 AT_LEAST, AT_MOST = Target("at least", 2), Target("at most", 0.5)
+FAST, SLOW = Sample(100, 1.0), Sample(100, 3.0)
 ONE = Effort(rounds=5)
 
 
 class Counted:
-    """Sides that note who ran."""
+    """Sides that note who ran, and a database that holds ``stored`` too many."""
 
-    def __init__(self) -> None:
+    def __init__(self, stored: int = 0) -> None:
         self.ran = ""
+        self._stored = stored
 
     def case(self, target: Target | None = AT_LEAST, slices: int = 2) -> Case:
         return Case("fake", "this", "that", target, Work(contextmanager(self._pair), slices))
@@ -43,7 +46,7 @@ class Counted:
 
     def _pair(self) -> Iterator[Pair]:
         def verify(subject: int, reference: int) -> None:
-            expect("subject", 2 * self.ran.count("A"), subject)
+            expect("subject", 2 * self.ran.count("A") + self._stored, subject)
             expect("reference", self.ran.count("B"), reference)
 
         yield Pair(self._side("A", 2), self._side("B", 1), verify)
@@ -75,3 +78,8 @@ def test_both_sides_take_turns_and_who_is_first_changes(slices: int, ran: str) -
     assert counted.ran == ran
     assert len(found.rounds) == 5
     assert found.ratio == pytest.approx(2)
+
+
+def test_a_wrong_sum_fails() -> None:
+    with pytest.raises(WrongSum, match="subject: the database has 25, counted were 24"):
+        measure(Counted(stored=1).case(), ONE)

@@ -12,8 +12,9 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from django_counters.management.commands import counters as command
-from django_counters.models import CounterIncident
+from django_counters.models import CounterIncident, CounterShard
 from django_counters.stores.sql.incidents import record
+from django_counters.testing import override_counters
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -58,6 +59,24 @@ def test_what_options_of_django_become(given: list[str], name: str, value: objec
 
 @pytest.mark.django_db
 class TestTheVerdict:
+    def said(self) -> str:
+        out = StringIO()
+        call_command("counters", "doctor", stdout=out)
+        return out.getvalue().splitlines()[-1]
+
+    def test_nothing_at_all(self) -> None:
+        assert self.said() == "Nothing waits, and nothing is wrong."
+
+    def test_what_waits_where_it_belongs(self) -> None:
+        with override_counters(likes={"STRATEGY": "sharded"}):
+            CounterShard.objects.increment("likes:a")
+            assert self.said() == "Nothing is wrong."
+
+    def test_what_has_to_be_done(self) -> None:
+        CounterShard.objects.increment("likes:a")
+        record(CounterIncident.Kind.HISTORY, "default", {}, "default")
+        assert self.said() == "Something has to be done about 1 of 2."
+
     def test_a_restart_of_redis_fails_nothing(self) -> None:
         record(CounterIncident.Kind.HISTORY, "default", {}, "default")
         out = StringIO()
