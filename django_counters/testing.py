@@ -7,11 +7,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from django.conf import settings
+from django.db import connections
 from django.test import override_settings
 
-from django_counters.kinds.registry import registry
+from django_counters.kinds.registry import pending_in, registry
 from django_counters.models import Counter
 from django_counters.stores.sql import identity
+from django_counters.upkeep.sources import PATIENCE, declared
 
 
 class override_counters(override_settings):  # noqa: N801
@@ -53,8 +55,12 @@ def isolated_counters() -> Iterator[None]:
         registry.forget_strategies()
         try:
             yield
-            registry.clear_caches()
         finally:
+            for using in connections:
+                for cache in declared(using):
+                    pending_in(cache, PATIENCE, using).clear()
+            # Also what was declared within the block alone.
+            registry.clear_caches()
             registry.forget_strategies()
 
 

@@ -178,7 +178,8 @@ def pending_in(cache: str, timeout: float, using: str) -> RedisPending:
         raise InvalidConfiguration(problem=problem) from None
     place, known, space = cache.rpartition("#")
     if known and _SPACE.fullmatch(space):
-        return RedisPending(address_of(place, {"timeout": timeout}), Slots(using, space), cache)
+        address = address_of(place, {"timeout": timeout})
+        return RedisPending(address, Slots(using, space), f"{address.name}#{space}")
     address = address_of(cache, {"timeout": timeout})
     return RedisPending(address, slots_of(using, address.prefix))
 

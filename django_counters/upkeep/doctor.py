@@ -242,7 +242,7 @@ def of_redis(asked: Asked, using: str) -> Iterator[Finding]:
         if asked.owner not in ("", identity_of(using)):
             yield _another(source.name)
         elif waits.generations:
-            yield _waiting(source.name, waits, using)
+            yield _waiting(source.name, source.pending.source, waits, using)
         if source.is_declared and (source.was_flushed or waits.generations):
             yield from _weak(source.name, weaknesses(source.pending))
 
@@ -271,10 +271,10 @@ def _weak(name: str, found: Iterator[tuple[str, str]]) -> Iterator[Finding]:
             yield _says_more(name, "cached", message, "manage.py check --deploy")
 
 
-def _waiting(name: str, waits: Backlog, using: str) -> Finding:
+def _waiting(name: str, part: str, waits: Backlog, using: str) -> Finding:
     lag = clock.utc() - waits.since if waits.since else timedelta(0)
     landed = CounterBatch._base_manager.using(using).filter(
-        source=name, applied_at__gt=clock.now() - LATE
+        source=part, applied_at__gt=clock.now() - LATE
     )
     late = lag > LATE and not landed.exists()
     command = f"{COUNTERS} flush" if late else ""

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from django_counters.stores.redis.pending import RedisPending, Sealed
 
 ANOTHER = (
-    "another database with this name was flushed from it before. If this one has taken its place, "
-    "run manage.py counters flush --adopt once; else give this site a KEY_PREFIX of its own"
+    "another database with this name was flushed from it before. If that one is gone, and this one "
+    "in its place, run manage.py counters flush --adopt once; else give this site a KEY_PREFIX of "
+    "its own; in tests, use isolated_counters"
 )
 # How many counters one transaction changes: others may wait for it.
 LARGEST = 20_000

@@ -130,8 +130,8 @@ class Landing:
         return landed
 
     def _batched(self, sealed: Sealed, contents: Contents) -> Batched:
-        total = sum(contents.sums.values())
-        return Batched(sealed.generation, sealed.slot, self._source, len(contents.sums), total)
+        part, total = self._pending.source, sum(contents.sums.values())
+        return Batched(sealed.generation, sealed.slot, part, len(contents.sums), total)
 
     def _append(
         self, due: Mapping[Sealed, Contents], landed: Landed

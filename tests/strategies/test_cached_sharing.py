@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from io import StringIO
+from pathlib import Path
 
 import pytest
 import redis
@@ -12,11 +13,13 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from django_counters.kinds.registry import registry, slots_of
-from django_counters.models import Counter, CounterIncident
+from django_counters.models import Counter, CounterBatch, CounterIncident
 from django_counters.stores.sql.identity import identity_of
-from django_counters.testing import isolated_counters
+from django_counters.testing import isolated_counters, override_counters
+from django_counters.upkeep.backlog import known
 from django_counters.upkeep.doctor import examine
 from django_counters.upkeep.flush import flush
+from tests.stores.redis.servers import needs_redis, running
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("cached")]
 
@@ -62,6 +65,20 @@ def test_a_database_that_is_renamed_takes_along_what_waits(rename: Callable[[str
     assert not CounterIncident._base_manager.exists()
 
 
+@pytest.mark.postgres
+def test_so_it_does_where_a_url_is_declared(rename: Callable[[str], None]) -> None:
+    url = {"CACHE": os.environ["REDIS_URL"], "OPTIONS": {"timeout": 10}}
+    with override_counters(views={"STRATEGY": "cached", **url}):
+        rename(f"old_{os.urandom(4).hex()}")
+        flush()
+        Counter.objects.increment("views:a", 2)
+        rename(f"new_{os.urandom(4).hex()}")
+        assert flush().generations == 1
+        (part,) = set(CounterBatch._base_manager.values_list("source", flat=True))
+        assert part in {source.name for source in known("default") if source.pending}
+    assert stored() == {"views:a": 2}
+
+
 class TestAnotherOfThisName:
     """A copy, or another server: its settings are the same, and it is another database."""
 
@@ -87,6 +104,24 @@ class TestAnotherOfThisName:
         Counter.objects.increment("views:a", 1)
         assert flush().away == {}
         assert stored() == {"views:a": 6}
+
+    @needs_redis
+    def test_a_server_that_does_not_say_whose_it_is_is_left_alone(self, tmp_path: Path) -> None:
+        with running(tmp_path, ("--save", "")) as (server,):
+            url = f"redis://127.0.0.1:{server.port}/0"
+            options = {"CACHE": url, "OPTIONS": {"timeout": 10}}
+            with override_counters(views={"STRATEGY": "cached", **options}):
+                Counter.objects.increment("views:b", 3)
+                server("CONFIG", "SET", "maxmemory", 1)
+                assert flush().generations == 1
+                server("CONFIG", "SET", "maxmemory", 0)
+                Counter.objects.increment("views:b", 4)
+                owner = slots_of("default", "").owner
+                assert server("GET", owner) == identity_of("default")
+                server("SET", owner, "12 another")
+                server("ACL", "SETUSER", "default", "-get")
+                assert len(flush().away) == 2
+                assert stored() == {"views:b": 3}
 
     def test_a_loop_never_takes_it_over(self) -> None:
         with pytest.raises(CommandError, match="without --loop"):
@@ -122,5 +157,11 @@ def test_tests_count_apart_and_leave_nothing(cached: str) -> None:
             Counter.objects.increment("views:a", 2)
             assert Counter.objects.value("views:a") == 7
             assert list(client.scan_iter(space))
+        assert not list(client.scan_iter(space))
+        with pytest.raises(KeyError), isolated_counters():
+            space = f"djc:{{default:{slots_of('default', cached).space}:*"
+            # It writes whose the increments are.
+            flush()
+            raise KeyError
         assert not list(client.scan_iter(space))
     assert Counter.objects.value("views:a") == 6

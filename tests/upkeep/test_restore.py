@@ -209,6 +209,17 @@ class TestRestored:
             append(50_000, "copied")
             assert_exact(50_000 + expected, "copied")
 
+    def test_after_a_rebase_usage_of_the_sequence_is_enough_to_append(self) -> None:
+        ledger.rebase("restored")
+        for right in ("SELECT, INSERT, UPDATE, DELETE ON ALL TABLES", "USAGE ON ALL SEQUENCES"):
+            execute(f"GRANT {right} IN SCHEMA public TO pg_monitor", using="restored")
+        execute("SET ROLE pg_monitor", using="restored")
+        try:
+            append(5, "restored")
+        finally:
+            execute("RESET ROLE", using="restored")
+        assert value() == 4326
+
     def test_a_rebase_is_exact(self) -> None:
         ledger.rebase("restored")
         assert Counter.objects.using("restored").get(key="a").value == 4321

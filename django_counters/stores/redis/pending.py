@@ -140,10 +140,7 @@ class RedisPending(Requests):
         ``adopt``: from now on they are, whosever they were.
         """
         command = Command(OWN, (self._slots.owner,), (identity, int(adopt)))
-        with self._reading():
-            (owner,) = self._client.run_many([command])
-        # A server that is full has no room for it, and has to be flushed all the more.
-        return isinstance(owner, Refused) or owner == identity
+        return bool(self._run([command]) == [identity])
 
     def waiting(self) -> list[Waiting]:
         """How much waits in each slot."""

@@ -12,7 +12,7 @@ AHEAD = "INTERVAL '1 hour'"
 
 SEQUENCE = f"{DELTAS}_seq_seq"
 # How far entries are numbered.
-NUMBERED = f"(SELECT last_value - (NOT is_called)::int FROM {SEQUENCE})"
+NUMBERED = f"COALESCE(pg_sequence_last_value('{SEQUENCE}'::regclass), 0)"
 
 # A transaction that runs has a number that is not below the horizon, and an entry one above the
 # fence. Where it is otherwise, the table came from another server, or without its sequence, and the
