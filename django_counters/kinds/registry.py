@@ -21,7 +21,7 @@ from django_counters.stores.redis.keys import Slots, space_of
 from django_counters.stores.sql.corrections import SqlCorrections
 from django_counters.stores.sql.deltas import PlainDeltas, SqlDeltas
 from django_counters.stores.sql.dialects import Table, dialect_of
-from django_counters.stores.sql.identity import name_of
+from django_counters.stores.sql.identity import part_of
 from django_counters.stores.sql.incidents import record_unsent
 from django_counters.stores.sql.outbox import SqlLanded
 from django_counters.stores.sql.pending import SqlPending
@@ -161,7 +161,7 @@ def pending_in(cache: str, timeout: float, using: str) -> RedisPending:
 
     Args:
         cache: an alias, or a URL; or the name that a flush has written down, which keeps what was
-            counted under another name of the database or another prefix.
+            counted under another prefix.
         timeout: seconds for each reply.
         using: the database.
 
@@ -178,15 +178,14 @@ def pending_in(cache: str, timeout: float, using: str) -> RedisPending:
         raise InvalidConfiguration(problem=problem) from None
     place, known, space = cache.rpartition("#")
     if known and _SPACE.fullmatch(space):
-        address = address_of(place, {"timeout": timeout})
-        return RedisPending(address, Slots(using, space), f"{address.name}#{space}")
+        return RedisPending(address_of(place, {"timeout": timeout}), Slots(using, space), cache)
     address = address_of(cache, {"timeout": timeout})
     return RedisPending(address, slots_of(using, address.prefix))
 
 
 def slots_of(using: str, prefix: str) -> Slots:
     """The keys of what waits for a database, in a cache with a prefix."""
-    return Slots(using, space_of(name_of(using), prefix))
+    return Slots(using, space_of(part_of(using), prefix))
 
 
 def _deltas(using: str) -> DeltasStore:

@@ -17,7 +17,7 @@ from django_counters.kinds.registry import pending_in
 from django_counters.models import Counter, CounterSource
 from django_counters.stores.redis.commands import Refused
 from django_counters.tokens import moment_of
-from django_counters.upkeep.sources import PATIENCE, declared, remembered
+from django_counters.upkeep.sources import PATIENCE, declared
 
 if TYPE_CHECKING:
     from django_counters.stores.redis.pending import RedisPending, Waiting
@@ -92,16 +92,13 @@ def known(using: str) -> Iterator[Source]:
         return
     rows = CounterSource._base_manager.using(using).values_list("source", flat=True)
     flushed = set(rows)
-    caches: dict[str, str] = {}
     for cache in declared(using):
         source = _source(cache, using)
-        caches[source.name] = cache
         stored = source.pending.source if source.pending else ""
         yield source._replace(was_flushed=stored in flushed)
         flushed.discard(stored)
     for name in sorted(flushed):
-        found = _source(remembered(name, caches), using)
-        yield found._replace(is_declared=False, was_flushed=True)
+        yield _source(name, using)._replace(is_declared=False, was_flushed=True)
 
 
 def _source(cache: str, using: str) -> Source:

@@ -251,8 +251,7 @@ def _another(name: str) -> Finding:
     command = f"{COUNTERS} flush --adopt"
     told = {"command": command}
     action = _(
-        "it holds increments for another database of this name: "
-        "if this one has taken its place, run %(command)s"
+        "it holds increments for another database: if this one has taken its place, run %(command)s"
     )
     return _wrong(name, "cached", action % told, command)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from django_counters.stores.redis.pending import RedisPending, Sealed
 
 ANOTHER = (
-    "another database with this name was flushed from it before. If that one is gone, and this one "
+    "it was flushed to another database before. If that one is gone, and this one "
     "in its place, run manage.py counters flush --adopt once; else give this site a KEY_PREFIX of "
     "its own; in tests, use isolated_counters"
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -32,25 +32,14 @@ def sources(using: str) -> Iterator[RedisPending]:
     if not router.allow_migrate_model(using, Counter):
         return
     known: set[str] = set()
-    caches: dict[str, str] = {}
     for cache in declared(using):
         pending = pending_in(cache, max(PATIENCE, TIMEOUT), using)
         known.add(pending.source)
-        caches[pending.name] = cache
         yield pending
     for name in sorted(set(SqlBatches(using).sources()) - known):
         # It is no alias any more, or was a URL: only a person can find it.
         with suppress(InvalidConfiguration):
-            yield pending_in(remembered(name, caches), PATIENCE, using)
-
-
-def remembered(source: str, caches: Mapping[str, str]) -> str:
-    """What `pending_in` finds a source by that a flush has seen.
-
-    ``caches``: what is declared, by its name. That of a URL does not say how to connect.
-    """
-    place, mark, space = source.rpartition("#")
-    return f"{caches.get(place, place)}{mark}{space}"
+            yield pending_in(name, PATIENCE, using)
 
 
 def declared(using: str) -> dict[str, list[str]]:

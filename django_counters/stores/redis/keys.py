@@ -44,9 +44,9 @@ class Slots:
         return f"{self._tags[slot]}:t:{token}"
 
 
-def space_of(database: str, prefix: str) -> str:
-    """What tells databases apart that share a Redis, and sites that have a prefix each."""
-    return _digits(f"{prefix}\0{database}")
+def space_of(part: str, prefix: str) -> str:
+    """What tells sites apart that share a Redis and have a prefix each, and tests from them."""
+    return _digits(f"{prefix}\0{part}")
 
 
 def bucket(digest: bytes, prefix: str = "") -> str:

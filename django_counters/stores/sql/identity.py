@@ -9,18 +9,19 @@ from contextlib import contextmanager
 from typing import Any
 
 from django.db import connections
+from django.db.backends.base.creation import TEST_DATABASE_PREFIX
 
 from django_counters.stores.sql.session import Session
 
 # Databases in the memory of a process all have the same few names.
 _PROCESS = secrets.token_hex(6)
-# What tests put after each name, so that each of them counts on its own.
+# What tests add, so that each of them counts on its own.
 _apart = ""
 
 
 @contextmanager
 def apart() -> Iterator[None]:
-    """Give all databases names of which nobody has heard, in this process."""
+    """Count in parts of which nobody has heard, in this process."""
     global _apart  # noqa: PLW0603
     before, _apart = _apart, f" {secrets.token_hex(6)}"
     try:
@@ -29,34 +30,36 @@ def apart() -> Iterator[None]:
         _apart = before
 
 
-def name_of(using: str) -> str:
-    """The name of a database, as its settings have it now: that of a test database is another one.
+def part_of(using: str) -> str:
+    """What keeps counts of tests apart in a Redis; empty where the database is that of a site.
 
-    Asks no server.
+    A site may call its database by several names, such as that of a pool, so these do not count.
     """
-    return _name_of(using) + _apart
+    settings = connections[using].settings_dict
+    root, _ = os.path.splitext(str(settings["TEST"].get("NAME") or TEST_DATABASE_PREFIX))
+    is_of_tests = _is_in_memory(using) or str(settings["NAME"]).startswith(root)
+    return (_place_of(using) if is_of_tests else "") + _apart
 
 
-def _name_of(using: str) -> str:
-    connection: Any = connections[using]
-    settings = connection.settings_dict
-    name = str(settings["NAME"] or settings["OPTIONS"].get("service", ""))
-    if connection.vendor != "sqlite":
-        return name
-    if connection.is_in_memory_db():
+def _place_of(using: str) -> str:
+    name = str(connections[using].settings_dict["NAME"])
+    if _is_in_memory(using):
         return f"{name} {_PROCESS}"
-    return name if name.startswith("file:") else os.path.realpath(name)
+    on_disk = connections[using].vendor == "sqlite" and not name.startswith("file:")
+    return os.path.realpath(name) if on_disk else name
+
+
+def _is_in_memory(using: str) -> bool:
+    connection: Any = connections[using]
+    return connection.vendor == "sqlite" and bool(connection.is_in_memory_db())
 
 
 def identity_of(using: str) -> str:
-    """What no other database has, though it has the same name: not even a restored copy.
-
-    Where the server does not tell it, the name.
-    """
+    """What no other database has, not even a restored copy; of SQLite, where its file is."""
     session = Session(using)
     sql = session.dialect.landing.identity
     if not sql:
-        return name_of(using)
+        return _place_of(using)
     ((may_ask,),) = session.run(sql.may_ask, (), writes=False)
     ((identity,),) = session.run(sql.whole if may_ask else sql.part, (), writes=False)
     return str(identity)
