@@ -209,7 +209,7 @@ class Landing:
 
     def _column(self, label: str) -> TotalField | None:
         """The field, also where it had this name before."""
-        if label in self._fields or label.count(".") != 2:
+        if label in self._fields or label.count(".") < 2:
             return self._fields.get(label)
         present = present_name(label)
         return next((self._fields[one] for one in self._fields if _lower(one) == present), None)
@@ -240,8 +240,8 @@ class Landing:
 
 def _lower(label: str) -> str:
     """With the name of the model as migrations have it."""
-    model, _, name = label.rpartition(".")
-    return f"{model.lower()}.{name}"
+    app, model, name = label.split(".", 2)
+    return f"{app}.{model}.".lower() + name
 
 
 def _shown(found: Mapping[str, _T]) -> dict[str, _T]:

@@ -58,7 +58,7 @@ def _undeclared(using: str) -> Iterator[tuple[type[models.Model], str]]:
 
 
 def _renamed(model: type[models.Model], name: str, using: str) -> Place | None:
-    present = present_name(f"{model._meta.label}.{name}").rpartition(".")[2]
+    present = present_name(f"{model._meta.label}.{name}").split(".", 2)[2]
     column = column_of(model, present)
     if present == name or column is None:
         return None

@@ -26,7 +26,7 @@ def present_name(label: str) -> str:
     App and model are in small letters. Ask for a field only that does not exist: another one may
     have got its name meanwhile.
     """
-    app, model, field = label.split(".")
+    app, model, field = label.split(".", 2)
     app, model = app.lower(), model.lower()
     model = _now(app, model)
     for step in _renames():

@@ -66,12 +66,13 @@ def test_a_rollup_folds_what_comes_later() -> None:
     assert SlottedCounter.objects.value(song, "heard") == 0
 
 
-def test_a_counter_without_a_field_is_left_alone() -> None:
+@pytest.mark.parametrize("name", ["seen", "heard.plays"])
+def test_a_counter_without_a_field_is_left_alone(name: str) -> None:
     song = Song.objects.create()
-    SlottedCounter.objects.increment(song, "seen", 5)
+    SlottedCounter.objects.increment(song, name, 5)
     call_command("migrate", "django_counters", verbosity=0)
     roll_up()
-    assert SlottedCounter.objects.value(song, "seen") == 5
+    assert SlottedCounter.objects.value(song, name) == 5
     assert SlottedCounter.objects.value(song, "plays") == 0
 
 
