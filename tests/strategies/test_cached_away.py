@@ -90,7 +90,7 @@ def test_it_can_be_an_error() -> None:
 def test_an_answer_that_is_lost_is_counted_nowhere_else(detour: str) -> None:
     with proxied() as proxy:
         views = {"STRATEGY": "cached", "CACHE": own_place(proxy), "ON_REDIS_DOWN": detour}
-        with override_counters(views={**views, "OPTIONS": {"timeout": 0.5}}):
+        with override_counters(views={**views, "OPTIONS": {"timeout": 2}}):
             Counter.objects.increment("views:a")
             proxy.lose("swallow")
             with pytest.raises(OutcomeUnknown):
@@ -113,7 +113,7 @@ def test_an_answer_that_is_lost_is_counted_nowhere_else(detour: str) -> None:
 
 def test_a_read_whose_answer_is_lost_is_a_read_without_redis() -> None:
     with proxied() as proxy:
-        views = {"STRATEGY": "cached", "CACHE": own_place(proxy), "OPTIONS": {"timeout": 0.5}}
+        views = {"STRATEGY": "cached", "CACHE": own_place(proxy), "OPTIONS": {"timeout": 2}}
         with override_counters(views=views):
             Counter.objects.increment("views:a", 5)
             flush()
@@ -303,7 +303,7 @@ class TestFieldsWithoutRedis:
         ticket.scans.increment()
         field: Any = Ticket._meta.get_field("scans")
         with proxied() as proxy:
-            recipe = field.recipe._replace(cache=proxy.url, timeout=0.3)
+            recipe = field.recipe._replace(cache=proxy.url, timeout=2)
             monkeypatch.setitem(vars(field), "recipe", recipe)
             proxy.lose("swallow")
             with pytest.raises(OutcomeUnknown):

@@ -65,7 +65,7 @@ def lossy(cached: str) -> Iterator[Proxy]:
     with proxied() as proxy:
         default = settings.CACHES["default"]
         caches = {**settings.CACHES, "proxied": {**default, "LOCATION": proxy.url}}
-        views = {"STRATEGY": "cached", "CACHE": "proxied", "OPTIONS": {"timeout": 0.5}}
+        views = {"STRATEGY": "cached", "CACHE": "proxied", "OPTIONS": {"timeout": 2}}
         with override_settings(CACHES=caches):
             Counter.objects.increment("views:warm", token=fresh())
             with override_counters(views=views):

@@ -140,7 +140,7 @@ def shrinking(tmp_path: Path) -> Iterator[list[Server]]:
 
 def test_a_server_that_is_gone(shrinking: list[Server]) -> None:
     cluster = shrinking
-    client, aclient = clients(cluster, timeout=0.5)
+    client, aclient = clients(cluster, timeout=2)
     keys = of_each(cluster, "gone")
     client.run_many([add(key) for key in keys])
     cluster[0].stop()
@@ -160,7 +160,7 @@ def test_a_server_that_is_gone(shrinking: list[Server]) -> None:
 
     asyncio.run(work())
     # A client that starts now finds the way without it.
-    assert clients(cluster, timeout=0.5)[0].run(add(keys[2])) == 4
+    assert clients(cluster, timeout=2)[0].run(add(keys[2])) == 4
 
 
 def test_a_server_with_no_cluster_is_none(tmp_path: Any) -> None:
