@@ -96,7 +96,7 @@ class CounterView(APIView):
         for key in keys:
             access = access_to(key)
             if not permission.admits(self.request, self, access):
-                self._refuse(permission, access)
+                self._refuse(access)
         found = self._present(permission, keys)
         if len(found) < len(keys):
             raise drf.NotFound(NO_SUCH)
@@ -109,7 +109,7 @@ class CounterView(APIView):
             InvalidKey: one of them is none.
         """
         permission = self.may()
-        admitted = [key for key in keys if self._admits(permission, key)]
+        admitted = [key for key in keys if permission.admits(self.request, self, access_to(key))]
         return self._present(permission, admitted)
 
     def _present(self, permission: CounterPermission, keys: Sequence[str]) -> dict[str, Target]:
@@ -119,15 +119,8 @@ class CounterView(APIView):
             if permission.has_object_permission(self.request, self, target)
         }
 
-    def _admits(self, permission: CounterPermission, key: str) -> bool:
-        admitted = permission.admits(self.request, self, access_to(key))
-        if not admitted:
-            permission.waste(self.request)
-        return admitted
-
-    def _refuse(self, permission: CounterPermission, access: Access) -> NoReturn:
+    def _refuse(self, access: Access) -> NoReturn:
         """Say no, in the same way whether or not there is such a counter."""
-        permission.waste(self.request)
         if is_anonymous(self.request):
             raise drf.NotAuthenticated
         if MayRead().admits(self.request, self, access):

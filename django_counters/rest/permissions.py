@@ -40,9 +40,12 @@ class CounterPermission(BasePermission):
     def admits(self, request: Request, view: APIView, access: Access) -> bool:
         """Whether someone may do it at all, whatever the counter."""
         rule = access.rule(self.action)
-        if rule in _RULES:
-            return _RULES[rule](request, self.action)
-        return bool(import_string(rule)().has_permission(request, view))
+        if rule not in _RULES:
+            return bool(import_string(rule)().has_permission(request, view))
+        admitted = _RULES[rule](request, self.action)
+        if not admitted and rule != PERMISSION:
+            self.waste(request)
+        return admitted
 
     def has_object_permission(self, request: Request, view: APIView, obj: Target) -> bool:
         """Whether someone may do it with this counter."""

@@ -94,8 +94,11 @@ def namespaces(cached: str) -> Iterator[None]:
 
 
 @pytest.fixture
-def fields(db: None, cached: str) -> dict[str, str]:
-    """A field of each strategy is exposed; the key of one counter of each."""
+def fields(db: None, cached: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """A field of each strategy is exposed; the key of one counter of each. Nobody is impatient."""
+    from tests.rest import asking
+
+    asking.be_patient(monkeypatch)
     for model, name in ((Post, "likes"), (Song, "plays"), (Article, "reads")):
         expose(model, name, **OPEN)
     return {
@@ -112,13 +115,10 @@ def keys(fields: dict[str, str]) -> dict[str, str]:
 
 
 @pytest.fixture
-def case(
-    request: pytest.FixtureRequest, keys: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> Any:
-    """A request of `asking.CASES`, where nobody loses patience."""
+def case(request: pytest.FixtureRequest, keys: dict[str, str]) -> Any:
+    """A request of `asking.CASES`."""
     from tests.rest import asking
 
-    asking.be_patient(monkeypatch)
     return asking.case_of(request.param, keys)
 
 
