@@ -34,8 +34,10 @@ class Block(AbstractContextManager[None]):
         self._own = own
         self._atomic = transaction.atomic(using=using, durable=durable)
         self._commits = False
+        self._is_open = False
 
     def __enter__(self) -> None:
+        self._is_open = True
         self._commits = commits_at_once(self._using)
         entered = False
         try:
@@ -47,6 +49,7 @@ class Block(AbstractContextManager[None]):
         finally:
             if not entered:
                 self._leave()
+                self._is_open = False
 
     def __exit__(
         self,
@@ -65,11 +68,13 @@ class Block(AbstractContextManager[None]):
             raise
         finally:
             self._leave()
+            self._is_open = False
         if self._own and isinstance(error, Error) and not isinstance(error, CounterError):
             self._explain(error, False)
 
     def __del__(self) -> None:
-        if self._is_innermost():
+        # One that has ended asks for no connection: it may be thrown away anywhere.
+        if getattr(self, "_is_open", False) and self._is_innermost():
             self.__exit__(GeneratorExit, GeneratorExit(), None)
 
     def _is_innermost(self) -> bool:
