@@ -1,0 +1,1 @@
+"""Django's own tests, with counter fields in place of integer fields."""
