@@ -7,7 +7,7 @@ import re
 import threading
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from django.conf import settings
 from django.db import models
@@ -39,9 +39,13 @@ from django_counters.types import namespace_of
 if TYPE_CHECKING:
     from django_counters.stores.redis.pending import RedisPending
 
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 # At the end of the names that flushes write down.
 _SPACE = re.compile("[0-9a-f]{12}")
 _MOST_ADMITTED = 100_000
+# Names of slots may come from users. A project has fewer fields and namespaces than this.
+_MOST_KEPT = 1_000
 
 
 class Registry:
@@ -88,12 +92,12 @@ class Registry:
         try:
             return self._strategies[wanted]
         except KeyError:
-            with self._lock:
-                return self._strategies.setdefault(wanted, _compose(*wanted))
+            return self._keep(self._strategies, wanted, _compose(*wanted))
 
     def records(self, model: type[models.Model], name: str) -> Table:
         """The table of a counter of a model's records that has no column."""
-        return self._records.setdefault((model, name), records(model, name))
+        known = self._records.get((model, name))
+        return known or self._keep(self._records, (model, name), records(model, name))
 
     def tokens(self, using: str) -> TokensStore:
         """Where a database keeps the tokens of counters that have no ledger."""
@@ -106,8 +110,8 @@ class Registry:
     def corrections(self, table: Table, using: str, key_field: object) -> SqlCorrections:
         """Who corrects the totals of a table of a database."""
         found = self._corrections.get((table, using))
-        return found or self._corrections.setdefault(
-            (table, using), SqlCorrections(table, using, key_field)
+        return found or self._keep(
+            self._corrections, (table, using), SqlCorrections(table, using, key_field)
         )
 
     def admitted(self, using: str) -> set[str]:
@@ -122,6 +126,13 @@ class Registry:
         for strategy in list(self._strategies.values()):
             if isinstance(strategy, Cached):
                 strategy.clear()
+
+    def _keep(self, kept: dict[_K, _V], key: _K, made: _V) -> _V:
+        """Keep what was made, unless another thread was quicker; the oldest one makes room."""
+        with self._lock:
+            if len(kept) >= _MOST_KEPT:
+                del kept[next(iter(kept))]
+            return kept.setdefault(key, made)
 
     def forget_strategies(self) -> None:
         """Compose all anew. In a child process, the threads that held a lock are not there."""
