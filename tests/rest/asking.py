@@ -104,7 +104,7 @@ def pass_lease() -> None:
     claims = CounterToken._base_manager.filter(result__contains='"until"')
     ((digest, result),) = claims.values_list("digest", "result")
     kept = json.loads(result)
-    moved = json.dumps({**kept, "until": kept["until"] - 60})
+    moved = json.dumps({**kept, "until": kept["until"] - 7200})
     CounterToken._base_manager.filter(digest=digest).update(result=moved)
 
 
