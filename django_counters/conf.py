@@ -41,7 +41,6 @@ FIELD_DETOURS = ("exact", "raise")
 MAX_AGE = 5.0
 TIMEOUT = 0.05
 _REDISES = ("redis", "valkey")
-BOUNDED_STRATEGIES = ("exact",)
 AUTO = "auto"
 MOST_SHARDS = 64
 LARGEST_NUMBER = 1024
@@ -53,6 +52,35 @@ HISTORY_DAYS = 90
 MOST_HISTORY_DAYS = 36_500
 
 
+class Capabilities(NamedTuple):
+    """What a strategy can do. Ask for it, not for the name: the next strategy may do it, too.
+
+    bounded: it keeps a floor and a ceiling. joins: a change is part of the caller's transaction.
+    outside: pending increments are not in the database, so a value is not there alone. cached: it
+    offers values that may be old (``consistency="cached"``). shards, slots: pending increments are
+    in rows of this kind. entries: each change is kept, with its time.
+    """
+
+    bounded: bool = False
+    joins: bool = True
+    outside: bool = False
+    cached: bool = False
+    shards: bool = False
+    slots: bool = False
+    entries: bool = False
+
+
+CAPABILITIES: Mapping[str, Capabilities] = MappingProxyType(
+    {
+        "exact": Capabilities(bounded=True),
+        "sharded": Capabilities(shards=True),
+        "slotted": Capabilities(slots=True),
+        "ledger": Capabilities(entries=True),
+        "cached": Capabilities(joins=False, outside=True, cached=True),
+    }
+)
+
+
 class Recipe(NamedTuple):
     """What a strategy is made of: counters with the same recipe are changed in one statement."""
 
@@ -62,6 +90,11 @@ class Recipe(NamedTuple):
     cache: str = ""
     detour: str = ""
     timeout: float = TIMEOUT
+
+    @property
+    def can(self) -> Capabilities:
+        """What counters of this recipe can do; nothing special where the strategy is unknown."""
+        return CAPABILITIES.get(self.strategy, Capabilities())
 
 
 EXACT = Recipe()
@@ -231,7 +264,7 @@ def _strategy_problems(
     for message in _value_problems(options):
         yield Problem("E008", f"{where}: {message}")
     yield from _cache_problems(where, strategy, declared)
-    if strategy not in BOUNDED_STRATEGIES and not {"FLOOR", "CEILING"}.isdisjoint(declared):
+    if not CAPABILITIES[strategy].bounded and not {"FLOOR", "CEILING"}.isdisjoint(declared):
         yield Problem("E009", f"{where}: {strategy} cannot hold a floor or a ceiling, exact can.")
 
 

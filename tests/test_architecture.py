@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.shape import Shape
+
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "django_counters"
 SOURCES = sorted(
@@ -70,6 +72,10 @@ def test_importing_the_package_needs_no_settings_and_loads_no_django() -> None:
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert run.returncode == 0, run.stderr
+
+
+def test_code_asks_what_a_strategy_can_do_and_not_which_it_is() -> None:
+    assert Shape().questions == []
 
 
 def test_every_public_name_resolves() -> None:

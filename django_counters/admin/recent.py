@@ -27,7 +27,7 @@ def recent_of(readings: Mapping[str, Reading], using: str | None) -> dict[str, _
     for those whose totals are recorded by the hour. Others are not in the answer.
     """
     since = clock.utc().replace(minute=0, second=0, microsecond=0) - (HOURS - 1) * _HOUR
-    entered = [key for key in readings if registry.policy(key).recipe.strategy == "ledger"]
+    entered = [key for key in readings if registry.policy(key).recipe.can.entries]
     recorded = [key for key in readings if registry.policy(key).history == "hour"]
     changes = _changes(entered, since, using) if entered else None
     samples = _samples(recorded, since, using) if recorded else {}

@@ -190,7 +190,7 @@ class CounterField(TotalField):
         """Read the value of one instance; `CounterValue` is its face."""
         age = MAX_AGE if max_age is None else check_age(max_age)
         # A replica lags: what has landed would be in neither Redis nor the replica.
-        find = router.db_for_write if self.strategy == "cached" else router.db_for_read
+        find = router.db_for_write if self.recipe.can.outside else router.db_for_read
         alias = using or find(type(instance), instance=instance)
         strategy = registry.strategy(self.recipe, self.table, alias)
         return strategy.read(self._key(instance, alias), consistency, age)
@@ -211,7 +211,7 @@ class CounterField(TotalField):
         if instance._state.adding or key is None:
             raise UnsavedInstance(key=f"{self._label()}:{key}")
         stored = key_field.get_db_prep_value(key, connections[alias])
-        if self.strategy == "slotted":
+        if self.recipe.can.slots:
             check_record_id(stored)
         return stored
 
@@ -226,10 +226,11 @@ class CounterField(TotalField):
     @cached_property
     def recipe(self) -> Recipe:
         """What the strategy of this field is made of."""
-        if self.strategy == "cached":
+        recipe = Recipe(self.strategy, most_shards(self.slots))
+        if recipe.can.outside:
             detour = self.on_redis_down
             return Recipe(self.strategy, cache=self.cache, detour=detour, timeout=self.timeout)
-        return Recipe(self.strategy, most_shards(self.slots))
+        return recipe
 
     @cached_property
     def table(self) -> Table:

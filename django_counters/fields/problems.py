@@ -9,7 +9,6 @@ from django.core import checks
 from django.db import models
 
 from django_counters.conf import (
-    BOUNDED_STRATEGIES,
     FIELD_DETOURS,
     FIELD_STRATEGIES,
     bounds_problems,
@@ -58,10 +57,10 @@ def _strategy(field: CounterField) -> Iterator[tuple[str, str]]:
         if field.strategy == "sharded":
             guess = " Shards belong to named counters; a field is 'slotted'."
         yield "E010", f"The strategy {field.strategy!r} is unknown.{guess}"
-    elif field.strategy not in BOUNDED_STRATEGIES and field.bounds != UNBOUNDED:
+    elif not field.recipe.can.bounded and field.bounds != UNBOUNDED:
         yield "E016", f"{field.strategy} cannot hold a floor or a ceiling, exact can."
-    elif field.strategy not in BOUNDED_STRATEGIES and not can_be_slotted(field.model):
-        what = "Slots need" if field.strategy == "slotted" else "A cached field needs"
+    elif not field.recipe.can.bounded and not can_be_slotted(field.model):
+        what = "Slots need" if field.recipe.can.slots else "A cached field needs"
         yield "E018", f"{what} an integer, UUID or text as primary key."
     if field.strategy == "cached" and field.on_redis_down not in FIELD_DETOURS:
         guess = did_you_mean(field.on_redis_down, FIELD_DETOURS)

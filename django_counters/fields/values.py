@@ -114,7 +114,7 @@ class _Counting:
             UnsavedInstance, RecordMissing: there is no row.
             CounterUnavailable: the exact value cannot be told.
         """
-        if consistency == "cached" and self._field.strategy != "cached":
+        if consistency == "cached" and not self._field.recipe.can.cached:
             consistency = "exact"
         return self.read(consistency=consistency, max_age=max_age, using=using).value
 

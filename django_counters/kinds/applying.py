@@ -6,8 +6,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 from django_counters.signals import batch_applied
-from django_counters.strategies.base import Strategy
-from django_counters.strategies.cached import Cached
+from django_counters.strategies.base import Outside, Strategy
 from django_counters.types import Batch
 
 
@@ -21,7 +20,7 @@ def applied(
     return values
 
 
-async def aapplied(strategy: Cached, batch: Batch, using: str) -> Mapping[Hashable, int]:
+async def aapplied(strategy: Outside, batch: Batch, using: str) -> Mapping[Hashable, int]:
     """`applied` for async code."""
     values = await strategy.aapply(batch)
     if batch_applied.receivers:

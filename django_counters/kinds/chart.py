@@ -74,7 +74,7 @@ def series(key: object, by: str = "hour", using: str | None = None) -> Series:
     name = check_key(key)
     if by not in SPANS:
         raise InvalidPeriod(period=by, known=", ".join(SPANS))
-    if registry.policy(name).recipe.strategy == "ledger":
+    if registry.policy(name).recipe.can.entries:
         return Series(name, by, LEDGER, tuple(_of_entries(name, by, using)))
     period = by if by in offered(name) else "day"
     points = tuple(_of_samples(name, period, using))

@@ -19,7 +19,7 @@ from django_counters.kinds.registry import registry
 from django_counters.kinds.tables import NAMED
 from django_counters.models import Counter, CounterDelta
 from django_counters.stores.sql.inquiry import Parts, Row, SqlInquiry
-from django_counters.strategies.cached import Cached
+from django_counters.strategies.base import Outside
 from django_counters.types import check_key
 
 MOST_BUCKETS = 10_000
@@ -149,15 +149,16 @@ def _moment(given: object) -> datetime:
 def explain(key: object, last: int, using: str | None) -> Explanation:
     """What a value is made of, and the last entries."""
     name = check_key(key)
-    strategy = number.strategy_of(name, using)
-    if isinstance(strategy, Cached):
-        return _explained_with_redis(name, max(last, 0), strategy, using)
+    recipe = registry.policy(name).recipe
+    alias = number.reading_alias(recipe, using)
+    outside = registry.outside(recipe, NAMED, alias)
+    if outside:
+        return _explained_with_redis(name, max(last, 0), outside, alias)
     return _explained(name, *_inquiry(using).parts(name, max(last, 0)), None)
 
 
-def _explained_with_redis(key: str, last: int, strategy: Cached, using: str | None) -> Explanation:
+def _explained_with_redis(key: str, last: int, strategy: Outside, alias: str) -> Explanation:
     """Redis first; and no generation of it has landed while the database was asked."""
-    alias = number.reading_alias(registry.policy(key).recipe, using)
     waits = dict(strategy.waits(key))
     while True:
         landed = strategy.landed_among(list(waits))
@@ -193,9 +194,9 @@ def _explained(key: str, parts: Parts, entries: Iterable[Row], redis: int | None
 
 def _refuse_unknown(key: str, since: datetime, inquiry: SqlInquiry) -> datetime | None:
     kept_since, has_entries = inquiry.kept(key)
-    strategy = registry.policy(key).recipe.strategy
-    if strategy != "ledger" and not has_entries:
-        raise UnsupportedHistory(key=key, strategy=strategy)
+    recipe = registry.policy(key).recipe
+    if not recipe.can.entries and not has_entries:
+        raise UnsupportedHistory(key=key, strategy=recipe.strategy)
     if kept_since and since < kept_since:
         raise HistoryNotKept(key=key, since=clock.shown(kept_since))
     return kept_since

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Hashable, Iterable
+from functools import partial
 from typing import Any
 
 from asgiref.sync import AsyncToSync, sync_to_async
 from django.db import router
 
+from django_counters.conf import Recipe
 from django_counters.kinds import number
 from django_counters.kinds.applying import aapplied
 from django_counters.kinds.collector import collector_of
 from django_counters.kinds.registry import registry
 from django_counters.kinds.tables import NAMED
 from django_counters.models import Counter
-from django_counters.strategies.cached import Cached
+from django_counters.strategies.base import Outside
 from django_counters.strategies.ledger import Claimed
 from django_counters.tokens import check_token
 from django_counters.types import Batch, Delta, Reading, check_key, check_mapping
@@ -31,7 +33,7 @@ def is_native(keys: object, using: str | None, *, writes: bool) -> bool:
         return False
     names = list(keys)
     return bool(names) and all(
-        registry.policy(key).recipe.strategy == "cached" for key in names if isinstance(key, str)
+        registry.policy(key).recipe.can.outside for key in names if isinstance(key, str)
     )
 
 
@@ -42,7 +44,8 @@ async def change(key: str, by: int, using: str | None, token: object) -> int:
     delta = Delta(name, by, registry.policy(name).bounds)
     given = None if token is None else number.check_uuid_token(name, check_token(token))
     try:
-        values = await aapplied(_strategy(name, alias), Batch((delta,), given), alias)
+        strategy = _outside(registry.policy(name).recipe, alias)
+        values = await aapplied(strategy, Batch((delta,), given), alias)
     except Claimed:
         # It was used before the counter was cached: what for is in the database.
         return await sync_to_async(number.change)(name, by, None, None, using, None, token)
@@ -52,9 +55,10 @@ async def change(key: str, by: int, using: str | None, token: object) -> int:
 async def change_many(deltas: object, sign: int, using: str | None) -> dict[str, int]:
     """Change many numbers, in one round trip where all are in one Redis."""
     alias = using or router.db_for_write(Counter)
-    groups: dict[Cached, list[Delta]] = {}
+    groups: dict[Outside, list[Delta]] = {}
     for delta in number.checked_deltas(check_mapping(deltas), sign):
-        groups.setdefault(_strategy(str(delta.key), alias), []).append(delta)
+        recipe = registry.policy(str(delta.key)).recipe
+        groups.setdefault(_outside(recipe, alias), []).append(delta)
     if len(groups) != 1:
         return await sync_to_async(number.change_many)(deltas, sign, using)
     ((strategy, group),) = groups.items()
@@ -68,8 +72,8 @@ async def values_of(
     """The values of many numbers."""
     names = number.check_keys(keys)
     found: dict[Hashable, int] = {}
-    for strategy, group, age in number.readers(names, using, consistency, max_age):
-        assert isinstance(strategy, Cached)
+    readers = partial(_outside, alias=using or router.db_for_write(Counter))
+    for strategy, group, age in number.grouped(names, consistency, max_age, readers):
         found.update(await strategy.avalues(group, age))
     return {name: found.get(name, 0) for name in names}
 
@@ -78,13 +82,14 @@ async def read(key: object, consistency: str, using: str | None, max_age: object
     """One value, and what is known of it."""
     name = check_key(key)
     alias = using or router.db_for_write(Counter)
-    age = registry.policy(name).max_age if max_age is None else number.check_age(max_age)
-    return await _strategy(name, alias).aread(name, consistency, age)
+    policy = registry.policy(name)
+    age = policy.max_age if max_age is None else number.check_age(max_age)
+    return await _outside(policy.recipe, alias).aread(name, consistency, age)
 
 
-def _strategy(name: str, using: str) -> Cached:
-    strategy = registry.strategy(registry.policy(name).recipe, NAMED, using)
-    assert isinstance(strategy, Cached)
+def _outside(recipe: Recipe, alias: str) -> Outside:
+    strategy = registry.outside(recipe, NAMED, alias)
+    assert strategy, f"is_native() looks for what is not in the database; {recipe.strategy} is"
     return strategy
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import replace
 from functools import partial
-from typing import cast
+from typing import TypeVar, cast
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
@@ -47,6 +47,8 @@ from django_counters.types import (
     check_mapping,
 )
 from django_counters.values import Collected, CountedMany
+
+_Reader = TypeVar("_Reader", bound=Strategy)
 
 
 def bounds_of_call(floor: object, ceiling: object) -> Bounds:
@@ -92,7 +94,7 @@ def change(
 
 def check_immediately(what: str, recipe: Recipe) -> None:
     """Refuse to promise that a change outlives the transaction that it is part of."""
-    if recipe.strategy != "cached":
+    if recipe.can.joins:
         raise UnsupportedOption(option="immediately", key=what, strategy=recipe.strategy)
 
 
@@ -240,7 +242,7 @@ def _apply(deltas: tuple[Delta, ...], alias: str) -> dict[str, int]:
     if len(parts) == 1:
         ((_, strategy),) = strategies.items()
         return cast("dict[str, int]", dict(applied(strategy, Batch(deltas), alias)))
-    if all(not strategy.joins for strategy in strategies.values()):
+    if not any(recipe.can.joins for recipe in parts):
         return _apply_apart(parts, alias)
     # In one order for all writers, so that no two of them wait for each other.
     order = sorted(parts, key=lambda recipe: (strategies[recipe].holds, recipe))
@@ -290,7 +292,8 @@ def values_of(
     """The values of many keys of one moment; zero for what was never counted."""
     names = check_keys(keys)
     found: dict[Hashable, int] = {}
-    for strategy, group, age in readers(names, using, consistency, max_age):
+    readers = partial(_readable, using=using)
+    for strategy, group, age in grouped(names, consistency, max_age, readers):
         found.update(strategy.values(group, age))
     return with_owed(names, found, using or _reader())
 
@@ -308,16 +311,18 @@ def with_owed(names: Iterable[str], found: Mapping[Hashable, int], alias: str) -
     return {name: found.get(name, 0) + (collector.owed(name) if collector else 0) for name in names}
 
 
-def readers(
-    names: Iterable[str], using: str | None, consistency: str, max_age: object
-) -> Iterator[tuple[Strategy, list[str], float | None]]:
+def grouped(
+    names: Iterable[str],
+    consistency: str,
+    max_age: object,
+    reader_of: Callable[[Recipe], _Reader],
+) -> Iterator[tuple[_Reader, list[str], float | None]]:
     """Who reads which keys, and how old what is cached may be: in as few steps as can be."""
-    groups: dict[tuple[Strategy, float | None], list[str]] = {}
+    groups: dict[tuple[_Reader, float | None], list[str]] = {}
     for name in names:
         policy = registry.policy(name)
-        strategy = _readable(policy.recipe, using)
         age = age_of(policy, consistency, max_age)
-        groups.setdefault((strategy, age), []).append(name)
+        groups.setdefault((reader_of(policy.recipe), age), []).append(name)
     for (strategy, age), group in groups.items():
         yield strategy, group, age
 
@@ -328,7 +333,7 @@ def age_of(policy: Policy, consistency: str, max_age: object) -> float | None:
         raise UnsupportedConsistency(
             strategy=policy.recipe.strategy, consistency=consistency, offered="exact, cached"
         )
-    if consistency == "exact" or policy.recipe.strategy != "cached":
+    if consistency == "exact" or not policy.recipe.can.cached:
         return None
     return policy.max_age if max_age is None else check_age(max_age)
 
@@ -356,19 +361,13 @@ def read(key: object, consistency: str, using: str | None, max_age: object = Non
 
 def _readable(recipe: Recipe, using: str | None) -> Strategy:
     """Who reads: all that keep everything in the database read it in the same way."""
-    shown = recipe if recipe.strategy == "cached" else EXACT
+    shown = recipe if recipe.can.outside else EXACT
     return registry.strategy(shown, NAMED, reading_alias(recipe, using))
-
-
-def strategy_of(name: str, using: str | None) -> Strategy:
-    """Who reads a counter in the way that its namespace declares."""
-    recipe = registry.policy(name).recipe
-    return registry.strategy(recipe, NAMED, reading_alias(recipe, using))
 
 
 def reading_alias(recipe: Recipe, using: str | None) -> str:
     """Where to read. A replica lags: what has landed would be in neither Redis nor the replica."""
-    return using or (_writer() if recipe.strategy == "cached" else _reader())
+    return using or (_writer() if recipe.can.outside else _reader())
 
 
 _YEAR = 366 * 86_400
@@ -394,7 +393,7 @@ def _reader() -> str:
 def _shards_of(key: str) -> Recipe:
     """What a namespace declares for its shards; the default where it declares another strategy."""
     recipe = registry.policy(key).recipe
-    return recipe if recipe.strategy == "sharded" else _SHARDED
+    return recipe if recipe.can.shards else _SHARDED
 
 
 _SHARDED = Recipe("sharded")

@@ -77,7 +77,7 @@ def _waiting(names: Iterable[str], alias: str) -> Waiting:
     groups: dict[tuple[str, float], list[str]] = {}
     for name in names:
         recipe = registry.policy(name).recipe
-        if recipe.strategy == "cached":
+        if recipe.can.outside:
             groups.setdefault((recipe.cache, recipe.timeout), []).append(name)
     amounts: dict[str, Sequence[tuple[str, int]]] = {}
     away: set[str] = set()

@@ -27,7 +27,7 @@ from django_counters.stores.sql.outbox import SqlLanded
 from django_counters.stores.sql.pending import SqlPending
 from django_counters.stores.sql.tokens import SqlTokens
 from django_counters.stores.sql.totals import SqlTotals
-from django_counters.strategies.base import Strategy
+from django_counters.strategies.base import Outside, Strategy
 from django_counters.strategies.cached import Cached
 from django_counters.strategies.combining import Combining
 from django_counters.strategies.exact import Exact
@@ -93,6 +93,11 @@ class Registry:
             return self._strategies[wanted]
         except KeyError:
             return self._keep(self._strategies, wanted, _compose(*wanted))
+
+    def outside(self, recipe: Recipe, table: Table, using: str) -> Outside | None:
+        """The same, where its pending increments are not in the database."""
+        found = self.strategy(recipe, table, using)
+        return found if isinstance(found, Cached) else None
 
     def records(self, model: type[models.Model], name: str) -> Table:
         """The table of a counter of a model's records that has no column."""

@@ -88,8 +88,6 @@ class TotalField(_BigIntegerField):
     #: What the column is to expressions.
     plain_class: type[models.Field[Any, Any]] = models.BigIntegerField
     strategy = "exact"
-    #: Which Redis increments wait in, where the strategy is cached.
-    cache = ""
     #: By how much one person alone may adjust it; None: by any amount.
     approve_above: int | None = None
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from django.db import router
 
 from django_counters import clock
-from django_counters.conf import MAX_AGE, Recipe
+from django_counters.conf import MAX_AGE
 from django_counters.exceptions import CounterUnavailable
 from django_counters.kinds.readings import readings_of
 from django_counters.kinds.registry import registry
@@ -16,7 +16,7 @@ from django_counters.kinds.tables import NAMED
 from django_counters.models import Counter
 from django_counters.querysets import CounterQuerySet
 from django_counters.rest.targets import Named, OfRecord, Target
-from django_counters.strategies.cached import Cached
+from django_counters.strategies.base import Outside
 from django_counters.types import Reading
 
 
@@ -50,26 +50,27 @@ def _known_exactly(keys: list[str]) -> dict[str, Reading]:
 
 
 def _cached(keys: list[str]) -> dict[str, Reading]:
-    apart = {key for key in keys if registry.policy(key).recipe.strategy == "cached"}
-    found = _exactly([key for key in keys if key not in apart])
-    groups: dict[tuple[Recipe, float], list[str]] = {}
-    for key in apart:
+    alias = router.db_for_write(Counter)
+    inside: list[str] = []
+    groups: dict[tuple[Outside, float], list[str]] = {}
+    for key in keys:
         policy = registry.policy(key)
-        groups.setdefault((policy.recipe, policy.max_age), []).append(key)
-    for (recipe, max_age), group in groups.items():
-        alias = router.db_for_write(Counter)
-        strategy = cast("Cached", registry.strategy(recipe, NAMED, alias))
-        found.update(cast("dict[str, Reading]", strategy.readings(group, max_age)))
+        strategy = registry.outside(policy.recipe, NAMED, alias)
+        group = groups.setdefault((strategy, policy.max_age), []) if strategy else inside
+        group.append(key)
+    found = _exactly(inside)
+    for (strategy, max_age), group in groups.items():
+        found.update({str(key): one for key, one in strategy.readings(group, max_age).items()})
     return found
 
 
 def _of_records(group: list[OfRecord], *, exact: bool) -> dict[str, Reading]:
     exposed = group[0].exposed
-    if exposed.field.strategy != "cached" or exact:
-        return _counted(group)
     alias = group[0].alias
     field: Any = exposed.field
-    strategy = cast("Cached", registry.strategy(field.recipe, field.table, alias))
+    strategy = registry.outside(field.recipe, field.table, alias)
+    if strategy is None or exact:
+        return _counted(group)
     natives = {field._key(target.record, alias): target.key for target in group}
     return {natives[key]: found for key, found in strategy.readings(natives, MAX_AGE).items()}
 

@@ -70,7 +70,7 @@ class Named(Target):
 
     @property
     def joins(self) -> bool:
-        return registry.policy(self.key).recipe.strategy != "cached"
+        return registry.policy(self.key).recipe.can.joins
 
     @property
     def alias(self) -> str:
@@ -104,7 +104,7 @@ class OfRecord(Target):
 
     @property
     def joins(self) -> bool:
-        return self.exposed.field.strategy != "cached"
+        return self.exposed.field.recipe.can.joins
 
     @property
     def alias(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import ClassVar, Protocol
 
@@ -18,14 +18,13 @@ class Strategy(Protocol):
     ``holds``: whether others wait for a change until the transaction ends. Of several strategies
     in one batch, those that hold are applied last. ``keeps_tokens``: whether it honours the token
     of a batch by itself; ``claims_tokens``: whether others can be claimed beside it, in the
-    transaction of its change. ``joins``: whether a change is part of the caller's transaction.
+    transaction of its change. What can be said of it without a counter is in `Capabilities`.
     """
 
     name: ClassVar[str]
     holds: ClassVar[bool]
     keeps_tokens: ClassVar[bool]
     claims_tokens: ClassVar[bool]
-    joins: ClassVar[bool]
     consistencies: ClassVar[tuple[str, ...]]
 
     def apply(self, batch: Batch) -> Mapping[Hashable, int]:
@@ -46,6 +45,33 @@ class Strategy(Protocol):
         """Return one value and what is known of it; ``max_age`` in seconds, if it is cached."""
 
 
+class Outside(Strategy, Protocol):
+    """A strategy whose pending increments are not in the database; async code needs no thread."""
+
+    async def aapply(self, batch: Batch) -> Mapping[Hashable, int]:
+        """`apply` for async code."""
+
+    async def avalues(
+        self, keys: Iterable[Hashable], max_age: float | None = None
+    ) -> Mapping[Hashable, int]:
+        """`values` for async code."""
+
+    async def aread(self, key: Hashable, consistency: str, max_age: float) -> Reading:
+        """`read` for async code."""
+
+    def readings(self, keys: Iterable[Hashable], max_age: float) -> Mapping[Hashable, Reading]:
+        """Return values that may be ``max_age`` seconds old, and what is known of each."""
+
+    def waits(self, key: Hashable) -> Sequence[tuple[str, int]]:
+        """What is pending for one counter, in each generation."""
+
+    def landed_among(self, generations: Sequence[str]) -> frozenset[str]:
+        """Which of these generations are in the database."""
+
+    def forget(self, keys: Iterable[Hashable]) -> None:
+        """Forget totals that were changed in another way, once that is committed."""
+
+
 class Summed:
     """Reads total + pending in one statement, wherever increments wait by now.
 
@@ -55,7 +81,6 @@ class Summed:
     name: ClassVar[str]
     keeps_tokens: ClassVar[bool] = False
     claims_tokens: ClassVar[bool] = True
-    joins: ClassVar[bool] = True
     consistencies: ClassVar[tuple[str, ...]] = ("exact",)
 
     def __init__(self, store: ReadsStore) -> None:

@@ -58,7 +58,6 @@ class Cached:
     holds: ClassVar[bool] = False
     keeps_tokens: ClassVar[bool] = True
     claims_tokens: ClassVar[bool] = False
-    joins: ClassVar[bool] = False
     consistencies: ClassVar[tuple[str, ...]] = ("exact", "cached")
 
     def __init__(

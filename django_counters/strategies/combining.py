@@ -55,7 +55,6 @@ class Combining:
     holds: ClassVar[bool] = True
     keeps_tokens: ClassVar[bool] = False
     claims_tokens: ClassVar[bool] = True
-    joins: ClassVar[bool] = True
     consistencies: ClassVar[tuple[str, ...]] = ("exact",)
 
     def __init__(self, inner: Strategy, using: str, commits_at_once: Callable[[], bool]) -> None:

@@ -50,8 +50,8 @@ class Report:
 
 def ledgers() -> list[Policy]:
     """The policies of the namespaces that have entries: cached ones do, with tokens or detours."""
-    kinds = ("ledger", "cached")
-    return [p for p in registry.policies().values() if p.recipe.strategy in kinds]
+    policies = registry.policies().values()
+    return [p for p in policies if p.recipe.can.entries or p.recipe.can.outside]
 
 
 def retention() -> timedelta | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from django.db import router
 
-from django_counters.conf import TIMEOUT
+from django_counters.conf import EXACT, TIMEOUT
 from django_counters.exceptions import InvalidConfiguration
 from django_counters.kinds.record import column_of
 from django_counters.kinds.registry import pending_in, registry
@@ -46,10 +46,11 @@ def declared(using: str) -> dict[str, list[str]]:
     """The caches of cached counters, and the namespaces and fields that declare each."""
     found: dict[str, list[str]] = {}
     for namespace, policy in registry.policies().items():
-        if policy.recipe.strategy == "cached":
+        if policy.recipe.can.outside:
             found.setdefault(policy.recipe.cache, []).append(f"COUNTERS[{namespace!r}]")
     for model, name in columns(using):
         field = column_of(model, name)
-        if field and field.strategy == "cached":
-            found.setdefault(field.cache, []).append(f"{model._meta.label}.{name}")
+        recipe = field.declared().recipe if field else EXACT
+        if recipe.can.outside:
+            found.setdefault(recipe.cache, []).append(f"{model._meta.label}.{name}")
     return dict(sorted(found.items()))
