@@ -6,7 +6,7 @@ An error other than `OutcomeUnknown`, of the app or of the database, means: noth
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from django.core.exceptions import ImproperlyConfigured, ObjectDoesNotExist
 from django.db import DatabaseError, OperationalError
@@ -14,7 +14,14 @@ from django.db import DatabaseError, OperationalError
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from django_counters.types import Shortfall
+
+class Shortfall(NamedTuple):
+    """One counter of a refused change: how much was requested, how much there was."""
+
+    key: str
+    requested: int
+    available: int
+    bound: int
 
 
 class CounterError(Exception):

@@ -80,15 +80,6 @@ class Amounts(NamedTuple):
         return (self.total or 0) + self.pending
 
 
-class Shortfall(NamedTuple):
-    """One counter of a refused change: how much was requested, how much there was."""
-
-    key: str
-    requested: int
-    available: int
-    bound: int
-
-
 class Batch(NamedTuple):
     """Deltas that are applied together or not at all; no key stands in it twice.
 

@@ -12,11 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_counters.exceptions import InsufficientCount
+from django_counters.exceptions import InsufficientCount, Shortfall
 from django_counters.types import (
     KEY_LENGTH,
     Bounds,
-    Shortfall,
     check_key,
     namespace_of,
     short_key,

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 
-from django_counters.exceptions import CeilingExceeded, CounterError, InsufficientCount
-from django_counters.types import Delta, Shortfall
+from django_counters.exceptions import (
+    CeilingExceeded,
+    CounterError,
+    InsufficientCount,
+    Shortfall,
+)
+from django_counters.types import Delta
 
 
 def refusal(refused: Sequence[tuple[Delta, int]], label: Callable[[Hashable], str]) -> CounterError:

@@ -192,7 +192,7 @@ def strategies_rows() -> Iterator[Row]:
         module = import_module(f"django_counters.strategies.{name}")
         users = ["named counters"] * (name in conf.NAMED_STRATEGIES)
         users += ["fields"] * (name in conf.FIELD_STRATEGIES)
-        bounds = "yes" if name in conf.BOUNDED_STRATEGIES else "no"
+        bounds = "yes" if conf.CAPABILITIES[name].bounded else "no"
         yield f"`{name!r}`", ", ".join(users), bounds, _first_line(getattr(module, name.title()))
 
 

@@ -13,8 +13,8 @@ from django.http import Http404
 from rest_framework import exceptions as drf
 
 from django_counters import exceptions as errors
+from django_counters.exceptions import Shortfall
 from django_counters.rest.problems import Refused, TooLarge, answer
-from django_counters.types import Shortfall
 
 HOST = "db.internal:5432"
 THEN = datetime(2024, 5, 3, tzinfo=UTC)

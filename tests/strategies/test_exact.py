@@ -16,10 +16,10 @@ from django_counters import clock
 from django_counters.exceptions import (
     InsufficientCount,
     InvalidDelta,
+    Shortfall,
 )
 from django_counters.models import Counter
 from django_counters.testing import assert_counts
-from django_counters.types import Shortfall
 
 pytestmark = pytest.mark.django_db
 

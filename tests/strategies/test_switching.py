@@ -13,10 +13,11 @@ from django_counters.exceptions import (
     CeilingExceeded,
     CounterOverflow,
     InsufficientCount,
+    Shortfall,
 )
 from django_counters.models import Counter, CounterDelta, CounterShard, SlottedCounter
 from django_counters.testing import assert_counts, override_counters
-from django_counters.types import INT8, Shortfall
+from django_counters.types import INT8
 from django_counters.upkeep.doctor import examine
 from django_counters.upkeep.rollup import rollup
 from django_counters.upkeep.verify import verify

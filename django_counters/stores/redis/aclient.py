@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import select
 from asyncio import AbstractEventLoop
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from django_counters.stores.redis.addresses import Node
-from django_counters.stores.redis.client import Client
+from django_counters.stores.redis.addresses import Address, Node
+from django_counters.stores.redis.client import Client, client_of
 from django_counters.stores.redis.commands import (
     Command,
     Lost,
@@ -271,3 +272,21 @@ class AsyncClient:
             pool.drop(pool.nodes())
             # Sockets are closed in the next round of the loop.
             await asyncio.sleep(0)
+
+
+_aclients: dict[Address, AsyncClient] = {}
+
+
+def aclient_of(address: Address) -> AsyncClient:
+    """The one client of this process for async code; as `client_of`."""
+    found = _aclients.get(address)
+    return found or _aclients.setdefault(address, AsyncClient(client_of(address)))
+
+
+def _renew() -> None:
+    for aclient in _aclients.values():
+        aclient.renew()
+
+
+# As in `client`: a child has the sockets of its parent.
+os.register_at_fork(after_in_child=_renew)

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Sequence
 from errno import ECONNABORTED, ECONNRESET, ENOTCONN, EPIPE, ESHUTDOWN
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
 from django_counters.stores.redis.addresses import Address, Node
@@ -35,10 +35,7 @@ from django_counters.stores.redis.routes import (
     settle,
 )
 
-if TYPE_CHECKING:
-    from django_counters.stores.redis.aclient import AsyncClient
-
-__all__ = ["Client", "Command", "Refused", "aclient_of", "client_of"]
+__all__ = ["Client", "Command", "Refused", "client_of"]
 
 _T = TypeVar("_T")
 # The system took nothing more of the request, so no server has the whole of it.
@@ -248,7 +245,6 @@ class Client:
 
 
 _clients: dict[Address, Client] = {}
-_aclients: dict[Address, AsyncClient] = {}
 
 
 def client_of(address: Address) -> Client:
@@ -260,19 +256,9 @@ def client_of(address: Address) -> Client:
     return _clients.get(address) or _clients.setdefault(address, Client(address))
 
 
-def aclient_of(address: Address) -> AsyncClient:
-    """The one client of this process for async code; as `client_of`."""
-    from django_counters.stores.redis.aclient import AsyncClient
-
-    found = _aclients.get(address)
-    return found or _aclients.setdefault(address, AsyncClient(client_of(address)))
-
-
 def _renew() -> None:
     for client in _clients.values():
         client.renew()
-    for aclient in _aclients.values():
-        aclient.renew()
 
 
 # A child has the sockets of its parent, and must not say anything there.

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
+from django_counters.stores.redis.aclient import aclient_of
 from django_counters.stores.redis.addresses import Address
 from django_counters.stores.redis.breaker import STATES, State
-from django_counters.stores.redis.client import _clients, aclient_of, client_of
+from django_counters.stores.redis.client import _clients, client_of
 from django_counters.stores.redis.commands import Command, Refused
 from django_counters.stores.redis.keys import SLOTS, TOKEN, Slots, proposed
 from django_counters.stores.redis.requests import Request, Requests

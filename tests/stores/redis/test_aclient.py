@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from django_counters.exceptions import CounterUnavailable
-from django_counters.stores.redis.aclient import POOL, AsyncClient
+from django_counters.stores.redis.aclient import POOL, AsyncClient, aclient_of
 from django_counters.stores.redis.addresses import address_of
-from django_counters.stores.redis.client import aclient_of, client_of
+from django_counters.stores.redis.client import client_of
 from tests.stores.redis.counting import (
     add,
     connected,

@@ -18,7 +18,8 @@ from django.conf import settings
 settings.configure(CACHES={})
 from tests.stores.redis.counting import add, fresh
 from django_counters.stores.redis.addresses import address_of
-from django_counters.stores.redis.client import aclient_of, client_of
+from django_counters.stores.redis.aclient import aclient_of
+from django_counters.stores.redis.client import client_of
 key = sys.argv[1]
 address = address_of(os.environ["REDIS_URL"], {"timeout": 10})
 client, aclient = client_of(address), aclient_of(address)
