@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
@@ -19,7 +18,7 @@ from django_counters.kinds.limit import Taken, take
 from django_counters.rates import Rate, rate_of
 from django_counters.rest.announcing import Looked, announce
 from django_counters.rest.principal import principal_of
-from django_counters.stores.redis.addresses import DJANGO, DJANGO_REDIS, TIMEOUT
+from django_counters.stores.redis.addresses import TIMEOUT, is_other_cache
 
 if TYPE_CHECKING:
     # It imports the throttles of the settings, which may be this one.
@@ -171,7 +170,4 @@ def _take(
 
 def _redis(cache: str | None) -> str | None:
     """The alias, unless it is that of another kind of cache."""
-    declared = settings.CACHES.get(cache) if cache else None
-    if declared is not None and declared.get("BACKEND") not in (DJANGO, DJANGO_REDIS):
-        return None
-    return cache
+    return None if cache and is_other_cache(cache) else cache
