@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal
 
 from django.core.exceptions import ImproperlyConfigured
@@ -20,6 +21,9 @@ from django_counters.rest.announcing import Looked, announce
 from django_counters.rest.principal import principal_of
 from django_counters.stores.redis.addresses import TIMEOUT, is_other_cache
 
+if find_spec("redis"):
+    # A child that is forked while another thread imports it would wait for that thread for ever.
+    from django_counters.stores.redis import limits  # noqa: F401
 if TYPE_CHECKING:
     # It imports the throttles of the settings, which may be this one.
     from rest_framework.views import APIView
