@@ -25,6 +25,7 @@ def register() -> None:
     """Called once, when the app is ready."""
     register_check(check_setting)
     register_check(check_caches, Tags.caches)
+    register_check(check_caches_in_use, Tags.caches, deploy=True)
     register_check(check_servers, Tags.caches, deploy=True)
     register_check(check_databases, Tags.database)
 
@@ -42,10 +43,27 @@ def check_setting(
 def check_caches(
     app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
-    """E021: whether cached counters can be kept where they are declared. Connects to nothing."""
+    """E021 and W016: whether cached counters can be kept where they are declared.
+
+    It connects to nothing. Who only makes migrations needs no Redis: where a development machine
+    has another kind of cache, that is no error before somebody counts.
+    """
     return [
-        Error(message, hint=check_hint(code), id=f"counters.{code}")
+        (Warning if code == "W016" else Error)(
+            message, hint=check_hint(code), id=f"counters.{code}"
+        )
         for code, message in misdeclared(redises(_used()))
+    ]
+
+
+def check_caches_in_use(
+    app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """E021, with ``check --deploy``: also for what W016 warns of."""
+    return [
+        Error(message, hint=check_hint("E021"), id="counters.E021")
+        for code, message in misdeclared(redises(_used()))
+        if code == "W016"
     ]
 
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.core.cache.backends.locmem import LocMemCache
 from django.core.cache.backends.redis import RedisCache
-from django.core.checks import CheckMessage
+from django.core.checks import CheckMessage, Tags, run_checks
 from django.db import models
 from django.db.models import Value
 from django.test import override_settings
@@ -17,9 +18,10 @@ from django.test.utils import isolate_apps
 from django_counters import CounterField
 from django_counters.checks import check_caches
 from django_counters.conf import problems
-from django_counters.exceptions import RecordMissing, UnsavedInstance
+from django_counters.exceptions import InvalidConfiguration, RecordMissing, UnsavedInstance
 from django_counters.models import Counter
 from django_counters.stores.redis.addresses import address_of
+from django_counters.testing import override_counters
 from tests.testapp.models import Post
 
 
@@ -88,8 +90,21 @@ def test_a_cache_that_is_made_from_one_that_counts() -> None:
     with override_settings(CACHES={**caches, "default": caches["OtherCache"]}, COUNTERS=counters):
         assert str(address_of("MeasuredCache").nodes[0]) == "there:6379"
         told = {str(one.msg) for one in check_caches()}
-    assert any("COUNTERS['views'] cannot be cached there" in one for one in told), told
+    assert any("COUNTERS['views'] cannot be counted here" in one for one in told), told
     assert any("testapp.Article.reads" in one for one in told), told
+
+
+def test_commands_need_no_redis_but_a_deployment_does() -> None:
+    caches = {**settings.CACHES, "default": {"BACKEND": f"{__name__}.OtherCache"}}
+    with override_settings(CACHES=caches), override_counters(views={"STRATEGY": "cached"}):
+        found = [
+            [one.id for one in run_checks(tags=[Tags.caches], include_deployment_checks=deploy)]
+            for deploy in (False, True)
+        ]
+        with pytest.raises(InvalidConfiguration, match="is not a Redis"):
+            Counter.objects.increment("views:a")
+    assert found[0] == ["counters.W016"]
+    assert "counters.E021" in found[1]
 
 
 @pytest.mark.django_db

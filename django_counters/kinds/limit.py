@@ -30,11 +30,13 @@ class Taken(NamedTuple):
         admitted: whether it was; else nothing was taken.
         remaining: how many more would be admitted at once.
         wait: seconds until as much would be admitted; 0 where it was.
+        more: seconds until one more than the remaining would be admitted.
     """
 
     admitted: bool
     remaining: int
     wait: float
+    more: float
 
 
 def take(
@@ -84,11 +86,11 @@ def _digest(name: str, rate: Rate) -> bytes:
 
 def _taken(found: Bucket, cost: int, interval: int, full: int) -> Taken:
     left = min(max(full - max(found.ahead, 0), 0), full)
-    if found.admitted:
-        return Taken(True, left // interval, 0.0)
+    remaining = left // interval
     # Others may have been refused meanwhile, but it was not there when it was asked for.
-    short = max(found.ahead + cost * interval - full, 1)
-    return Taken(False, left // interval, short / _SECOND)
+    wait = 0 if found.admitted else max(found.ahead + cost * interval - full, 1)
+    more = max(found.ahead + (remaining + 1) * interval - full, 1)
+    return Taken(found.admitted, remaining, wait / _SECOND, more / _SECOND)
 
 
 class _Stores:

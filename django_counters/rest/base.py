@@ -158,17 +158,23 @@ class CounterView(APIView):
                 raise Refused(409, "namespace-full", says, limit=access.max_counters)
 
     def _admit_number(self, namespace: str, access: Access, number: int) -> None:
-        limits = [(principal_of(self.request), access.limit)] if access.limit else []
+        name = namespace or "default"
+        limits = [(name, principal_of(self.request), access.limit)] if access.limit else []
         for bits, rate in access.network_limits:
             # The widest at last: who is refused takes nothing from their neighbours.
             network = network_of(self.request, bits)
-            limits += [(network, rate)] if network else []
-        for whom, rate in limits:
+            limits += [(f"{name}/{bits}", network, rate)] if network else []
+        for called, whom, rate in limits:
             most = rate_of(rate).number
             if number > most:
                 says = f"At most {most} of {namespace} at once: more are never within the limit."
                 raise drf.ValidationError({"counters": [says]})
-            limit(self.request, namespace, rate, number, timeout=LIMIT_TIMEOUT, whom=whom)
+            limit(
+                *(self.request, namespace, rate, number),
+                timeout=LIMIT_TIMEOUT,
+                whom=whom,
+                called=called,
+            )
 
     def _admit_size(self, key: str, access: Access, by: int) -> None:
         most = access.max_delta if is_user(self.request) else 1

@@ -112,6 +112,19 @@ _ONE = (*_ANY, 404)
 _MANY = (*_ANY, 411, 413, 415)
 _CHANGES = (*_MANY, 404, 409, 422, 504)
 _LATER = [409, 429, 503]
+_OF_LIMITS = (
+    (
+        "RateLimit-Policy",
+        "The limit that is nearest, where one was asked: `q` requests in `w` seconds. Not in"
+        " answers that caches may share.",
+        '^"[^"]+";q=[0-9]+;w=[0-9]+$',
+    ),
+    (
+        "RateLimit",
+        "What is left of it: `r` requests, and no more within `t` seconds.",
+        '^"[^"]+";r=[0-9]+;t=[0-9]+$',
+    ),
+)
 
 
 class Operation(NamedTuple):
@@ -245,6 +258,8 @@ def _headers(operation: Operation) -> Iterable[OpenApiParameter]:
         yield _header("Idempotent-Replayed", says, [200], always=False, enum=["true"])
     says = "Seconds after which it is worth while to ask again, where that is known."
     yield _header("Retry-After", says, _LATER, always=False, type="integer", minimum=1)
+    for name, says, pattern in _OF_LIMITS:
+        yield _header(name, says, [200, 429], always=False, pattern=pattern)
     yield _header("WWW-Authenticate", "How to say it.", [401], always=False)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal
 
-from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
@@ -17,15 +17,19 @@ from rest_framework.throttling import BaseThrottle
 from django_counters.exceptions import CounterUnavailable
 from django_counters.kinds.limit import Taken, take
 from django_counters.rates import Rate, rate_of
+from django_counters.rest.announcing import Looked, announce
 from django_counters.rest.principal import principal_of
-from django_counters.stores.redis.addresses import DJANGO, DJANGO_REDIS, TIMEOUT
+from django_counters.stores.redis.addresses import TIMEOUT, is_other_cache
 
+if find_spec("redis"):
+    # A child that is forked while another thread imports it would wait for that thread for ever.
+    from django_counters.stores.redis import limits  # noqa: F401
 if TYPE_CHECKING:
     # It imports the throttles of the settings, which may be this one.
     from rest_framework.views import APIView
 
 WhenAway = Literal["refuse", "admit"]
-_ADMITTED = Taken(admitted=True, remaining=0, wait=0.0)
+_UNASKED = Taken(admitted=True, remaining=0, wait=0.0, more=0.0)
 
 
 class ThrottleUnavailable(APIException):
@@ -65,7 +69,7 @@ class TokenBucketThrottle(BaseThrottle):
 
     _wait: float | None = None
 
-    def allow_request(self, request: Request, view: APIView) -> bool:  # noqa: ARG002
+    def allow_request(self, request: Request, view: APIView) -> bool:
         """Whether the request is admitted; takes one from the bucket if it is.
 
         Raises:
@@ -77,6 +81,9 @@ class TokenBucketThrottle(BaseThrottle):
             return True
         name = _named("throttle", self.scope, principal_of(request))
         taken = _take(name, rate, self.cache, self.timeout, self.when_away)
+        if taken is None:
+            return True
+        announce(view, Looked(self.scope, rate, taken))
         self._wait = None if taken.admitted else taken.wait
         return taken.admitted
 
@@ -112,11 +119,13 @@ def limit(
     timeout: float = TIMEOUT,
     when_away: WhenAway = "refuse",
     whom: str | None = None,
+    called: str | None = None,
 ) -> Taken:
     """Admit so many of this principal under a name, or none, as `TokenBucketThrottle` does.
 
-    ``whom``: whose bucket it is, if not that of the principal. Returns what was taken, and how many
-    more would be admitted.
+    ``whom``: whose bucket it is, if not that of the principal. ``called``: what the client is told
+    that the limit is called, if not its name; to who has no request of REST framework nothing is
+    told. Returns what was taken, and how many more would be admitted.
 
     Raises:
         Throttled: there were too many; without a time to wait for where a full bucket has not as
@@ -129,9 +138,17 @@ def limit(
         raise Throttled(detail=_("This is more at once than the limit allows."))
     bucket = _named("limit", name, whom or principal_of(request))
     taken = _take(bucket, rate, cache, timeout, when_away, cost)
+    if taken is None:
+        return _UNASKED
+    announce(_view_of(request), Looked(called or name, rate, taken))
     if not taken.admitted:
         raise Throttled(taken.wait)
     return taken
+
+
+def _view_of(request: Request | HttpRequest) -> APIView | None:
+    view: APIView | None = getattr(request, "parser_context", {}).get("view")
+    return view
 
 
 def _named(kind: str, name: str, whom: str) -> str:
@@ -145,18 +162,16 @@ def _take(
     timeout: float,
     when_away: WhenAway,
     cost: int = 1,
-) -> Taken:
+) -> Taken | None:
+    """What was found in the bucket; None where nobody can tell, and all are admitted then."""
     try:
         return take(name, rate, cache=_redis(cache), timeout=timeout, cost=cost)
     except CounterUnavailable as error:
         if when_away == "admit":
-            return _ADMITTED
+            return None
         raise ThrottleUnavailable from error
 
 
 def _redis(cache: str | None) -> str | None:
     """The alias, unless it is that of another kind of cache."""
-    declared = settings.CACHES.get(cache) if cache else None
-    if declared is not None and declared.get("BACKEND") not in (DJANGO, DJANGO_REDIS):
-        return None
-    return cache
+    return None if cache and is_other_cache(cache) else cache

@@ -6,13 +6,16 @@ import logging
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.db import DEFAULT_DB_ALIAS
 
+from django_counters.clock import shown
 from django_counters.models import CounterAdjustment, CounterIncident
 from django_counters.stores.sql.chain import holds
 from django_counters.stores.sql.incidents import record
+from django_counters.tokens import moment_of
 from django_counters.upkeep import audited
 
 logger = logging.getLogger("django_counters")
@@ -88,10 +91,10 @@ class AuditReport:
 def verify_audit(using: str = DEFAULT_DB_ALIAS, *, anchor: Anchor | None = None) -> AuditReport:
     """Compare every adjustment with its digest, and with the one before it.
 
-    The head of the last run without a flaw is kept in a counter, and is compared with, too: so is
-    what requests say that they led to. What is missing or differs becomes an incident; nothing is
-    repaired. It holds no locks, and adjustments that are made meanwhile do no harm. The head is
-    logged, too.
+    The head of the last run without a flaw is kept in a counter, and is compared with, too: so are
+    what requests say that they led to, and corrections in the ledger. What is missing or differs
+    becomes an incident; nothing is repaired. It holds no locks, and adjustments that are made
+    meanwhile do no harm. The head is logged, too.
 
     Args:
         using: the database.
@@ -105,7 +108,7 @@ def verify_audit(using: str = DEFAULT_DB_ALIAS, *, anchor: Anchor | None = None)
     walk = _Walk(anchors)
     for row in _rows(using):
         walk.take(row)
-    walk.finish(led_to)
+    walk.finish(led_to, audited.unexplained(walk.since, using))
     report = walk.report
     report.kept = kept and Anchor(*kept)
     if report.head is not None and not report.flaws:
@@ -135,6 +138,8 @@ class _Walk:
         self._due = 1
         # The digest of the one before; None where that is missing.
         self._before: str | None = ""
+        # When the last one was made; in a ledger, by the clock of the database.
+        self.since: datetime | None = None
 
     def take(self, row: CounterAdjustment) -> None:
         self.report.checked += 1
@@ -144,12 +149,15 @@ class _Walk:
         problem = self._problem(row)
         if problem:
             self._blame(row.number, row.number, problem)
+        self.since = shown(moment_of(row.entry)) if row.entry else row.created_at
         if row.number >= self._due:
             self._due, self._before = row.number + 1, row.digest
             self.report.head = Anchor(row.number, row.digest)
 
-    def finish(self, led_to: int) -> None:
-        last = max((led_to, *(anchor.number for anchor in self._anchors)))
+    def finish(self, led_to: int, unexplained: int) -> None:
+        last = max(
+            (led_to, self._due - 1 + unexplained, *(anchor.number for anchor in self._anchors))
+        )
         if last >= self._due:
             self._blame(self._due, last, MISSING)
 

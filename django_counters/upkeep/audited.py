@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from datetime import datetime
 
-from django.db.models import Max
+from django.db.models import Exists, Max, OuterRef
 
 from django_counters.access import AUDITED
 from django_counters.exceptions import ReadOnlyDatabase
 from django_counters.kinds import number as numbers
-from django_counters.models import AdjustmentRequest, Counter
+from django_counters.models import AdjustmentRequest, Counter, CounterAdjustment, CounterDelta
 
 logger = logging.getLogger("django_counters")
 _NAMED = f"{AUDITED}:"
@@ -42,3 +43,15 @@ def led_to(using: str) -> int:
     """The last adjustment that a request says it led to; zero where there is none."""
     requests = AdjustmentRequest._base_manager.using(using)
     return int(requests.aggregate(last=Max("adjustment"))["last"] or 0)
+
+
+def unexplained(since: datetime | None, using: str) -> int:
+    """How many corrections in the ledger have no adjustment; None: of all that it has.
+
+    Adjustments are made one after the other, so those of before the last one need no look.
+    """
+    entries = CounterDelta._base_manager.using(using).filter(kind=CounterDelta.Kind.ADJUSTMENT)
+    if since is not None:
+        entries = entries.filter(created_at__gte=since)
+    known = CounterAdjustment._base_manager.using(using).filter(entry=OuterRef("token"))
+    return entries.filter(~Exists(known)).count()

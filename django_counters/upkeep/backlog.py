@@ -15,6 +15,7 @@ from django_counters.conf import TIMEOUT
 from django_counters.exceptions import CounterUnavailable, InvalidConfiguration, OutcomeUnknown
 from django_counters.kinds.registry import pending_in
 from django_counters.models import Counter, CounterSource
+from django_counters.stores.redis.addresses import is_other_cache
 from django_counters.stores.redis.commands import Refused
 from django_counters.tokens import moment_of
 from django_counters.upkeep.sources import PATIENCE, declared
@@ -120,10 +121,12 @@ def redises(aliases: Sequence[str]) -> list[Source]:
 
 
 def misdeclared(sources: Sequence[Source]) -> Iterator[tuple[str, str]]:
-    """E021 for each cache that cannot be counted in."""
+    """E021 for each cache that cannot be counted in; W016 where it is one of another kind."""
     for source in sources:
-        if source.problem:
-            declared_by = ", ".join(source.declared_by)
+        declared_by = ", ".join(source.declared_by)
+        if source.problem and is_other_cache(source.name):
+            yield "W016", f"{declared_by} cannot be counted here: {source.problem}"
+        elif source.problem:
             yield "E021", f"{declared_by} cannot be cached there: {source.problem}"
 
 

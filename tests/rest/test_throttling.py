@@ -29,10 +29,11 @@ DEAD = {
 
 @pytest.fixture(autouse=True)
 def caches(settings: Any) -> None:
-    settings.CACHES = {**settings.CACHES, **DEAD}
+    measured = {**settings.CACHES["default"], "BACKEND": "tests.test_refusals.MeasuredCache"}
+    settings.CACHES = {**settings.CACHES, **DEAD, "measured": measured}
 
 
-@pytest.fixture(params=["default", None, "memory"])
+@pytest.fixture(params=["default", "measured", None, "memory"])
 def cache(request: pytest.FixtureRequest, db: None) -> str | None:
     found: str | None = request.param
     return found
@@ -77,7 +78,7 @@ class TestRate:
         refused = site.get()
         assert refused.status_code == 429
         assert 28_800 - 20 <= int(refused["Retry-After"]) <= 28_800
-        assert bool(CounterLimit.objects.exists()) == (cache != "default")
+        assert bool(CounterLimit.objects.exists()) == (cache in (None, "memory"))
 
     def test_the_rate_may_stand_in_the_settings(self, settings: Any) -> None:
         scope = secrets.token_hex(8)

@@ -13,6 +13,7 @@ from django.db import connection, transaction
 from pytest_django import DjangoAssertNumQueries
 
 from django_counters.models import AdjustmentRequest, Counter, CounterAdjustment, CounterIncident
+from django_counters.testing import override_counters
 from django_counters.upkeep import audit
 from django_counters.upkeep.audit import (
     CHANGED,
@@ -94,8 +95,9 @@ class TestWhatIsSound:
         append(rows)
         monkeypatch.setattr(audit, "PAGE", 2)
         verify_audit()
-        # Before the walk, the head that is kept and what requests led to; and the head after it.
-        with django_assert_num_queries(rows // 2 + rows % 2 + 1 + 3):
+        # Before the walk the head that is kept and what requests led to; after it the ledger, and
+        # the head.
+        with django_assert_num_queries(rows // 2 + rows % 2 + 1 + 4):
             assert verify_audit().checked == rows
 
     def test_adjustments_that_are_made_meanwhile_do_no_harm(
@@ -225,6 +227,20 @@ class TestAnchors:
         spoil("DELETE FROM {}")
         forget()
         assert flaws() == [Flaw(1, 2, MISSING)]
+
+    @pytest.mark.parametrize("left", [0, 2])
+    def test_what_the_ledger_has_of_them(self, left: int) -> None:
+        with override_counters(orders={"STRATEGY": "ledger"}):
+            Counter.objects.increment("orders:a", 9)
+            for _ in range(3):
+                Counter.objects.adjust("orders:a", by=2, reason="a stocktake", actor="ann")
+            Counter.objects.forget("orders:a")
+        append()
+        assert flaws() == []
+        # That of a counter without a ledger leaves nothing behind.
+        spoil(f"DELETE FROM {{}} WHERE number > {left}")
+        forget()
+        assert flaws() == [Flaw(left + 1, 3, MISSING)]
 
     def test_the_last_head_is_kept(self) -> None:
         before = None

@@ -185,6 +185,12 @@ def _of_alias(alias: str, timeout: float) -> Address:
     raise InvalidConfiguration(problem=f"the cache {alias!r} is not a Redis but {backend}.")
 
 
+def is_other_cache(alias: str) -> bool:
+    """Whether an alias of CACHES is a cache of another kind, such as one in each process."""
+    lineage = _lineage(settings.CACHES.get(alias, {}).get("BACKEND"))
+    return bool(lineage) and not {DJANGO, DJANGO_REDIS} & set(lineage)
+
+
 def _lineage(backend: object) -> Sequence[str]:
     """The classes that a backend is: its own, and what it was made from."""
     if backend in (DJANGO, DJANGO_REDIS):

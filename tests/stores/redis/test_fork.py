@@ -138,8 +138,11 @@ settings.configure(
 )
 django.setup()
 from django.db import Error
+from django.http import HttpRequest
 from django_counters.models import Counter
+from django_counters.rest.throttling import limit
 before = set(sys.modules)
+limit(HttpRequest(), "a", "9/s", timeout=10)
 for key in ("a", "views:a"):
     # There are no tables; and nobody needs them here.
     with contextlib.suppress(Error):
