@@ -12,7 +12,7 @@ from django.core.checks import register as register_check
 from django.db import connections, router
 
 from django_counters.conf import problems
-from django_counters.fields import check_hint
+from django_counters.hints import HINTS
 from django_counters.models import Counter, CounterDelta
 from django_counters.stores.sql.dialects import DIALECTS
 from django_counters.upkeep.backlog import misdeclared, redises, weaknesses
@@ -35,7 +35,7 @@ def check_setting(
 ) -> list[CheckMessage]:
     """E001 to E005, E008, E009, E019, E023, E025 and E026: what stands in ``COUNTERS``."""
     return [
-        Error(problem.message, hint=check_hint(problem.code), id=f"counters.{problem.code}")
+        Error(problem.message, hint=HINTS[problem.code], id=f"counters.{problem.code}")
         for problem in problems(getattr(settings, "COUNTERS", None))
     ]
 
@@ -49,9 +49,7 @@ def check_caches(
     has another kind of cache, that is no error before somebody counts.
     """
     return [
-        (Warning if code == "W016" else Error)(
-            message, hint=check_hint(code), id=f"counters.{code}"
-        )
+        (Warning if code == "W016" else Error)(message, hint=HINTS[code], id=f"counters.{code}")
         for code, message in misdeclared(redises(_used()))
     ]
 
@@ -61,7 +59,7 @@ def check_caches_in_use(
 ) -> list[CheckMessage]:
     """E021, with ``check --deploy``: also for what W016 warns of."""
     return [
-        Error(message, hint=check_hint("E021"), id="counters.E021")
+        Error(message, hint=HINTS["E021"], id="counters.E021")
         for code, message in misdeclared(redises(_used()))
         if code == "W016"
     ]
@@ -72,7 +70,7 @@ def check_servers(
 ) -> list[CheckMessage]:
     """W012 to W015, with ``check --deploy``: how the Redis of cached counters is set up."""
     return [
-        Warning(message, hint=check_hint(code), id=f"counters.{code}")
+        Warning(message, hint=HINTS[code], id=f"counters.{code}")
         for source in redises(_used())
         if source.pending
         for code, message in weaknesses(source.pending)
@@ -95,12 +93,12 @@ def check_databases(
     used = [alias for alias in databases or () if router.allow_migrate_model(alias, Counter)]
     return [
         *(
-            Error(message, hint=check_hint(code), obj=alias, id=f"counters.{code}")
+            Error(message, hint=HINTS[code], obj=alias, id=f"counters.{code}")
             for alias in used
             for code, message in _database_problems(alias)
         ),
         *(
-            Warning(message, hint=check_hint("W011"), obj=alias, id="counters.W011")
+            Warning(message, hint=HINTS["W011"], obj=alias, id="counters.W011")
             for alias in used
             for message in _partition_problems(alias)
         ),

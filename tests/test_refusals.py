@@ -14,6 +14,7 @@ from django.db import models
 from django.db.models import Value
 from django.test import override_settings
 from django.test.utils import isolate_apps
+from django_redis.cache import RedisCache as DjangoRedisCache  # type: ignore[import-untyped]
 
 from django_counters import CounterField
 from django_counters.checks import check_caches
@@ -27,6 +28,10 @@ from tests.testapp.models import Post
 
 class MeasuredCache(RedisCache):
     """As django-prometheus has one."""
+
+
+class MeasuredDjangoRedisCache(DjangoRedisCache):  # type: ignore[misc]
+    """As django-prometheus has another one."""
 
 
 class OtherCache(LocMemCache):
@@ -84,11 +89,12 @@ def test_a_cache_that_is_made_from_one_that_counts() -> None:
     location = {"LOCATION": "redis://there/3"}
     caches = {
         name: {"BACKEND": f"{__name__}.{name}", **location}
-        for name in ("MeasuredCache", "OtherCache")
+        for name in ("MeasuredCache", "MeasuredDjangoRedisCache", "OtherCache")
     }
     counters = {"views": {"STRATEGY": "cached", "CACHE": "OtherCache"}}
     with override_settings(CACHES={**caches, "default": caches["OtherCache"]}, COUNTERS=counters):
-        assert str(address_of("MeasuredCache").nodes[0]) == "there:6379"
+        for name in ("MeasuredCache", "MeasuredDjangoRedisCache"):
+            assert str(address_of(name).nodes[0]) == "there:6379"
         told = {str(one.msg) for one in check_caches()}
     assert any("COUNTERS['views'] cannot be counted here" in one for one in told), told
     assert any("testapp.Article.reads" in one for one in told), told

@@ -7,7 +7,6 @@ from django_counters.fields.columns import (
     counter_fields,
 )
 from django_counters.fields.deleting import follow_deletes as _follow_deletes  # noqa: F401
-from django_counters.fields.problems import check_hint
 from django_counters.fields.values import CounterAttribute, CounterOf, CounterValue
 
 __all__ = [
@@ -17,6 +16,5 @@ __all__ = [
     "CounterOf",
     "CounterValue",
     "IntegerCounterField",
-    "check_hint",
     "counter_fields",
 ]

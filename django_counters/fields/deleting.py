@@ -1,19 +1,23 @@
-"""Slots go with the records that Django deletes."""
+"""What waits in slots and in Redis goes with the records that Django deletes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from django.contrib.contenttypes.models import ContentType
-from django.db import connections, models
+from django.db import connections, models, transaction
 from django.db.models.signals import class_prepared, post_delete, pre_delete
 from django.db.transaction import Atomic
 
+from django_counters.exceptions import CounterError
 from django_counters.fields.columns import CounterField, counter_fields
+from django_counters.kinds.registry import registry
 from django_counters.models import SlottedCounter
 
+logger = logging.getLogger("django_counters")
 # How many records one statement forgets.
 _IDS = 500
 # What Django tells it will delete, by the block of a transaction. Each delete() has a block of its
@@ -32,38 +36,67 @@ def note_delete(sender: type[models.Model], instance: models.Model, using: str, 
     _leaving_in(using).setdefault(sender, []).append(instance)
 
 
-def forget_slots(sender: type[models.Model], instance: models.Model, using: str, **_: Any) -> None:
+def forget_pending(
+    sender: type[models.Model], instance: models.Model, using: str, **_: Any
+) -> None:
     """Receives ``post_delete``: the first time, all instances of the model are gone."""
     # A signal that is not Django's comes without the other one.
     instances = _leaving_in(using).get(sender, [instance])
-    for field in _slotted(sender) if instances else ():
-        _forget(field, instances, using)
+    for field in _waiting_elsewhere(sender) if instances else ():
+        forget = _forget_slots if field.recipe.can.slots else _forget_in_redis
+        forget(field, _keys(field, instances, using), using)
     instances.clear()
 
 
 def follow_deletes(sender: type[models.Model], **_: Any) -> None:
     """Receives ``class_prepared``."""
     # The models of old migrations have nothing to forget.
-    if not sender._meta.abstract and sender.__module__ != "__fake__" and _slotted(sender):
+    if sender._meta.abstract or sender.__module__ == "__fake__":
+        return
+    if _waiting_elsewhere(sender):
         pre_delete.connect(note_delete, sender=sender)
-        post_delete.connect(forget_slots, sender=sender)
+        post_delete.connect(forget_pending, sender=sender)
 
 
-def _slotted(model: type[models.Model]) -> list[CounterField]:
-    """Whose slots go with a record; what is deleted through a proxy is told of the proxy alone."""
-    slotted = (field for field in counter_fields(model) if field.strategy == "slotted")
-    return [field for field in slotted if model._meta.proxy or field.model is model]
+def _waiting_elsewhere(model: type[models.Model]) -> list[CounterField]:
+    """What waits for these goes with a record; a proxy's delete is told of the proxy alone."""
+    return [
+        field
+        for field in counter_fields(model)
+        if field.recipe.can.slots or field.recipe.can.outside
+        if model._meta.proxy or field.model is model
+    ]
 
 
-def _forget(field: CounterField, instances: Sequence[models.Model], using: str) -> None:
-    """Delete what waits for records: new ones with their keys start at zero."""
+def _keys(field: CounterField, instances: Iterable[models.Model], using: str) -> list[Any]:
     key, connection = field.model._meta.pk, connections[using]
-    kind = ContentType.objects.db_manager(using).get_for_model(field.model)
     given = (getattr(instance, key.attname) for instance in instances)
-    ids = [str(key.get_db_prep_value(one, connection)) for one in given]
+    return [key.get_db_prep_value(one, connection) for one in given]
+
+
+def _forget_slots(field: CounterField, keys: Sequence[Any], using: str) -> None:
+    """Delete what waits for records: new ones with their keys start at zero."""
+    kind = ContentType.objects.db_manager(using).get_for_model(field.model)
     slots = SlottedCounter._base_manager.using(using).filter(record_type=kind, name=field.name)
+    ids = list(map(str, keys))
     for start in range(0, len(ids), _IDS):
         slots.filter(record_id__in=ids[start : start + _IDS]).delete()
+
+
+def _forget_in_redis(field: CounterField, keys: Sequence[Any], using: str) -> None:
+    """Take what waits away when the deletion commits, and what that transaction has counted."""
+
+    def discard() -> None:
+        try:
+            outside = registry.outside(field.recipe, field.table, using)
+            if outside:
+                outside.discard(keys)
+        except CounterError as error:
+            # They are deleted. A flush finds what it can add to no record, and writes it down.
+            told = (field.table.label, len(keys), error)
+            logger.warning("What waits for %s of %d deleted records stays in Redis: %s", *told)
+
+    transaction.on_commit(discard, using=using, robust=True)
 
 
 class_prepared.connect(follow_deletes)

@@ -17,6 +17,7 @@ from django_counters.conf import (
     limit_problems,
     shards_problems,
 )
+from django_counters.hints import HINTS
 from django_counters.kinds.record import can_be_slotted
 from django_counters.types import UNBOUNDED
 
@@ -24,16 +25,11 @@ if TYPE_CHECKING:
     from django_counters.fields.columns import CounterField
 
 
-def check_hint(code: str) -> str:
-    """Where the documentation explains a check."""
-    return f"See reference/checks.html#counters-{code.lower()} in the documentation."
-
-
 def problems(field: CounterField) -> Iterator[checks.CheckMessage]:
     """Yield E010 to E018, E020, E024 and W010 for one field."""
     for code, message in _all(field):
         kind = checks.Warning if code.startswith("W") else checks.Error
-        yield kind(message, hint=check_hint(code), obj=field, id=f"counters.{code}")
+        yield kind(message, hint=HINTS[code], obj=field, id=f"counters.{code}")
 
 
 def _all(field: CounterField) -> Iterator[tuple[str, str]]:

@@ -37,9 +37,9 @@ class Kind(NamedTuple):
     retry_after: int | None = None
 
 
-_NOT_COUNTED = "Nothing was counted. Try again later."
-_AWAY = Kind(503, "unavailable", (), _NOT_COUNTED, RETRY_AFTER)
-_BUSY = Kind(503, "busy", (), "Others come in between. " + _NOT_COUNTED, RETRY_AFTER)
+_UNCHANGED = "Nothing was changed. Try again later."
+_AWAY = Kind(503, "unavailable", (), _UNCHANGED, RETRY_AFTER)
+_BUSY = Kind(503, "busy", (), "Others come in between. " + _UNCHANGED, RETRY_AFTER)
 _UNKNOWN = Kind(
     504,
     "outcome-unknown",

@@ -227,6 +227,9 @@ class CachedStore(Protocol):
     def forget(self, counters: Iterable[str]) -> Any:
         """Forget totals that were changed in another way than by what waits here."""
 
+    def discard(self, counters: Iterable[str]) -> Any:
+        """Take away what waits for counters that are no more, and forget their totals."""
+
     def settle(self, counter: str, token: str, value: int) -> Any:
         """Remember what a call with a token returned, where its answer did not say it."""
 

@@ -71,6 +71,9 @@ class Outside(Strategy, Protocol):
     def forget(self, keys: Iterable[Hashable]) -> None:
         """Forget totals that were changed in another way, once that is committed."""
 
+    def discard(self, keys: Sequence[Hashable]) -> None:
+        """Take away what is pending for records that are deleted."""
+
 
 class Summed:
     """Reads total + pending in one statement, wherever increments wait by now.

@@ -145,6 +145,15 @@ class Cached:
         """
         self._pending.send(self._pending.forget(map(self._counter, keys)))
 
+    def discard(self, keys: Sequence[Hashable]) -> None:
+        """Take away what waits for records that are deleted, once that is committed.
+
+        What a flush has read before, it still lands: it finds no record then, or a new one.
+        """
+        for start in range(0, len(keys), _PAGE):
+            page = map(self._counter, keys[start : start + _PAGE])
+            self._pending.send(self._pending.discard(page))
+
     def all_or_nothing(self, *, own: bool = True) -> AbstractContextManager[None]:
         """A transaction, or a savepoint in the caller's: what it counts is sent when it commits."""
         return self._landed.all_or_nothing(own=own)

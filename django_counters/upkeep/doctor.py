@@ -349,9 +349,22 @@ def _incidents(recent: Iterable[Incidents]) -> Iterator[Finding]:
 
 
 def _strangers(using: str) -> Iterator[Finding]:
-    for label in strangers(using):
-        command = "manage.py remove_stale_contenttypes"
-        if label.partition(".")[0] not in apps.app_configs:
-            command += " --include-stale-apps"
-        gone = _("the model is gone: %(command)s drops these slots") % {"command": command}
-        yield _wrong(label, "", gone, command)
+    for one in strangers(using):
+        label, told = f"{one.kind.app_label}.{one.kind.model}.{one.name}", one._asdict()
+        if one.has_model:
+            command = f"SlottedCounter.objects.filter(record_type={one.kind.pk}, name={one.name!r})"
+            told["command"] = f"{command}.delete()"
+            gone = _(
+                "the field is gone: %(command)s drops what is left, %(amount)d in %(rows)d rows"
+            )
+        else:
+            told["command"] = _remove_stale(one.kind.app_label)
+            gone = _(
+                "the model is gone: %(command)s drops what is left, %(amount)d in %(rows)d rows"
+            )
+        yield _wrong(label, "", gone % told, told["command"])
+
+
+def _remove_stale(app: str) -> str:
+    command = "manage.py remove_stale_contenttypes"
+    return command if app in apps.app_configs else f"{command} --include-stale-apps"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from django.apps import apps
 from django.contrib.contenttypes.models import ContentType
@@ -14,7 +15,7 @@ from django_counters.kinds.tables import NAMED, slots
 from django_counters.models import Counter, SlottedCounter
 from django_counters.models.total import TotalField
 from django_counters.stores.sql.folding import SqlFolding
-from django_counters.upkeep.renames import present_name
+from django_counters.upkeep.renames import present_name, removed_fields
 
 
 @dataclass(frozen=True)
@@ -93,10 +94,37 @@ def _kinds(using: str) -> list[tuple[ContentType, str]]:
     return [(kinds.get_for_id(kind), name) for kind, name in found.distinct().order_by()]
 
 
-def strangers(using: str) -> list[str]:
-    """What waits for records of models that the project has no more."""
-    return [
-        f"{kind.app_label}.{kind.model}.{name}"
-        for kind, name in _kinds(using)
-        if kind.model_class() is None
-    ]
+class Stranger(NamedTuple):
+    """Slots of a field or of a model that the project has no more, folded or not.
+
+    ``has_model``: whether the model is there, and the field alone is gone.
+    """
+
+    kind: ContentType
+    name: str
+    rows: int
+    amount: int
+    has_model: bool
+
+
+def strangers(using: str) -> Iterator[Stranger]:
+    """What is left of fields and models that the project has no more. One question at most."""
+    if not router.allow_migrate_model(using, SlottedCounter):
+        return
+    kinds = {kind.pk: kind for kind in ContentType.objects.using(using)}
+    left = models.Q(record_type__in=[pk for pk, kind in kinds.items() if not kind.model_class()])
+    for kind, name in _without_field(kinds.values()):
+        left |= models.Q(record_type=kind.pk, name=name)
+    slots = SlottedCounter._base_manager.using(using).filter(left)
+    found = slots.values_list("record_type", "name").order_by("record_type", "name")
+    for pk, name, rows, amount in found.annotate(models.Count("slot"), models.Sum("count")):
+        yield Stranger(kinds[pk], name, rows, int(amount), bool(kinds[pk].model_class()))
+
+
+def _without_field(kinds: Iterable[ContentType]) -> Iterator[tuple[ContentType, str]]:
+    removed = removed_fields()
+    for kind in kinds:
+        model = kind.model_class()
+        if model is not None:
+            named = [name for *label, name in removed if label == [kind.app_label, kind.model]]
+            yield from ((kind, name) for name in named if column_of(model, name) is None)

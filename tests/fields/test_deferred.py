@@ -48,6 +48,19 @@ def test_async_code_counts_without_the_number(loading: str) -> None:
 
 @pytest.mark.django_db
 class TestOfAKey:
+    def test_who_has_not_loaded_the_number_counts_by_the_key_without_asking_for_it(self) -> None:
+        Post.objects.create(views=1)
+        post = Post.objects.defer("views").get()
+        # A process asks for the content type once.
+        Post.views.of(post.pk).increment()
+        with CaptureQueriesContext(connection) as captured:
+            assert Post.views.of(post.pk).increment() == 3
+        assert [query["sql"].split()[0] for query in captured] == ["UPDATE"]
+        # As the page says.
+        with CaptureQueriesContext(connection) as captured:
+            assert post.views.increment() == 4
+        assert [query["sql"].split()[0] for query in captured] == ["SELECT", "UPDATE"]
+
     def test_it_counts_in_one_statement_and_keeps_what_the_field_promises(self) -> None:
         stored = Product.objects.create(stock=5)
         stock = Product.stock.of(str(stored.pk))

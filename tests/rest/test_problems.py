@@ -104,8 +104,8 @@ def test_each_error_is_a_problem(
 
 def test_only_what_is_not_counted_is_said_not_to_be() -> None:
     says = {type(error): answer(error, {}).data["detail"] for error, status, *_ in KNOWN}  # type: ignore[union-attr]
-    assert "Nothing was counted" in says[errors.CounterUnavailable]
-    assert "Nothing was counted" not in says[errors.OutcomeUnknown]
+    assert "Nothing was changed" in says[errors.CounterUnavailable]
+    assert "Nothing was changed" not in says[errors.OutcomeUnknown]
 
 
 @pytest.mark.parametrize(

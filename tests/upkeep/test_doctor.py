@@ -82,6 +82,7 @@ def test_slots_of_a_model_that_is_gone() -> None:
     (finding,) = examine()
     assert finding.subject == "gone.nothing.a"
     assert "the model is gone" in finding.action
+    assert "5 in 1 rows" in finding.action
     assert (rollup().rows, SlottedCounter.objects.get().count) == (0, 5)
     # Without the option Django does nothing about an app that is not installed.
     assert finding.command == "manage.py remove_stale_contenttypes --include-stale-apps"

@@ -11,7 +11,7 @@ from django.core.management import call_command
 
 from django_counters.kinds.registry import pending_in
 from django_counters.models import CounterIncident, SlottedCounter
-from django_counters.upkeep import renames
+from django_counters.upkeep import doctor, renames
 from django_counters.upkeep.flush import flush
 from tests.settling import roll_up
 from tests.testapp.models import Article, Song
@@ -19,7 +19,9 @@ from tests.testapp.models import Article, Song
 pytestmark = pytest.mark.django_db(transaction=True)
 MIGRATION = """
 from django.db import migrations
-from django.db.migrations import RenameField, RenameModel, SeparateDatabaseAndState
+from django.db.migrations import *
+from django.db.models import IntegerField
+from django_counters import CounterField
 
 class Migration(migrations.Migration):
     operations = [
@@ -30,6 +32,15 @@ class Migration(migrations.Migration):
         # Another field has had the name since.
         RenameField("Article", "views", "shares"),
         RenameField("Moment", "heard", "other"),
+        AddField("Song", "hot", CounterField(strategy="slotted")),
+        RenameField("Song", "hot", "heat"),
+        RemoveField("Song", "heat"),
+        # It came back.
+        AddField("Song", "stars", CounterField()),
+        RemoveField("Song", "stars"),
+        # It was no counter, so that a number without a field is not its.
+        AddField("Song", "downloads", IntegerField()),
+        RemoveField("Song", "downloads"),
     ]
 """
 
@@ -42,9 +53,11 @@ def migrations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any) -
     (package / "0001_names.py").write_text(MIGRATION)
     monkeypatch.syspath_prepend(tmp_path)
     settings.MIGRATION_MODULES = {"testapp": package.name}
-    renames._renames.cache_clear()
+    for kept in (renames._operations, renames._renames):
+        kept.cache_clear()
     yield
-    renames._renames.cache_clear()
+    for kept in (renames._operations, renames._renames):
+        kept.cache_clear()
 
 
 @pytest.mark.parametrize("name", ["heard", "played"])
@@ -87,3 +100,24 @@ def test_what_waits_in_redis_lands_in_the_field(label: str) -> None:
     assert not CounterIncident._base_manager.exists()
     expected = (6, 1) if label.endswith("seen") else (1, 6)
     assert Article.objects.values_list("reads", "shares").get() == expected
+
+
+def test_what_is_left_of_a_field_that_was_removed_is_found_before_and_after_a_rollup(
+    django_assert_num_queries: Any,
+) -> None:
+    songs = [Song.objects.create() for _ in range(2)]
+    for song in songs:
+        for name in ("heat", "stars", "downloads"):
+            SlottedCounter.objects.increment(song, name, 5)
+    for _ in range(2):
+        # The kinds of records, and what is left.
+        with django_assert_num_queries(2):
+            (found,) = doctor._strangers("default")
+        assert (found.subject, found.needed) == ("testapp.song.heat", True)
+        assert found.action.startswith(f"the field is gone: {found.command} drops")
+        assert found.action.endswith("10 in 2 rows")
+        roll_up()
+    assert found in doctor.examine()
+    eval(found.command, {"SlottedCounter": SlottedCounter})
+    assert [*doctor._strangers("default")] == []
+    assert SlottedCounter.objects.value(songs[0], "downloads") == 5

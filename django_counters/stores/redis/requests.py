@@ -19,7 +19,16 @@ from django_counters.exceptions import (
 from django_counters.stores.base import Added, Found, Lease
 from django_counters.stores.redis.commands import Command, Refused
 from django_counters.stores.redis.keys import Slots, proposed, slot_of
-from django_counters.stores.redis.scripts import ADD, ADD_ONCE, FILL, FORGET, LOOK, SETTLE
+from django_counters.stores.redis.scripts import (
+    ADD,
+    ADD_ONCE,
+    DISCARD,
+    FILL,
+    FORGET,
+    LOOK,
+    SETTLE,
+    Script,
+)
 from django_counters.tokens import moment_of
 
 _T = TypeVar("_T")
@@ -118,11 +127,18 @@ class Requests:
 
     def forget(self, counters: Iterable[str]) -> Request[None]:
         """Forget totals that were changed in another way than by what waits here."""
+        return self._without(FORGET, counters)
+
+    def discard(self, counters: Iterable[str]) -> Request[None]:
+        """Take away what waits for counters that are no more, and forget their totals."""
+        return self._without(DISCARD, counters)
+
+    def _without(self, script: Script, counters: Iterable[str]) -> Request[None]:
         commands = [
-            Command(FORGET, self._slots.keys(slot), tuple(mine))
+            Command(script, self._slots.keys(slot), tuple(mine))
             for slot, mine in self._groups(counters).items()
         ]
-        return Request(commands, _all_done, counts=False)
+        return Request(commands, self._all_done, counts=False)
 
     def settle(self, counter: str, token: str, value: int) -> Request[None]:
         """Remember what a call with a token returned, where its answer did not say it."""
@@ -178,6 +194,11 @@ class Requests:
         answer, used = reply
         return found_in(answer), bool(used)
 
+    def _all_done(self, replies: Sequence[Any]) -> None:
+        for reply in replies:
+            if isinstance(reply, Refused):
+                raise self.meaning(reply)
+
     def meaning(self, refused: Refused) -> CounterError:
         """What an error of the server means for who counts."""
         if refused.code == "OVERFLOW":
@@ -192,12 +213,6 @@ class Requests:
             return CounterUnavailable(using=self.shown, reason=reason)
         # A script that ends with an error keeps what it has written before.
         return OutcomeUnknown(using=self.shown)
-
-
-def _all_done(replies: Sequence[Any]) -> None:
-    for reply in replies:
-        if isinstance(reply, Refused):
-            raise reply
 
 
 def _seen(added: Added) -> Mapping[str, Found]:

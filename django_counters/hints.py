@@ -1,0 +1,57 @@
+"""What to do about each finding of the system checks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+# By the id of the check. The documentation says more under the same ids.
+HINTS: Mapping[str, str] = MappingProxyType(
+    {
+        "E001": 'Write a dictionary of options for each namespace: {"stock": {"FLOOR": 0}}.',
+        "E002": 'Name what stands before the first ":" of keys, without white space and ":". '
+        'What is not declared is "default".',
+        "E003": "Write options in capital letters, and those of one strategy within OPTIONS.",
+        "E004": 'STRATEGY is "exact", "sharded", "ledger" or "cached"; without it, "exact".',
+        "E005": "A bound is an integer of 64 bits or None, and FLOOR is not above CEILING.",
+        "E006": "Keep counters in PostgreSQL, or in SQLite for development. If this database is to "
+        "hold none, say so in allow_migrate of a router.",
+        "E007": "Use a newer Python or SQLite, or PostgreSQL.",
+        "E008": '"combine" is for exact, "shards" for sharded, "retention_days" for ledger, '
+        '"max_age" and "timeout" are for cached.',
+        "E009": "Remove the bound, or make the namespace exact: elsewhere no writer knows the "
+        "value that the others leave.",
+        "E010": 'The strategy of a field is "exact", "slotted" or "cached".',
+        "E011": "A bound is an integer of 64 bits or None, and floor is not above ceiling.",
+        "E012": "Remove null=True. The migration sets rows that are NULL to 0.",
+        "E013": "Remove primary_key=True, and let another field be the primary key.",
+        "E014": "Use a named counter whose key contains the parts, such as seats:5:12.",
+        "E015": "Set default or db_default to an integer within floor and ceiling. Without one a "
+        "counter starts at 0.",
+        "E016": "Remove the bound, or make the field exact: elsewhere no writer knows the value "
+        "that the others leave.",
+        "E017": 'Set slots to "auto" or to an integer from 1 to 1024.',
+        "E018": "Make the field exact, or use a named counter.",
+        "E019": 'CACHE is an alias of CACHES or the URL of a Redis, ON_REDIS_DOWN is "ledger", '
+        '"raise" or "exact". Remove them where the strategy is not cached.',
+        "E020": 'Set on_redis_down to "exact" or "raise", timeout to seconds above zero.',
+        "E021": "Name a cache of CACHES whose backend is the RedisCache of Django or django-redis, "
+        "or made from it; or a URL such as redis://host:6379/0. It needs "
+        "django-distributed-counters[redis].",
+        "E023": "Set APPROVE_ABOVE to the largest change that one person alone may make by an "
+        "adjustment: an integer from 0 on, or None.",
+        "E024": "Set approve_above to the largest change that one person alone may make by an "
+        "adjustment: an integer from 0 on, or None.",
+        "E025": 'HISTORY is "1h", "1d" or None, HISTORY_DAYS a number of days. Remove them from a '
+        "ledger, which is a history already.",
+        "E026": "Write it as the message says, or leave it out: what API does not name is closed.",
+        "W010": "Remove the index, or silence this warning where the counter seldom changes.",
+        "W011": "Run manage.py counters partitions, as the owner of the table, every hour.",
+        "W012": "Set maxmemory-policy to noeviction, or give the counters a Redis of their own.",
+        "W013": "Set appendonly to yes, or silence this warning if you accept the loss.",
+        "W014": "Look at its address, and let its user execute INFO: counting needs that, too.",
+        "W015": "Use Redis 6.2 or newer, or Valkey.",
+        "W016": "Before somebody counts, name a cache of CACHES whose backend is the RedisCache of "
+        "Django or django-redis, or made from it; or a URL such as redis://host:6379/0.",
+    }
+)
