@@ -25,12 +25,14 @@ class CountersConfig(AppConfig):
 
     def ready(self) -> None:
         from django_counters import checks, managers
+        from django_counters.fields.columns import forget_recipes
         from django_counters.kinds.registry import registry
 
         managers.bind()
         checks.register()
         import_first()
         setting_changed.connect(registry.forget_policies)
+        setting_changed.connect(forget_recipes)
         post_migrate.connect(prepare_database, sender=self)
         if apps.is_installed("rest_framework"):
             # An extra: by its name, for nothing of the core may need it.

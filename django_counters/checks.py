@@ -27,6 +27,7 @@ def register() -> None:
     register_check(check_caches, Tags.caches)
     register_check(check_caches_in_use, Tags.caches, deploy=True)
     register_check(check_servers, Tags.caches, deploy=True)
+    register_check(check_cached_as_exact, Tags.caches, deploy=True)
     register_check(check_databases, Tags.database)
 
 
@@ -63,6 +64,16 @@ def check_caches_in_use(
         for code, message in misdeclared(redises(_used()))
         if code == "W016"
     ]
+
+
+def check_cached_as_exact(
+    app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """W017, with ``check --deploy``: whether cached counters use no Redis."""
+    if not getattr(settings, "COUNTERS_CACHED_AS_EXACT", False):
+        return []
+    message = "COUNTERS_CACHED_AS_EXACT is for development and tests: nothing is cached."
+    return [Warning(message, hint=HINTS["W017"], id="counters.W017")]
 
 
 def check_servers(

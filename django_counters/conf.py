@@ -77,8 +77,10 @@ CAPABILITIES: Mapping[str, Capabilities] = MappingProxyType(
         "slotted": Capabilities(slots=True),
         "ledger": Capabilities(entries=True),
         "cached": Capabilities(joins=False, outside=True, cached=True),
+        "cached as exact": Capabilities(cached=True),
     }
 )
+_NOTHING = Capabilities()
 
 
 class Recipe(NamedTuple):
@@ -94,10 +96,12 @@ class Recipe(NamedTuple):
     @property
     def can(self) -> Capabilities:
         """What counters of this recipe can do; nothing special where the strategy is unknown."""
-        return CAPABILITIES.get(self.strategy, Capabilities())
+        return CAPABILITIES.get(self.strategy, _NOTHING)
 
 
 EXACT = Recipe()
+# What replaces cached counters where COUNTERS_CACHED_AS_EXACT is set.
+CACHED_AS_EXACT = Recipe("cached as exact")
 
 
 @dataclass(frozen=True, slots=True)

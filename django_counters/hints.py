@@ -53,5 +53,6 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "W015": "Use Redis 6.2 or newer, or Valkey.",
         "W016": "Before somebody counts, name a cache of CACHES whose backend is the RedisCache of "
         "Django or django-redis, or made from it; or a URL such as redis://host:6379/0.",
+        "W017": "Remove the setting where the site runs.",
     }
 )

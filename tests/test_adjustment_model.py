@@ -31,7 +31,6 @@ from django_counters.upkeep.verify import verify
 from tests import machines
 from tests.chains import unguarded
 from tests.conftest import forget_pending
-from tests.fields.test_cached import be_patient
 from tests.kinds.adjustables import KINDS, NAMED, WHO, Adjustable
 from tests.testapp.models import Article, Post, Song
 
@@ -238,9 +237,6 @@ def row_of(row: CounterAdjustment) -> tuple[int, int, str]:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_adjustments_agree_with_a_list(
-    request: pytest.FixtureRequest, cached: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    be_patient(monkeypatch)
+def test_adjustments_agree_with_a_list(request: pytest.FixtureRequest, cached: str) -> None:
     with override_counters(**DECLARED):
         machines.run(Model, request, steps=40, examples=8, slow=20)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, cast, overload
 
+from django.apps import apps
 from django.core import checks
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import connections, models, router
@@ -24,7 +25,7 @@ from django_counters.fields.problems import problems
 from django_counters.fields.values import CounterAttribute, CounterValue
 from django_counters.kinds.number import check_age, check_immediately
 from django_counters.kinds.record import Place, apply, check_record_id
-from django_counters.kinds.registry import registry
+from django_counters.kinds.registry import in_effect, registry
 from django_counters.kinds.tables import slots
 from django_counters.models.total import Loaded, TotalField
 from django_counters.stores.sql.dialects import Table
@@ -229,8 +230,8 @@ class CounterField(TotalField):
         recipe = Recipe(self.strategy, most_shards(self.slots))
         if recipe.can.outside:
             detour = self.on_redis_down
-            return Recipe(self.strategy, cache=self.cache, detour=detour, timeout=self.timeout)
-        return recipe
+            recipe = Recipe(self.strategy, cache=self.cache, detour=detour, timeout=self.timeout)
+        return in_effect(recipe)
 
     @cached_property
     def table(self) -> Table:
@@ -276,6 +277,14 @@ class CachedCounterField(CounterField):
         name, path, args, kwargs = super().deconstruct()
         # What another field leaves out would make this one cached.
         return name, path, args, {**kwargs, "strategy": self.strategy}
+
+
+def forget_recipes(*, setting: str, **_: object) -> None:
+    """Receives Django's ``setting_changed``: what fields are made of may be something else."""
+    if setting == "COUNTERS_CACHED_AS_EXACT":
+        for model in apps.get_models(include_auto_created=True):
+            for field in counter_fields(model):
+                vars(field).pop("recipe", None)
 
 
 def counter_fields(model: type[models.Model]) -> list[CounterField]:

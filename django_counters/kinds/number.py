@@ -94,7 +94,7 @@ def change(
 
 def check_immediately(what: str, recipe: Recipe) -> None:
     """Refuse to promise that a change outlives the transaction that it is part of."""
-    if recipe.can.joins:
+    if not recipe.can.cached:
         raise UnsupportedOption(option="immediately", key=what, strategy=recipe.strategy)
 
 

@@ -6,13 +6,14 @@ import os
 import re
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from django.conf import settings
 from django.db import models
 
-from django_counters.conf import DEFAULT, Policy, Recipe, policies
+from django_counters.conf import CACHED_AS_EXACT, DEFAULT, Policy, Recipe, policies
 from django_counters.exceptions import InvalidConfiguration
 from django_counters.kinds.tables import NAMED, records
 from django_counters.stores.base import DeltasStore, TokensStore
@@ -30,7 +31,7 @@ from django_counters.stores.sql.totals import SqlTotals
 from django_counters.strategies.base import Outside, Strategy
 from django_counters.strategies.cached import Cached
 from django_counters.strategies.combining import Combining
-from django_counters.strategies.exact import Exact
+from django_counters.strategies.exact import CachedAsExact, Exact
 from django_counters.strategies.ledger import Ledger
 from django_counters.strategies.sharded import Sharded
 from django_counters.strategies.slotted import Slotted
@@ -69,7 +70,11 @@ class Registry:
         """
         declared = self._policies
         if declared is None:
-            declared = self._policies = policies(getattr(settings, "COUNTERS", None))
+            parsed = policies(getattr(settings, "COUNTERS", None))
+            declared = self._policies = {
+                name: replace(policy, recipe=in_effect(policy.recipe))
+                for name, policy in parsed.items()
+            }
         return declared
 
     def policy(self, key: str) -> Policy:
@@ -81,7 +86,7 @@ class Registry:
 
     def forget_policies(self, *, setting: str, **_: object) -> None:
         """Receives Django's ``setting_changed``."""
-        if setting == "COUNTERS":
+        if setting in ("COUNTERS", "COUNTERS_CACHED_AS_EXACT"):
             self._policies = None
         elif setting == "CACHES":
             self.forget_strategies()
@@ -149,6 +154,13 @@ class Registry:
         self._admitted = {}
 
 
+def in_effect(recipe: Recipe) -> Recipe:
+    """What a declared recipe is made of here: of cached counters, what the settings say."""
+    if recipe.can.outside and getattr(settings, "COUNTERS_CACHED_AS_EXACT", False):
+        return CACHED_AS_EXACT
+    return recipe
+
+
 def _compose(recipe: Recipe, table: Table, using: str) -> Strategy:
     if recipe.strategy == "cached":
         return _cached(recipe, table, using)
@@ -159,6 +171,8 @@ def _compose(recipe: Recipe, table: Table, using: str) -> Strategy:
     if recipe.strategy == "slotted":
         return Slotted(SqlPending(table, using, recipe.shards), recipe.shards)
     totals = SqlTotals(table, using)
+    if recipe.can.cached:
+        return CachedAsExact(totals)
     exact = Exact(totals)
     return Combining(exact, using, totals.commits_at_once) if recipe.combine else exact
 

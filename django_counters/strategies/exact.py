@@ -91,3 +91,13 @@ class Exact(Summed):
     def _overflow(self, delta: Delta) -> CounterOverflow:
         low, high = self._totals.capacity
         return CounterOverflow(key=self._totals.label(delta.key), low=low, high=high)
+
+
+class CachedAsExact(Exact):
+    """Cached counters where there is no Redis: for development and tests.
+
+    A change is part of the caller's transaction, and each reading is exact, whatever it asks for.
+    """
+
+    name: ClassVar[str] = "cached as exact"
+    consistencies: ClassVar[tuple[str, ...]] = ("exact", "cached")

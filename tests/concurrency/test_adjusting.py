@@ -20,7 +20,6 @@ from tests.concurrency.adjusting import CASE
 from tests.concurrency.crowd import processes
 from tests.concurrency.servers import execute
 from tests.concurrency.victims import victims
-from tests.fields.test_cached import be_patient
 from tests.kinds.adjustables import (
     KINDS,
     SOME,
@@ -107,10 +106,9 @@ def _before(
 @pytest.mark.usefixtures("cached")
 @pytest.mark.parametrize("kind", SOME)
 def test_somebody_counts_and_rolls_up_before_each_statement(
-    kind: str, elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch
+    kind: str, elsewhere: Elsewhere
 ) -> None:
     """An adjustment meets an increment, or leaves it as it is, wherever it waits."""
-    be_patient(monkeypatch)
     counter = Adjustable(KINDS[kind])
     with counter.declared():
         for statement in count(1):

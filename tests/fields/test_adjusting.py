@@ -21,7 +21,6 @@ from django_counters.models import (
     CounterAdjustment,
     SlottedCounter,
 )
-from tests.fields.test_cached import be_patient
 from tests.kinds.adjustables import (
     WHO,
     assert_sound,
@@ -29,14 +28,8 @@ from tests.kinds.adjustables import (
 )
 from tests.testapp.models import Article, Post, Product
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("patient")]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("cached")]
 adjust = Counter.objects.adjust
-
-
-@pytest.fixture
-def patient(cached: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    be_patient(monkeypatch)
-    return cached
 
 
 class TestRecord:

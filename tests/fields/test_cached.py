@@ -24,7 +24,7 @@ from django_counters.models import Counter, CounterIncident
 from django_counters.upkeep.flush import flush
 from tests.testapp.models import Abstract, Article, Beacon, City, Review, Ticket
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("cached")]
 FIELDS: list[Any] = [
     Article._meta.get_field("reads"),
     Article._meta.get_field("claps"),
@@ -36,19 +36,6 @@ FIELDS: list[Any] = [
 ]
 # Texts that are keys.
 TEXTS = ("x", "Bad {Oeynhausen}:%s 'ß' \\ \n日本 🙂", " " + "ß" * 298 + " ", "")
-
-
-def be_patient(patch: pytest.MonkeyPatch) -> None:
-    """The machine of a test may be busy."""
-    for field in FIELDS:
-        patch.setitem(vars(field), "recipe", field.recipe._replace(timeout=10))
-
-
-@pytest.fixture(autouse=True)
-def patient(cached: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The fields wait for Redis; its prefix."""
-    be_patient(monkeypatch)
-    return cached
 
 
 def column(instance: models.Model, name: str) -> int:

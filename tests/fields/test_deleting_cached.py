@@ -12,11 +12,11 @@ from django.db import transaction
 from django_counters.kinds.registry import pending_in
 from django_counters.models import CounterIncident
 from django_counters.upkeep.flush import flush
-from tests.fields.test_cached import column, patient  # noqa: F401
+from tests.fields.test_cached import column
 from tests.strategies.test_cached_round_trips import watched
 from tests.testapp.models import Abstract, Article, Beacon, City, Review
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("cached")]
 
 
 def seal() -> None:
@@ -72,10 +72,10 @@ def test_what_is_rolled_back_forgets_nothing_and_what_it_counts_before_a_commit_
     assert Article.objects.get(pk=kept_key).reads == 3
 
 
-def test_one_delete_is_one_round_trip_a_field(patient: str) -> None:  # noqa: F811
+def test_one_delete_is_one_round_trip_a_field(cached: str) -> None:
     for _ in range(30):
         Article.objects.create().reads.increment()
-    with watched(patient) as told:
+    with watched(cached) as told:
         Article.objects.all().delete()
     # Each part of that Redis is told in it: two fields of 16 parts at most.
     assert set(told) == {"discard"}

@@ -10,7 +10,6 @@ from django.db import connection
 
 from django_counters.models import CounterHorizon
 from django_counters.stores.sql.partitions import SqlPartitions
-from tests.fields.test_cached import be_patient
 from tests.kinds.adjustables import KINDS, NAMED, SOME, Adjustable, params
 
 
@@ -23,16 +22,9 @@ def past(db: None) -> None:
         SqlPartitions("default").create(since, until)
 
 
-@pytest.fixture
-def patient(cached: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The fields wait for Redis; its prefix."""
-    be_patient(monkeypatch)
-    return cached
-
-
 def _adjustable(request: pytest.FixtureRequest) -> Iterator[Adjustable]:
     if "cached" in request.param:
-        request.getfixturevalue("patient")
+        request.getfixturevalue("cached")
     counter = Adjustable(KINDS[request.param])
     with counter.declared():
         yield counter

@@ -80,7 +80,7 @@ class TestEveryKind:
                 some_counter.adjust(by=INT8[1])
 
     @pytest.mark.parametrize("name", params(name for name in KINDS if "32-bit" in name))
-    def test_a_narrow_column(self, name: str, patient: str) -> None:
+    def test_a_narrow_column(self, name: str, cached: str) -> None:
         counter = Adjustable(KINDS[name])
         counter.increment(5)
         for asked in ({"to": 2**31}, {"by": 2**31 - 5}, {"to": -(2**31) - 1}):

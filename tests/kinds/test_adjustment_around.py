@@ -115,7 +115,7 @@ class TestPreview:
 
 class TestEarlierStrategies:
     @COMMITS
-    @pytest.mark.usefixtures("patient")
+    @pytest.mark.usefixtures("cached")
     @pytest.mark.parametrize(
         ("before", "now"), list(permutations(["exact", "sharded", "ledger", "cached"], 2))
     )

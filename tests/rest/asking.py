@@ -12,7 +12,6 @@ from django.test import override_settings
 
 from django_counters.models import CounterToken
 from tests.rest.conftest import API, KINDS, Client
-from tests.testapp.models import Article, City, Ticket
 
 # Several that are cached are counted when the transaction around them, if there is one, commits.
 SEVERAL_CACHED = pytest.param("bulk cached", marks=pytest.mark.django_db(transaction=True))
@@ -54,13 +53,6 @@ def bulk(key: str) -> Case:
     keys = [key] if key.startswith("testapp") else [key, f"{key}b"]
     body, other = ({"counters": [{"key": key, "by": by} for key in keys]} for by in (3, 4))
     return Case(f"{API}/bulk/increment", body, other, dict.fromkeys(keys, 3))
-
-
-def be_patient(patch: pytest.MonkeyPatch) -> None:
-    """The machine of a test may be busy, and a lost answer is another test."""
-    for model, name in ((Article, "reads"), (City, "trips"), (Ticket, "scans")):
-        field: Any = model._meta.get_field(name)
-        patch.setitem(vars(field), "recipe", field.recipe._replace(timeout=10))
 
 
 def send(client: Client, case: Case, key: str = "one", **other: Any) -> Any:

@@ -94,11 +94,9 @@ def namespaces(cached: str) -> Iterator[None]:
 
 
 @pytest.fixture
-def fields(db: None, cached: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """A field of each strategy is exposed; the key of one counter of each. Nobody is impatient."""
-    from tests.rest import asking
+def fields(db: None, cached: str) -> dict[str, str]:
+    """A field of each strategy is exposed; the key of one counter of each."""
 
-    asking.be_patient(monkeypatch)
     for model, name in ((Post, "likes"), (Song, "plays"), (Article, "reads")):
         expose(model, name, **OPEN)
     return {

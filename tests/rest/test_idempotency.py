@@ -13,7 +13,6 @@ from tests.rest.asking import (
     Case,
     assert_first,
     assert_replayed,
-    be_patient,
     bulk,
     case_of,
     counted,
@@ -89,10 +88,7 @@ class TestAfterAnError:
         assert_first(send(client, case))
 
     @pytest.mark.parametrize("what", ["cached", SEVERAL_CACHED, "scans"])
-    def test_of_a_server_that_is_away(
-        self, client: Client, cached: str, what: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        be_patient(monkeypatch)
+    def test_of_a_server_that_is_away(self, client: Client, cached: str, what: str) -> None:
         expose(Ticket, "scans", **OPEN)
         scans = f"testapp.Ticket.scans:{Ticket.objects.create().pk}"
         views = {"STRATEGY": "cached", "ON_REDIS_DOWN": "raise", "API": OPEN}

@@ -9,15 +9,6 @@ from typing import Any
 import pytest
 import redis
 
-from tests.fields.test_cached import be_patient
-
-
-@pytest.fixture
-def patient(cached: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The fields wait for Redis; its prefix."""
-    be_patient(monkeypatch)
-    return cached
-
 
 @pytest.fixture
 def server(cached: str) -> Iterator[Any]:

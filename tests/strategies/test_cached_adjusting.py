@@ -133,7 +133,7 @@ class TestForgetting:
         assert known(cached) is None
         assert cached_value() == Counter.objects.increment("views:a") - 1 == 100
 
-    @pytest.mark.usefixtures("patient")
+    @pytest.mark.usefixtures("cached")
     def test_of_a_field(self) -> None:
         beacon = Beacon.objects.create()
         beacon.pings.increment(5)
@@ -211,7 +211,7 @@ class TestAway:
         assert everything() == before
         assert value() == 5
 
-    @pytest.mark.usefixtures("patient")
+    @pytest.mark.usefixtures("cached")
     def test_a_field_without_redis(self, monkeypatch: pytest.MonkeyPatch) -> None:
         article = Article.objects.create()
         article.reads.increment(5)

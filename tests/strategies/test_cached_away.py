@@ -239,7 +239,7 @@ class TestWithoutTheDatabase:
 
 
 @pytest.fixture
-def away(patient: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+def away(cached: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     """A function that takes Redis away from the fields."""
     with monkeypatch.context() as patch:
         for field in FIELDS:
@@ -247,7 +247,7 @@ def away(patient: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.Monke
         yield patch
 
 
-@pytest.mark.usefixtures("patient")
+@pytest.mark.usefixtures("cached")
 class TestFieldsWithoutRedis:
     @pytest.mark.usefixtures("away")
     def test_it_is_counted_in_the_column(self) -> None:

@@ -223,6 +223,6 @@ class Model(RuleBasedStateMachine):
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.usefixtures("patient")
+@pytest.mark.usefixtures("cached")
 def test_cached_counters_agree_with_a_dictionary(request: pytest.FixtureRequest) -> None:
     machines.run(Model, request, steps=40, examples=8, slow=20)

@@ -142,7 +142,7 @@ def test_it_follows_relations() -> None:
 @pytest.mark.django_db(transaction=True)
 class TestCached:
     @pytest.fixture(autouse=True)
-    def articles(self, patient: str) -> None:
+    def articles(self, cached: str) -> None:
         Article.objects.bulk_create(Article(title=str(n), reads=n) for n in range(3))
         for article in Article.objects.all():
             article.reads.increment(10)
@@ -187,9 +187,9 @@ class TestCached:
         assert rows.get(title="1").reads == 16
         assert (rows.count(), rows.exists()) == (3, True)
 
-    def test_from_redis_alone(self, patient: str, django_assert_num_queries: Any) -> None:
+    def test_from_redis_alone(self, cached: str, django_assert_num_queries: Any) -> None:
         rows = Article.objects.order_by("pk").with_counts(consistency="cached", max_age=600)
-        with watched(patient) as told, django_assert_num_queries(1):
+        with watched(cached) as told, django_assert_num_queries(1):
             assert [a.reads for a in rows] == [10, 11, 12]
         assert told == ["look", "look"]
 
@@ -207,14 +207,14 @@ class TestCached:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_page_of_500_is_one_round_trip_and_two_queries(
-    patient: str, django_assert_num_queries: Any
+    cached: str, django_assert_num_queries: Any
 ) -> None:
     Article.objects.bulk_create(Article(reads=n) for n in range(501))
     for article in Article.objects.filter(reads__in=(0, 499, 500)):
         article.reads.increment(1000)
     for rows, queries, looks in ((500, 2, 1), (501, 3, 2)):
         page = Article.objects.order_by("pk").with_counts("reads")[:rows]
-        with watched(patient) as told, django_assert_num_queries(queries):
+        with watched(cached) as told, django_assert_num_queries(queries):
             found = [int(article.reads) for article in page]
         assert told == ["look"] * looks
         assert found == [n + 1000 * (n in (0, 499, 500)) for n in range(rows)]

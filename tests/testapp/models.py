@@ -14,6 +14,9 @@ from django_counters import (
     IntegerCounterField,
 )
 
+# Of cached fields: the machine of a test may be busy, and a lost answer is another test. Seconds.
+PATIENCE = 10
+
 
 class Post(models.Model):
     title = models.CharField(max_length=100, default="", blank=True)
@@ -167,8 +170,8 @@ class Article(models.Model):
     """Counted in Redis, and beside it in the column."""
 
     title = models.CharField(max_length=100, default="")
-    reads = CounterField(strategy="cached")
-    claps = CachedCounterField()
+    reads = CounterField(strategy="cached", timeout=PATIENCE)
+    claps = CachedCounterField(timeout=PATIENCE)
     shares = CounterField()
 
     objects = CounterQuerySet["Article"].as_manager()
@@ -177,7 +180,7 @@ class Article(models.Model):
 class Review(Article):
     """A child whose table has a cached counter of its own."""
 
-    stars = CachedCounterField()
+    stars = CachedCounterField(timeout=PATIENCE)
 
     objects: ClassVar[Any] = CounterQuerySet["Review"].as_manager()
 
@@ -186,7 +189,7 @@ class Beacon(models.Model):
     """Its key is a UUID."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
-    pings = CachedCounterField()
+    pings = CachedCounterField(timeout=PATIENCE)
 
     objects = CounterQuerySet["Beacon"].as_manager()
 
@@ -195,7 +198,7 @@ class City(models.Model):
     """Its key is a text."""
 
     name = models.CharField(max_length=300, primary_key=True)
-    trips = CachedCounterField()
+    trips = CachedCounterField(timeout=PATIENCE)
 
     objects = CounterQuerySet["City"].as_manager()
 
@@ -203,7 +206,7 @@ class City(models.Model):
 class Ticket(models.Model):
     """Its column ends at 32 bits, and without Redis it is not counted."""
 
-    scans = IntegerCounterField(strategy="cached", on_redis_down="raise")
+    scans = IntegerCounterField(strategy="cached", on_redis_down="raise", timeout=PATIENCE)
 
     objects = CounterQuerySet["Ticket"].as_manager()
 
@@ -212,7 +215,7 @@ class Abstract(models.Model):
     """Its key is a relation to a record that has a cached counter, too."""
 
     article = models.OneToOneField(Article, models.CASCADE, primary_key=True)
-    opens = CachedCounterField()
+    opens = CachedCounterField(timeout=PATIENCE)
 
     objects = CounterQuerySet["Abstract"].as_manager()
 
@@ -225,7 +228,7 @@ class Mixed(models.Model):
     small = models.IntegerField(default=0)
     small_too = models.IntegerField(default=0)
     counted = CounterField()
-    cached = CachedCounterField()
+    cached = CachedCounterField(timeout=PATIENCE)
     small_counted = IntegerCounterField()
 
     objects: ClassVar[models.Manager[Mixed]] = models.Manager()
