@@ -28,7 +28,8 @@ from django_counters.admin.refusals import said
 from django_counters.admin.subjects import Seen, is_gone, seen
 from django_counters.exceptions import CounterError, RecordMissing
 from django_counters.kinds import approval
-from django_counters.kinds.adjustment import Person, person_of, preview
+from django_counters.kinds.adjustment import preview
+from django_counters.kinds.orders import Person, person_of
 from django_counters.kinds.wording import request_id_of
 from django_counters.models import AdjustmentRequest, CounterAdjustment
 
