@@ -43,7 +43,7 @@ class RequestAdmin(ReadOnlyAdmin):
     change_form_template = "admin/django_counters/request.html"
     list_display = (
         *("number", "counter_name", "wanted", "reason"),
-        *("requester_name", "created_at", "state", "decider_name"),
+        *("requester_name", "created_at", "decision"),
     )
     list_display_links = ("number", "counter_name")
     list_filter = ("state", "created_at")
@@ -73,6 +73,12 @@ class RequestAdmin(ReadOnlyAdmin):
         if waiting.to is not None:
             return gettext("to %(value)s") % {"value": number_format(waiting.to)}
         return gettext("by %(change)s") % {"change": _signed(waiting.by)}
+
+    @admin.display(description=_("state"))
+    def decision(self, waiting: Any) -> str:
+        """What became of it, and who has decided that."""
+        state = waiting.get_state_display()
+        return f"{state} ({waiting.decider_name})" if waiting.decider_name else str(state)
 
     @admin.display(description=_("adjustment"))
     def adjusted(self, waiting: Any) -> str:

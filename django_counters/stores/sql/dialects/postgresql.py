@@ -216,7 +216,7 @@ def _batch(sums: Mapping[Hashable, int]) -> Sequence[object]:
 
 def _sqlstate(error: Exception) -> str | None:
     cause = error.__cause__
-    state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
+    state = getattr(cause, "sqlstate", None)
     return None if state is None else str(state)
 
 
