@@ -23,7 +23,7 @@ def append(count: int = 1, using: str = "default", **columns: Any) -> None:
         with transaction.atomic(using=using):
             audit = SqlAudit(using)
             audit.alone()
-            audit.write(**(_COLUMNS | columns))
+            audit.write([_COLUMNS | columns])
 
 
 _COLUMNS: dict[str, Any] = {

@@ -6,6 +6,9 @@ from typing import Any
 
 from django.contrib import admin
 from django.db.models import Q
+from django.utils.formats import number_format
+from django.utils.html import format_html
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from django_counters.admin.export import ExportAdmin
@@ -47,10 +50,7 @@ class SubjectFilter(ChoiceFilter):
 class AdjustmentAdmin(ExportAdmin):
     """Adjustments, the latest first. They stay as they are, whoever looks at them."""
 
-    list_display = (
-        *("number", "counter", "before", "after", "delta"),
-        *("reason", "actor_name", "approver_name", "created_at"),
-    )
+    list_display = (*("number", "counter", "changed", "reason", "people", "created_at"),)
     list_filter = (SubjectFilter, PeopleFilter, "created_at")
     ordering = ("-number",)
     search_fields = ("key", "reason", "case", "actor_name", "approver_name", "request_id")
@@ -62,6 +62,26 @@ class AdjustmentAdmin(ExportAdmin):
         *("request_id", "entry", "created_at", "digest"),
     )
     export_columns = tuple(field.name for field in CounterAdjustment._meta.concrete_fields)
+
+    @admin.display(description=_("change"))
+    def changed(self, adjustment: Any) -> str:
+        """By how much, from where to where."""
+        numbers = map(number_format, (adjustment.before, adjustment.after))
+        sign = "+" if adjustment.delta > 0 else ""
+        delta = sign + number_format(adjustment.delta)
+        return format_html(
+            '{} <span class="counters-fromto"><span>{} →</span> <span>{}</span></span>',
+            delta,
+            *numbers,
+        )
+
+    @admin.display(description=_("adjusted by"))
+    def people(self, adjustment: Any) -> str:
+        """Who adjusted it, and who has approved that."""
+        if not adjustment.approver_name:
+            return str(adjustment.actor_name)
+        told = (adjustment.actor_name, gettext("approved by"), adjustment.approver_name)
+        return format_html('{} <span class="counters-landed">({} {})</span>', *told)
 
     @admin.display(description=_("counter"))
     def counter(self, adjustment: Any) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django.contrib.admin.views.main import ChangeList
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, QuerySet
 from django.http import HttpRequest
 from django.utils.formats import number_format
 from django.utils.safestring import SafeString
@@ -18,6 +18,9 @@ from django_counters.admin.sparkline import sparkline
 from django_counters.kinds.readings import readings_of
 from django_counters.models import Counter, CounterShard
 
+# Counters without a row that are shown above the list.
+SHOWN = 20
+
 
 class CounterList(ChangeList):
     """Gives each counter of a page its ``reading`` and its ``line``, as soon as they are asked for.
@@ -26,8 +29,9 @@ class CounterList(ChangeList):
     one query for the lines of each source.
     """
 
-    #: How many counters are in no row yet, for whoever may see them all.
+    #: How many counters are in no row yet, for whoever may see them all; and the first of them.
     not_listed = 0
+    unlisted: Sequence[tuple[str, int]] = ()
     _page: Iterable[Any] = ()
     _rows: Sequence[Any] | None = None
 
@@ -36,7 +40,9 @@ class CounterList(ChangeList):
         super().get_results(request)
         page: Any = self.model_admin
         if page.has_overview_permission(request):
-            self.not_listed = _not_listed(self.queryset.db)
+            waiting = waiting_first(self.queryset.db).filter(key__icontains=self.query)
+            self.not_listed = waiting[:MOST].count()
+            self.unlisted = _exact(list(waiting[:SHOWN])) if self.not_listed else ()
 
     @property
     def result_list(self) -> Sequence[Any]:
@@ -66,11 +72,15 @@ def completed(page: Iterable[Any], using: str | None) -> list[Any]:
     return rows
 
 
-def _not_listed(using: str) -> int:
-    """How many counters wait in shards for their first rollup: a list is one of totals."""
+def waiting_first(using: str | None) -> QuerySet[CounterShard, str]:
+    """The keys of counters that wait in shards for their first rollup: a list is one of totals."""
     total = Counter._base_manager.filter(key=OuterRef("key"))
     waiting = CounterShard._base_manager.using(using).filter(~Exists(total))
-    return waiting.order_by().values("key").distinct()[:MOST].count()
+    return waiting.order_by("key").values_list("key", flat=True).distinct()
+
+
+def _exact(keys: Sequence[str]) -> list[tuple[str, int]]:
+    return [(key, reading.value) for key, reading in readings_of(keys).items()]
 
 
 def _line(key: str, values: Sequence[int | None]) -> SafeString:

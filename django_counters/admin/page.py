@@ -18,6 +18,7 @@ from django.utils.translation import pgettext
 
 from django_counters.admin.adjusting import adjust_url
 from django_counters.admin.chart import chart_of, label_of, words_of
+from django_counters.admin.listing import waiting_first
 from django_counters.admin.subjects import visible
 from django_counters.exceptions import CounterError
 from django_counters.kinds.chart import SPANS, Series, offered, series
@@ -104,14 +105,24 @@ class CounterPageMixin(_ModelAdmin):
         """The counter, if there is one that is shown to this user."""
         key = unquote(object_id)
         # PostgreSQL has no such texts, and says so with an error.
-        counter: Counter | None = None if "\0" in key else self.get_object(request, key)
+        counter = None if "\0" in key else self.get_object(request, key) or self._new(request, key)
         if not self.has_view_permission(request, counter):
             raise PermissionDenied
         return counter
 
+    def _new(self, request: HttpRequest, key: str) -> Counter | None:
+        """A counter that waits for its first rollup, for whoever may see them all."""
+        page: Any = self
+        if not page.has_overview_permission(request):
+            return None
+        using = page.get_queryset(request).db
+        return Counter(key=key) if waiting_first(using).filter(key=key).exists() else None
+
     def _about(self, request: HttpRequest, counter: Counter) -> dict[str, Any]:
         key, policy = counter.key, registry.policy(counter.key)
         found = _series(key, request)
+        # The form asks for a row.
+        adjusts = bool(counter.updated_at) and self._adjusts(request)
         return {
             "title": key,
             "has_tools_beside_title": django.VERSION >= (6, 1),
@@ -128,7 +139,7 @@ class CounterPageMixin(_ModelAdmin):
             "periods": [(by, _PERIODS[by]()) for by in offered(key)],
             "crumb": self.opts.verbose_name_plural.capitalize(),  # type: ignore[union-attr]
             "crumb_url": self._url("counter_changelist"),
-            "adjust_url": adjust_url(self.admin_site, "", key) if self._adjusts(request) else "",
+            "adjust_url": adjust_url(self.admin_site, "", key) if adjusts else "",
             "adjustments": self._adjustments(request, key),
             "adjustments_url": self._adjustments_url(request, key),
         }

@@ -28,7 +28,8 @@ from django_counters.admin.refusals import said
 from django_counters.admin.subjects import Seen, is_gone, seen
 from django_counters.exceptions import CounterError, RecordMissing
 from django_counters.kinds import approval
-from django_counters.kinds.adjustment import Person, person_of, preview
+from django_counters.kinds.adjustment import preview
+from django_counters.kinds.orders import Person, person_of
 from django_counters.kinds.wording import request_id_of
 from django_counters.models import AdjustmentRequest, CounterAdjustment
 
@@ -42,7 +43,7 @@ class RequestAdmin(ReadOnlyAdmin):
     change_form_template = "admin/django_counters/request.html"
     list_display = (
         *("number", "counter_name", "wanted", "reason"),
-        *("requester_name", "created_at", "state", "decider_name"),
+        *("requester_name", "created_at", "decision"),
     )
     list_display_links = ("number", "counter_name")
     list_filter = ("state", "created_at")
@@ -72,6 +73,12 @@ class RequestAdmin(ReadOnlyAdmin):
         if waiting.to is not None:
             return gettext("to %(value)s") % {"value": number_format(waiting.to)}
         return gettext("by %(change)s") % {"change": _signed(waiting.by)}
+
+    @admin.display(description=_("state"))
+    def decision(self, waiting: Any) -> str:
+        """What became of it, and who has decided that."""
+        state = waiting.get_state_display()
+        return f"{state} ({waiting.decider_name})" if waiting.decider_name else str(state)
 
     @admin.display(description=_("adjustment"))
     def adjusted(self, waiting: Any) -> str:

@@ -65,13 +65,13 @@ def _made(keys: set[str], most: int, alias: str) -> bool:
     counted = created_key(namespace)
     corrections = registry.corrections(NAMED, alias, None)
     with corrections.correcting("the admission"):
-        held = corrections.hold(counted)
+        held = corrections.hold([counted]).found[counted]
         absent = _absent(keys, alias)
         if held.value + len(absent) > most:
             return False
         # The project may just have made some of them, which take no room.
         made = corrections.make(sorted(absent))
-        corrections.correct(counted, made, held.total or 0)
+        corrections.correct({counted: made})
     if made and held.value + made == most:
         says = "The namespace %r is full: %s counters were created over HTTP, as max_counters says."
         logger.warning(says, namespace, most)

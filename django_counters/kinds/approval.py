@@ -9,17 +9,10 @@ from django.db import models, router, transaction
 
 from django_counters import clock
 from django_counters.exceptions import InvalidAdjustment, RequestDecided
-from django_counters.kinds.adjustment import (
-    Order,
-    Person,
-    adjusting,
-    correct,
-    foreseen,
-    order_of,
-    person_of,
-    refuse_stale,
-)
+from django_counters.kinds.adjustment import adjusting, correct, foreseen
+from django_counters.kinds.correcting import refuse_stale
 from django_counters.kinds.once import Call, once
+from django_counters.kinds.orders import Order, Person, order_of, person_of
 from django_counters.kinds.subject import Subject, subject_of
 from django_counters.models import CounterAdjustment
 from django_counters.models.adjustment import REASON_LENGTH

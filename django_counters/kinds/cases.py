@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, NamedTuple
 
-from django_counters.exceptions import (
-    ApprovalRequired,
-    CeilingExceeded,
-    CounterOverflow,
-    InsufficientCount,
-    InvalidAdjustment,
-    RecordMissing,
-)
-from django_counters.kinds.adjustment import (
-    Order,
-    adjusting,
-    correct,
-    foreseen,
-    one_of_many,
-    order_of,
-    settle_buffered,
-)
+from django_counters.exceptions import CounterError, InvalidAdjustment, RecordMissing
+from django_counters.kinds.adjustment import adjusting, one_of_many, settle_buffered
+from django_counters.kinds.correcting import correct_many, foreseen_values, refuse
+from django_counters.kinds.orders import Order, order_of
 from django_counters.kinds.subject import Subject
 from django_counters.stores.sql.audit import SqlAudit
 
 STEP = 100
-# What concerns one counter alone; any other error ends the whole.
-_OF_ONE = (
-    *(ApprovalRequired, CeilingExceeded, CounterOverflow, InsufficientCount, InvalidAdjustment),
-    RecordMissing,
-)
+Asked = tuple[Subject, Order]
 
 
 class Changed(NamedTuple):
@@ -127,11 +111,13 @@ def adjust_many(
         page = orders[start : start + step]
         alias = page[0][0].alias(using)
         if dry_run:
-            _one_by_one(page, alias, report, SqlAudit(alias))
+            for group in _rest(page, report, SqlAudit(alias)):
+                _foresee(group, alias, report)
         else:
             settle_buffered([subject for subject, _ in page], alias)
             with adjusting(page[0][0], alias) as audit:
-                _one_by_one(page, alias, report, audit)
+                for group in _rest(page, report, audit):
+                    _adjust(group, alias, report, audit)
         progress(report)
     return report
 
@@ -141,34 +127,63 @@ def _in_order(subject: Subject) -> tuple[str, Any]:
     return subject.field, subject.native
 
 
-def _one_by_one(
-    page: Sequence[tuple[Subject, Order]], alias: str, report: AdjustedMany, audit: SqlAudit
-) -> None:
-    # Looked at by the only one who adjusts: nobody else takes up the same case meanwhile.
+def _rest(
+    page: Sequence[Asked], report: AdjustedMany, audit: SqlAudit
+) -> Iterator[Sequence[Asked]]:
+    """What the case has not adjusted yet, by table.
+
+    Looked at by the only one who adjusts: nobody else takes up the same case meanwhile.
+    """
     done = audit.of_case(report.case, [(subject.field, subject.key) for subject, _ in page])
+    rest: list[Asked] = []
     for subject, order in page:
         earlier = done.get((subject.field, subject.key))
         if earlier is None:
-            _one(subject, order, alias, report, audit)
+            rest.append((subject, order))
         elif order.amount == (earlier.delta if order.to is None else earlier.after):
             report.done += 1
         else:
             report.refused[subject.label] = f"{report.case} has adjusted it by {earlier.delta:+}"
+    for _, group in groupby(rest, key=lambda asked: asked[0].field):
+        yield list(group)
 
 
-def _one(subject: Subject, order: Order, alias: str, report: AdjustedMany, audit: SqlAudit) -> None:
-    """Adjust one of them, or say why not; the others go on."""
+class _InVainError(Exception):
+    """Totals were made for counters that were refused."""
+
+
+def _adjust(group: Sequence[Asked], alias: str, report: AdjustedMany, audit: SqlAudit) -> None:
+    """Adjust those of one table that can be; the others are refused, and leave nothing behind."""
     try:
-        if report.dry_run:
-            seen = foreseen(subject, order, alias)
-            if seen.refusal:
-                raise seen.refusal
-            changed = Changed(subject.label, seen.before, seen.after)
-        else:
-            with one_of_many(subject, alias):
-                row = correct(subject, order, alias, audit)
-            changed = Changed(subject.label, row.before, row.after)
-    except _OF_ONE as error:
-        report.refused[subject.label] = str(error)
+        with one_of_many(group[0][0], alias):
+            done = correct_many(group, alias, audit)
+            _refuse(done.refused, report)
+            if done.in_vain:
+                raise _InVainError
+    except _InVainError:
+        rest = [(subject, order) for subject, order in group if subject not in done.refused]
+        if rest:
+            _adjust(rest, alias, report, audit)
         return
-    report.changes.append(changed)
+    labels = {(subject.field, subject.key): subject.label for subject, _ in group}
+    for row in done.rows:
+        report.changes.append(Changed(labels[row.field, row.key], row.before, row.after))
+
+
+def _foresee(group: Sequence[Asked], alias: str, report: AdjustedMany) -> None:
+    """Say what would be done with counters of one table."""
+    values = foreseen_values([subject for subject, _ in group], alias)
+    for subject, order in group:
+        try:
+            before = values[subject]
+            refuse(subject, order, before)
+        except KeyError:
+            _refuse({subject: RecordMissing(key=subject.label)}, report)
+        except CounterError as error:
+            _refuse({subject: error}, report)
+        else:
+            report.changes.append(Changed(subject.label, before, before + order.delta(before)))
+
+
+def _refuse(refused: Mapping[Subject, CounterError], report: AdjustedMany) -> None:
+    report.refused.update({subject.label: str(error) for subject, error in refused.items()})

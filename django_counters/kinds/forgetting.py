@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from django_counters.exceptions import CounterOverflow
-from django_counters.kinds.adjustment import meet, refresh_after_commit, settle_buffered
+from django_counters.kinds.adjustment import settle_buffered
+from django_counters.kinds.correcting import meet, refresh_after_commit
 from django_counters.kinds.registry import registry
 from django_counters.kinds.subject import named
 from django_counters.models import Counter
@@ -21,7 +22,8 @@ def forget(key: object, using: str | None) -> int:
     settle_buffered([subject], alias)
     corrections = registry.corrections(subject.table, alias, None)
     with corrections.correcting():
-        held, value = meet(subject, alias)
+        met = meet([subject], alias)
+        value = met.values[subject.native]
         low, high = INT8
         if not low <= -value <= high:
             raise CounterOverflow(key=subject.label, low=low, high=high)
@@ -30,9 +32,10 @@ def forget(key: object, using: str | None) -> int:
             ledger = registry.strategy(subject.recipe, subject.table, alias)
             ledger.apply(Batch((Delta(subject.native, -value),)))
         elif value:
-            corrections.correct(subject.native, -value, held.total or 0)
+            corrections.check(subject.native, -value, met.total(subject))
+            corrections.correct({subject.native: -value})
         # What is to be folded later needs the row, and so do entries.
         rows = Counter._base_manager.using(alias).filter(key=subject.key)
         rows.filter(value=0, outside__isnull=True).delete()
-        refresh_after_commit(subject, alias)
+        refresh_after_commit([subject], alias)
     return value

@@ -125,8 +125,8 @@ class DeltasStore(ReadsStore, Protocol):
     def copy(self, entries: Sequence[tuple[str, int]]) -> None:
         """Append entries with tokens of their own by the fastest way of the database."""
 
-    def adjust(self, key: str, by: int) -> UUID:
-        """Append an entry that corrects the counter, with a token of its own; the token."""
+    def adjust(self, changes: Mapping[str, int]) -> Mapping[str, UUID]:
+        """Append an entry that corrects each counter; the tokens, each of its own."""
 
     def open(self, keys: Sequence[str]) -> None:
         """Make the totals that entries need, in the order of their keys."""

@@ -47,7 +47,7 @@ class TestAdjustments:
     def test_the_list(self, viewer: Client) -> None:
         page = text(viewer, "counteradjustment")
         assert numbers(page) == ["3", "2", "1"]
-        for expected in ("shop.Product.stock:42", "a robot", "bob", "-7", "=evil/key"):
+        for expected in ("shop.Product.stock:42", "a robot", "bob", "-7", "10 →", "=evil/key"):
             assert expected in page
         for dangerous in ("<img/src", "<script>alert"):
             assert dangerous not in page

@@ -33,6 +33,7 @@ pytestmark = pytest.mark.django_db
 # Since then the crumbs are a list, and the base has a block for tools beside the title.
 IS_NEW = django.VERSION >= (6, 1)
 LIST = "admin:django_counters_counter_changelist"
+PAGE = "admin:django_counters_counter_change"
 
 
 class SongAdmin(CounterFieldsAdmin):
@@ -108,7 +109,16 @@ class TestWhatIsNotListed:
                 Counter.objects.increment("likes:a", shard_key=number)
             CounterShard.objects.increment("likes:b")
             told = "2 counters wait for their first rollup and are not in this list yet: manage.py"
-            assert told in self.shown(viewer)
+            shown = self.shown(viewer)
+            assert told in shown
+            assert "likes:a : 3" in shown
+            page = html_of(
+                viewer, reverse("admin:django_counters_counter_change", args=["likes:a"])
+            )
+            assert ">3</p>" in page
+            narrowed = text_of(html_of(viewer, reverse(LIST), q="likes:B"))
+            assert "1 counter waits" in narrowed
+            assert "likes:a" not in narrowed
             rollup()
             shown = self.shown(viewer)
         assert "likes:a" in shown
@@ -117,9 +127,9 @@ class TestWhatIsNotListed:
     @pytest.mark.urls("tests.admin.site")
     def test_but_nobody_who_may_not_see_them_all(self, viewer: Client) -> None:
         CounterShard.objects.increment("hidden:a")
-        assert "first rollup" not in text_of(
-            html_of(viewer, reverse("admin:django_counters_counter_changelist"))
-        )
+        assert "first rollup" not in text_of(html_of(viewer, reverse(LIST)))
+        page = reverse(PAGE, args=["hidden:a"])
+        assert viewer.get(page).status_code == 302
 
 
 @pytest.mark.urls(__name__)

@@ -13,7 +13,7 @@ from django_counters.kinds.cases import AdjustedMany
 from django_counters.models import Counter, CounterAdjustment
 from django_counters.testing import override_counters
 from django_counters.upkeep.flush import flush
-from tests.kinds.adjustables import COMMITS, NAMED, WHO, assert_sound, everything, params
+from tests.kinds.adjustables import CACHED, COMMITS, NAMED, WHO, assert_sound, everything, params
 from tests.settling import roll_up
 from tests.testapp.models import Device, Post
 
@@ -83,6 +83,27 @@ class TestEveryStrategy:
 
         assert async_to_sync(work)() == [(5, 2), (5, 3)]
         assert values()[:2] == [12, 3]
+
+
+@pytest.mark.usefixtures("cached")
+@pytest.mark.parametrize("declared", [{}, {"STRATEGY": "sharded"}, CACHED], ids=str)
+def test_more_counters_take_no_more_statements(
+    declared: dict[str, Any], django_assert_max_num_queries: Any
+) -> None:
+    """Also where there are new ones, and where one is refused."""
+    with override_counters(c=declared | {"APPROVE_ABOVE": 50}):
+        Counter.objects.increment_many(dict.fromkeys(KEYS[:5], 3))
+        for case, asked in (("few", KEYS[4:6]), ("many", KEYS)):
+            # Where something has to be taken back, the step is done twice.
+            with django_assert_max_num_queries(25):
+                done = adjust_many(to={**dict.fromkeys(asked, 7), "c:new": 60}, case=case)
+            assert len(done.changes) == len(asked)
+            assert list(done.refused) == ["c:new"]
+        with django_assert_max_num_queries(6):
+            told = adjust_many(to=dict.fromkeys(KEYS, 9), case="dry", dry_run=True)
+    assert (len(told.changes), told.delta) == (10, 20)
+    assert not Counter.objects.filter(key="c:new").exists()
+    assert_sound()
 
 
 class TestRefused:

@@ -102,3 +102,6 @@ def test_a_log_is_told_how_far_an_adjustment_is(
     monkeypatch.setattr(command, "_EVERY", 0.0)
     call_command("counters", *given, stdout=StringIO(), stderr=errors)
     assert errors.getvalue().splitlines() == ["1 looked at", "2 looked at", "3 looked at"]
+    for quiet in (["--json"], ["-v", "0"]):
+        call_command("counters", *given, *quiet, stdout=StringIO(), stderr=(silent := StringIO()))
+        assert silent.getvalue() == ""

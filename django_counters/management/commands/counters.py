@@ -245,7 +245,11 @@ class Command(BaseCommand):
             raise CommandError(f"{len(report.drifts)} differ from their entries: {shown}")
 
     def _adjust(self, using: str, **options: Any) -> None:
-        adjusting.run(self.stdout, self._told(), using, **options)
+        quiet = options["as_json"] or not options["verbosity"]
+        try:
+            adjusting.run(self.stdout, _silent if quiet else self._told(), using, **options)
+        finally:
+            self._clear()
 
     def _told(self) -> Callable[[AdjustedMany], None]:
         """Says how far it is: at once where somebody looks, else now and then, for a log."""
@@ -311,6 +315,10 @@ class Command(BaseCommand):
     def _clear(self) -> None:
         if self.stderr.isatty():
             self.stderr.write("\r\x1b[K", ending="")
+
+
+def _silent(report: AdjustedMany) -> None:
+    """Nobody wants to know how far it is."""
 
 
 def _waits(one: Finding) -> str:

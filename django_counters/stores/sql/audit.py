@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from django.db import IntegrityError
@@ -12,6 +12,9 @@ from django_counters.exceptions import RetryTransaction
 from django_counters.models import CounterAdjustment
 from django_counters.stores.sql.chain import digest_of
 from django_counters.stores.sql.session import Session
+
+# Rows of one statement.
+_AT_ONCE = 500
 
 
 class SqlAudit:
@@ -28,29 +31,33 @@ class SqlAudit:
         """
         self._session.run(self._session.dialect.audit.alone, (), writes=False)
 
-    def write(self, **columns: Any) -> CounterAdjustment:
-        """Append one adjustment, within the transaction that is alone.
+    def write(self, adjustments: Iterable[Mapping[str, Any]]) -> list[CounterAdjustment]:
+        """Append adjustments in one order, within the transaction that is alone.
 
         Raises:
             RetryTransaction: the transaction does not see the last one.
         """
-        number, digest = self._rows.order_by("-number").values_list("number", "digest").first() or (
-            0,
-            "",
-        )
-        now = clock.now()
-        # A dump as JSON keeps milliseconds, and the digest has to be right where it is loaded.
-        now = now.replace(microsecond=now.microsecond // 1000 * 1000)
-        row = CounterAdjustment(number=number + 1, created_at=now, **columns)
-        row.digest = digest_of(digest, row)
+        rows = list(self._chained(adjustments))
         try:
             # The only way past save(), which refuses.
-            self._rows.bulk_create([row])
+            self._rows.bulk_create(rows, batch_size=_AT_ONCE)
         except IntegrityError as error:
             if self._session.dialect.refused_by(error) is not None:
                 raise
             raise RetryTransaction(what="the adjustment") from error
-        return row
+        return rows
+
+    def _chained(self, adjustments: Iterable[Mapping[str, Any]]) -> Iterator[CounterAdjustment]:
+        """Each with the number and the digest after the one before."""
+        last = self._rows.order_by("-number").values_list("number", "digest").first()
+        before, digest = last or (0, "")
+        for number, columns in enumerate(adjustments, before + 1):
+            now = clock.now()
+            # A dump as JSON keeps milliseconds, and the digest has to be right where it is loaded.
+            now = now.replace(microsecond=now.microsecond // 1000 * 1000)
+            row = CounterAdjustment(number=number, created_at=now, **columns)
+            digest = row.digest = digest_of(digest, row)
+            yield row
 
     def number(self, number: int) -> CounterAdjustment:
         """One adjustment."""

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import Error
 
-from django_counters.exceptions import CounterOverflow, RecordMissing, RetryTransaction
+from django_counters.exceptions import CounterOverflow, RetryTransaction
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.records import RecordKeys
 from django_counters.stores.sql.totals import SqlReads
 from django_counters.types import Amounts
 
-# One that was there when it was to be made may be forgotten before it is held.
-_ATTEMPTS = 20
+
+class Held(NamedTuple):
+    """What there is of totals that are held, and which of them were made for that."""
+
+    found: Mapping[Hashable, Amounts]
+    made: frozenset[Hashable]
 
 
 class SqlCorrections(SqlReads):
@@ -45,41 +49,42 @@ class SqlCorrections(SqlReads):
                 raise RetryTransaction(what=what) from error
             raise
 
-    def hold(self, key: Any) -> Amounts:
-        """Let nobody else change the total until the transaction ends; what there is now.
+    def hold(self, keys: Sequence[Any]) -> Held:
+        """Let nobody else change totals until the transaction ends, and say what there is now.
 
-        A total that is missing is made, unless it stands in the row of a record.
-
-        Raises:
-            RecordMissing: that row is not there.
+        Totals that are missing are made, unless they stand in rows of records. All are held in the
+        order of their keys, so that no two transactions wait for each other.
         """
-        for _ in range(_ATTEMPTS):
-            if self._credit(key, 0):
-                return self.read_one(key) or Amounts(0, 0)
-            if self._sql.ensure:
-                self.make([key])
-        raise RecordMissing(key=self.label(key))
+        params = (*self._bare(), self._session.dialect.keys(keys))
+        told = {key for key, *_ in self._session.run(self._sql.hold, params)}
+        # A statement of its own: it sees what those have committed whom the first one waited for.
+        found = self.read(keys)
+        if self.inserts:
+            return Held(found, frozenset(told))
+        # A record that has just come is not held.
+        return Held({key: found[key] for key in told if key in found}, frozenset())
 
     def make(self, keys: Sequence[Any]) -> int:
         """Make totals that are missing; how many of them were."""
         params = (*self._bare(), self._session.dialect.keys(keys))
         return len(self._session.run(self._sql.ensure, params))
 
-    def correct(self, key: Any, by: int, total: int) -> None:
-        """Add to a total that is held; it has ``total`` so far.
+    def check(self, key: Any, by: int, total: int) -> None:
+        """Refuse a change of a total that would not fit into its column.
 
         Raises:
-            CounterOverflow: it would not fit into its column.
+            CounterOverflow: it would not.
         """
         low, high = self.capacity
         if not low <= total + by <= high:
             raise CounterOverflow(key=self.label(key), low=low, high=high)
-        self._credit(key, by)
 
-    def _credit(self, key: Any, by: int) -> bool:
-        """Add to a total; False where there is none."""
-        params = self._session.dialect.sums([key], [by])
-        return bool(self._session.run(self._sql.credit, (*self._bare(), *params)))
+    def correct(self, changes: Mapping[Any, int]) -> None:
+        """Add to totals that are held, in one statement, whatever waits elsewhere."""
+        params = self._session.dialect.sums(list(changes), list(changes.values()))
+        credited = self._session.run(self._sql.credit, (*self._bare(), *params))
+        if len(credited) != len(changes):
+            raise RuntimeError(f"{len(changes)} totals are held, {len(credited)} were changed")
 
     def _bare(self) -> tuple[Any, ...]:
         """The scope, for statements on totals that stand among the slots."""

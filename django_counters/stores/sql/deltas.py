@@ -86,15 +86,17 @@ class SqlDeltas(SqlReads):
             lines = _lines(entries, aware(moment, local=True))
             self._session.copy(self._appends.copy, lines)
 
-    def adjust(self, key: str, by: int) -> UUID:
-        """Append an entry that corrects the counter, with a token of its own; the token."""
+    def adjust(self, changes: Mapping[str, int]) -> Mapping[str, UUID]:
+        """Append an entry that corrects each counter; the tokens, each of its own."""
         with self._explained(None):
             ((outcome, moment),) = self._session.run(self._appends.check, ())
-            self._check(outcome, key, None)
-            self.open([key])
-            token = mint(aware(moment, local=True))
-            self._session.run(self._appends.adjust, (token, moment_of(token), key, by))
-        return token
+            self._check(outcome, "", None)
+            self.open(list(changes))
+            tokens = {key: mint(aware(moment, local=True)) for key in changes}
+            for key, token in tokens.items():
+                entry = (token, moment_of(token), key, changes[key])
+                self._session.run(self._appends.adjust, entry)
+        return tokens
 
     def open(self, keys: Sequence[str]) -> None:
         """Make the totals that entries need, in the order of their keys."""
@@ -203,14 +205,14 @@ class PlainDeltas(SqlDeltas):
         now = clock.utc()
         self.append_many_once({mint(now): entry for entry in entries})
 
-    def adjust(self, key: str, by: int) -> UUID:
-        """Append an entry that corrects the counter, with a token of its own; the token."""
-        token = mint(clock.utc())
-        self.open([key])
-        self._session.run(
-            self._appends.adjust, (token.hex, self._stored(moment_of(token)), key, by)
-        )
-        return token
+    def adjust(self, changes: Mapping[str, int]) -> Mapping[str, UUID]:
+        """Append an entry that corrects each counter; the tokens, each of its own."""
+        tokens = {key: mint(clock.utc()) for key in changes}
+        self.open(list(changes))
+        for key, token in tokens.items():
+            entry = (token.hex, self._stored(moment_of(token)), key, changes[key])
+            self._session.run(self._appends.adjust, entry)
+        return tokens
 
     def copy(self, entries: Sequence[tuple[str, int]]) -> None:
         """As `append_many`: there is no COPY."""

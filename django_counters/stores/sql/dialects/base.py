@@ -144,9 +144,12 @@ class Fold:
         begin: the first statement of its transaction, if there is one.
         waiting: a page of keys with something pending. Parameters: the scope, the last key of the
             page before, the size of a page.
-        ensure: make the totals that are missing.
-        lock: lock totals that nobody holds, and return them. Parameters of both: the scope where
-            there is no column for totals, keys.
+        ensure: make the totals that are missing. Rows: the keys of those.
+        hold: hold totals in the order of their keys, and make those that are missing unless they
+            stand in rows of records. Rows: the keys of those that it made; of records, the keys of
+            those that it holds.
+        lock: lock totals that nobody holds, and return them. Parameters of all three: the scope
+            where there is no column for totals, keys.
         take: delete rows that nobody holds, and return keys, sums and how many there were.
             Parameters: the scope, keys, the remainder of the numbers by two.
         credit: add sums to totals. Parameters: the scope where there is no column for totals,
@@ -158,6 +161,7 @@ class Fold:
     begin: str
     waiting: str
     ensure: str
+    hold: str
     lock: str
     take: str
     credit: str

@@ -116,6 +116,7 @@ def _fold(table: Table, key_type: str) -> Fold:
         begin="SET TRANSACTION ISOLATION LEVEL READ COMMITTED",
         waiting=waiting(table),
         ensure=_ensure(table) if table.inserts else "",
+        hold=_hold(table) if table.inserts else LANDING.hold(table, key_type),
         lock=_lock(table, key_type),
         take=_taken(table),
         credit=_credit(table, key_type),
@@ -138,19 +139,30 @@ def _lock(table: Table, key_type: str) -> str:
     )
 
 
-def _ensure(table: Table) -> str:
+def _hold(table: Table) -> str:
+    """Hold totals, and make those that are missing, in one pass.
+
+    Whoever made some first, and held others then, could wait in a circle. An update that never
+    takes place holds the row, and writes nothing.
+    """
+    columns = table.key if table.value else ", ".join((*table.pending.owner, table.pending.number))
+    value = table.value or table.pending.value
+    return _ensure(table, f"({columns}) DO UPDATE SET {value} = t.{value} WHERE false")
+
+
+def _ensure(table: Table, present: str = "DO NOTHING") -> str:
     """Make the totals that are missing. Parameters: the scope where there is no column, keys."""
     if not table.value:
         pending, (kind, record, name) = table.pending, table.pending.owner
         return (
-            f"INSERT INTO {pending.name} ({kind}, {name}, {record}, {pending.number}, "
+            f"INSERT INTO {pending.name} AS t ({kind}, {name}, {record}, {pending.number}, "
             f"{pending.value}) SELECT %s, %s, k, {TOTAL}, 0 FROM unnest(%s::text[]) AS u (k) "
-            'ORDER BY k COLLATE "C" ON CONFLICT DO NOTHING RETURNING 1'
+            f'ORDER BY k COLLATE "C" ON CONFLICT {present} RETURNING {record}'
         )
     return (
-        f"INSERT INTO {table.name} ({table.key}, {table.value}, {table.touched}) "
+        f"INSERT INTO {table.name} AS t ({table.key}, {table.value}, {table.touched}) "
         f'SELECT k, 0, {NOW} FROM unnest(%s::text[]) AS u (k) ORDER BY k COLLATE "C" '
-        "ON CONFLICT DO NOTHING RETURNING 1"
+        f"ON CONFLICT {present} RETURNING {table.key}"
     )
 
 
@@ -204,7 +216,7 @@ def _batch(sums: Mapping[Hashable, int]) -> Sequence[object]:
 
 def _sqlstate(error: Exception) -> str | None:
     cause = error.__cause__
-    state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
+    state = getattr(cause, "sqlstate", None)
     return None if state is None else str(state)
 
 

@@ -166,21 +166,15 @@ def _spread(table: Table, cap: int) -> Spread:  # noqa: ARG001 - one row is enou
     return Spread(add=add, arrange=arrange, add_many="")
 
 
-def _fold(table: Table, key_type: str) -> Fold:  # noqa: ARG001 - values have types, columns do not
+def _fold(table: Table, key_type: str) -> Fold:
     pending, key = table.pending, subject(table)
     among = "IN (SELECT value FROM json_each(%s))"
     return Fold(
         begin="",
         waiting=waiting(table),
-        ensure=_ensure_records(table)
-        if not table.value
-        else (
-            f"INSERT INTO {table.name} ({table.key}, {table.value}, {table.touched}) "
-            f"SELECT value, 0, {NOW} FROM json_each(%s) WHERE true ON CONFLICT DO NOTHING "
-            "RETURNING 1"
-        )
-        if table.inserts
-        else "",
+        ensure=_ensure(table) if table.inserts else "",
+        # There is one writer, and an adjustment is it from its first statement.
+        hold=_ensure(table) if table.inserts else LANDING.hold(table, key_type),
         lock=f"SELECT {table.key}, {table.value} FROM {table.name} WHERE {table.key} {among}"
         if table.value
         else (
@@ -223,12 +217,19 @@ def _credit(table: Table) -> str:
     )
 
 
-def _ensure_records(table: Table) -> str:
-    pending, (kind, record, name) = table.pending, table.pending.owner
+def _ensure(table: Table) -> str:
+    pending = table.pending
+    if table.value:
+        return (
+            f"INSERT INTO {table.name} ({table.key}, {table.value}, {table.touched}) "
+            f"SELECT value, 0, {NOW} FROM json_each(%s) WHERE true ON CONFLICT DO NOTHING "
+            f"RETURNING {table.key}"
+        )
+    kind, record, name = pending.owner
     return (
         f"INSERT INTO {pending.name} ({kind}, {name}, {record}, {pending.number}, {pending.value}) "
         f"SELECT %s, %s, value, {TOTAL}, 0 FROM json_each(%s) WHERE true ON CONFLICT DO NOTHING "
-        "RETURNING 1"
+        f"RETURNING {record}"
     )
 
 
