@@ -86,7 +86,7 @@ class CounterQuerySet(models.QuerySet[_Model]):
             RecordMissing: a record was deleted meanwhile.
             InvalidDelta, CounterOverflow, CounterUnavailable, ReadOnlyDatabase: as for named
                 counters; nothing is counted.
-            OutcomeUnknown: as for named counters, or one field is counted and a cached one is not.
+            OutcomeUnknown: as for named counters, or some is counted and what is cached is not.
         """
         return self._count("increment", by, 1)
 

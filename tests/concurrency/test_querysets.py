@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter as Sums
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -10,13 +11,14 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
-from django_counters.exceptions import RecordMissing
+from django_counters import CounterQuerySet
+from django_counters.exceptions import InsufficientCount, RecordMissing
 from django_counters.models import SlottedCounter
 from django_counters.types import Bounds
 from tests.concurrency.crowd import Threads
 from tests.concurrency.leading import until
 from tests.concurrency.servers import waiting
-from tests.testapp.models import Post, Song
+from tests.testapp.models import NewsPage, Page, Post, Song
 
 pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
 Elsewhere = Callable[[Callable[[], Any]], Any]
@@ -31,26 +33,31 @@ def counts() -> list[tuple[int, int]]:
     return list(Post.objects.order_by("pk").values_list("views", "likes"))
 
 
-def test_crowds_in_any_order_are_counted_exactly_and_never_deadlock() -> None:
-    pks = [Post.objects.create(likes=1000).pk for _ in range(12)]
+@pytest.mark.parametrize(
+    ("model", "one", "other"), [(Post, "views", "likes"), (NewsPage, "hits", "shares")]
+)
+def test_crowds_in_any_order_are_counted_exactly_and_never_deadlock(
+    model: Any, one: str, other: str
+) -> None:
+    """Of one table, at once, and of two, in several statements."""
+    pks = [model.objects.create().pk for _ in range(12)]
 
-    def work(number: int) -> dict[int, int]:
-        chance = random.Random(number)
-        added = dict.fromkeys(pks, 0)
+    def work(number: int) -> list[int]:
+        chance, counted = random.Random(number), []
         for turn in range(40):
             some = chance.sample(pks, 6)
-            rows = Post.objects.filter(pk__in=some).order_by("-pk" if number % 2 else "pk")
-            with transaction.atomic():
-                # Chosen by the query itself, or by a condition on the key.
-                assert (rows if turn % 2 else rows.distinct()).increment(views=2, likes=-1) == 6
-            for pk in some:
-                added[pk] += 1
-        return added
+            rows: Any = (
+                CounterQuerySet(model).filter(pk__in=some).order_by("-pk" if number % 2 else "pk")
+            )
+            # Chosen by the query itself, or by a condition on the key.
+            rows = rows if turn % 2 else rows.distinct()
+            assert rows.increment(**{one: 2, other: -1}) == 6
+            counted += some
+        return counted
 
-    shares = Threads(6).run(work)
-    for pk, views, likes in Post.objects.values_list("pk", "views", "likes"):
-        calls = sum(share[pk] for share in shares)
-        assert (views, likes) == (2 * calls, 1000 - calls)
+    calls = Sums(pk for counted in Threads(6).run(work) for pk in counted)
+    for pk, up, down in model.objects.values_list("pk", one, other):
+        assert (up, down) == (2 * calls[pk], -calls[pk])
 
 
 @pytest.mark.parametrize("kind", ["at once", "held"])
@@ -81,28 +88,27 @@ def test_rows_are_held_in_the_order_of_their_keys(
 
 @pytest.mark.parametrize("kind", ["at once", "held"])
 def test_rows_are_looked_at_again_once_they_are_held(
-    posts: list[Post], kind: str, elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch
+    posts: list[Post], kind: str, elsewhere: Elsewhere
 ) -> None:
     """Who leaves the queryset while the call waits is left out; what remains is what there is."""
-    monkeypatch.setattr(Post._meta.get_field("likes"), "bounds", Bounds(0))
     if kind == "held":
-        SlottedCounter.objects.increment(posts[0], "views", 5)
+        SlottedCounter.objects.increment(posts[0], "likes", 5)
 
     def call() -> int:
         try:
-            return Post.objects.filter(likes__gte=10).decrement(likes=10, views=1)
+            return Post.objects.filter(views__lt=50).increment(likes=1, views=1)
         finally:
             connection.close()
 
     with ThreadPoolExecutor(1) as pool:
         with transaction.atomic():
-            posts[1].likes.decrement(1)
+            posts[1].views.increment(50)
             posts[2].likes.increment(5)
             Post.objects.filter(pk=posts[3].pk).delete()
             counting = pool.submit(call)
             until(lambda: elsewhere(waiting) == 1, "waiting")
         assert counting.result() == 2
-    assert counts() == [(-1, 0), (1, 9), (1, 5)]
+    assert counts() == [(1, 11), (51, 10), (3, 16)]
 
 
 def test_a_record_that_is_deleted_meanwhile_is_missing(elsewhere: Elsewhere) -> None:
@@ -117,3 +123,26 @@ def test_a_record_that_is_deleted_meanwhile_is_missing(elsewhere: Elsewhere) -> 
         Song.objects.increment(plays=1)
     assert missing.value.key == f"testapp.Song.plays:{songs[1].pk}"
     assert Song.objects.with_counts().get().plays == 0
+
+
+def test_fields_of_two_tables_are_looked_at_while_they_are_held(
+    elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Page._meta.get_field("hits"), "bounds", Bounds(0))
+    page = NewsPage.objects.create(hits=10)
+
+    def call() -> int:
+        try:
+            return CounterQuerySet(NewsPage).decrement(hits=5, shares=1)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            page.hits.decrement(7)
+            counting = pool.submit(call)
+            until(lambda: elsewhere(waiting) == 1, "waiting")
+        with pytest.raises(InsufficientCount) as short:
+            counting.result()
+    assert short.value.available == 3
+    assert NewsPage.objects.values_list("hits", "shares").get() == (3, 0)

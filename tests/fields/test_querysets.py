@@ -164,13 +164,18 @@ def test_what_still_waits_in_slots_is_part_of_the_value(
 ) -> None:
     """As after a change of strategy: nobody is refused while there is enough."""
     SlottedCounter.objects.increment(posts[1], "likes", 5)
+    SlottedCounter.objects.decrement(posts[2], "likes", 8)
     request.getfixturevalue("bounded")
+    with pytest.raises(InsufficientCount) as short:
+        Post.objects.decrement(likes=5)
+    assert (short.value.key, short.value.available) == (f"testapp.Post.likes:{posts[2].pk}", 2)
+    Post.objects.filter(pk=posts[2].pk).update(likes=18)
     assert Post.objects.decrement(likes=10, views=1) == 4
     with pytest.raises(InsufficientCount) as short:
         Post.objects.filter(pk=posts[1].pk).decrement(likes=6)
     assert short.value.available == 5
     assert Post.objects.filter(pk=posts[1].pk).decrement(likes=5) == 1
-    assert counts(Post, "likes") == [0, -5, 0, 0]
+    assert counts(Post, "likes") == [0, -5, 8, 0]
     assert counts(Post, "views") == [-1, 0, 1, 2]
 
 
