@@ -18,9 +18,11 @@ from django_counters.exceptions import UnsupportedConsistency
 from django_counters.fields import CounterField, counter_fields
 from django_counters.kinds import cases
 from django_counters.kinds.cases import STEP, AdjustedMany, Progress
+from django_counters.kinds.chosen import Change, count
 from django_counters.kinds.number import check_age
 from django_counters.kinds.subject import of_key
 from django_counters.models import SlottedCounter
+from django_counters.types import check_delta
 
 _Model = TypeVar("_Model", bound=models.Model)
 _PAGE = 500
@@ -53,13 +55,7 @@ class CounterQuerySet(models.QuerySet[_Model]):
             FieldError: a name is not a counter field of the model.
             CounterUnavailable: Redis cannot be asked for exact values.
         """
-        fields = {field.name for field in counter_fields(self.model)}
-        for name in names:
-            if name not in fields:
-                known = ", ".join(sorted(fields)) or "none"
-                raise FieldError(
-                    f"{name!r} is not a counter field of {self.model._meta.label}; known: {known}."
-                )
+        fields = self._counter_fields(names)
         clone = self._loading(names or tuple(fields))
         for field in counter_fields(self.model):
             if field.name in (names or fields) and field.name not in clone.query.annotations:
@@ -72,6 +68,69 @@ class CounterQuerySet(models.QuerySet[_Model]):
         if clone._cached_counts:
             clone._iterable_class = _CountedIterable
         return clone
+
+    def increment(self, /, **by: int) -> int:
+        """Add to counter fields of all records, ``views=1, shares=2``; how many records there are.
+
+        All or nothing, in the caller's transaction. Rows of exact fields are held in the order of
+        their primary keys: on PostgreSQL one statement holds and changes them, if the fields stand
+        in one table. Slotted fields take a statement for each record; cached ones are counted last,
+        at once or when the caller's transaction commits. Takes no token, and is not collected.
+
+        Raises:
+            TypeError: no field is named, or the queryset is a slice or ``distinct(*fields)``.
+            NotSupportedError: the queryset is a union or the like.
+            FieldError: a name is not a counter field of the model.
+            InsufficientCount, CeilingExceeded: a bound would be crossed; the error lists each
+                record whose field does not admit it.
+            RecordMissing: a record was deleted meanwhile.
+            InvalidDelta, CounterOverflow, CounterUnavailable, ReadOnlyDatabase: as for named
+                counters; nothing is counted.
+            OutcomeUnknown: as for named counters, or some is counted and what is cached is not.
+        """
+        return self._count("increment", by, 1)
+
+    def decrement(self, /, **by: int) -> int:
+        """Subtract from counter fields of all records; see `increment`."""
+        return self._count("decrement", by, -1)
+
+    async def aincrement(self, /, **by: int) -> int:
+        """`increment` for async code."""
+        return await sync_to_async(self._count)("increment", by, 1)
+
+    async def adecrement(self, /, **by: int) -> int:
+        """`decrement` for async code."""
+        return await sync_to_async(self._count)("decrement", by, -1)
+
+    def _count(self, verb: str, by: Mapping[str, int], sign: int) -> int:
+        """Refuse what Django's update() refuses, then count."""
+        self._not_support_combined_queries(verb)  # type: ignore[attr-defined]
+        if self.query.is_sliced:
+            raise TypeError(f"Cannot {verb} a query once a slice has been taken.")
+        if self.query.distinct_fields:
+            raise TypeError(f"Cannot call {verb}() after .distinct(*fields).")
+        if not by:
+            raise TypeError(f"{verb}() needs the name of a counter field: {verb}(views=1).")
+        fields = self._counter_fields(by)
+        changes = [
+            Change(fields[name], check_delta(sign * check_delta(delta)))
+            for name, delta in by.items()
+        ]
+        named: str | None = getattr(self, "_db", None)
+        hints: dict[str, Any] = getattr(self, "_hints", {})
+        self._result_cache = None
+        return count(self, named or router.db_for_write(self.model, **hints), changes)
+
+    def _counter_fields(self, names: Iterable[str]) -> dict[str, CounterField]:
+        """The counter fields of the model by their names, among which these are."""
+        fields = {field.name: field for field in counter_fields(self.model)}
+        for name in names:
+            if name not in fields:
+                known = ", ".join(sorted(fields)) or "none"
+                raise FieldError(
+                    f"{name!r} is not a counter field of {self.model._meta.label}; known: {known}."
+                )
+        return fields
 
     def _clone(self) -> Self:
         clone: Self = super()._clone()  # type: ignore[misc]
@@ -161,6 +220,10 @@ class CounterQuerySet(models.QuerySet[_Model]):
         """`adjust_many` for async code."""
         return await sync_to_async(self.adjust_many)(name, **asked)
 
+    increment.alters_data = True  # type: ignore[attr-defined]
+    decrement.alters_data = True  # type: ignore[attr-defined]
+    aincrement.alters_data = True  # type: ignore[attr-defined]
+    adecrement.alters_data = True  # type: ignore[attr-defined]
     adjust_many.alters_data = True  # type: ignore[attr-defined]
     aadjust_many.alters_data = True  # type: ignore[attr-defined]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 
-from django_counters.exceptions import CounterOverflow
+from django_counters.exceptions import CounterOverflow, RecordMissing
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.totals import SqlReads
 from django_counters.types import Delta
@@ -51,6 +51,8 @@ class SqlPending(SqlReads):
     def _fitting(self, delta: Delta) -> int:
         value = self.add(delta, None)
         if value is None:
+            if not self.inserts and not self.read([delta.key]):
+                raise RecordMissing(key=self.label(delta.key))
             low, high = self.capacity
             raise CounterOverflow(key=self.label(delta.key), low=low, high=high)
         return value

@@ -179,12 +179,19 @@ class Dialect:
         lost: whether the connection ended before the answer, or with the server's last words.
         cancelled: whether an error says that somebody, or a time limit, ended the statement.
         unexplained: whether an error has no reason from the server.
+        chosen: adds to columns of one table, in all rows that a query selects, or in none: where a
+            column of a row is outside of what admits the change, or something waits for it
+            elsewhere, the only row of the result is of NULL. Else they are keys with new values.
+            The query selects keys and these columns, in the order of the keys. Empty where several
+            statements do it. Parameters: those of the query; for each column least, greatest, and
+            the content type of the records; for each column by.
         now: asks for the present moment of the server, in microseconds since 1970.
     """
 
     totals: Callable[[Table], Totals]
     reads: Callable[[Table], Reads]
     spread: Callable[[Table, int], Spread]
+    chosen: Callable[[str, Sequence[Table]], str]
     fold: Callable[[Table, str], Fold]
     now: str
     patience: str

@@ -109,6 +109,30 @@ def _address(table: Table) -> str:
     return f"%s, {record}, E'{name}'"
 
 
+def _chosen(query: str, tables: Sequence[Table]) -> str:
+    """Hold the rows in the order of the query, then look at what they have now, then add.
+
+    A row that somebody else has just changed is held as he left it, if the query still selects it.
+    What waits elsewhere is that of before.
+    """
+    name, key, columns = tables[0].name, tables[0].key, [table.value for table in tables]
+    broken = " OR ".join(
+        f"{table.value} NOT BETWEEN %s AND %s OR django_counters_waits({_address(table)})"
+        for table in tables
+    )
+    return (
+        f"WITH django_counters_held ({', '.join((key, *columns))}) AS MATERIALIZED "
+        f"({query} FOR NO KEY UPDATE), django_counters_broken AS "
+        f"(SELECT FROM django_counters_held WHERE {broken} LIMIT 1), django_counters_changed AS "
+        f"(UPDATE {name} AS t SET {', '.join(f'{c} = t.{c} + %s' for c in columns)} "
+        f"FROM django_counters_held h WHERE t.{key} = h.{key} "
+        "AND NOT EXISTS (SELECT FROM django_counters_broken) "
+        f"RETURNING {', '.join(f't.{c}' for c in (key, *columns))}) "
+        "SELECT * FROM django_counters_changed UNION ALL "
+        f"SELECT {', '.join(['NULL'] * (len(tables) + 1))} FROM django_counters_broken"
+    )
+
+
 def _fold(table: Table, key_type: str) -> Fold:
     """All steps leave alone what somebody holds, so that a rollup waits for nobody."""
     return Fold(
@@ -261,6 +285,7 @@ DIALECT = Dialect(
     totals=_totals,
     reads=_reads,
     spread=_spread,
+    chosen=_chosen,
     fold=_fold,
     patience="SELECT current_setting('lock_timeout')",
     hurry="SELECT set_config('lock_timeout', %s, true)",

@@ -279,6 +279,7 @@ DIALECT = Dialect(
     totals=_totals,
     reads=_reads,
     spread=_spread,
+    chosen=lambda query, tables: "",  # noqa: ARG005 - there is one writer, and no row to hold
     fold=_fold,
     patience="",
     hurry="",
