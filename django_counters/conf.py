@@ -55,12 +55,14 @@ MOST_HISTORY_DAYS = 36_500
 class Capabilities(NamedTuple):
     """What a strategy can do. Ask for it, not for the name: the next strategy may do it, too.
 
-    bounded: it keeps a floor and a ceiling. joins: a change is part of the caller's transaction.
+    in_place: a change is part of the total at once; nothing is pending. bounded: it keeps a floor
+    and a ceiling. joins: a change is part of the caller's transaction.
     outside: pending increments are not in the database, so a value is not there alone. cached: it
     offers values that may be old (``consistency="cached"``). shards, slots: pending increments are
     in rows of this kind. entries: each change is kept, with its time.
     """
 
+    in_place: bool = False
     bounded: bool = False
     joins: bool = True
     outside: bool = False
@@ -72,12 +74,12 @@ class Capabilities(NamedTuple):
 
 CAPABILITIES: Mapping[str, Capabilities] = MappingProxyType(
     {
-        "exact": Capabilities(bounded=True),
+        "exact": Capabilities(in_place=True, bounded=True),
         "sharded": Capabilities(shards=True),
         "slotted": Capabilities(slots=True),
         "ledger": Capabilities(entries=True),
         "cached": Capabilities(joins=False, outside=True, cached=True),
-        "cached as exact": Capabilities(cached=True),
+        "cached as exact": Capabilities(in_place=True, cached=True),
     }
 )
 _NOTHING = Capabilities()

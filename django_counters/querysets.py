@@ -62,7 +62,7 @@ class CounterQuerySet(models.QuerySet[_Model]):
                 # annotate() refuses the name of a field; the query itself prefers the annotation,
                 # in filters, in the order, and in what is loaded.
                 clone.query.add_annotation(exact_value(field), field.name)
-        cached = [f for f in counter_fields(self.model) if f.strategy == "cached"]
+        cached = [f for f in counter_fields(self.model) if f.recipe.can.outside]
         clone._cached_counts = tuple(f for f in cached if f.name in (names or fields))
         clone._max_age = _age(consistency, max_age)
         if clone._cached_counts:

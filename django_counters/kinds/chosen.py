@@ -54,7 +54,7 @@ class Change(NamedTuple):
     @property
     def is_exact(self) -> bool:
         """Whether the column alone is changed, while the row is held."""
-        return self.field.strategy == "exact"
+        return self.place.recipe.can.in_place
 
     def strategy(self, using: str) -> Strategy:
         """Who counts it."""
@@ -75,7 +75,7 @@ def count(rows: Rows, using: str, changes: Sequence[Change]) -> int:
         for at, change in enumerate(changes, 1):
             _tell(change, {row[0]: row[at] for row in found}, using)
         return len(found)
-    cached = [change for change in changes if change.field.strategy == "cached"]
+    cached = [change for change in changes if not change.place.recipe.can.joins]
     # In one order for all writers. What may be refused comes first.
     joining = sorted(
         (change for change in changes if change not in cached),

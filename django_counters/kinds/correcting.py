@@ -26,8 +26,7 @@ from django_counters.models import CounterAdjustment
 from django_counters.signals import counter_adjusted
 from django_counters.stores.sql.audit import SqlAudit
 from django_counters.stores.sql.corrections import SqlCorrections
-from django_counters.strategies.base import Strategy
-from django_counters.strategies.cached import Cached
+from django_counters.strategies.base import Outside, Strategy
 from django_counters.strategies.refusals import refusal
 from django_counters.types import INT8, Amounts, Bounds, Delta
 
@@ -97,7 +96,7 @@ def _planned(subject: Subject, order: Order, met: Met, alias: str, audit: SqlAud
     delta = order.delta(before)
     refuse_stale(subject, order, before, audit)
     refuse(subject, order, before)
-    if subject.strategy != "ledger":
+    if not subject.recipe.can.entries:
         corrections_of(subject, alias).check(subject.native, delta, met.total(subject))
     return Planned(subject, order, before, delta)
 
@@ -106,10 +105,13 @@ def _carried_out(
     plans: Sequence[Planned], alias: str, audit: SqlAudit
 ) -> Sequence[CounterAdjustment]:
     changes = [plan for plan in plans if plan.delta]
-    entered = {one.subject.key: one.delta for one in changes if one.subject.strategy == "ledger"}
-    credited = {
-        one.subject.native: one.delta for one in changes if one.subject.strategy != "ledger"
-    }
+    entered: dict[str, int] = {}
+    credited: dict[Hashable, int] = {}
+    for one in changes:
+        if one.subject.recipe.can.entries:
+            entered[one.subject.key] = one.delta
+        else:
+            credited[one.subject.native] = one.delta
     entries = registry.deltas(alias).adjust(entered) if entered else {}
     if credited:
         corrections_of(plans[0].subject, alias).correct(credited)
@@ -156,10 +158,9 @@ def _exact(
 ) -> dict[Hashable, int]:
     """The exact values of what was found; those of cached counters are asked for in Redis."""
     values = {key: amounts.value for key, amounts in found.items()}
-    for strategy, keys in _by_strategy(subjects, alias):
-        if isinstance(strategy, Cached):
-            known = strategy.values(keys)
-            values.update({key: known.get(key, 0) for key in keys if key in values})
+    for strategy, keys in _outside(subjects, alias):
+        known = strategy.values(keys)
+        values.update({key: known.get(key, 0) for key in keys if key in values})
     return values
 
 
@@ -240,24 +241,23 @@ def _tell_after_commit(row: CounterAdjustment, alias: str) -> None:
 
 def refresh_after_commit(subjects: Sequence[Subject], alias: str) -> None:
     """Let Redis forget the totals of counters, where it may know them."""
-    for strategy, keys in _by_strategy(subjects, alias):
-        if isinstance(strategy, Cached):
-            _forget_after_commit(strategy, keys, alias)
+    for strategy, keys in _outside(subjects, alias):
+        _forget_after_commit(strategy, keys, alias)
 
 
-def _forget_after_commit(strategy: Cached, keys: Sequence[Hashable], alias: str) -> None:
+def _forget_after_commit(strategy: Outside, keys: Sequence[Hashable], alias: str) -> None:
     def forget_totals() -> None:
         strategy.forget(keys)
 
     transaction.on_commit(forget_totals, using=alias, robust=True)
 
 
-def _by_strategy(
-    subjects: Iterable[Subject], alias: str
-) -> Iterable[tuple[Strategy, list[Hashable]]]:
-    found: dict[Strategy, list[Hashable]] = {}
+def _outside(subjects: Iterable[Subject], alias: str) -> Iterable[tuple[Outside, list[Hashable]]]:
+    found: dict[Outside, list[Hashable]] = {}
     for subject in subjects:
-        found.setdefault(strategy_of(subject, alias), []).append(subject.native)
+        strategy = registry.outside(subject.recipe, subject.table, alias)
+        if strategy:
+            found.setdefault(strategy, []).append(subject.native)
     return found.items()
 
 

@@ -27,7 +27,7 @@ def forget(key: object, using: str | None) -> int:
         low, high = INT8
         if not low <= -value <= high:
             raise CounterOverflow(key=subject.label, low=low, high=high)
-        if value and subject.strategy == "ledger":
+        if value and subject.recipe.can.entries:
             # Its own entries are its history, and this is one of them.
             ledger = registry.strategy(subject.recipe, subject.table, alias)
             ledger.apply(Batch((Delta(subject.native, -value),)))
