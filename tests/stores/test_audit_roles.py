@@ -79,9 +79,10 @@ def owned() -> list[tuple[Any, ...]]:
         f"ALTER FUNCTION django_counters_guard_next() OWNER TO {OWNER}",
         # Where incidents are found, they are written down.
         f"GRANT SELECT, INSERT ON django_counters_counterincident TO {OWNER}, {APP}",
-        # Where the head is kept, and what approved requests led to.
+        # Where the head is kept, and what adjustments and approved requests have left.
         f"GRANT SELECT, INSERT, DELETE ON django_counters_counter TO {OWNER}, {APP}",
         f"GRANT SELECT ON django_counters_adjustmentrequest TO {OWNER}, {APP}",
+        f"GRANT SELECT ON django_counters_counterdelta TO {OWNER}, {APP}",
     )
     return stored()
 
