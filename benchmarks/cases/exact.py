@@ -31,6 +31,7 @@ from benchmarks.inspection import increment, statement_of, value
 from benchmarks.models import NaiveCounter, Post
 from benchmarks.team import processes
 from django_counters.models import Counter
+from django_counters.querysets import CounterQuerySet
 
 WRITERS = 12
 SLICE = 100  # calls of one slice
@@ -166,6 +167,25 @@ def _field() -> Iterator[Pair]:
     yield loops(increment, update, adds_up(partial(stored, mine.pk), partial(stored, theirs.pk)))
 
 
+@contextmanager
+def _queryset() -> Iterator[Pair]:
+    """A column of many records at once, or of one after the other."""
+    posts = Post.objects.bulk_create(Post(title="queryset") for _ in range(1000))
+    chosen: CounterQuerySet[Post] = CounterQuerySet(Post).filter(title="queryset")
+    records = cycle(posts)
+
+    def verify(subject: int, reference: int) -> None:
+        found = sum(chosen.values_list("views", flat=True))
+        expect("the sum of all records", found, subject + reference)
+
+    def one() -> None:
+        post: Any = next(records)
+        post.views.increment()
+
+    many = loop(lambda: chosen.increment(views=1), 2, len(posts))
+    yield Pair(many, loop(one, SLICE), verify)
+
+
 CASES: Mapping[str, Work] = {
     "statement": Work(_statement),
     "update": Work(updating),
@@ -176,4 +196,5 @@ CASES: Mapping[str, Work] = {
     "values": Work(_values, slices=4),
     "floor": Work(_floor),
     "field": Work(_field),
+    "queryset": Work(_queryset),
 }

@@ -6,7 +6,8 @@ from django.db import connections
 from django.db.utils import NotSupportedError
 
 from django_counters.stores.sql.dialects import postgresql, sqlite
-from django_counters.stores.sql.dialects.base import Dialect, Pending, Table
+from django_counters.stores.sql.dialects.base import Dialect
+from django_counters.stores.sql.dialects.tables import Pending, Table
 
 __all__ = ["Dialect", "Pending", "Table", "dialect_of"]
 

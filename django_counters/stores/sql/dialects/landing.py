@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from django_counters.stores.sql.dialects.base import Table
+from django_counters.stores.sql.dialects.tables import Table
 
 BATCHES = "django_counters_counterbatch"
 SOURCES = "django_counters_countersource"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django_counters.stores.sql.dialects.landing import (
     BATCHES,
@@ -18,9 +18,7 @@ from django_counters.stores.sql.dialects.landing import (
     together,
 )
 from django_counters.stores.sql.dialects.ledger import COUNTER
-
-if TYPE_CHECKING:
-    from django_counters.stores.sql.dialects.base import Table
+from django_counters.stores.sql.dialects.tables import Table
 
 _AMONG = "= ANY(%s::uuid[])"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django_counters.stores.sql.dialects.landing import (
     BATCHES,
@@ -20,9 +20,7 @@ from django_counters.stores.sql.dialects.landing import (
 )
 from django_counters.stores.sql.dialects.ledger import COUNTER
 from django_counters.stores.sql.dialects.ledger_sqlite import NOW
-
-if TYPE_CHECKING:
-    from django_counters.stores.sql.dialects.base import Table
+from django_counters.stores.sql.dialects.tables import Table
 
 _AMONG = "IN (SELECT value FROM json_each(%s))"
 

@@ -9,12 +9,10 @@ from django.db import InterfaceError, OperationalError
 
 from django_counters.stores.sql.dialects.audit_postgresql import AUDIT
 from django_counters.stores.sql.dialects.base import (
-    TOTAL,
     Dialect,
     Fold,
     Reads,
     Spread,
-    Table,
     Totals,
     left,
     namespaces,
@@ -33,6 +31,7 @@ from django_counters.stores.sql.dialects.limits import ahead as bucket_ahead
 from django_counters.stores.sql.dialects.limits import page as buckets
 from django_counters.stores.sql.dialects.limits import take as take_from
 from django_counters.stores.sql.dialects.samples import SAMPLES, Samples, page, take, within
+from django_counters.stores.sql.dialects.tables import TOTAL, Table
 
 NOW = "STATEMENT_TIMESTAMP()"
 

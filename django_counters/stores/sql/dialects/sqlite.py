@@ -8,12 +8,10 @@ from typing import Any
 
 from django_counters.stores.sql.dialects.audit_sqlite import AUDIT
 from django_counters.stores.sql.dialects.base import (
-    TOTAL,
     Dialect,
     Fold,
     Reads,
     Spread,
-    Table,
     Totals,
     left,
     namespaces,
@@ -32,6 +30,7 @@ from django_counters.stores.sql.dialects.limits import ahead as bucket_ahead
 from django_counters.stores.sql.dialects.limits import page as buckets
 from django_counters.stores.sql.dialects.limits import take as take_from
 from django_counters.stores.sql.dialects.samples import SAMPLES, Samples, page, take, within
+from django_counters.stores.sql.dialects.tables import TOTAL, Table
 
 LOW, HIGH = "(-9223372036854775807 - 1)", "9223372036854775807"
 
