@@ -24,14 +24,13 @@ from django_counters.signals import batch_applied
 from django_counters.stores.sql.chosen import Column, SqlHeld, add_at_once
 from django_counters.stores.sql.session import Session
 from django_counters.strategies.base import Strategy
+from django_counters.strategies.cached import AT_ONCE
 from django_counters.strategies.refusals import refusal
 from django_counters.types import Batch, Delta
 
 Rows = models.QuerySet[Any, Any]
 Owner = type[models.Model]
 Values = Mapping[Hashable, int]
-# How many keys Redis adds to within a part of the 50 ms that it is given, as a rule.
-_PAGE = 200
 
 
 class Change(NamedTuple):
@@ -211,8 +210,8 @@ def _count_cached(
     """Hand the keys to Redis: a round trip for each field and page, within its time limit."""
     for change in changes:
         label, of_field = change.place.table.label, keys[change.owner]
-        for start in range(0, len(of_field), _PAGE):
-            batch = change.batch(of_field[start : start + _PAGE])
+        for start in range(0, len(of_field), AT_ONCE):
+            batch = change.batch(of_field[start : start + AT_ONCE])
             try:
                 applied(change.strategy(using), batch, using, label)
             except (CounterError, Error) as error:

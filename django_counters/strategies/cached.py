@@ -43,6 +43,9 @@ _ASYNC = "You cannot call this from an async context - use the method that begin
 Unsent = Callable[[Mapping[str, int], Exception], None]
 # How many counters are asked for in one round trip: a script keeps the server from other work.
 _PAGE = 2000
+# How many counters one round trip adds to, where nobody needs all of them at one moment: 1,000 took
+# 59 ms, and Redis is given 50.
+AT_ONCE = 200
 
 
 class Cached:
@@ -175,14 +178,19 @@ class Cached:
         return self._unknown(batch.deltas, Sent.COMMIT)
 
     def _send(self, sums: Mapping[Hashable, int], token: UUID | None = None) -> None:
-        """Count what was committed. Nobody waits for the values."""
-        batch = Batch(tuple(Delta(key, by) for key, by in sums.items()), token)
-        try:
-            run(self._count(batch, age=NO_TOTALS), self._pending.send)
-        except (CounterError, Error) as error:
-            # The caller has committed, and gets no error.
-            self._unsent({self._landed.label(key): by for key, by in sums.items()}, error)
-            raise
+        """Count what was committed, page by page. Nobody waits for the values."""
+        deltas = [Delta(key, by) for key, by in sums.items()]
+        failed: list[Exception] = []
+        for start in range(0, len(deltas), AT_ONCE):
+            page = tuple(deltas[start : start + AT_ONCE])
+            try:
+                run(self._count(Batch(page, token), age=NO_TOTALS), self._pending.send)
+            except (CounterError, Error) as error:
+                # The caller has committed, and gets no error.
+                self._unsent({self._landed.label(delta.key): delta.by for delta in page}, error)
+                failed.append(error)
+        if failed:
+            raise failed[0]
 
     def _count(self, batch: Batch, age: int = RETURNED_AGE) -> Steps[Mapping[Hashable, int]]:
         if batch.token is not None:

@@ -23,6 +23,7 @@ from django_counters.exceptions import (
 from django_counters.kinds.registry import slots_of
 from django_counters.models import Counter, CounterDelta, CounterIncident
 from django_counters.stores.redis.keys import slot_of
+from django_counters.strategies.cached import AT_ONCE
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from django_counters.upkeep.flush import flush
@@ -109,6 +110,21 @@ def test_an_answer_that_is_lost_is_counted_nowhere_else(detour: str) -> None:
             flush()
             assert (value(), Counter.objects.get(key="views:a").value) == (1011, 1011)
             assert not CounterDelta._base_manager.exists()
+
+
+def test_many_of_a_transaction_are_sent_in_pages_and_a_lost_one_is_told_alone() -> None:
+    keys = [f"views:{number:04}" for number in range(2 * AT_ONCE + 1)]
+    pages = keys[:AT_ONCE], keys[AT_ONCE : 2 * AT_ONCE], keys[2 * AT_ONCE :]
+    with proxied() as proxy:
+        views = {"STRATEGY": "cached", "CACHE": own_place(proxy), "ON_REDIS_DOWN": "raise"}
+        with override_counters(views={**views, "OPTIONS": {"timeout": 2}}):
+            proxy.lose("unsent", marker=pages[1][0].encode())
+            with transaction.atomic():
+                Counter.objects.increment_many(dict.fromkeys(keys, 1))
+            (incident,) = CounterIncident.objects.all()
+            assert incident.detail["amounts"] == dict.fromkeys(pages[1], 1)
+            found = Counter.objects.values_of(keys)
+            assert [key for key in keys if found[key] == 1] == [*pages[0], *pages[2]]
 
 
 def test_a_read_whose_answer_is_lost_is_a_read_without_redis() -> None:
