@@ -105,7 +105,8 @@ def adjust_many(
     asked["case"] = case
     orders = [
         (subject, order_of(**{**asked, how: amounts[subject]}))
-        for subject in sorted(amounts, key=_in_order)
+        # Those of one table together: the statement that holds them puts them in order.
+        for subject in sorted(amounts, key=_table_of)
     ]
     for start in range(0, len(orders), step):
         page = orders[start : start + step]
@@ -122,9 +123,8 @@ def adjust_many(
     return report
 
 
-def _in_order(subject: Subject) -> tuple[str, Any]:
-    """As batches of increments lock their counters, so that none of both waits for the other."""
-    return subject.field, subject.native
+def _table_of(subject: Subject) -> str:
+    return subject.field
 
 
 def _rest(
@@ -144,7 +144,7 @@ def _rest(
             report.done += 1
         else:
             report.refused[subject.label] = f"{report.case} has adjusted it by {earlier.delta:+}"
-    for _, group in groupby(rest, key=lambda asked: asked[0].field):
+    for _, group in groupby(rest, key=lambda asked: _table_of(asked[0])):
         yield list(group)
 
 

@@ -68,5 +68,5 @@ def against_batches(number: int, keys: list[str], rounds: int) -> None:
         else:
             case = f"{number}-{turn}"
             Counter.objects.adjust_many(
-                by=dict.fromkeys(keys, 1), reason="r", actor="ann", case=case, step=6
+                by=dict.fromkeys(keys, 1), reason="r", actor="ann", case=case, step=300
             )

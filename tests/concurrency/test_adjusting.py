@@ -153,7 +153,7 @@ def test_one_case_of_several_processes() -> None:
 
 def test_many_at_once_against_batches_of_increments() -> None:
     """Both take their counters in one order, so that none waits for the other for ever."""
-    keys, rounds, crowd = [f"k:{number}é" for number in range(8)], 20, 6
+    keys, rounds, crowd = [f"k:{number}é" for number in range(400)], 8, 6
     processes(crowd, adjusting.against_batches, keys, rounds)
     assert set(Counter.objects.values_of(keys).values()) == {crowd * rounds}
     assert_sound()

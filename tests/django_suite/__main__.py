@@ -7,4 +7,4 @@ import sys
 from example_project.bootstrap import commands
 
 if __name__ == "__main__":
-    sys.exit(commands.serve("tests.django_suite", "tests", sys.argv[1:], want=("postgres",)))
+    sys.exit(commands.serve("tests.django_suite", "tests", sys.argv[1:], want=()))

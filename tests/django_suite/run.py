@@ -3,6 +3,9 @@
 The tests are in the source distribution of the Django that is installed, which pip downloads. In a
 copy of them each ``IntegerField`` of a model becomes an `IntegerCounterField`, and each
 ``BigIntegerField`` a `CounterField`. All that is not on the list in ``exclusions`` has to pass.
+
+They run on the database of ``DATABASE_URL``, else on SQLite: they ask for extensions and collations
+that the PostgreSQL of pip does not have.
 """
 
 from __future__ import annotations
@@ -81,6 +84,7 @@ def _edit(path: Path, before: str, line: str) -> None:
 
 
 def _run(tests: Path, applications: list[str]) -> int:
+    os.environ.setdefault("DATABASE_URL", "sqlite://:memory:")
     os.environ["COUNTERS_TEST_RUN"] = secrets.token_hex(4)
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
     options = ["--settings=tests.django_suite.settings", f"--parallel={os.cpu_count() or 1}"]
