@@ -58,7 +58,8 @@ if TYPE_CHECKING:
     from django_counters.values import Appended as Appended
     from django_counters.values import Counted as Counted
     from django_counters.values import CountedMany as CountedMany
-    from django_counters.values import Sent as Sent
+    from django_counters.values import Result as Result
+    from django_counters.values import Unknown as Unknown
 
 __version__ = "0.1.0"
 
@@ -97,11 +98,12 @@ _HOMES = {
     "Reading": "types",
     "RecordMissing": "exceptions",
     "RequestDecided": "exceptions",
+    "Result": "values",
     "RetryTransaction": "exceptions",
-    "Sent": "values",
     "Token": "tokens",
     "TokenConflict": "exceptions",
     "TokenExpired": "exceptions",
+    "Unknown": "values",
     "UnsavedInstance": "exceptions",
     "UnsupportedBounds": "exceptions",
     "UnsupportedConsistency": "exceptions",

@@ -205,6 +205,20 @@ def check_integer(number: object) -> int:
     return int(number)
 
 
+def bounds_of_call(floor: object, ceiling: object) -> Bounds:
+    """The bounds that one call asks for."""
+    if floor is None and ceiling is None:
+        return UNBOUNDED
+    return Bounds(_check_bound("floor", floor), _check_bound("ceiling", ceiling))
+
+
+def _check_bound(name: str, bound: object) -> int | None:
+    try:
+        return None if bound is None else check_integer(bound)
+    except InvalidDelta as error:
+        raise InvalidDelta(delta=bound, reason=f"as a {name}, {error.reason}") from None
+
+
 def check_mapping(deltas: object) -> Mapping[object, object]:
     """Return ``deltas`` if it is a mapping of keys to deltas."""
     if not isinstance(deltas, Mapping):

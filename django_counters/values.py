@@ -1,20 +1,157 @@
-"""What calls return where a plain number would not say all of it, or where there is none."""
+"""What a change returns: the new value, or that it is not known and why."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NoReturn, Self
+from collections.abc import Hashable, Mapping
+from typing import Any, ClassVar, Never, NoReturn, Self, TypeAlias
 from uuid import UUID
 
 from django_counters.exceptions import ValueNotKnown
 
 
-class Unknown:
-    """Stands for a value that is not known. Whatever asks for the number raises an error.
+class Counted(int):
+    """The new value: an int in every way.
+
+    Attributes:
+        value: the same, as a plain int.
+        replayed: whether a call with the same token was counted before. This call counted nothing
+            then, and the value is the one that the first call returned.
+    """
+
+    replayed: bool
+
+    def __new__(cls, value: int, *, replayed: bool = False) -> Self:
+        number = super().__new__(cls, value)
+        number.replayed = replayed
+        return number
+
+    @property
+    def value(self) -> int:
+        """The new value."""
+        return int(self)
+
+    def __reduce__(self) -> tuple[type[int], tuple[int]]:
+        return int, (int(self),)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[type[int], tuple[int]]:
+        # A copy or a pickle is a plain number.
+        return self.__reduce__()
+
+
+class Unknown(str):
+    """A change was made, or will be, and its new value is not known. Reads ``unknown`` as a text.
+
+    It is a text so that f-strings, templates, logs and JSON show it and never fail. No calculation
+    takes it for a number: type checkers refuse those, and Python does.
+
+    Attributes:
+        value: None.
+        key: the counter.
+        reason: why the value is not known.
+        replayed: whether a call with the same token was counted before; False where it is not
+            known yet.
+    """
+
+    __slots__ = ("key", "reason", "replayed")
+
+    COLLECTED: ClassVar = "it is applied when the collector ends"
+    COMMIT: ClassVar = "it is counted when the transaction commits"
+    DATABASE: ClassVar = "it is counted, but the database could not be asked for the total"
+    SPILLED: ClassVar = (
+        "Redis is away: it is counted in the database, what waits in Redis is not known"
+    )
+
+    key: str
+    reason: str
+    replayed: bool
+
+    def __new__(cls, key: str, reason: str, *, replayed: bool = False) -> Self:
+        unknown = super().__new__(cls, "unknown")
+        unknown.key = key
+        unknown.reason = reason
+        unknown.replayed = replayed
+        return unknown
+
+    @property
+    def value(self) -> None:
+        """None: there is no number."""
+        return None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__.lower()}: {self.key}: {self.reason}>"
+
+    def __format__(self, spec: str) -> str:
+        # A format of numbers would raise, for example the comma of f"{views:,}".
+        try:
+            return super().__format__(spec)
+        except ValueError:
+            return str(self)
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return (self.key, self.reason)
+
+    def _refuse(self, _: Never) -> NoReturn:
+        raise TypeError(f"{self!r} is no number")
+
+    # A text would be repeated, or formatted.
+    __mul__ = __rmul__ = __mod__ = _refuse  # type: ignore[assignment]
+
+
+class Appended(Unknown):
+    """An entry was appended to the ledger, which reads nothing, and so knows no value.
+
+    Attributes:
+        token: the token of the entry; a call with it is a replay. None for an entry of a batch.
+    """
+
+    __slots__ = ("token",)
+
+    token: UUID | None
+
+    def __new__(cls, key: str, token: UUID | None, *, replayed: bool = False) -> Self:
+        reason = "an entry is appended without reading the counter; ask value() for it"
+        appended = super().__new__(cls, key, reason, replayed=replayed)
+        appended.token = token
+        return appended
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return (self.key, self.token)
+
+
+#: What a change returns. ``result.value`` is an int or None.
+Result: TypeAlias = Counted | Unknown
+
+#: The new values of a batch, by key, as a strategy knows them.
+NewValues: TypeAlias = Mapping[Hashable, int | Unknown]
+
+
+class CountedMany(dict[str, Result]):
+    """What a call for many counters returns, by key.
+
+    Attributes:
+        replayed: whether a call with the same token was counted before.
+    """
+
+    replayed: bool
+
+    def __init__(self, values: Mapping[str, int | Unknown], *, replayed: bool = False) -> None:
+        super().__init__({key: told(value, replayed=replayed) for key, value in values.items()})
+        self.replayed = replayed
+
+
+def told(value: int | Unknown, *, replayed: bool = False) -> Result:
+    """The result that tells a new value."""
+    if type(value) is int:  # nearly always
+        return Counted(value, replayed=replayed)
+    return value if isinstance(value, Result) else Counted(value, replayed=replayed)
+
+
+class NoNumber:
+    """A counter whose number was not loaded. Whatever asks for the number raises an error.
 
     It is no int, so that nothing can take a wrong number from it, also not code written in C.
     """
 
-    __slots__ = ("key",)
     reason: ClassVar[str]
 
     def __init__(self, key: str) -> None:
@@ -39,85 +176,3 @@ class Unknown:
     __neg__ = __pos__ = __abs__ = __invert__ = __reduce_ex__ = _unknown
     __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = _unknown
     __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = _unknown
-
-
-class Collected(Unknown):
-    """Returned for an increment that is collected."""
-
-    __slots__ = ()
-    reason = "it is applied when the collector ends"
-
-
-class Appended(Unknown):
-    """Returned for an entry of the ledger: an append reads nothing, so it knows no value.
-
-    Attributes:
-        key: the counter.
-        token: the token of the entry; a call with it is a replay. None for an entry of a batch.
-        replayed: whether it was there already, so that this call counted nothing.
-    """
-
-    __slots__ = ("replayed", "token")
-    reason = "an entry is appended without reading the counter; ask value() for it"
-
-    def __init__(self, key: str, token: UUID | None, *, replayed: bool = False) -> None:
-        super().__init__(key)
-        self.token = token
-        self.replayed = replayed
-
-
-class Sent(Unknown):
-    """Returned for an increment of a cached counter whose new value could not be told.
-
-    Attributes:
-        key: the counter.
-        replayed: whether a call with the same token was counted before; False where it is not known
-            yet.
-    """
-
-    __slots__ = ("_why", "replayed")
-    COMMIT = "it is counted when the transaction commits"
-    DATABASE = "it is counted, but the database could not be asked for the total"
-    SPILLED = "Redis is away: it is counted in the database, what waits in Redis is not known"
-
-    def __init__(self, key: str, why: str, *, replayed: bool = False) -> None:
-        super().__init__(key)
-        self._why = why
-        self.replayed = replayed
-
-    @property
-    def reason(self) -> str:  # type: ignore[override]
-        """Why the value is not known."""
-        return self._why
-
-
-class Counted(int):
-    """The value that a call with a token returned when it counted.
-
-    Attributes:
-        replayed: whether it was counted before, so that this call counted nothing.
-    """
-
-    replayed: bool
-
-    def __new__(cls, value: int, *, replayed: bool = False) -> Self:
-        number = super().__new__(cls, value)
-        number.replayed = replayed
-        return number
-
-    def __reduce__(self) -> tuple[type[int], tuple[int]]:
-        return int, (int(self),)
-
-    def __reduce_ex__(self, protocol: Any) -> tuple[type[int], tuple[int]]:
-        # A copy or a pickle is a plain number.
-        return self.__reduce__()
-
-
-class CountedMany(dict[str, int]):
-    """The values that a call for many counters with a token returned when it counted them.
-
-    Attributes:
-        replayed: whether they were counted before, so that this call counted nothing.
-    """
-
-    replayed: bool = False

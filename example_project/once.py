@@ -12,9 +12,9 @@ import hashlib
 from collections import Counter as Sums
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
-from django_counters import CountedMany, Token, TokenConflict, short_key
+from django_counters import Token, TokenConflict, short_key
 from example_project.access_log import (
     Entry,
     Line,
@@ -96,7 +96,7 @@ def _increment(placed: list[Placed], scope: str) -> int:
         return 0
     sums = Sums(short_key(key) for one in placed for key in one.entry.counters())
     token = Token(placed[0].token, scope)
-    done = cast("CountedMany", Counter.objects.increment_many(sums, token=token))
+    done = Counter.objects.increment_many(sums, token=token)
     return len(placed) if done.replayed else 0
 
 

@@ -1,4 +1,4 @@
-"""What a block of a collector shows of itself: values, reads and callbacks."""
+"""What counting returns where no number is known, and callbacks of a collector."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ import json
 import pickle
 from collections.abc import Callable
 from typing import Any
+from uuid import uuid4
 
 import pytest
-from django.db import ProgrammingError, connection, transaction
+from django.db import transaction
+from django.template import Context, Template
 from django.test import TestCase
 
 from django_counters.exceptions import InvalidDelta, ValueNotKnown
 from django_counters.models import Counter
 from django_counters.testing import assert_counts
+from django_counters.values import Appended, Result, Unknown
 from tests.kinds.test_collector import Oops, caught, count
+from tests.testapp.models import Post
 
 pytestmark = pytest.mark.django_db
 
@@ -62,35 +66,84 @@ USES_IN_C: dict[str, Callable[[Any], Any]] = {
 }
 
 
-class TestUnknownValues:
+# What would be a wrong number, or a text, and no error.
+NUMBERS: dict[str, Callable[[Any], Any]] = {
+    name: USES[name]
+    for name in ("less", "less, reflected", "max", "add", "radd", "sum", "multiply", "divmod")
+} | {
+    "multiplied": lambda v: 2 * v,
+    "remainder": lambda v: v % 2,
+    "bits": lambda v: v | 1,
+    "invert": lambda v: ~v,
+    "round": round,
+    "int": int,
+    "float": float,
+    **USES_IN_C,
+}
+del NUMBERS["json"]
+
+
+def unloaded() -> Any:
+    return Post.views.of(1)
+
+
+class TestACounterWithoutItsNumber:
     def test_any_use_is_an_error(self) -> None:
-        with Counter.objects.collect():
-            value = Counter.objects.increment("a")
-            for name, use in USES.items():
-                with pytest.raises(ValueNotKnown) as unknown:
-                    pytest.fail(f"{name}: {use(value)!r}")
-                assert unknown.value.key == "a"
+        for name, use in USES.items():
+            with pytest.raises(ValueNotKnown) as unknown:
+                pytest.fail(f"{name}: {use(unloaded())!r}")
+            assert unknown.value.key == "testapp.Post.views:1"
 
     def test_code_in_c_takes_no_zero_for_it(self) -> None:
-        with Counter.objects.collect():
-            value = Counter.objects.increment("a")
-            for name, use in USES_IN_C.items():
-                with pytest.raises((ValueNotKnown, TypeError)):
-                    pytest.fail(f"{name}: {use(value)!r}")
+        for name, use in USES_IN_C.items():
+            with pytest.raises((ValueNotKnown, TypeError)):
+                pytest.fail(f"{name}: {use(unloaded())!r}")
 
-    def test_it_is_no_parameter_of_a_query(self) -> None:
-        with Counter.objects.collect():
-            value = Counter.objects.increment_many({"a": 1})["a"]
-            with (
-                pytest.raises((ValueNotKnown, ProgrammingError)),
-                transaction.atomic(),
-                connection.cursor() as cursor,
-            ):
-                cursor.execute("SELECT %s", [value])
 
-    def test_it_is_no_delta(self) -> None:
-        with Counter.objects.collect(), pytest.raises(InvalidDelta, match="collected: a"):
-            Counter.objects.increment("b", Counter.objects.increment("a"))
+class TestResults:
+    @pytest.fixture
+    def unknown(self) -> Any:
+        with Counter.objects.collect():
+            return Counter.objects.increment("a")
+
+    def test_it_can_be_shown_and_sent_everywhere(self, unknown: Any) -> None:
+        shown = [f"{unknown}", f"{unknown:,}", f"{unknown:05d}", "%s" % unknown, str(unknown)]  # noqa: UP031
+        assert shown == ["unknown"] * 5
+        assert f"{unknown:>9}" == "  unknown"
+        assert Template("{{ value }}").render(Context({"value": unknown})) == "unknown"
+        assert json.dumps({"value": unknown}) == '{"value": "unknown"}'
+        assert json.dumps(unknown.value) == "null"
+
+    @pytest.mark.parametrize(
+        "copied", [copy.copy, copy.deepcopy, lambda v: pickle.loads(pickle.dumps(v))]
+    )
+    def test_a_copy_knows_the_same(self, copied: Callable[[Any], Any]) -> None:
+        unknown = Unknown("a", Unknown.COMMIT, replayed=True)
+        entry = Appended("b", uuid4(), replayed=True)
+        for one in (copied(unknown), copied(entry)):
+            assert (one, one.value, one.replayed) == ("unknown", None, True)
+        assert (copied(unknown).key, copied(unknown).reason) == ("a", Unknown.COMMIT)
+        assert (copied(entry).key, copied(entry).token) == ("b", entry.token)
+
+    def test_nothing_takes_it_for_a_number(self, unknown: Any) -> None:
+        for name, use in NUMBERS.items():
+            with pytest.raises((TypeError, ValueError)):
+                pytest.fail(f"{name}: {use(unknown)!r}")
+        assert unknown != 1
+
+    def test_it_is_no_parameter_of_a_query(self, unknown: Any) -> None:
+        with pytest.raises(ValueError, match="expected a number"):
+            Post.objects.filter(views=unknown).exists()
+
+    def test_it_is_no_delta(self, unknown: Any) -> None:
+        with pytest.raises(InvalidDelta, match="Unknown"):
+            Counter.objects.increment("b", unknown)
+
+    def test_a_number_is_an_int(self) -> None:
+        counted = Counter.objects.increment("a", 3)
+        assert (counted, counted.value, type(counted.value), counted.replayed) == (3, 3, int, False)
+        assert json.dumps(Counter.objects.increment_many({"a": 1, "b": 2})) == '{"a": 4, "b": 2}'
+        assert Counter.objects.increment_many({}) == {}
 
 
 class TestCallbacks:
@@ -117,7 +170,7 @@ class TestCallbacks:
 
     @pytest.mark.django_db(transaction=True)
     def test_callbacks_run_once_and_in_order_after_the_commit(self) -> None:
-        ran: list[tuple[int, int]] = []
+        ran: list[tuple[int, Result]] = []
 
         def note(number: int) -> None:
             transaction.on_commit(lambda: ran.append((number, Counter.objects.increment("ran"))))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self, cast, overload
+from typing import TYPE_CHECKING, Any, Self, overload
 
 from django.apps import apps
 from django.core import checks
@@ -30,7 +30,7 @@ from django_counters.kinds.tables import slots
 from django_counters.models.total import Loaded, TotalField
 from django_counters.stores.sql.dialects import Table
 from django_counters.types import INT8, UNBOUNDED, Bounds, Delta, Reading
-from django_counters.values import Unknown
+from django_counters.values import Result
 
 if TYPE_CHECKING:
     from django.forms import Field as FormField
@@ -163,7 +163,7 @@ class CounterField(TotalField):
         using: str | None,
         token: object = None,
         immediately: bool = False,
-    ) -> CounterValue:
+    ) -> Result:
         """Change the row of one instance and return the new value; `CounterValue` is its face."""
         if immediately:
             check_immediately(self._label(), self.recipe)
@@ -171,15 +171,12 @@ class CounterField(TotalField):
         key = self._key(instance, alias)
         bounds = self.bounds if called is UNBOUNDED else self.bounds.stricter(called)
         strategy = registry.strategy(self.recipe, self.table, alias)
-        value: Any = apply(Delta(key, by, bounds), strategy, self.table, alias, token, immediately)
-        if isinstance(value, Unknown):
-            # It is no number, and what the instance holds stays as it is.
-            return cast("CounterValue", value)
-        if not getattr(value, "replayed", False):
-            instance.__dict__[self.attname] = int(value)
-        number = CounterValue(value, self, instance)
-        number.replayed = getattr(value, "replayed", False)
-        return number
+        delta = Delta(key, by, bounds)
+        result = apply(delta, strategy, self.table, alias, token, immediately)
+        # Where no number is known, what the instance holds stays as it is.
+        if result.value is not None and not result.replayed:
+            instance.__dict__[self.attname] = result.value
+        return result
 
     def read(
         self,

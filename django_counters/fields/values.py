@@ -11,13 +11,12 @@ from django.core.exceptions import SynchronousOnlyOperation
 from django.db import models, router
 
 from django_counters.kinds.adjustment import adjust
-from django_counters.kinds.number import bounds_of_call
 from django_counters.kinds.subject import native_of, of_record
 from django_counters.models import CounterAdjustment
 from django_counters.models.total import Loaded, TotalAttribute
 from django_counters.tokens import Token
-from django_counters.types import Reading, check_delta
-from django_counters.values import Unknown
+from django_counters.types import Reading, bounds_of_call, check_delta
+from django_counters.values import NoNumber, Result
 
 if TYPE_CHECKING:
     from django_counters.fields.columns import CounterField
@@ -38,14 +37,18 @@ class _Counting:
         token: str | UUID | Token | None = None,
         immediately: bool = False,
         using: str | None = None,
-    ) -> CounterValue:
-        """Add ``by`` to the row, in one statement, and return the new value.
+    ) -> Result:
+        """Add ``by`` to the row, in one statement; the new value is set on the instance.
 
         Exact under concurrency, whatever the instance holds. ``floor`` and ``ceiling`` narrow what
         the field declares; only the bound that the value moves towards is asked. With a token the
         change counts once: a repeated call returns what the first one returned, and says so in
         ``replayed``. Where the field is cached the change is made in Redis, and within a
         transaction when that commits, unless ``immediately``; it takes no token.
+
+        Returns:
+            The new value, `Counted`, which is an int. Or `Unknown`: of a cached field in a
+            transaction, or without its Redis. The instance then holds what it held.
 
         Raises:
             UnsavedInstance: the instance has no row yet.
@@ -55,10 +58,10 @@ class _Counting:
             ReadOnlyDatabase, OutcomeUnknown: as for named counters.
         """
         bounds = bounds_of_call(floor, ceiling)
-        value: CounterValue = self._field.change(
+        result: Result = self._field.change(
             self._instance, check_delta(by), bounds, using, token, immediately
         )
-        return value
+        return result
 
     def decrement(
         self,
@@ -69,8 +72,8 @@ class _Counting:
         token: str | UUID | Token | None = None,
         immediately: bool = False,
         using: str | None = None,
-    ) -> CounterValue:
-        """Subtract ``by`` from the row and return the new value; see `increment`."""
+    ) -> Result:
+        """Subtract ``by`` from the row; see `increment`."""
         return self.increment(
             check_delta(-check_delta(by)),
             floor=floor,
@@ -220,7 +223,7 @@ class _Counting:
         token: str | UUID | Token | None = None,
         immediately: bool = False,
         using: str | None = None,
-    ) -> CounterValue:
+    ) -> Result:
         """`increment` for async code."""
         return await sync_to_async(self.increment)(
             by,
@@ -240,7 +243,7 @@ class _Counting:
         token: str | UUID | Token | None = None,
         immediately: bool = False,
         using: str | None = None,
-    ) -> CounterValue:
+    ) -> Result:
         """`decrement` for async code."""
         return await sync_to_async(self.decrement)(
             by,
@@ -267,18 +270,14 @@ class CounterValue(_Counting, Loaded):
     database, joins the caller's transaction, and leaves the new value on the instance.
     """
 
-    #: Whether the change was made before, by a call with the same token.
-    replayed: bool
-
     def __new__(cls, value: int, field: CounterField, instance: models.Model) -> CounterValue:
         number = super().__new__(cls, value)
         number._field = field
         number._instance = instance
-        number.replayed = False
         return number
 
 
-class NotLoaded(_Counting, Unknown):
+class NotLoaded(_Counting, NoNumber):
     """What ``post.views`` is in async code where it was deferred: it counts, but is no number."""
 
     def __init__(self, field: CounterField, instance: models.Model) -> None:

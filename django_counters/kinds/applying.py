@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from typing import Any
-
 from django_counters.signals import batch_applied
 from django_counters.strategies.base import Outside, Strategy
 from django_counters.types import Batch
+from django_counters.values import NewValues, told
 
 
-def applied(
-    strategy: Strategy, batch: Batch, using: str, subject: str = ""
-) -> Mapping[Hashable, int]:
+def applied(strategy: Strategy, batch: Batch, using: str, subject: str = "") -> NewValues:
     """Apply a batch, tell who listens, and return the new values."""
     values = strategy.apply(batch)
     if batch_applied.receivers:
@@ -20,7 +16,7 @@ def applied(
     return values
 
 
-async def aapplied(strategy: Outside, batch: Batch, using: str) -> Mapping[Hashable, int]:
+async def aapplied(strategy: Outside, batch: Batch, using: str) -> NewValues:
     """`applied` for async code."""
     values = await strategy.aapply(batch)
     if batch_applied.receivers:
@@ -29,10 +25,10 @@ async def aapplied(strategy: Outside, batch: Batch, using: str) -> Mapping[Hasha
 
 
 def tell(
-    strategy: Strategy, batch: Batch, values: Mapping[Hashable, Any], using: str, subject: str = ""
+    strategy: Strategy, batch: Batch, values: NewValues, using: str, subject: str = ""
 ) -> None:
     """Send `batch_applied`, unless the batch was counted before. What receivers raise is logged."""
-    if batch.token is not None and all(value.replayed for value in values.values()):
+    if batch.token is not None and all(told(value).replayed for value in values.values()):
         return
     batch_applied.tell(
         Batch,

@@ -27,10 +27,10 @@ from django_counters.strategies.base import Strategy
 from django_counters.strategies.cached import AT_ONCE
 from django_counters.strategies.refusals import refusal
 from django_counters.types import Batch, Delta
+from django_counters.values import NewValues
 
 Rows = models.QuerySet[Any, Any]
 Owner = type[models.Model]
-Values = Mapping[Hashable, int]
 
 
 class Change(NamedTuple):
@@ -171,7 +171,7 @@ def _natives(owner: Owner, keys: Iterable[Any], using: str) -> list[Hashable]:
     return [pk.get_db_prep_value(key, connections[using]) for key in keys]
 
 
-def _apply(change: Change, keys: Sequence[Hashable], using: str) -> Values:
+def _apply(change: Change, keys: Sequence[Hashable], using: str) -> NewValues:
     if not keys:
         return {}
     if change.is_exact:
@@ -181,7 +181,7 @@ def _apply(change: Change, keys: Sequence[Hashable], using: str) -> Values:
     return change.strategy(using).apply(change.batch(keys))
 
 
-def _apply_held(change: Change, keys: Sequence[Hashable], using: str) -> Values:
+def _apply_held(change: Change, keys: Sequence[Hashable], using: str) -> NewValues:
     """Look at the values of rows that are held, refuse for all of them at once, or add."""
     place, by = change.place, change.by
     column = SqlHeld(place.table, using)
@@ -222,7 +222,7 @@ def _count_cached(
             counted = True
 
 
-def _tell(change: Change, values: Values, using: str) -> None:
+def _tell(change: Change, values: NewValues, using: str) -> None:
     if values and batch_applied.receivers:
         label = change.place.table.label
         tell(change.strategy(using), change.batch(values), values, using, label)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import cast
 from uuid import UUID
 
 from django.db import router
@@ -21,7 +20,7 @@ from django_counters.kinds import number
 from django_counters.kinds.registry import registry
 from django_counters.models import Counter
 from django_counters.tokens import check_token
-from django_counters.types import check_delta, check_key
+from django_counters.types import Delta, check_delta, check_key
 from django_counters.values import Appended
 
 _LEDGER = Recipe("ledger")
@@ -45,7 +44,11 @@ def append(key: object, by: int, token: object, using: str | None) -> Appended:
     name = _unbounded(check_key(key))
     alias = using or _writer()
     given = None if token is None else check_token(token)
-    return cast("Appended", number.apply_once(name, by, _LEDGER, given, alias))
+    result = number.apply_once(Delta(name, by), _LEDGER, given, alias)
+    if isinstance(result, Appended):
+        return result
+    # The token was used before the counter came into the ledger: the value of then is left out.
+    return Appended(name, given.uuid if given else None, replayed=result.replayed)
 
 
 def append_many(entries: Iterable[object], copy: bool, using: str | None) -> AppendedMany:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Hashable, Iterable
 from functools import partial
-from typing import Any
 
 from asgiref.sync import AsyncToSync, sync_to_async
 from django.db import router
@@ -21,6 +20,7 @@ from django_counters.strategies.base import Outside
 from django_counters.strategies.ledger import Claimed
 from django_counters.tokens import check_token
 from django_counters.types import Batch, Delta, Reading, check_key, check_mapping
+from django_counters.values import CountedMany, Result, told
 
 
 def is_native(keys: object, using: str | None, *, writes: bool) -> bool:
@@ -37,7 +37,7 @@ def is_native(keys: object, using: str | None, *, writes: bool) -> bool:
     )
 
 
-async def change(key: str, by: int, using: str | None, token: object) -> int:
+async def change(key: str, by: int, using: str | None, token: object) -> Result:
     """Change one number in one round trip and return its new value; ``by`` is a checked delta."""
     name = check_key(key)
     alias = using or router.db_for_write(Counter)
@@ -49,10 +49,10 @@ async def change(key: str, by: int, using: str | None, token: object) -> int:
     except Claimed:
         # It was used before the counter was cached: what for is in the database.
         return await sync_to_async(number.change)(name, by, None, None, using, None, token)
-    return values[name]
+    return told(values[name])
 
 
-async def change_many(deltas: object, sign: int, using: str | None) -> dict[str, int]:
+async def change_many(deltas: object, sign: int, using: str | None) -> CountedMany:
     """Change many numbers, in one round trip where all are in one Redis."""
     alias = using or router.db_for_write(Counter)
     groups: dict[Outside, list[Delta]] = {}
@@ -62,8 +62,8 @@ async def change_many(deltas: object, sign: int, using: str | None) -> dict[str,
     if len(groups) != 1:
         return await sync_to_async(number.change_many)(deltas, sign, using)
     ((strategy, group),) = groups.items()
-    values: Any = await aapplied(strategy, Batch(tuple(group)), alias)
-    return dict(values)
+    values = await aapplied(strategy, Batch(tuple(group)), alias)
+    return CountedMany({str(key): value for key, value in values.items()})
 
 
 async def values_of(

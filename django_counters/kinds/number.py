@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar, cast
+from typing import TypeVar
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
@@ -16,7 +16,6 @@ from django_counters.conf import EXACT, Policy, Recipe
 from django_counters.exceptions import (
     CounterError,
     CounterOverflow,
-    InvalidDelta,
     InvalidKey,
     InvalidPeriod,
     OutcomeUnknown,
@@ -27,7 +26,7 @@ from django_counters.exceptions import (
 from django_counters.kinds.applying import applied, tell
 from django_counters.kinds.buffer import Buffer
 from django_counters.kinds.collector import Collector, acollecting, collecting, collector_of
-from django_counters.kinds.once import Call, Work, once
+from django_counters.kinds.once import Call, once
 from django_counters.kinds.registry import registry
 from django_counters.kinds.tables import NAMED
 from django_counters.models import Counter
@@ -36,31 +35,18 @@ from django_counters.strategies.ledger import Claimed
 from django_counters.tokens import Token, check_token
 from django_counters.types import (
     INT8,
-    UNBOUNDED,
     Batch,
     Bounds,
     Delta,
     Reading,
+    bounds_of_call,
     check_delta,
-    check_integer,
     check_key,
     check_mapping,
 )
-from django_counters.values import Collected, CountedMany
+from django_counters.values import CountedMany, NewValues, Result, Unknown, told
 
 _Reader = TypeVar("_Reader", bound=Strategy)
-
-
-def bounds_of_call(floor: object, ceiling: object) -> Bounds:
-    """The bounds that one call asks for."""
-    if floor is None and ceiling is None:
-        return UNBOUNDED
-    for name, bound in (("floor", floor), ("ceiling", ceiling)):
-        try:
-            check_integer(0 if bound is None else bound)
-        except InvalidDelta as error:
-            raise InvalidDelta(delta=bound, reason=f"as a {name}, {error.reason}") from None
-    return Bounds(cast("int | None", floor), cast("int | None", ceiling))
 
 
 def change(
@@ -72,7 +58,7 @@ def change(
     route: object = None,
     token: object = None,
     immediately: bool = False,
-) -> int:
+) -> Result:
     """Change one number and return its new value; ``by`` is a checked delta."""
     name = check_key(key)
     policy = registry.policy(name)
@@ -87,9 +73,9 @@ def change(
         return _change_once(delta, policy.recipe, check_token(token), alias, immediately)
     collector = None if immediately else collector_of(alias)
     if collector is not None:
-        return _collect(collector, (delta,), alias)[name]
+        return told(_collect(collector, (delta,), alias)[name])
     batch = Batch((delta,), None, immediately)
-    return applied(registry.strategy(policy.recipe, NAMED, alias), batch, alias)[name]
+    return told(applied(registry.strategy(policy.recipe, NAMED, alias), batch, alias)[name])
 
 
 def check_immediately(what: str, recipe: Recipe) -> None:
@@ -98,20 +84,16 @@ def check_immediately(what: str, recipe: Recipe) -> None:
         raise UnsupportedOption(option="immediately", key=what, strategy=recipe.strategy)
 
 
-def apply_once(key: str, by: int, recipe: Recipe, token: Token | None, alias: str) -> int:
+def apply_once(delta: Delta, recipe: Recipe, token: Token | None, alias: str) -> Result:
     """Change one number in the way of a recipe, whatever its namespace declares."""
-    return _apply_one(Delta(key, by), recipe, token, alias)
-
-
-def _apply_one(delta: Delta, recipe: Recipe, token: Token | None, alias: str) -> int:
     if token is not None:
         return _change_once(delta, recipe, token, alias)
-    return applied(registry.strategy(recipe, NAMED, alias), Batch((delta,)), alias)[delta.key]
+    return told(applied(registry.strategy(recipe, NAMED, alias), Batch((delta,)), alias)[delta.key])
 
 
 def _change_once(
     delta: Delta, recipe: Recipe, token: Token, alias: str, immediately: bool = False
-) -> int:
+) -> Result:
     """Change one number, unless the token was used; the value that its first use returned."""
     name = str(delta.key)
     strategy = registry.strategy(recipe, NAMED, alias)
@@ -121,14 +103,17 @@ def _change_once(
         collector.settle([name], partial(apply_sums, alias))
     if strategy.keeps_tokens and token.uuid:
         try:
-            return applied(strategy, Batch((delta,), token.uuid, immediately), alias)[name]
+            return told(applied(strategy, Batch((delta,), token.uuid, immediately), alias)[name])
         except Claimed:
             pass
     if not strategy.claims_tokens:
         check_uuid_token(name, token)
     call = Call("", {name: delta.by})
-    work = partial(applied, strategy, Batch((delta,)), alias)
-    return once(token, call, alias, cast("Work", work)).values[name]
+
+    def work() -> dict[str, int | Unknown]:
+        return {name: applied(strategy, Batch((delta,)), alias)[name]}
+
+    return once(token, call, alias, work).values[name]
 
 
 def check_uuid_token(what: str, token: Token) -> UUID:
@@ -141,28 +126,27 @@ def check_uuid_token(what: str, token: Token) -> UUID:
 
 def change_shard(
     key: object, by: int, route: object, using: str | None, token: object = None
-) -> int:
+) -> Result:
     """Change one number in its shards, whatever its namespace declares."""
     name = check_key(key)
     recipe = _shards_of(name)
     alias = using or _writer()
     # Shards are no way around a floor: what the namespace declares is asked, and refused.
     delta = Delta(name, by, _bounds(name), route)
-    return _apply_one(delta, recipe, None if token is None else check_token(token), alias)
+    return apply_once(delta, recipe, None if token is None else check_token(token), alias)
 
 
-def change_many(
-    deltas: object, sign: int, using: str | None, token: object = None
-) -> dict[str, int]:
+def change_many(deltas: object, sign: int, using: str | None, token: object = None) -> CountedMany:
     """Change many numbers, all or none, and return their new values."""
     batch = checked_deltas(check_mapping(deltas), sign)
     if not batch:
-        return {}
+        return CountedMany({})
     alias = using or _writer()
     if token is not None:
         return _change_many_once(batch, check_token(token), alias)
     collector = collector_of(alias)
-    return _apply(batch, alias) if collector is None else _collect(collector, batch, alias)
+    values = _apply(batch, alias) if collector is None else _collect(collector, batch, alias)
+    return CountedMany(values)
 
 
 def checked_deltas(deltas: Mapping[object, object], sign: int) -> tuple[Delta, ...]:
@@ -173,7 +157,7 @@ def checked_deltas(deltas: Mapping[object, object], sign: int) -> tuple[Delta, .
     )
 
 
-def _change_many_once(batch: tuple[Delta, ...], token: Token, alias: str) -> dict[str, int]:
+def _change_many_once(batch: tuple[Delta, ...], token: Token, alias: str) -> CountedMany:
     for delta in batch:
         recipe = registry.policy(str(delta.key)).recipe
         if not registry.strategy(recipe, NAMED, alias).claims_tokens:
@@ -184,9 +168,7 @@ def _change_many_once(batch: tuple[Delta, ...], token: Token, alias: str) -> dic
         collector.settle([str(delta.key) for delta in batch], partial(apply_sums, alias))
     call = Call("", {str(delta.key): delta.by for delta in batch})
     answer = once(token, call, alias, lambda: _apply(batch, alias))
-    values = CountedMany(answer.values)
-    values.replayed = answer.replayed
-    return values
+    return CountedMany(answer.values, replayed=answer.replayed)
 
 
 def collect(using: str | None) -> AbstractContextManager[None]:
@@ -214,10 +196,10 @@ def apply_sums(alias: str, sums: Mapping[str, int]) -> None:
 
 def _collect(
     collector: Collector | Buffer, deltas: tuple[Delta, ...], alias: str
-) -> dict[str, int]:
+) -> dict[str, int | Unknown]:
     """Keep what has no bound for later, and make the rest now, after what is owed to it."""
     asked = tuple(delta for delta in deltas if delta.is_bounded)
-    values: dict[str, int] = {}
+    values: dict[str, int | Unknown] = {}
     if asked:
         collector.settle([str(delta.key) for delta in asked], partial(apply_sums, alias))
         values = _apply(asked, alias)
@@ -225,11 +207,11 @@ def _collect(
         if not delta.is_bounded:
             key = str(delta.key)
             collector.add(key, delta.by)
-            values[key] = cast("int", Collected(key))
+            values[key] = Unknown(key, Unknown.COLLECTED)
     return values
 
 
-def _apply(deltas: tuple[Delta, ...], alias: str) -> dict[str, int]:
+def _apply(deltas: tuple[Delta, ...], alias: str) -> dict[str, int | Unknown]:
     """Apply deltas of any namespaces, all or none; those that others wait for come last."""
     parts: dict[Recipe, list[Delta]] = {}
     for delta in deltas:
@@ -241,7 +223,7 @@ def _apply(deltas: tuple[Delta, ...], alias: str) -> dict[str, int]:
     strategies = {recipe: registry.strategy(recipe, NAMED, alias) for recipe in parts}
     if len(parts) == 1:
         ((_, strategy),) = strategies.items()
-        return cast("dict[str, int]", dict(applied(strategy, Batch(deltas), alias)))
+        return _by_text(applied(strategy, Batch(deltas), alias))
     if not any(recipe.can.joins for recipe in parts):
         return _apply_apart(parts, alias)
     # In one order for all writers, so that no two of them wait for each other.
@@ -252,12 +234,17 @@ def _apply(deltas: tuple[Delta, ...], alias: str) -> dict[str, int]:
     # Not before all of them are applied: one that is refused takes the others with it.
     for (strategy, batch), values in zip(batches, found, strict=True):
         tell(strategy, batch, values, alias)
-    return {str(key): value for values in found for key, value in values.items()}
+    return {key: value for values in found for key, value in _by_text(values).items()}
 
 
-def _apply_apart(parts: Mapping[Recipe, Sequence[Delta]], alias: str) -> dict[str, int]:
+def _by_text(values: NewValues) -> dict[str, int | Unknown]:
+    """The keys of named counters are texts."""
+    return {str(key): value for key, value in values.items()}
+
+
+def _apply_apart(parts: Mapping[Recipe, Sequence[Delta]], alias: str) -> dict[str, int | Unknown]:
     """Apply deltas that no transaction keeps together: each part is one step."""
-    values: dict[str, int] = {}
+    values: dict[str, int | Unknown] = {}
     for recipe in sorted(parts):
         try:
             strategy = registry.strategy(recipe, NAMED, alias)
@@ -267,7 +254,7 @@ def _apply_apart(parts: Mapping[Recipe, Sequence[Delta]], alias: str) -> dict[st
                 raise
             # Any other error would say that nothing was counted.
             raise OutcomeUnknown(using=alias) from error
-        values.update(cast("Mapping[str, int]", part))
+        values.update(_by_text(part))
     return values
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, cast
+from typing import NamedTuple
 from uuid import UUID
 
 from django_counters.kinds.registry import registry
 from django_counters.tokens import Token
-from django_counters.values import Appended, Counted
+from django_counters.values import Appended, Result, Unknown, told
 
-Work = Callable[[], Mapping[str, int]]
+Work = Callable[[], Mapping[str, int | Unknown]]
 
 
 class Call(NamedTuple):
@@ -31,7 +31,7 @@ class Call(NamedTuple):
 class Answer(NamedTuple):
     """What a call returned when it counted, and whether that was before."""
 
-    values: Mapping[str, int]
+    values: Mapping[str, Result]
     replayed: bool
 
 
@@ -48,25 +48,18 @@ def once(token: Token, call: Call, using: str, work: Work) -> Answer:
             return Answer({key: _remembered(key, kept) for key, kept in earlier.items()}, True)
         values = work()
         tokens.keep(token, {key: _kept(value) for key, value in values.items()})
-    return Answer({key: _fresh(value) for key, value in values.items()}, False)
+    return Answer({key: told(value) for key, value in values.items()}, False)
 
 
 def _of_entry(key: str, delta: int) -> bytes:
     return Call("", {key: delta}).fingerprint
 
 
-def _kept(value: object) -> int | str:
-    if isinstance(value, Appended):
-        return str(value.token or "")
-    return int(cast("int", value))
+def _kept(value: int | Unknown) -> int | str:
+    return str(value.token or "") if isinstance(value, Appended) else int(value)
 
 
-def _remembered(key: str, kept: int | str) -> int:
+def _remembered(key: str, kept: int | str) -> Result:
     if isinstance(kept, str):
-        return cast("int", Appended(key, UUID(kept) if kept else None, replayed=True))
-    return Counted(kept, replayed=True)
-
-
-def _fresh(value: object) -> int:
-    # An entry of the ledger knows by itself that it is new.
-    return cast("int", value if isinstance(value, Appended) else Counted(cast("int", value)))
+        return Appended(key, UUID(kept) if kept else None, replayed=True)
+    return told(kept, replayed=True)

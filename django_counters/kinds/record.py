@@ -19,6 +19,7 @@ from django_counters.stores.sql.dialects import Table
 from django_counters.strategies.base import Strategy
 from django_counters.tokens import check_token
 from django_counters.types import UNBOUNDED, Batch, Bounds, Delta, Reading, why_no_key
+from django_counters.values import Result, Unknown, told
 
 _SLOTTED = Recipe("slotted")
 
@@ -31,7 +32,9 @@ class Place(NamedTuple):
     bounds: Bounds = UNBOUNDED
 
 
-def change(record: object, name: object, by: int, using: str | None, token: object = None) -> int:
+def change(
+    record: object, name: object, by: int, using: str | None, token: object = None
+) -> Result:
     """Change one number of a record and return its new value; ``by`` is a checked delta."""
     model, counter = checked(record, name)
     alias = using or router.db_for_write(SlottedCounter, instance=record)
@@ -47,18 +50,18 @@ def apply(
     using: str,
     token: object,
     immediately: bool = False,
-) -> int:
+) -> Result:
     """Apply a change of a record's counter, once where it has a token; the value."""
     batch = Batch((delta,), None, immediately)
     if token is None:
-        return applied(strategy, batch, using, table.label)[delta.key]
+        return told(applied(strategy, batch, using, table.label)[delta.key])
     if not strategy.claims_tokens:
         reason = "what Redis loses could not be told from what was never there"
         raise UnsupportedToken(what=f"{table.label}, which is cached,", reason=reason)
     text = str(delta.key)
     call = Call(table.label, {text: delta.by})
 
-    def work() -> dict[str, int]:
+    def work() -> dict[str, int | Unknown]:
         return {text: applied(strategy, batch, using, table.label)[delta.key]}
 
     answer = once(check_token(token), call, using, work)

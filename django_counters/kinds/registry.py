@@ -173,8 +173,7 @@ def _compose(recipe: Recipe, table: Table, using: str) -> Strategy:
     totals = SqlTotals(table, using)
     if recipe.can.cached:
         return CachedAsExact(totals)
-    exact = Exact(totals)
-    return Combining(exact, using, totals.commits_at_once) if recipe.combine else exact
+    return Combining(totals, using) if recipe.combine else Exact(totals)
 
 
 def _cached(recipe: Recipe, table: Table, using: str) -> Strategy:

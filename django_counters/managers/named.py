@@ -14,6 +14,7 @@ from django_counters.kinds.history import Bucket, Explanation
 from django_counters.managers.adjusting import AdjustingManager
 from django_counters.tokens import Token
 from django_counters.types import Reading, check_delta
+from django_counters.values import CountedMany, Result
 
 
 class CounterManager(AdjustingManager):
@@ -34,15 +35,15 @@ class CounterManager(AdjustingManager):
         token: str | UUID | Token | None = None,
         immediately: bool = False,
         using: str | None = None,
-    ) -> int:
-        """Add ``by`` to a counter and return its new value, in one statement.
+    ) -> Result:
+        """Add ``by`` to a counter, in one statement.
 
         A counter that was never counted starts at zero. ``floor`` and ``ceiling`` narrow what the
         namespace declares; only the bound that the value moves towards is asked. Linearizable
         where the namespace is exact: a concurrent change waits for this transaction and then
         starts from its result. Where it is sharded nobody waits, the value is that of this
         statement's snapshot and ``by``, and ``shard_key`` (a user, a request) always leads to the
-        same shard. Where it is a ledger nobody waits, and what is returned knows no value.
+        same shard. Where it is a ledger nobody waits.
 
         With a ``token`` (a UUIDv7, or any text up to 255 characters) the change counts once,
         however often and by whomever the call is repeated: a repeated call returns what the first
@@ -50,25 +51,27 @@ class CounterManager(AdjustingManager):
         within the window of 48 hours, a text for 48 hours from its first use.
 
         Where the namespace is cached the change is made in Redis, in one round trip, and within a
-        transaction when that commits: what is returned then knows no value yet, and a change that
-        is rolled back is never made. With ``immediately`` it is made at once, and stays. A token
-        has to be a UUIDv7 of the last 24 hours.
+        transaction when that commits: a change that is rolled back is never made. With
+        ``immediately`` it is made at once, and stays. A token has to be a UUIDv7 of the last 24
+        hours.
+
+        Returns:
+            The new value, `Counted`, which is an int. `Unknown` where nobody knows it: in a ledger,
+            in a collector, and of a cached counter in a transaction or without its Redis.
 
         Raises:
-            InvalidKey, InvalidDelta: the arguments are not a key and a non-zero integer.
-            InsufficientCount: the value would fall below its floor.
+            InvalidKey, InvalidDelta, InvalidToken: what is given is no key, no integer other than
+                zero, no token.
+            InsufficientCount, CeilingExceeded: the value would cross its floor, or its ceiling.
             UnsupportedBounds: the namespace is not exact: no other can hold a floor or ceiling.
             UnsupportedOption: ``immediately``, and the namespace is not cached.
             UnsupportedToken: the namespace is cached, and the token is no UUIDv7.
-            CeilingExceeded: the value would rise above its ceiling.
             CounterOverflow: the value would leave the range of 64 bits.
-            InvalidToken: the token is neither a UUID nor such a text.
             TokenConflict: the token was used before, for another counter or another delta.
             TokenExpired: the UUIDv7 is of a time outside the window.
             RetryTransaction: under REPEATABLE READ, the token was used by a concurrent transaction.
             PartitionMissing, LedgerFenced: the ledger needs its upkeep.
-            CounterUnavailable, ReadOnlyDatabase: the database (or, where the namespace says so,
-                Redis) cannot be reached or written.
+            CounterUnavailable, ReadOnlyDatabase: the database or Redis is away, or not writable.
             OutcomeUnknown: the answer was lost, outside a transaction: counted or not.
         """
         database = using or self._db
@@ -87,8 +90,8 @@ class CounterManager(AdjustingManager):
         token: str | UUID | Token | None = None,
         immediately: bool = False,
         using: str | None = None,
-    ) -> int:
-        """Subtract ``by`` from a counter and return its new value; see `increment`.
+    ) -> Result:
+        """Subtract ``by`` from a counter; see `increment`.
 
         With a floor this is one conditional UPDATE: two buyers of the last unit cannot both get it.
         """
@@ -102,14 +105,13 @@ class CounterManager(AdjustingManager):
         *,
         token: str | UUID | Token | None = None,
         using: str | None = None,
-    ) -> dict[str, int]:
-        """Add to many counters, all or none, and return their new values, in one statement.
+    ) -> CountedMany:
+        """Add to many counters, all or none, and return what is known of each, in one statement.
 
-        Rows are locked in the order of their keys, so two such calls cannot deadlock. Where a
-        bound has to hold, a savepoint surrounds the statement. With a ``token`` all of it counts
-        once; a repeated call returns the values of the first one, and its ``replayed`` is true.
-        Cached counters are changed in one round trip to Redis, all or none unless it is a cluster,
-        and take no token here.
+        Rows are locked in the order of their keys, so two such calls cannot deadlock. A savepoint
+        surrounds the statement where a bound has to hold. With a ``token`` all of it counts once;
+        a repeated call returns what the first one returned. Cached counters are changed in one
+        round trip to Redis, all or none unless it is a cluster, and take no token here.
 
         Raises:
             InsufficientCount, CeilingExceeded: ``shortfalls`` lists every key that was refused.
@@ -124,7 +126,7 @@ class CounterManager(AdjustingManager):
         *,
         token: str | UUID | Token | None = None,
         using: str | None = None,
-    ) -> dict[str, int]:
+    ) -> CountedMany:
         """Subtract from many counters, all or none (a cart); see `increment_many`."""
         return number.change_many(deltas, -1, using or self._db, token)
 
@@ -154,8 +156,8 @@ class CounterManager(AdjustingManager):
         """The values of many counters, in one query, and for cached ones one round trip to Redis.
 
         Those of one strategy are of one moment. ``consistency="cached"`` answers from Redis alone
-        where the totals there are not older than ``max_age`` seconds (what the namespace declares,
-        5), and without Redis from what has landed in the database. Other counters are read exactly.
+        where the totals there are at most ``max_age`` seconds old (what the namespace declares, 5),
+        and without Redis from what has landed in the database. Others are read exactly.
         """
         return number.values_of(keys, using or self._db, consistency, max_age)
 
@@ -165,11 +167,9 @@ class CounterManager(AdjustingManager):
         The block is a transaction, or a savepoint in the caller's; what it counts is applied as the
         last thing of it, in the order of the keys, so that rows are held for as short as can be and
         two such blocks cannot deadlock. Changes that a floor or ceiling concerns are made at once.
-        An increment that is collected returns a value that is not known: to use it raises
-        `ValueNotKnown`. Reads within the block see what it has collected. A savepoint that is
-        rolled back takes its increments with it, and so does a block that ends with an error.
-        What a block within collects is applied with the outer one. Counter fields are not
-        collected.
+        An increment that is collected returns `Unknown`; reads within the block see it. A savepoint
+        that is rolled back takes its increments with it, and so does a block that ends with an
+        error. A block within is applied with the outer one. Counter fields are not collected.
 
         Raises:
             CounterOverflow: a sum does not fit, at the end of the block.
@@ -260,7 +260,7 @@ class CounterManager(AdjustingManager):
         token: str | UUID | Token | None = None,
         immediately: bool = False,
         using: str | None = None,
-    ) -> int:
+    ) -> Result:
         """`increment` for async code; as atomic as its twin."""
         database = using or self._db
         if floor is None and ceiling is None and native.is_native([key], database, writes=True):
@@ -287,7 +287,7 @@ class CounterManager(AdjustingManager):
         token: str | UUID | Token | None = None,
         immediately: bool = False,
         using: str | None = None,
-    ) -> int:
+    ) -> Result:
         """`decrement` for async code; as atomic as its twin."""
         database = using or self._db
         if floor is None and ceiling is None and native.is_native([key], database, writes=True):
@@ -309,7 +309,7 @@ class CounterManager(AdjustingManager):
         *,
         token: str | UUID | Token | None = None,
         using: str | None = None,
-    ) -> dict[str, int]:
+    ) -> CountedMany:
         """`increment_many` for async code."""
         if token is None and native.is_native(deltas, using or self._db, writes=True):
             return await native.change_many(deltas, 1, using or self._db)
@@ -321,7 +321,7 @@ class CounterManager(AdjustingManager):
         *,
         token: str | UUID | Token | None = None,
         using: str | None = None,
-    ) -> dict[str, int]:
+    ) -> CountedMany:
         """`decrement_many` for async code."""
         if token is None and native.is_native(deltas, using or self._db, writes=True):
             return await native.change_many(deltas, -1, using or self._db)

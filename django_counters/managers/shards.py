@@ -11,6 +11,7 @@ from django_counters.kinds import number
 from django_counters.models import CounterShard
 from django_counters.tokens import Token
 from django_counters.types import check_delta
+from django_counters.values import Result
 
 
 class ShardManager(models.Manager[CounterShard]):
@@ -27,7 +28,7 @@ class ShardManager(models.Manager[CounterShard]):
         shard_key: object = None,
         token: str | UUID | Token | None = None,
         using: str | None = None,
-    ) -> int:
+    ) -> Result:
         """Add ``by`` to a counter and return its value: this statement's snapshot and ``by``.
 
         ``shard_key`` (a user, a request) always leads to the same shard, and waits for it; without
@@ -47,7 +48,7 @@ class ShardManager(models.Manager[CounterShard]):
         shard_key: object = None,
         token: str | UUID | Token | None = None,
         using: str | None = None,
-    ) -> int:
+    ) -> Result:
         """Subtract ``by`` from a counter; see `increment`."""
         delta = check_delta(-check_delta(by))
         return number.change_shard(key, delta, shard_key, using or self._db, token)
@@ -64,7 +65,7 @@ class ShardManager(models.Manager[CounterShard]):
         shard_key: object = None,
         token: str | UUID | Token | None = None,
         using: str | None = None,
-    ) -> int:
+    ) -> Result:
         """`increment` for async code."""
         return await sync_to_async(self.increment)(
             key, by, shard_key=shard_key, token=token, using=using
@@ -78,7 +79,7 @@ class ShardManager(models.Manager[CounterShard]):
         shard_key: object = None,
         token: str | UUID | Token | None = None,
         using: str | None = None,
-    ) -> int:
+    ) -> Result:
         """`decrement` for async code."""
         return await sync_to_async(self.decrement)(
             key, by, shard_key=shard_key, token=token, using=using

@@ -15,6 +15,7 @@ from django_counters.kinds.subject import of_record
 from django_counters.models import CounterAdjustment, SlottedCounter
 from django_counters.tokens import Token
 from django_counters.types import Reading, check_delta
+from django_counters.values import Result
 
 
 class SlotManager(models.Manager[SlottedCounter]):
@@ -31,8 +32,8 @@ class SlotManager(models.Manager[SlottedCounter]):
         *,
         token: str | UUID | Token | None = None,
         using: str | None = None,
-    ) -> int:
-        """Add ``by`` to a counter of a record and return its value: this statement's and ``by``.
+    ) -> Result:
+        """Add ``by`` to a counter of a record; its value is that of this statement and ``by``.
 
         Raises:
             UnsavedInstance: the record has no row yet.
@@ -51,7 +52,7 @@ class SlotManager(models.Manager[SlottedCounter]):
         *,
         token: str | UUID | Token | None = None,
         using: str | None = None,
-    ) -> int:
+    ) -> Result:
         """Subtract ``by`` from a counter of a record; see `increment`."""
         return slotted.change(record, name, check_delta(-check_delta(by)), using or self._db, token)
 
@@ -159,7 +160,7 @@ class SlotManager(models.Manager[SlottedCounter]):
         *,
         token: str | UUID | Token | None = None,
         using: str | None = None,
-    ) -> int:
+    ) -> Result:
         """`increment` for async code."""
         return await sync_to_async(self.increment)(record, name, by, token=token, using=using)
 
@@ -171,7 +172,7 @@ class SlotManager(models.Manager[SlottedCounter]):
         *,
         token: str | UUID | Token | None = None,
         using: str | None = None,
-    ) -> int:
+    ) -> Result:
         """`decrement` for async code."""
         return await sync_to_async(self.decrement)(record, name, by, token=token, using=using)
 

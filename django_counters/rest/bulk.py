@@ -19,6 +19,7 @@ from django_counters.rest.problems import Refused
 from django_counters.rest.reading import readings
 from django_counters.rest.targets import Named, Target
 from django_counters.rest.views import change_body, reading_body
+from django_counters.values import Result
 
 Changes = Mapping[str, tuple[Target, int]]
 
@@ -93,9 +94,9 @@ def _changed(changes: Changes, using: str, *, joins: bool) -> list[dict[str, Any
     return [change_body(target, by, values[key]) for key, (target, by) in changes.items()]
 
 
-def _counted(changes: Changes) -> dict[str, Any]:
+def _counted(changes: Changes) -> dict[str, Result]:
     """Records first and in one order, so that no two requests wait for each other."""
-    values: dict[str, Any] = {}
+    values: dict[str, Result] = {}
     named: dict[str, int] = {}
     for key in sorted(changes):
         target, by = changes[key]

@@ -17,6 +17,7 @@ from django_counters.kinds.registry import registry
 from django_counters.models import Counter, CounterAdjustment
 from django_counters.rest.exposed import Exposed, exposed_as
 from django_counters.types import Reading, check_key, namespace_of
+from django_counters.values import Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Target(ABC):
     def max_age(self) -> float: ...
 
     @abstractmethod
-    def change(self, by: int, token: UUID | None = None) -> Any:
+    def change(self, by: int, token: UUID | None = None) -> Result:
         """Change it, and return its value."""
 
     @abstractmethod
@@ -84,7 +85,7 @@ class Named(Target):
     def takes_tokens(self) -> bool:
         return True
 
-    def change(self, by: int, token: UUID | None = None) -> Any:
+    def change(self, by: int, token: UUID | None = None) -> Result:
         return Counter.objects.increment(self.key, by, token=token, immediately=not self.joins)
 
     def read(self, *, exact: bool) -> Reading:
@@ -118,8 +119,9 @@ class OfRecord(Target):
     def _value(self) -> Any:
         return getattr(self.record, self.exposed.field.name)
 
-    def change(self, by: int, token: UUID | None = None) -> Any:
-        return self._value.increment(by, token=token, immediately=not self.joins)
+    def change(self, by: int, token: UUID | None = None) -> Result:
+        result: Result = self._value.increment(by, token=token, immediately=not self.joins)
+        return result
 
     def read(self, *, exact: bool) -> Reading:
         cached = not exact and not self.joins

@@ -26,7 +26,7 @@ from django_counters.rest.permissions import (
 )
 from django_counters.rest.targets import Target
 from django_counters.types import Reading
-from django_counters.values import Unknown
+from django_counters.values import Result, told
 
 
 @described("read")
@@ -113,8 +113,8 @@ class AdjustView(CounterView):
 
         def work(_: UUID | None) -> dict[str, Any]:
             row = target.adjust(**order, actor=request.user, request_id=request_id)
-            body = _changed(key, row.after, row.delta, "exact")
-            return {**body, "number": row.number, "before": row.before}
+            told_of = {"consistency": "exact", "number": row.number, "before": row.before}
+            return {**change_body(target, row.delta, told(row.after)), **told_of}
 
         return self.answered(order, work, target.alias, joins=True)
 
@@ -137,21 +137,14 @@ def reading_body(key: str, reading: Reading) -> Mapping[str, Any]:
     }
 
 
-def change_body(target: Target, by: int, value: Any) -> dict[str, Any]:
+def change_body(target: Target, by: int, result: Result) -> dict[str, Any]:
     """What is answered to who counts. A value that is not known is none."""
-    if isinstance(value, Unknown):
-        body = _changed(target.key, None, by, "unknown")
-    else:
-        body = _changed(target.key, int(value), by, "exact" if target.joins else "cached")
-    return {**body, "replayed": bool(getattr(value, "replayed", False))}
-
-
-def _changed(key: str, value: int | None, applied: int, consistency: str) -> dict[str, Any]:
+    known = "exact" if target.joins else "cached"
     return {
-        "key": key,
-        "value": value,
-        "applied": applied,
+        "key": target.key,
+        "value": result.value,
+        "applied": by,
         "as_of": iso(clock.utc()),
-        "consistency": consistency,
-        "replayed": False,
+        "consistency": "unknown" if result.value is None else known,
+        "replayed": result.replayed,
     }

@@ -96,6 +96,9 @@ class TotalsStore(ReadsStore, Protocol):
     def settle(self, key: Hashable, by: int = 0) -> int | None:
         """Add to one total whatever waits elsewhere, and hold it; the total alone."""
 
+    def commits_at_once(self) -> bool:
+        """Whether each statement is a transaction of its own."""
+
 
 class PendingStore(ReadsStore, Protocol):
     """Keeps increments until their rollup, in rows of which writers take what nobody holds."""

@@ -10,6 +10,7 @@ from django_counters import clock
 from django_counters.exceptions import RecordMissing, UnsupportedConsistency
 from django_counters.stores.base import ReadsStore
 from django_counters.types import Batch, Reading
+from django_counters.values import NewValues
 
 
 class Strategy(Protocol):
@@ -27,7 +28,7 @@ class Strategy(Protocol):
     claims_tokens: ClassVar[bool]
     consistencies: ClassVar[tuple[str, ...]]
 
-    def apply(self, batch: Batch) -> Mapping[Hashable, int]:
+    def apply(self, batch: Batch) -> NewValues:
         """Apply all deltas of a batch or none, and return the new values."""
 
     def value(self, key: Hashable) -> int:
@@ -48,7 +49,7 @@ class Strategy(Protocol):
 class Outside(Strategy, Protocol):
     """A strategy whose pending increments are not in the database; async code needs no thread."""
 
-    async def aapply(self, batch: Batch) -> Mapping[Hashable, int]:
+    async def aapply(self, batch: Batch) -> NewValues:
         """`apply` for async code."""
 
     async def avalues(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 from uuid import UUID
 
 from django.db import Error
@@ -29,7 +29,7 @@ from django_counters.strategies.ledger import Claimed
 from django_counters.strategies.steps import Steps, arun, run
 from django_counters.tokens import moment_of
 from django_counters.types import Batch, Delta, Reading
-from django_counters.values import Counted, Sent
+from django_counters.values import Counted, NewValues, Unknown
 
 # How old a known total may be where a change returns its new value. It concerns only what came into
 # the total in another way: what is counted here is always part of the value.
@@ -83,14 +83,14 @@ class Cached:
         self._pending.clear()
 
     @async_unsafe(_ASYNC)
-    def apply(self, batch: Batch) -> Mapping[Hashable, int]:
+    def apply(self, batch: Batch) -> NewValues:
         """Count in one round trip, or when the caller's transaction commits."""
         self._check(batch)
         if not batch.immediately and self._landed.waits_for_commit():
             return self._postponed(batch)
         return run(self._count(batch), self._pending.send)
 
-    async def aapply(self, batch: Batch) -> Mapping[Hashable, int]:
+    async def aapply(self, batch: Batch) -> NewValues:
         """`apply` for async code, where no transaction is open."""
         self._check(batch)
         return await arun(self._count(batch), self._pending.asend)
@@ -166,7 +166,7 @@ class Cached:
             if delta.is_bounded:
                 raise UnsupportedBounds(key=self._landed.label(delta.key), strategy=self.name)
 
-    def _postponed(self, batch: Batch) -> Mapping[Hashable, int]:
+    def _postponed(self, batch: Batch) -> NewValues:
         sums = {delta.key: delta.by for delta in batch.deltas}
         if batch.token is None:
             self._landed.after_commit(sums, self._send, merge=True)
@@ -175,7 +175,7 @@ class Cached:
             # One with a token stands for itself: merged with others it would lose it.
             send = partial(self._send, token=batch.token)
             self._landed.after_commit(sums, send, merge=False)
-        return self._unknown(batch.deltas, Sent.COMMIT)
+        return self._unknown(batch.deltas, Unknown.COMMIT)
 
     def _send(self, sums: Mapping[Hashable, int], token: UUID | None = None) -> None:
         """Count what was committed, page by page. Nobody waits for the values."""
@@ -192,7 +192,7 @@ class Cached:
         if failed:
             raise failed[0]
 
-    def _count(self, batch: Batch, age: int = RETURNED_AGE) -> Steps[Mapping[Hashable, int]]:
+    def _count(self, batch: Batch, age: int = RETURNED_AGE) -> Steps[NewValues]:
         if batch.token is not None:
             return (yield from self._count_once(batch.deltas[0], batch.token, age))
         keys = {self._counter(delta.key): delta for delta in batch.deltas}
@@ -224,30 +224,30 @@ class Cached:
 
     def _refused(self, added: Added) -> CounterUnavailable | None:
         """Why some could not be added, where others can be counted elsewhere."""
+        away = None
         for error in added.refused.values():
             if not isinstance(error, CounterUnavailable):
                 # An error other than this says that nothing was counted.
                 raise OutcomeUnknown(using=self._pending.shown) if added.found else error
-        return cast("CounterUnavailable | None", next(iter(added.refused.values()), None))
+            away = error
+        return away
 
-    def _count_once(self, delta: Delta, token: UUID, age: int) -> Steps[Mapping[Hashable, int]]:
+    def _count_once(self, delta: Delta, token: UUID, age: int) -> Steps[NewValues]:
         counter, window = self._counter(delta.key), (TOKEN_WINDOW, AHEAD)
         try:
             found, used = yield self._pending.add_once(counter, delta.by, token.hex, age, window)
         except (CounterUnavailable, OutcomeUnknown) as error:
             return (yield from self._spilled_once(delta, token, error))
         values = yield from self._new_values({counter: found}, {counter: delta}, age)
-        value: Any = values[delta.key]
-        if isinstance(value, Sent):
-            return {delta.key: _as_value(str(delta.key), value.reason, replayed=used)}
+        value = values[delta.key]
+        if isinstance(value, Unknown):
+            return {delta.key: Unknown(str(delta.key), value.reason, replayed=used)}
         if found.total is None:
             with suppress(CounterUnavailable):
                 yield self._pending.settle(counter, token.hex, value)
         return {delta.key: Counted(value, replayed=used)}
 
-    def _spilled_once(
-        self, delta: Delta, token: UUID, error: CounterError
-    ) -> Steps[Mapping[Hashable, int]]:
+    def _spilled_once(self, delta: Delta, token: UUID, error: CounterError) -> Steps[NewValues]:
         """Count elsewhere: with the same token it counts once, whatever became of the request."""
         if self._spill is None or not self._spill.keeps_tokens:
             raise error
@@ -259,31 +259,29 @@ class Cached:
             # It tells of the ledger, and not whether Redis has counted.
             raise error from refused
         replayed = spilled[delta.key].replayed
-        return {delta.key: _as_value(str(delta.key), Sent.SPILLED, replayed=replayed)}
+        return {delta.key: Unknown(str(delta.key), Unknown.SPILLED, replayed=replayed)}
 
-    def _spilled(
-        self, deltas: Sequence[Delta], error: CounterUnavailable
-    ) -> Steps[Mapping[Hashable, int]]:
+    def _spilled(self, deltas: Sequence[Delta], error: CounterUnavailable) -> Steps[NewValues]:
         """Count elsewhere what is known not to be counted."""
         if self._spill is None:
             raise error
         yield partial(self._spill.apply, Batch(tuple(deltas)))
-        return self._unknown(deltas, Sent.SPILLED)
+        return self._unknown(deltas, Unknown.SPILLED)
 
     def _new_values(
         self, found: Mapping[str, Found], keys: Mapping[str, Delta], age: int
-    ) -> Steps[Mapping[Hashable, int]]:
+    ) -> Steps[NewValues]:
         """The values after a change. What is counted stays counted, whether or not they are."""
         if age == NO_TOTALS:
-            return self._unknown([keys[counter] for counter in found], Sent.COMMIT)
+            return self._unknown([keys[counter] for counter in found], Unknown.COMMIT)
         try:
             seen = yield from self._asking.parts(found, {c: d.key for c, d in keys.items()})
         except (CounterError, Error):
-            return self._unknown([keys[counter] for counter in found], Sent.DATABASE)
+            return self._unknown([keys[counter] for counter in found], Unknown.DATABASE)
         return {key: parts.total + parts.pending for key, parts in seen.items()}
 
-    def _unknown(self, deltas: Iterable[Delta], why: str) -> Mapping[Hashable, int]:
-        return {delta.key: _as_value(self._landed.label(delta.key), why) for delta in deltas}
+    def _unknown(self, deltas: Iterable[Delta], why: str) -> Mapping[Hashable, Unknown]:
+        return {delta.key: Unknown(self._landed.label(delta.key), why) for delta in deltas}
 
     def _read(self, key: Hashable, consistency: str, max_age: float) -> Steps[Reading]:
         if consistency not in self.consistencies:
@@ -343,11 +341,6 @@ def _refuse_expired(token: UUID) -> None:
     moment, now = moment_of(token), clock.utc()
     if not now - TOKEN_WINDOW < moment < now + AHEAD:
         raise TokenExpired(token=str(token), created_at=moment)
-
-
-def _as_value(key: str, why: str, *, replayed: bool = False) -> int:
-    """What stands where a number is asked for; whoever takes it as one gets an error."""
-    return cast("int", Sent(key, why, replayed=replayed))
 
 
 def _reading(parts: Seen, as_of: datetime, consistency: str) -> Reading:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from contextlib import AbstractContextManager
-from typing import ClassVar
+from collections.abc import Hashable, Mapping
 
 from django.db import Error
 
 from django_counters.exceptions import Contention, CounterError, OutcomeUnknown
-from django_counters.strategies.base import Strategy
-from django_counters.types import INT8, UNBOUNDED, Batch, Delta, Reading
+from django_counters.stores.base import TotalsStore
+from django_counters.strategies.exact import Exact
+from django_counters.types import INT8, UNBOUNDED, Batch, Delta
 
 # Seconds after which somebody who waits looks whether the leader has gone without a word.
 PATIENCE = 0.25
@@ -36,8 +35,8 @@ class _Call:
         return self.value is None and self.error is None
 
 
-class Combining:
-    """Wraps a strategy whose changes are commutative. Keeps no number, only who waits.
+class Combining(Exact):
+    """Exact counters of which threads share statements. Keeps no number, only who waits.
 
     Outside a transaction, one of several threads applies the sum of all that wait in one statement.
     Each call returns after the commit, with the value that it would have had alone, in one order of
@@ -51,16 +50,9 @@ class Combining:
     not answered, nobody knows whether it was counted.
     """
 
-    name: ClassVar[str] = "exact"
-    holds: ClassVar[bool] = True
-    keeps_tokens: ClassVar[bool] = False
-    claims_tokens: ClassVar[bool] = True
-    consistencies: ClassVar[tuple[str, ...]] = ("exact",)
-
-    def __init__(self, inner: Strategy, using: str, commits_at_once: Callable[[], bool]) -> None:
-        self._inner = inner
+    def __init__(self, totals: TotalsStore, using: str) -> None:
+        super().__init__(totals)
         self._using = using
-        self._commits_at_once = commits_at_once
         # Reentrant: signal handlers and execute wrappers may count, too.
         self._leading = threading.RLock()
         self._queue = threading.RLock()
@@ -69,8 +61,8 @@ class Combining:
     def apply(self, batch: Batch) -> Mapping[Hashable, int]:
         """Apply a batch, together with those of other threads where that is possible."""
         deltas = batch.deltas
-        if len(deltas) != 1 or deltas[0].bounds != UNBOUNDED or not self._commits_at_once():
-            return self._inner.apply(batch)
+        if len(deltas) != 1 or deltas[0].bounds != UNBOUNDED or not self._totals.commits_at_once():
+            return super().apply(batch)
         call = _Call(deltas[0])
         try:
             with self._queue:
@@ -127,36 +119,18 @@ class Combining:
     def _apply_sums(self, sums: Mapping[Hashable, int]) -> Mapping[Hashable, int]:
         # Read before anything is counted: an error then still means that nothing was.
         unchanged = [key for key, by in sums.items() if not by]
-        found = self._inner.values(unchanged) if unchanged else {}
+        found = super().values(unchanged) if unchanged else {}
         deltas = tuple(Delta(key, by) for key, by in sums.items() if by)
-        applied = self._inner.apply(Batch(deltas)) if deltas else {}
+        applied = super().apply(Batch(deltas)) if deltas else {}
         return {**{key: found.get(key, 0) for key in unchanged}, **applied}
 
     def _serve_each(self, calls: list[_Call]) -> None:
         """Nothing of the sum was counted: find out whom the error concerns."""
         for call in calls:
             try:
-                call.value = self._inner.apply(Batch((call.delta,)))[call.delta.key]
+                call.value = super().apply(Batch((call.delta,)))[call.delta.key]
             except (CounterError, Error) as error:
                 call.error = error
-
-    def value(self, key: Hashable) -> int:
-        """As the strategy within."""
-        return self._inner.value(key)
-
-    def values(
-        self, keys: Iterable[Hashable], max_age: float | None = None
-    ) -> Mapping[Hashable, int]:
-        """As the strategy within."""
-        return self._inner.values(keys, max_age)
-
-    def all_or_nothing(self, *, own: bool = True) -> AbstractContextManager[None]:
-        """As the strategy within."""
-        return self._inner.all_or_nothing(own=own)
-
-    def read(self, key: Hashable, consistency: str, max_age: float = 0.0) -> Reading:
-        """As the strategy within."""
-        return self._inner.read(key, consistency, max_age)
 
 
 def _answer_all(calls: list[_Call], end: int | None, by: int) -> None:

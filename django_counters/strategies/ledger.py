@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import ClassVar, cast
+from typing import ClassVar
 from uuid import UUID
 
 from django_counters import clock
@@ -35,25 +35,25 @@ class Ledger(Summed):
         super().__init__(deltas)
         self._deltas = deltas
 
-    def apply(self, batch: Batch) -> Mapping[Hashable, int]:
+    def apply(self, batch: Batch) -> Mapping[Hashable, Appended]:
         """Append a batch, in one statement."""
         for delta in batch.deltas:
             if delta.is_bounded:
                 raise UnsupportedBounds(key=str(delta.key), strategy=self.name)
         if len(batch.deltas) > 1:
             self._deltas.append_many([(str(delta.key), delta.by) for delta in batch.deltas])
-            return {delta.key: _as_value(str(delta.key), None) for delta in batch.deltas}
+            return {delta.key: Appended(str(delta.key), None) for delta in batch.deltas}
         (delta,) = batch.deltas
         return {delta.key: self._append(delta, batch.token)}
 
-    def _append(self, delta: Delta, token: UUID | None) -> int:
+    def _append(self, delta: Delta, token: UUID | None) -> Appended:
         key = str(delta.key)
         if token is None:
-            return _as_value(key, self._deltas.append(key, delta.by))
+            return Appended(key, self._deltas.append(key, delta.by))
         outcome = self._deltas.append_once(key, delta.by, token)
         if outcome is Outcome.CLAIMED:
             raise Claimed
-        return _as_value(key, token, replayed=outcome is Outcome.REPLAYED)
+        return Appended(key, token, replayed=outcome is Outcome.REPLAYED)
 
     def read(self, key: Hashable, consistency: str, max_age: float = 0.0) -> Reading:
         """Return the value of one counter: ``"exact"``, or the total alone, ``"rolled_up"``."""
@@ -61,8 +61,3 @@ class Ledger(Summed):
             return super().read(key, consistency, max_age)
         total, as_of = self._deltas.rolled_up(str(key))
         return Reading(total, total, 0, clock.shown(as_of), consistency)
-
-
-def _as_value(key: str, token: UUID | None, *, replayed: bool = False) -> int:
-    """What stands where a number is asked for; whoever takes it as one gets an error."""
-    return cast("int", Appended(key, token, replayed=replayed))

@@ -13,6 +13,7 @@ import pytest
 from django_counters.exceptions import InsufficientCount
 from django_counters.models import Counter
 from django_counters.testing import override_counters
+from django_counters.values import Result
 from tests.concurrency.crowd import Threads
 from tests.testapp.models import Product
 
@@ -31,7 +32,7 @@ class Purchase:
     left: int | None
 
 
-def shop(buy: Callable[[int], int], number: int) -> list[Purchase]:
+def shop(buy: Callable[[int], Result], number: int) -> list[Purchase]:
     """Buy one to three units, again and again, until even a single one is refused."""
     chance = random.Random(number)
     history: list[Purchase] = []
@@ -39,7 +40,7 @@ def shop(buy: Callable[[int], int], number: int) -> list[Purchase]:
         wanted = chance.choice((1, 1, 2, 3))
         began = time.monotonic()
         try:
-            left: int | None = buy(wanted)
+            left: int | None = buy(wanted).value
         except InsufficientCount as error:
             if not error.available < error.requested == wanted:
                 raise AssertionError("refused while there was enough") from error
@@ -63,7 +64,7 @@ def check(history: list[Purchase], left: int) -> None:
         assert min(before, default=STOCK) < refused.wanted
 
 
-def buyers(buy: Callable[[int], int]) -> list[Purchase]:
+def buyers(buy: Callable[[int], Result]) -> list[Purchase]:
     histories = Threads(BUYERS).run(partial(shop, buy))
     return [purchase for history in histories for purchase in history]
 
@@ -77,7 +78,7 @@ def test_a_named_counter_with_a_floor() -> None:
 def test_a_field_with_a_floor() -> None:
     product = Product.objects.create(stock=STOCK)
 
-    def buy(wanted: int) -> int:
+    def buy(wanted: int) -> Result:
         return Product.objects.get(pk=product.pk).stock.decrement(wanted)
 
     check(buyers(buy), Product.objects.get().stock)
@@ -87,7 +88,7 @@ def test_a_cart() -> None:
     with override_counters(stock={"FLOOR": 0}):
         Counter.objects.increment_many({"stock:a": STOCK, "stock:b": STOCK})
 
-        def buy(wanted: int) -> int:
+        def buy(wanted: int) -> Result:
             left = Counter.objects.decrement_many({"stock:b": wanted, "stock:a": wanted})
             assert left["stock:a"] == left["stock:b"]
             return left["stock:a"]

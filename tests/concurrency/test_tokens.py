@@ -21,6 +21,7 @@ from django_counters.models import Counter, CounterDelta
 from django_counters.testing import override_counters
 from django_counters.tokens import mint, token_of
 from django_counters.upkeep.verify import verify
+from django_counters.values import Appended
 from tests.concurrency.crowd import PATIENCE, Threads
 from tests.concurrency.leading import until
 from tests.concurrency.servers import connected, waiting
@@ -112,7 +113,8 @@ class TestSameToken:
                 ((_, then),) = calls.items()
                 second = pool.submit(elsewhere, then)
                 until(lambda: waiting() == 1 or second.done(), "a second one")
-            assert second.result(PATIENCE).replayed
+            told = second.result(PATIENCE)
+        assert (told.replayed, type(told)) == (True, Appended)
         assert Counter.objects.value("plain") == 5
 
 

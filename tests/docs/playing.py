@@ -29,11 +29,14 @@ from rest_framework.views import APIView
 
 from django_counters.checks import check_caches, check_setting
 from django_counters.models import Counter
+from django_counters.rest.throttling import TokenBucketThrottle
 from tests.docs.cast import COUNTED, Cast
 from tests.docs.comments import SHOWN, check
 from tests.docs.pages import Block
 
 SITE = "tests.docs.site"
+# Seconds. The machine of a test may be busy: a Redis that answers late is another test.
+PATIENCE = 10
 # Whose settings are read by others than Django.
 OTHERS = ("CELERY_", "COUNTERS", "REST_FRAMEWORK", "SPECTACULAR_")
 METHODS = ("get", "post", "put", "patch", "delete")
@@ -42,6 +45,7 @@ METHODS = ("get", "post", "put", "patch", "delete")
 def begin(cast: Cast) -> None:
     """What is there before the first block of a page."""
     Counter.objects.increment_many(COUNTED)
+    TokenBucketThrottle.timeout = PATIENCE
     for setting in cast.settings:
         declare(setting, cast[setting], cast)
 
@@ -153,10 +157,9 @@ def declare(name: str, value: Any, cast: Cast) -> None:
 
 
 def _patient(options: dict[str, Any]) -> dict[str, Any]:
-    """The machine of a test may be busy: a Redis that answers late is another test."""
     if options.get("STRATEGY") != "cached":
         return options
-    return {**options, "OPTIONS": {"timeout": 10, **options.get("OPTIONS", {})}}
+    return {**options, "OPTIONS": {"timeout": PATIENCE, **options.get("OPTIONS", {})}}
 
 
 def _arguments(function: Callable[..., Any], of: str, cast: Cast) -> dict[str, Any]:

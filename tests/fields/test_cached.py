@@ -10,7 +10,6 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.db import models, transaction
 
-from django_counters import CounterValue
 from django_counters.exceptions import (
     InvalidPeriod,
     RecordMissing,
@@ -22,6 +21,7 @@ from django_counters.exceptions import (
 from django_counters.kinds.registry import pending_in
 from django_counters.models import Counter, CounterIncident
 from django_counters.upkeep.flush import flush
+from django_counters.values import Counted
 from tests.testapp.models import Abstract, Article, Beacon, City, Review, Ticket
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("cached")]
@@ -45,9 +45,9 @@ def column(instance: models.Model, name: str) -> int:
 def test_a_change_returns_the_new_value_and_sets_the_instance() -> None:
     article = Article.objects.create()
     value = article.reads.increment(3)
-    assert (type(value), value, article.reads) == (CounterValue, 3, 3)
+    assert (type(value), value, article.reads) == (Counted, 3, 3)
     assert article.reads.decrement(5) == -2
-    assert value.increment() == -1
+    assert article.reads.increment() == -1
     assert article.claps.increment() == 1
     assert article.shares.increment() == 1
     assert (article.reads, article.claps, article.shares) == (-1, 1, 1)

@@ -27,6 +27,7 @@ from django_counters.models import Counter
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from django_counters.upkeep.flush import flush
+from django_counters.values import Result
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("cached")]
 DEAD: dict[str, Any] = {"STRATEGY": "cached", "CACHE": "redis://127.0.0.1:1/0"}
@@ -107,7 +108,7 @@ def test_within_a_transaction_of_synchronous_code_it_is_part_of_it(many: bool) -
 
 
 def test_immediately_within_a_transaction_of_synchronous_code() -> None:
-    async def work() -> int:
+    async def work() -> Result:
         return await Counter.objects.aincrement("views:a", immediately=True)
 
     with pytest.raises(KeyError), transaction.atomic():

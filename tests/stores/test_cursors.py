@@ -13,6 +13,7 @@ from django.db import connection, transaction
 from django_counters.exceptions import CounterUnavailable
 from django_counters.models import Counter
 from django_counters.testing import assert_counts
+from django_counters.values import Counted, Result
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -26,12 +27,12 @@ def wrapper() -> Any:
 
 def test_a_cursor_in_use_is_nobody_elses() -> None:
     """An execute wrapper that counts, too, does not take the rows of the call that it wraps."""
-    nested: list[int] = []
+    nested: list[Result] = []
 
     def count(execute: Any, *rest: Any) -> Any:
         result = execute(*rest)
         if not nested:
-            nested.append(0)
+            nested.append(Counted(0))
             nested[0] = Counter.objects.increment("queries")
         return result
 

@@ -131,7 +131,8 @@ class TestForgetting:
         assert known(cached) == "0"
         adjust(to=100)
         assert known(cached) is None
-        assert cached_value() == Counter.objects.increment("views:a") - 1 == 100
+        assert cached_value() == 100
+        assert Counter.objects.increment("views:a") == 101
 
     @pytest.mark.usefixtures("cached")
     def test_of_a_field(self) -> None:

@@ -24,6 +24,7 @@ from django_counters.kinds.registry import registry
 from django_counters.models import Counter
 from django_counters.testing import assert_counts, override_counters
 from django_counters.types import INT8
+from django_counters.values import Counted, Result
 from tests.concurrency.crowd import Threads
 from tests.concurrency.leading import (
     COMBINED,
@@ -122,7 +123,7 @@ class TestQueue:
         assert_counts({"c:a": 0, "c:b": 4})
 
     def test_what_is_not_combined_waits_for_nobody(self) -> None:
-        def in_transaction() -> int:
+        def in_transaction() -> Result:
             with transaction.atomic():
                 return Counter.objects.increment("c:a")
 
@@ -130,7 +131,7 @@ class TestQueue:
             in_transaction,
             lambda: Counter.objects.increment("c:a", ceiling=9),
             lambda: Counter.objects.increment_many({"c:a": 1, "c:b": 1})["c:a"],
-            lambda: Counter.objects.increment("plain") + 3,
+            lambda: Counter.objects.increment("plain", 4),
             lambda: Counter.objects.value("c:a") + 2,
         ]
         with queue() as crowd, ThreadPoolExecutor(1) as thread:
@@ -167,11 +168,11 @@ class TestQueue:
 
         def counts(execute: Execute, sql: str, *arguments: Any) -> Any:
             if not nested:
-                nested.append(0)
+                nested.append(Counted(0))
                 nested[0] = Counter.objects.increment("c:queries")
             return execute(sql, *arguments)
 
-        nested: list[int] = []
+        nested: list[Result] = []
         with queue() as crowd:
             call = crowd.join("c:a", wrapper=counts)
             crowd.release()
@@ -330,9 +331,9 @@ def test_one_key() -> None:
     times = 250
 
     def work(number: int) -> list[int]:
-        values = []
+        values: list[int] = []
         for _ in range(times):
-            values.append(Counter.objects.increment("c:hot"))
+            values.append(Counter.objects.increment("c:hot").value or 0)
             # On this thread's own connection: the statement was as a rule sent by another one.
             assert Counter.objects.value("c:hot") >= values[-1]
         return values

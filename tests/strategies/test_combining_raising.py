@@ -111,7 +111,7 @@ class Crowd:
             with connection.execute_wrapper(held):
                 sys.settrace(raising)
                 try:
-                    return Counter.objects.increment("c:hot")
+                    return int(Counter.objects.increment("c:hot"))
                 finally:
                     sys.settrace(None)
         finally:

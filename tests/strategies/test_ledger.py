@@ -17,13 +17,12 @@ from django_counters.exceptions import (
     InvalidConfiguration,
     UnsupportedBounds,
     UnsupportedConsistency,
-    ValueNotKnown,
 )
 from django_counters.models import Counter, CounterDelta
 from django_counters.testing import assert_counts, override_counters
 from django_counters.tokens import mint
 from django_counters.types import INT8
-from django_counters.values import Collected
+from django_counters.values import Unknown
 from tests.settling import roll_up
 
 LOWEST, HIGHEST = INT8
@@ -104,13 +103,17 @@ class TestAppending:
 def test_to_ask_what_is_returned_for_a_number_is_an_error() -> None:
     """An append reads nothing, so there is no number to return, and none to be taken for one."""
     one: Any = Counter.objects.increment("orders:a", 5)
-    assert (one.key, one.replayed, repr(one)) == ("orders:a", False, "<appended: orders:a>")
+    assert (one.key, one.replayed, repr(one)) == (
+        "orders:a",
+        False,
+        f"<appended: orders:a: {one.reason}>",
+    )
     assert CounterDelta.objects.get(token=str(one.token)).delta == 5
     many = Counter.objects.increment_many({"orders:a": 1, "orders:b": 2})
     for returned in (one, many["orders:a"]):
-        with pytest.raises(ValueNotKnown, match="without reading") as caught:
-            int(returned)
-        assert caught.value.key == "orders:a"
+        assert returned.value is None
+        assert "without reading" in returned.reason
+        assert returned.key == "orders:a"
 
 
 @pytest.mark.postgres
@@ -252,9 +255,9 @@ def test_what_others_wait_for_comes_after_what_nobody_waits_for(order: tuple[str
 class TestCollector:
     def test_a_block_appends_one_entry_for_each_counter(self) -> None:
         with Counter.objects.collect():
-            returned: Any = Counter.objects.increment("orders:a")
+            returned = Counter.objects.increment("orders:a")
             Counter.objects.increment_many({"orders:a": 2, "orders:b": 3, "plain": 1})
-            assert isinstance(returned, Collected)
+            assert isinstance(returned, Unknown)
             assert entries() == []
             assert_counts({"orders:a": 3, "orders:b": 3, "plain": 1})
             reading = Counter.objects.read("orders:a")

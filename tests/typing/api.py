@@ -4,35 +4,61 @@ from __future__ import annotations
 
 from typing import assert_type
 
-from django_counters import CachedCounterField, CounterValue, Reading
+from django_counters import (
+    CachedCounterField,
+    Counted,
+    CountedMany,
+    CounterValue,
+    Reading,
+    Unknown,
+)
 from django_counters.models import Counter
 from django_counters.upkeep.flush import Report, flush
 from tests.testapp.models import Article, Post, Product, Ticket
 
 
 def named() -> None:
-    assert_type(Counter.objects.increment("a"), int)
-    assert_type(Counter.objects.increment_many({"a": 1}), dict[str, int])
+    assert_type(Counter.objects.increment("a"), Counted | Unknown)
+    assert_type(Counter.objects.increment_many({"a": 1}), CountedMany)
     assert_type(Counter.objects.values_of(["a"]), dict[str, int])
     assert_type(Counter.objects.read("a"), Reading)
     assert_type(Counter.objects.filter(key="a").increment(), int)
 
 
+def refused() -> None:
+    """What would fail, or be wrong, where the settings say that no number is known."""
+    result = Counter.objects.increment("a")
+    _: int = result  # type: ignore[assignment]
+    result + 1  # type: ignore[operator]
+    1 + result  # type: ignore[operator]
+    2 * result  # type: ignore[operator]
+    result * 2  # type: ignore[arg-type, operator]
+    result % 10  # type: ignore[arg-type, operator]
+    assert result > 1  # type: ignore[operator]
+    assert 1 < result  # type: ignore[operator]  # noqa: SIM300
+    sum([result])  # type: ignore[list-item]
+    range(result)  # type: ignore[arg-type]
+    abs(result)  # type: ignore[arg-type]
+    round(result)  # type: ignore[arg-type]
+    if result.value is not None:
+        print(result.value + 1)
+
+
 async def named_async() -> None:
-    assert_type(await Counter.objects.aincrement("a"), int)
+    assert_type(await Counter.objects.aincrement("a"), Counted | Unknown)
 
 
 def fields(post: Post, product: Product) -> None:
     assert_type(post.views, CounterValue)
     assert_type(post.views + 1, int)
-    assert_type(product.stock.decrement(2), CounterValue)
+    assert_type(product.stock.decrement(2), Counted | Unknown)
     assert_type(Post.objects.with_counts("views").get(), Post)
 
 
 def cached() -> None:
     objects = Counter.objects
-    assert_type(objects.increment("a", immediately=True), int)
-    assert_type(objects.decrement("a", 2, immediately=True), int)
+    assert_type(objects.increment("a", immediately=True), Counted | Unknown)
+    assert_type(objects.decrement("a", 2, immediately=True), Counted | Unknown)
     assert_type(objects.values_of(["a"], consistency="cached", max_age=5), dict[str, int])
     assert_type(objects.read("a", consistency="cached", max_age=0.5), Reading)
     assert_type(flush(), Report)
@@ -41,17 +67,17 @@ def cached() -> None:
 
 async def cached_async() -> None:
     objects = Counter.objects
-    assert_type(await objects.adecrement("a", immediately=True), int)
-    assert_type(await objects.aincrement_many({"a": 1}), dict[str, int])
+    assert_type(await objects.adecrement("a", immediately=True), Counted | Unknown)
+    assert_type(await objects.aincrement_many({"a": 1}), CountedMany)
     assert_type(await objects.avalues_of(["a"], consistency="cached"), dict[str, int])
     assert_type(await objects.aread("a", consistency="cached", max_age=5), Reading)
 
 
 async def cached_fields(article: Article, ticket: Ticket) -> None:
     assert_type(article.claps, CounterValue)
-    assert_type(article.reads.increment(immediately=True), CounterValue)
+    assert_type(article.reads.increment(immediately=True), Counted | Unknown)
     assert_type(article.claps.read(consistency="cached", max_age=5), Reading)
-    assert_type(await article.claps.aincrement(), CounterValue)
+    assert_type(await article.claps.aincrement(), Counted | Unknown)
     assert_type(ticket.scans, CounterValue)
     assert_type(Article.objects.with_counts("reads", consistency="cached").get(), Article)
     assert_type(CachedCounterField(cache="a", on_redis_down="raise"), CachedCounterField)
