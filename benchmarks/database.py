@@ -16,7 +16,6 @@ from django.db import connection
 from django.test import override_settings
 
 from benchmarks.inspection import execute
-from django_counters.kinds.registry import slots_of
 from django_counters.models import (
     Counter,
     CounterArchive,
@@ -27,6 +26,7 @@ from django_counters.models import (
     CounterToken,
     SlottedCounter,
 )
+from django_counters.registry import slots_of
 from django_counters.stores.redis.keys import SLOTS
 
 LEDGER = (CounterDelta, CounterHorizon, CounterToken, CounterPartition, CounterArchive)

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from django_counters.adjustments.cases import AdjustedMany as AdjustedMany
     from django_counters.exceptions import ApprovalRequired as ApprovalRequired
     from django_counters.exceptions import AssignmentIgnored as AssignmentIgnored
     from django_counters.exceptions import CeilingExceeded as CeilingExceeded
@@ -47,10 +48,9 @@ if TYPE_CHECKING:
     from django_counters.fields import CounterField as CounterField
     from django_counters.fields import CounterValue as CounterValue
     from django_counters.fields import IntegerCounterField as IntegerCounterField
-    from django_counters.kinds.cases import AdjustedMany as AdjustedMany
-    from django_counters.kinds.history import Bucket as Bucket
-    from django_counters.kinds.history import Explanation as Explanation
     from django_counters.querysets import CounterQuerySet as CounterQuerySet
+    from django_counters.read.history import Bucket as Bucket
+    from django_counters.read.history import Explanation as Explanation
     from django_counters.tokens import Token as Token
     from django_counters.tokens import token_of as token_of
     from django_counters.types import Reading as Reading
@@ -64,11 +64,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "AdjustedMany": "kinds.cases",
+    "AdjustedMany": "adjustments.cases",
     "Appended": "values",
     "ApprovalRequired": "exceptions",
     "AssignmentIgnored": "exceptions",
-    "Bucket": "kinds.history",
+    "Bucket": "read.history",
     "CachedCounterField": "fields",
     "CeilingExceeded": "exceptions",
     "Contention": "exceptions",
@@ -80,7 +80,7 @@ _HOMES = {
     "CounterQuerySet": "querysets",
     "CounterUnavailable": "exceptions",
     "CounterValue": "fields",
-    "Explanation": "kinds.history",
+    "Explanation": "read.history",
     "HistoryNotKept": "exceptions",
     "InitialOutOfBounds": "exceptions",
     "InsufficientCount": "exceptions",

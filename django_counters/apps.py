@@ -26,7 +26,7 @@ class CountersConfig(AppConfig):
     def ready(self) -> None:
         from django_counters import checks, managers
         from django_counters.fields.columns import forget_recipes
-        from django_counters.kinds.registry import registry
+        from django_counters.registry import registry
 
         managers.bind()
         checks.register()
@@ -64,8 +64,8 @@ def _strategies() -> set[object]:
 def prepare_database(using: str, **_: object) -> None:
     """Receives ``post_migrate``: makes what belongs to the tables and Django does not know of."""
     from django_counters.exceptions import LedgerFenced
-    from django_counters.kinds.registry import registry
     from django_counters.models import Counter, CounterDelta
+    from django_counters.registry import registry
     from django_counters.stores.sql.dialects import DIALECTS
     from django_counters.stores.sql.guard import make as make_guard
     from django_counters.stores.sql.horizon import SqlHorizon

@@ -13,16 +13,16 @@ from django.db import models, router
 from django.db.models.functions import Cast, Coalesce
 from django.db.models.query import ModelIterable
 
+from django_counters.adjustments import cases
+from django_counters.adjustments.cases import STEP, AdjustedMany, Progress
 from django_counters.conf import MAX_AGE
 from django_counters.exceptions import UnsupportedConsistency
 from django_counters.fields import CounterField, counter_fields
-from django_counters.kinds import cases
-from django_counters.kinds.cases import STEP, AdjustedMany, Progress
-from django_counters.kinds.chosen import Change, count
-from django_counters.kinds.number import check_age
-from django_counters.kinds.subject import of_key
 from django_counters.models import SlottedCounter
+from django_counters.read.values import check_age
 from django_counters.types import check_delta
+from django_counters.write.chosen import Change, count
+from django_counters.write.subject import of_key
 
 _Model = TypeVar("_Model", bound=models.Model)
 _PAGE = 500

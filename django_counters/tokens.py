@@ -115,6 +115,11 @@ def moment_of(token: UUID) -> datetime:
     return _EPOCH + milliseconds_of(token) * _MILLISECOND
 
 
+def optional_token(token: object) -> Token | None:
+    """The token of a call that may have none; see `check_token`."""
+    return None if token is None else check_token(token)
+
+
 def token_of(text: str, moment: datetime) -> UUID:
     """A UUIDv7 for a text and a moment: the same for the same, on every machine.
 

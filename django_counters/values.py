@@ -14,16 +14,12 @@ class Counted(int):
 
     Attributes:
         value: the same, as a plain int.
-        replayed: whether a call with the same token was counted before. This call counted nothing
-            then, and the value is the one that the first call returned.
+        replayed: whether a call with the same token was counted before; see `Replayed`.
     """
 
-    replayed: bool
+    __slots__ = ()
 
-    def __new__(cls, value: int, *, replayed: bool = False) -> Self:
-        number = super().__new__(cls, value)
-        number.replayed = replayed
-        return number
+    replayed: ClassVar[bool] = False
 
     @property
     def value(self) -> int:
@@ -36,6 +32,14 @@ class Counted(int):
     def __reduce_ex__(self, protocol: Any) -> tuple[type[int], tuple[int]]:
         # A copy or a pickle is a plain number.
         return self.__reduce__()
+
+
+class Replayed(Counted):
+    """The value that an earlier call with the same token returned. This call counted nothing."""
+
+    __slots__ = ()
+
+    replayed: ClassVar[bool] = True
 
 
 class Unknown(str):
@@ -141,9 +145,9 @@ class CountedMany(dict[str, Result]):
 
 def told(value: int | Unknown, *, replayed: bool = False) -> Result:
     """The result that tells a new value."""
-    if type(value) is int:  # nearly always
-        return Counted(value, replayed=replayed)
-    return value if isinstance(value, Result) else Counted(value, replayed=replayed)
+    if type(value) is not int and isinstance(value, Result):
+        return value
+    return Replayed(value) if replayed else Counted(value)
 
 
 class NoNumber:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from django.db.models import Sum
 
 from django_counters import CounterUnavailable
-from django_counters.kinds.tables import NAMED
 from django_counters.models import Counter
 from django_counters.stores.sql.outbox import SqlLanded
+from django_counters.stores.sql.tables import NAMED
 from example_project.blog.models import Post
 from example_project.named import keys_of
 from example_project.tally import UNKNOWN, acknowledged, uncertain

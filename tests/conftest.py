@@ -20,7 +20,7 @@ from hypothesis import settings as examples
 from pytest_django import DjangoDbBlocker
 from pytest_django.plugin import blocking_manager_key
 
-from django_counters.kinds.registry import slots_of
+from django_counters.registry import slots_of
 from django_counters.testing import override_counters
 from tests import template
 from tests.durations import Durations

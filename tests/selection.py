@@ -38,6 +38,7 @@ NOWHERE: tuple[str, ...] = ()
 EVERYWHERE = tuple(RUNS)
 TABLE = {
     ".": Row(EVERYWHERE, "models against dictionaries, migrations, settings, types"),
+    "adjustments": Row(("dialect", "server", "newest"), "corrections, down to their SQL"),
     "admin": Row(("pair", "newest"), "forms, lists and templates are Django's"),
     "benchmarks": Row(NOWHERE, "figures are taken on one machine"),
     "bootstrap": Row(NOWHERE, "starts servers of its own"),
@@ -47,12 +48,13 @@ TABLE = {
     "example": Row(NOWHERE, "a site on what the other rows prove"),
     "faults": Row(NOWHERE, "a step of its own: kills its own servers"),
     "fields": Row(("dialect", "pair", "newest"), "model fields are Django's"),
-    "kinds": Row(("dialect", "server", "newest"), "each kind of change, down to its SQL"),
+    "limits": Row(("dialect", "server", "newest"), "buckets and room, in SQL and in scripts"),
     "locales": Row(NOWHERE, "texts"),
     "management": Row(("pair", "newest"), "commands are Django's and argparse's"),
     "metrics": Row(("newest",), "signals, and prometheus_client"),
     "mutants": Row(NOWHERE, "a step of its own"),
     "protocol": Row(NOWHERE, "a model: pure Python"),
+    "read": Row(("dialect", "server", "newest"), "values and history, down to their SQL"),
     "rest": Row(("newest",), "views and serializers of Django REST framework"),
     "rest/test_admission.py": Row(("dialect", "newest"), "makes rows within savepoints"),
     "rest/test_idempotency.py": Row(("dialect", "newest"), "keys are claimed in SQL"),
@@ -64,6 +66,7 @@ TABLE = {
     "test_selection.py": Row(NOWHERE, "reads this table"),
     "upkeep": Row(("dialect", "server"), "partitions, triggers, rollups and flushes in SQL"),
     "workers": Row(NOWHERE, "Celery and web servers; slow to start"),
+    "write": Row(("dialect", "server", "newest"), "changes of each kind, down to their SQL"),
 }
 
 

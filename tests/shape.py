@@ -20,7 +20,7 @@ PACKAGE = "django_counters"
 STRATEGIES = {"exact", "sharded", "slotted", "ledger", "cached"}
 CLASSES = {"Exact", "Sharded", "Slotted", "Ledger", "Cached", "Combining"}
 # Where strategies are declared, checked and composed.
-ROOMS_OF_STRATEGIES = ("conf.py", "strategies/", "kinds/registry.py", "fields/problems.py")
+ROOMS_OF_STRATEGIES = ("conf.py", "strategies/", "registry.py", "fields/problems.py")
 
 
 class Source(NamedTuple):

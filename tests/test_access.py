@@ -20,7 +20,7 @@ from django_counters.access import (
 from django_counters.checks import check_setting
 from django_counters.exceptions import InvalidConfiguration
 from django_counters.hints import HINTS
-from django_counters.kinds.registry import registry
+from django_counters.registry import registry
 from django_counters.rest import expose, exposed
 from django_counters.rest.exposed import exposed_as
 from tests.testapp.models import Post, Song

@@ -29,9 +29,9 @@ from django_counters.upkeep.flush import flush
 from django_counters.upkeep.rollup import rollup
 from django_counters.upkeep.verify import verify
 from tests import machines
+from tests.adjustments.adjustables import KINDS, NAMED, WHO, Adjustable
 from tests.chains import unguarded
 from tests.conftest import forget_pending
-from tests.kinds.adjustables import KINDS, NAMED, WHO, Adjustable
 from tests.testapp.models import Article, Post, Song
 
 DECLARED: dict[str, Any] = {name: kind.declared or {} for name, kind in NAMED.items()}

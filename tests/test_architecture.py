@@ -19,14 +19,14 @@ SOURCES = sorted(
     for folder in ("django_counters", "example_project", "benchmarks", "tests")
     for path in (ROOT / folder).rglob("*.py")
 )
-NAMES_THAT_REFUSE_NOTHING = {"core", "utils", "helpers", "common", "misc"}
+NAMES_THAT_REFUSE_NOTHING = {"core", "utils", "helpers", "common", "misc", "kinds"}
 SQL = re.compile(r"\b(INSERT INTO|SELECT .+ FROM|UPDATE .+ SET|DELETE FROM|ALTER TABLE)\b")
 ROOMS_OF_SQL = ("stores/sql/dialects/", "migrations/")
 
 
 def test_a_file_is_short_and_its_name_says_what_it_holds() -> None:
     assert len(SOURCES) > 100
-    assert [path for path in SOURCES if len(path.read_text().splitlines()) > 400] == []
+    assert [path for path in SOURCES if len(path.read_text().splitlines()) > 500] == []
     assert [path for path in SOURCES if path.stem in NAMES_THAT_REFUSE_NOTHING] == []
 
 

@@ -13,8 +13,8 @@ from django_counters import conf
 from django_counters.checks import check_caches, check_setting
 from django_counters.exceptions import InvalidConfiguration
 from django_counters.hints import HINTS
-from django_counters.kinds.registry import registry
 from django_counters.models import Counter
+from django_counters.registry import registry
 from django_counters.types import Bounds
 
 NAN, INFINITY = float("nan"), float("inf")

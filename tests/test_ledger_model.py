@@ -20,7 +20,6 @@ from django_counters.exceptions import (
     TokenConflict,
     UnsupportedHistory,
 )
-from django_counters.kinds.entries import AppendedMany
 from django_counters.models import (
     Counter,
     CounterDelta,
@@ -36,6 +35,7 @@ from django_counters.upkeep.ledger import rebase
 from django_counters.upkeep.rollup import rollup
 from django_counters.upkeep.verify import verify
 from django_counters.values import Appended
+from django_counters.write.entries import AppendedMany
 from tests import machines
 
 STRATEGIES: list[dict[str, Any]] = [

@@ -9,8 +9,8 @@ import pytest
 from django.test import SimpleTestCase, TestCase
 
 from django_counters.exceptions import InsufficientCount
-from django_counters.kinds.registry import registry
 from django_counters.models import Counter
+from django_counters.registry import registry
 from django_counters.testing import (
     CounterTestMixin,
     assert_counted,

@@ -18,8 +18,8 @@ from django_counters.exceptions import InvalidDelta, ValueNotKnown
 from django_counters.models import Counter
 from django_counters.testing import assert_counts
 from django_counters.values import Appended, Result, Unknown
-from tests.kinds.test_collector import Oops, caught, count
 from tests.testapp.models import Post
+from tests.write.test_collector import Oops, caught, count
 
 pytestmark = pytest.mark.django_db
 

@@ -37,8 +37,8 @@ from benchmarks.harness import (
 from benchmarks.inspection import increment, value
 from benchmarks.models import Post
 from benchmarks.team import Team, threads
-from django_counters.kinds.registry import slots_of
 from django_counters.models import Counter
+from django_counters.registry import slots_of
 from django_counters.stores.redis.commands import packed
 from django_counters.stores.redis.keys import proposed, slot_of
 from django_counters.stores.redis.scripts import ADD

@@ -16,7 +16,7 @@ from benchmarks.harness import Pair, Sample, Work, adds_up, expect
 from benchmarks.models import NaiveCounter
 from django_counters.models import Counter
 from django_counters.stores.sql.dialects import dialect_of
-from django_counters.stores.sql.named import NAMED
+from django_counters.stores.sql.tables import NAMED
 from django_counters.upkeep.flush import LARGEST, flush
 
 DIRTY = 100_000  # counters

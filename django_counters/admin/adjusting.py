@@ -17,6 +17,9 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
 from django_counters import clock
+from django_counters.adjustments.adjustment import Preview, adjust, preview
+from django_counters.adjustments.approval import ask
+from django_counters.adjustments.wording import request_id_of
 from django_counters.admin.forms import TO, AdjustForm
 from django_counters.admin.readonly import linked
 from django_counters.admin.refusals import said
@@ -32,9 +35,6 @@ from django_counters.exceptions import (
     TokenExpired,
     ValueChanged,
 )
-from django_counters.kinds.adjustment import Preview, adjust, preview
-from django_counters.kinds.approval import ask
-from django_counters.kinds.wording import request_id_of
 from django_counters.models import AdjustmentRequest, CounterAdjustment
 from django_counters.tokens import mint
 

@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
 from django_counters import clock
-from django_counters.kinds.chart import Point, Series
+from django_counters.read.chart import Point, Series
 
 
 def chart_of(found: Series) -> dict[str, Any]:

@@ -19,8 +19,8 @@ from django_counters.admin.filters import NamespaceFilter, StrategyFilter
 from django_counters.admin.listing import CounterList
 from django_counters.admin.overview import OverviewMixin
 from django_counters.admin.page import CounterPageMixin
-from django_counters.kinds.readings import readings_of
-from django_counters.kinds.registry import registry
+from django_counters.read.readings import readings_of
+from django_counters.registry import registry
 
 
 class CounterAdmin(OverviewMixin, CounterPageMixin, AdjustingMixin, ExportAdmin):

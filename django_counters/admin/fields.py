@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from django_counters.admin.adjusting import adjust_url
 from django_counters.exceptions import CounterError, CounterUnavailable
 from django_counters.fields import counter_fields
-from django_counters.kinds.subject import of_record
+from django_counters.write.subject import of_record
 
 if TYPE_CHECKING:
     _ModelAdmin = admin.ModelAdmin[Any]

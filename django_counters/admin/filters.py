@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from django_counters.conf import DEFAULT
-from django_counters.kinds.registry import registry
+from django_counters.registry import registry
 
 # No namespace has a colon in its name.
 OTHER = ":other"

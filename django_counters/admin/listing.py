@@ -15,8 +15,8 @@ from django.utils.translation import gettext as _
 from django_counters.admin.readonly import MOST
 from django_counters.admin.recent import recent_of
 from django_counters.admin.sparkline import sparkline
-from django_counters.kinds.readings import readings_of
 from django_counters.models import Counter, CounterShard
+from django_counters.read.readings import readings_of
 
 # Counters without a row that are shown above the list.
 SHOWN = 20

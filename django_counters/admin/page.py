@@ -21,11 +21,11 @@ from django_counters.admin.chart import chart_of, label_of, words_of
 from django_counters.admin.listing import waiting_first
 from django_counters.admin.subjects import visible
 from django_counters.exceptions import CounterError
-from django_counters.kinds.chart import SPANS, Series, offered, series
-from django_counters.kinds.history import Explanation, explain
-from django_counters.kinds.readings import readings_of
-from django_counters.kinds.registry import registry
 from django_counters.models import Counter, CounterAdjustment
+from django_counters.read.chart import SPANS, Series, offered, series
+from django_counters.read.history import Explanation, explain
+from django_counters.read.readings import readings_of
+from django_counters.registry import registry
 from django_counters.types import Reading, namespace_of
 
 if TYPE_CHECKING:

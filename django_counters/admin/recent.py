@@ -9,8 +9,8 @@ from django.db.models import Sum
 from django.db.models.functions import TruncHour
 
 from django_counters import clock
-from django_counters.kinds.registry import registry
 from django_counters.models import CounterDelta, CounterSample
+from django_counters.registry import registry
 from django_counters.types import Reading
 
 HOURS = 24

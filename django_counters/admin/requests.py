@@ -21,16 +21,16 @@ from django.utils.formats import number_format
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
+from django_counters.adjustments import approval
+from django_counters.adjustments.adjustment import preview
+from django_counters.adjustments.orders import Person, person_of
+from django_counters.adjustments.wording import request_id_of
 from django_counters.admin.adjusting import spelt
 from django_counters.admin.forms import ApproveForm, RejectForm
 from django_counters.admin.readonly import ReadOnlyAdmin, linked
 from django_counters.admin.refusals import said
 from django_counters.admin.subjects import Seen, is_gone, seen
 from django_counters.exceptions import CounterError, RecordMissing
-from django_counters.kinds import approval
-from django_counters.kinds.adjustment import preview
-from django_counters.kinds.orders import Person, person_of
-from django_counters.kinds.wording import request_id_of
 from django_counters.models import AdjustmentRequest, CounterAdjustment
 
 _WAITING = AdjustmentRequest.State.WAITING

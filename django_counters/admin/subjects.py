@@ -15,8 +15,8 @@ from django.http import Http404, HttpRequest
 from django.urls import NoReverseMatch, reverse
 
 from django_counters.exceptions import CounterError
-from django_counters.kinds.subject import Subject, subject_of
 from django_counters.models import Counter, SlottedCounter
+from django_counters.write.subject import Subject, subject_of
 
 
 class Seen(NamedTuple):

@@ -23,14 +23,17 @@ from django_counters.conf import (
 from django_counters.exceptions import InitialOutOfBounds, UnsavedInstance
 from django_counters.fields.problems import problems
 from django_counters.fields.values import CounterAttribute, CounterValue
-from django_counters.kinds.number import check_age, check_immediately
-from django_counters.kinds.record import Place, apply, check_record_id
-from django_counters.kinds.registry import in_effect, registry
-from django_counters.kinds.tables import slots
 from django_counters.models.total import Loaded, TotalField
+from django_counters.read.values import check_age
+from django_counters.registry import in_effect, registry
 from django_counters.stores.sql.dialects import Table
-from django_counters.types import INT8, UNBOUNDED, Bounds, Delta, Reading
+from django_counters.stores.sql.tables import slots
+from django_counters.tokens import optional_token
+from django_counters.types import INT8, Bounds, Reading
 from django_counters.values import Result
+from django_counters.write.change import Change, Ref
+from django_counters.write.pipeline import change
+from django_counters.write.records import Place, check_record_id
 
 if TYPE_CHECKING:
     from django.forms import Field as FormField
@@ -165,14 +168,10 @@ class CounterField(TotalField):
         immediately: bool = False,
     ) -> Result:
         """Change the row of one instance and return the new value; `CounterValue` is its face."""
-        if immediately:
-            check_immediately(self._label(), self.recipe)
         alias = using or router.db_for_write(type(instance), instance=instance)
-        key = self._key(instance, alias)
-        bounds = self.bounds if called is UNBOUNDED else self.bounds.stricter(called)
-        strategy = registry.strategy(self.recipe, self.table, alias)
-        delta = Delta(key, by, bounds)
-        result = apply(delta, strategy, self.table, alias, token, immediately)
+        ref = Ref(self.table, self._key(instance, alias), self.recipe, self.bounds, alias)
+        given = optional_token(token)
+        result = change(Change(ref, by, called, token=given, immediately=immediately))
         # Where no number is known, what the instance holds stays as it is.
         if result.value is not None and not result.replayed:
             instance.__dict__[self.attname] = result.value

@@ -14,8 +14,8 @@ from django.db.transaction import Atomic
 
 from django_counters.exceptions import CounterError
 from django_counters.fields.columns import CounterField, counter_fields
-from django_counters.kinds.registry import registry
 from django_counters.models import SlottedCounter
+from django_counters.registry import registry
 
 logger = logging.getLogger("django_counters")
 # How many records one statement forgets.

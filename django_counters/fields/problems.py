@@ -18,8 +18,8 @@ from django_counters.conf import (
     shards_problems,
 )
 from django_counters.hints import HINTS
-from django_counters.kinds.record import can_be_slotted
 from django_counters.types import UNBOUNDED
+from django_counters.write.records import can_be_slotted
 
 if TYPE_CHECKING:
     from django_counters.fields.columns import CounterField

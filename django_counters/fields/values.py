@@ -10,13 +10,13 @@ from asgiref.sync import sync_to_async
 from django.core.exceptions import SynchronousOnlyOperation
 from django.db import models, router
 
-from django_counters.kinds.adjustment import adjust
-from django_counters.kinds.subject import native_of, of_record
+from django_counters.adjustments.adjustment import adjust
 from django_counters.models import CounterAdjustment
 from django_counters.models.total import Loaded, TotalAttribute
 from django_counters.tokens import Token
 from django_counters.types import Reading, bounds_of_call, check_delta
 from django_counters.values import NoNumber, Result
+from django_counters.write.subject import native_of, of_record
 
 if TYPE_CHECKING:
     from django_counters.fields.columns import CounterField

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 from django.core.management.base import CommandError, OutputWrapper
 from django.utils.translation import gettext as _
 
+from django_counters.adjustments.cases import STEP, AdjustedMany, adjust_many
 from django_counters.exceptions import CounterError
-from django_counters.kinds.cases import STEP, AdjustedMany, adjust_many
-from django_counters.kinds.subject import Subject, subject_of
 from django_counters.models.adjustment import CASE_LENGTH
 from django_counters.types import check_delta, check_integer
+from django_counters.write.subject import Subject, subject_of
 
 _MOST_SHOWN = 20
 _KNOWN = ("counter", "field", "to", "by")

@@ -7,12 +7,12 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 
-from django_counters.kinds import adjustment, cases, forgetting
-from django_counters.kinds.cases import STEP, AdjustedMany, Progress
-from django_counters.kinds.subject import named
+from django_counters.adjustments import adjustment, cases, forgetting
+from django_counters.adjustments.cases import STEP, AdjustedMany, Progress
 from django_counters.managers.rows import RowsManager
 from django_counters.models import Counter, CounterAdjustment
 from django_counters.tokens import Token
+from django_counters.write.subject import named
 
 
 def _silent(report: AdjustedMany) -> None:

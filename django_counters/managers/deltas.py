@@ -9,12 +9,12 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 from django.db import models
 
-from django_counters.kinds import entries
-from django_counters.kinds.entries import AppendedMany
 from django_counters.models import CounterDelta
 from django_counters.tokens import Token
 from django_counters.types import check_delta
 from django_counters.values import Appended
+from django_counters.write import entries
+from django_counters.write.entries import AppendedMany
 
 Pair = tuple[str, int]
 Tokened = tuple[str, int, UUID | str | None]

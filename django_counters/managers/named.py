@@ -9,12 +9,15 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 
-from django_counters.kinds import history, native, number
-from django_counters.kinds.history import Bucket, Explanation
 from django_counters.managers.adjusting import AdjustingManager
-from django_counters.tokens import Token
-from django_counters.types import Reading, check_delta
+from django_counters.read import history, values
+from django_counters.read.history import Bucket, Explanation
+from django_counters.tokens import Token, check_token, optional_token
+from django_counters.types import UNBOUNDED, Reading, bounds_of_call, check_delta
 from django_counters.values import CountedMany, Result
+from django_counters.write import pipeline
+from django_counters.write.change import Change, named
+from django_counters.write.native import is_native
 
 
 class CounterManager(AdjustingManager):
@@ -74,10 +77,11 @@ class CounterManager(AdjustingManager):
             CounterUnavailable, ReadOnlyDatabase: the database or Redis is away, or not writable.
             OutcomeUnknown: the answer was lost, outside a transaction: counted or not.
         """
-        database = using or self._db
-        return number.change(
-            key, check_delta(by), floor, ceiling, database, shard_key, token, immediately
-        )
+        delta, ref = check_delta(by), named(key, using or self._db)
+        bounded = floor is not None or ceiling is not None
+        bounds = bounds_of_call(floor, ceiling) if bounded else UNBOUNDED
+        given = None if token is None else check_token(token)
+        return pipeline.change(Change(ref, delta, bounds, shard_key, given, immediately, True))
 
     def decrement(
         self,
@@ -95,9 +99,16 @@ class CounterManager(AdjustingManager):
 
         With a floor this is one conditional UPDATE: two buyers of the last unit cannot both get it.
         """
-        delta = check_delta(-check_delta(by))
-        database = using or self._db
-        return number.change(key, delta, floor, ceiling, database, shard_key, token, immediately)
+        return self.increment(
+            key,
+            check_delta(-check_delta(by)),
+            floor=floor,
+            ceiling=ceiling,
+            shard_key=shard_key,
+            token=token,
+            immediately=immediately,
+            using=using,
+        )
 
     def increment_many(
         self,
@@ -118,7 +129,7 @@ class CounterManager(AdjustingManager):
             CounterOverflow: a sum does not fit. On PostgreSQL a surrounding transaction is then
                 broken, as after any database error: put the call into ``atomic()`` to go on.
         """
-        return number.change_many(deltas, 1, using or self._db, token)
+        return pipeline.change_many(deltas, 1, using or self._db, token)
 
     def decrement_many(
         self,
@@ -128,7 +139,7 @@ class CounterManager(AdjustingManager):
         using: str | None = None,
     ) -> CountedMany:
         """Subtract from many counters, all or none (a cart); see `increment_many`."""
-        return number.change_many(deltas, -1, using or self._db, token)
+        return pipeline.change_many(deltas, -1, using or self._db, token)
 
     def value(
         self,
@@ -143,7 +154,7 @@ class CounterManager(AdjustingManager):
         Raises:
             CounterUnavailable: the database, or the Redis of a cached counter, cannot be asked.
         """
-        return number.value_of(key, using or self._db, consistency, max_age)
+        return values.value_of(key, using or self._db, consistency, max_age)
 
     def values_of(
         self,
@@ -159,7 +170,7 @@ class CounterManager(AdjustingManager):
         where the totals there are at most ``max_age`` seconds old (what the namespace declares, 5),
         and without Redis from what has landed in the database. Others are read exactly.
         """
-        return number.values_of(keys, using or self._db, consistency, max_age)
+        return values.values_of(keys, using or self._db, consistency, max_age)
 
     def collect(self, *, using: str | None = None) -> AbstractContextManager[None]:
         """A block whose increments are merged by key and applied in one statement at its end.
@@ -174,7 +185,7 @@ class CounterManager(AdjustingManager):
         Raises:
             CounterOverflow: a sum does not fit, at the end of the block.
         """
-        return number.collect(using or self._db)
+        return pipeline.collect(using or self._db)
 
     def acollect(self, *, using: str | None = None) -> AbstractAsyncContextManager[None]:
         """`collect` for async code, where no transaction is open: applied after the block.
@@ -182,7 +193,7 @@ class CounterManager(AdjustingManager):
         Changes that a floor or ceiling concerns are committed at once, whatever becomes of the
         block. A transaction of synchronous code within counts by itself.
         """
-        return number.acollect(using or self._db)
+        return pipeline.acollect(using or self._db)
 
     def read(
         self,
@@ -202,7 +213,7 @@ class CounterManager(AdjustingManager):
             UnsupportedConsistency: the counter's strategy does not offer ``consistency``.
             CounterUnavailable: an exact value cannot be told.
         """
-        return number.read(key, consistency, using or self._db, max_age)
+        return values.read(key, consistency, using or self._db, max_age)
 
     def history(
         self,
@@ -263,8 +274,9 @@ class CounterManager(AdjustingManager):
     ) -> Result:
         """`increment` for async code; as atomic as its twin."""
         database = using or self._db
-        if floor is None and ceiling is None and native.is_native([key], database, writes=True):
-            return await native.change(key, check_delta(by), database, token)
+        if floor is None and ceiling is None and is_native([key], database, writes=True):
+            ref, given = named(key, database), optional_token(token)
+            return await pipeline.achange(Change(ref, check_delta(by), token=given))
         return await sync_to_async(self.increment)(
             key,
             by,
@@ -289,12 +301,9 @@ class CounterManager(AdjustingManager):
         using: str | None = None,
     ) -> Result:
         """`decrement` for async code; as atomic as its twin."""
-        database = using or self._db
-        if floor is None and ceiling is None and native.is_native([key], database, writes=True):
-            return await native.change(key, check_delta(-check_delta(by)), database, token)
-        return await sync_to_async(self.decrement)(
+        return await self.aincrement(
             key,
-            by,
+            check_delta(-check_delta(by)),
             floor=floor,
             ceiling=ceiling,
             shard_key=shard_key,
@@ -311,8 +320,8 @@ class CounterManager(AdjustingManager):
         using: str | None = None,
     ) -> CountedMany:
         """`increment_many` for async code."""
-        if token is None and native.is_native(deltas, using or self._db, writes=True):
-            return await native.change_many(deltas, 1, using or self._db)
+        if token is None and is_native(deltas, using or self._db, writes=True):
+            return await pipeline.achange_many(deltas, 1, using or self._db)
         return await sync_to_async(self.increment_many)(deltas, token=token, using=using)
 
     async def adecrement_many(
@@ -323,8 +332,8 @@ class CounterManager(AdjustingManager):
         using: str | None = None,
     ) -> CountedMany:
         """`decrement_many` for async code."""
-        if token is None and native.is_native(deltas, using or self._db, writes=True):
-            return await native.change_many(deltas, -1, using or self._db)
+        if token is None and is_native(deltas, using or self._db, writes=True):
+            return await pipeline.achange_many(deltas, -1, using or self._db)
         return await sync_to_async(self.decrement_many)(deltas, token=token, using=using)
 
     async def avalue(
@@ -337,8 +346,8 @@ class CounterManager(AdjustingManager):
     ) -> int:
         """`value` for async code."""
         database = using or self._db
-        if native.is_native([key], database, writes=False):
-            return (await native.values_of([key], database, consistency, max_age))[key]
+        if is_native([key], database, writes=False):
+            return (await values.avalues_of([key], database, consistency, max_age))[key]
         return await sync_to_async(self.value)(
             key, consistency=consistency, max_age=max_age, using=using
         )
@@ -353,8 +362,8 @@ class CounterManager(AdjustingManager):
     ) -> dict[str, int]:
         """`values_of` for async code."""
         names = keys if isinstance(keys, str) else list(keys)
-        if native.is_native(names, using or self._db, writes=False):
-            return await native.values_of(names, using or self._db, consistency, max_age)
+        if is_native(names, using or self._db, writes=False):
+            return await values.avalues_of(names, using or self._db, consistency, max_age)
         return await sync_to_async(self.values_of)(
             names, consistency=consistency, max_age=max_age, using=using
         )
@@ -368,8 +377,8 @@ class CounterManager(AdjustingManager):
         using: str | None = None,
     ) -> Reading:
         """`read` for async code."""
-        if native.is_native([key], using or self._db, writes=False):
-            return await native.read(key, consistency, using or self._db, max_age)
+        if is_native([key], using or self._db, writes=False):
+            return await values.aread(key, consistency, using or self._db, max_age)
         return await sync_to_async(self.read)(
             key, consistency=consistency, max_age=max_age, using=using
         )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from asgiref.sync import sync_to_async
 from django.db import connections, models
 
-from django_counters.kinds import number
 from django_counters.models import Counter
 from django_counters.types import check_delta
+from django_counters.write import pipeline
 
 
 class CounterRows(models.QuerySet[Counter]):
@@ -26,12 +26,12 @@ class CounterRows(models.QuerySet[Counter]):
         delta = check_delta(by)
         # Locking makes the router name the database for writing.
         rows = self.select_for_update().order_by("key").values_list("key", flat=True)
-        with number.all_or_nothing(rows.db):
+        with pipeline.all_or_nothing(rows.db):
             if not connections[rows.db].features.has_select_for_update:
                 # SQLite gives up at once where a reader becomes a writer: be one from the start.
                 self.model._base_manager.using(rows.db).filter(key="").update(value=0)
             keys = list(rows)
-            number.change_many(dict.fromkeys(keys, delta), 1, rows.db)
+            pipeline.change_many(dict.fromkeys(keys, delta), 1, rows.db)
         return len(keys)
 
     def decrement(self, by: int = 1) -> int:

@@ -7,11 +7,13 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 from django.db import models
 
-from django_counters.kinds import number
 from django_counters.models import CounterShard
-from django_counters.tokens import Token
+from django_counters.read.values import value_of
+from django_counters.tokens import Token, optional_token
 from django_counters.types import check_delta
 from django_counters.values import Result
+from django_counters.write.change import Change, in_shards
+from django_counters.write.pipeline import change
 
 
 class ShardManager(models.Manager[CounterShard]):
@@ -38,7 +40,8 @@ class ShardManager(models.Manager[CounterShard]):
             InvalidKey, InvalidDelta, CounterOverflow, CounterUnavailable, ReadOnlyDatabase,
             OutcomeUnknown: as `CounterManager.increment`.
         """
-        return number.change_shard(key, check_delta(by), shard_key, using or self._db, token)
+        ref, given = in_shards(key, using or self._db), optional_token(token)
+        return change(Change(ref, check_delta(by), route=shard_key, token=given))
 
     def decrement(
         self,
@@ -51,11 +54,11 @@ class ShardManager(models.Manager[CounterShard]):
     ) -> Result:
         """Subtract ``by`` from a counter; see `increment`."""
         delta = check_delta(-check_delta(by))
-        return number.change_shard(key, delta, shard_key, using or self._db, token)
+        return self.increment(key, delta, shard_key=shard_key, token=token, using=using)
 
     def value(self, key: str, *, using: str | None = None) -> int:
         """The exact value of a counter: its total and its shards, in one statement."""
-        return number.value_of(key, using or self._db)
+        return value_of(key, using or self._db)
 
     async def aincrement(
         self,

@@ -9,13 +9,16 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 from django.db import models
 
-from django_counters.kinds import adjustment
-from django_counters.kinds import record as slotted
-from django_counters.kinds.subject import of_record
+from django_counters.adjustments import adjustment
 from django_counters.models import CounterAdjustment, SlottedCounter
-from django_counters.tokens import Token
+from django_counters.read.records import read, values_of
+from django_counters.tokens import Token, optional_token
 from django_counters.types import Reading, check_delta
 from django_counters.values import Result
+from django_counters.write import records as slotted
+from django_counters.write.change import Change
+from django_counters.write.pipeline import change
+from django_counters.write.subject import of_record
 
 
 class SlotManager(models.Manager[SlottedCounter]):
@@ -42,7 +45,8 @@ class SlotManager(models.Manager[SlottedCounter]):
             InvalidDelta, CounterOverflow, CounterUnavailable, ReadOnlyDatabase, OutcomeUnknown: as
             `CounterManager.increment`.
         """
-        return slotted.change(record, name, check_delta(by), using or self._db, token)
+        ref = slotted.ref_of(record, name, using or self._db)
+        return change(Change(ref, check_delta(by), token=optional_token(token)))
 
     def decrement(
         self,
@@ -54,7 +58,7 @@ class SlotManager(models.Manager[SlottedCounter]):
         using: str | None = None,
     ) -> Result:
         """Subtract ``by`` from a counter of a record; see `increment`."""
-        return slotted.change(record, name, check_delta(-check_delta(by)), using or self._db, token)
+        return self.increment(record, name, check_delta(-check_delta(by)), token=token, using=using)
 
     def value(self, record: models.Model, name: str, *, using: str | None = None) -> int:
         """The exact value of a counter of a record; zero if it was never counted."""
@@ -64,7 +68,7 @@ class SlotManager(models.Manager[SlottedCounter]):
         self, records: Iterable[models.Model], name: str, *, using: str | None = None
     ) -> dict[Any, int]:
         """The exact values of one counter of many records by primary key, in one query a model."""
-        return slotted.values_of(records, name, using or self._db)
+        return values_of(records, name, using or self._db)
 
     def read(
         self,
@@ -75,7 +79,7 @@ class SlotManager(models.Manager[SlottedCounter]):
         using: str | None = None,
     ) -> Reading:
         """The value of a counter of a record, and what is known of it."""
-        return slotted.read(record, name, consistency, using or self._db)
+        return read(record, name, consistency, using or self._db)
 
     def adjust(
         self,

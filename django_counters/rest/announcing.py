@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from django.http import HttpResponseBase
 
-from django_counters.kinds.limit import Taken
+from django_counters.limits.gcra import Taken
 from django_counters.rates import Rate
 
 if TYPE_CHECKING:

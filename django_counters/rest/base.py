@@ -16,7 +16,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from django_counters.access import ANYONE, BEACON, Access
-from django_counters.kinds.admission import Refusal, admit
+from django_counters.limits.admission import Refusal, admit
 from django_counters.rates import rate_of
 from django_counters.rest.bodies import Body, checker
 from django_counters.rest.idempotency import Work, once_of

@@ -8,9 +8,8 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from django_counters.kinds import number
-from django_counters.kinds.registry import registry
 from django_counters.models import Counter
+from django_counters.registry import registry
 from django_counters.rest.base import CounterView
 from django_counters.rest.bodies import ChangeManyBody, ReadManyBody
 from django_counters.rest.describing import described
@@ -20,6 +19,7 @@ from django_counters.rest.reading import readings
 from django_counters.rest.targets import Named, Target
 from django_counters.rest.views import change_body, reading_body
 from django_counters.values import Result
+from django_counters.write import pipeline
 
 Changes = Mapping[str, tuple[Target, int]]
 
@@ -89,7 +89,7 @@ def _changed(changes: Changes, using: str, *, joins: bool) -> list[dict[str, Any
     if not joins:
         values = _counted(changes)
     else:
-        with number.all_or_nothing(using):
+        with pipeline.all_or_nothing(using):
             values = _counted(changes)
     return [change_body(target, by, values[key]) for key, (target, by) in changes.items()]
 

@@ -16,8 +16,8 @@ from rest_framework.response import Response
 
 from django_counters import clock
 from django_counters.exceptions import CounterUnavailable
-from django_counters.kinds import chart
 from django_counters.models import CounterDelta
+from django_counters.read import chart
 from django_counters.rest.base import CounterView, iso
 from django_counters.rest.describing import described
 from django_counters.rest.permissions import MayReadHistory

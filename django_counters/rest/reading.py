@@ -10,12 +10,12 @@ from django.db import router
 from django_counters import clock
 from django_counters.conf import MAX_AGE
 from django_counters.exceptions import CounterUnavailable
-from django_counters.kinds.readings import readings_of
-from django_counters.kinds.registry import registry
-from django_counters.kinds.tables import NAMED
 from django_counters.models import Counter
 from django_counters.querysets import CounterQuerySet
+from django_counters.read.readings import readings_of
+from django_counters.registry import registry
 from django_counters.rest.targets import Named, OfRecord, Target
+from django_counters.stores.sql.tables import NAMED
 from django_counters.strategies.base import Outside
 from django_counters.types import Reading
 

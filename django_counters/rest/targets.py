@@ -13,8 +13,8 @@ from django.db import models, router
 
 from django_counters.access import CLOSED, Access
 from django_counters.conf import MAX_AGE
-from django_counters.kinds.registry import registry
 from django_counters.models import Counter, CounterAdjustment
+from django_counters.registry import registry
 from django_counters.rest.exposed import Exposed, exposed_as
 from django_counters.types import Reading, check_key, namespace_of
 from django_counters.values import Result

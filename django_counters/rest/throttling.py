@@ -15,7 +15,7 @@ from rest_framework.settings import api_settings
 from rest_framework.throttling import BaseThrottle
 
 from django_counters.exceptions import CounterUnavailable
-from django_counters.kinds.limit import Taken, take
+from django_counters.limits.gcra import Taken, take
 from django_counters.rates import Rate, rate_of
 from django_counters.rest.announcing import Looked, announce
 from django_counters.rest.principal import principal_of

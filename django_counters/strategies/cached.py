@@ -29,7 +29,7 @@ from django_counters.strategies.ledger import Claimed
 from django_counters.strategies.steps import Steps, arun, run
 from django_counters.tokens import moment_of
 from django_counters.types import Batch, Delta, Reading
-from django_counters.values import Counted, NewValues, Unknown
+from django_counters.values import NewValues, Unknown, told
 
 # How old a known total may be where a change returns its new value. It concerns only what came into
 # the total in another way: what is counted here is always part of the value.
@@ -245,7 +245,7 @@ class Cached:
         if found.total is None:
             with suppress(CounterUnavailable):
                 yield self._pending.settle(counter, token.hex, value)
-        return {delta.key: Counted(value, replayed=used)}
+        return {delta.key: told(value, replayed=used)}
 
     def _spilled_once(self, delta: Delta, token: UUID, error: CounterError) -> Steps[NewValues]:
         """Count elsewhere: with the same token it counts once, whatever became of the request."""

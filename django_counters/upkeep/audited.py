@@ -9,8 +9,8 @@ from django.db.models import Exists, Max, OuterRef
 
 from django_counters.access import AUDITED
 from django_counters.exceptions import ReadOnlyDatabase
-from django_counters.kinds import number as numbers
 from django_counters.models import AdjustmentRequest, Counter, CounterAdjustment, CounterDelta
+from django_counters.write import pipeline
 
 logger = logging.getLogger("django_counters")
 _NAMED = f"{AUDITED}:"
@@ -31,7 +31,7 @@ def keep(number: int, digest: str, using: str) -> None:
     if (known := head(using)) and known[0] >= number:
         return
     try:
-        with numbers.all_or_nothing(using):
+        with pipeline.all_or_nothing(using):
             kept = Counter._base_manager.using(using)
             kept.get_or_create(key=f"{_NAMED}{digest}", defaults={"value": number})
             kept.filter(key__startswith=_NAMED, value__lt=number).delete()

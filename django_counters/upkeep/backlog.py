@@ -13,8 +13,8 @@ from django.db import router
 
 from django_counters.conf import TIMEOUT
 from django_counters.exceptions import CounterUnavailable, InvalidConfiguration, OutcomeUnknown
-from django_counters.kinds.registry import pending_in
 from django_counters.models import Counter, CounterSource
+from django_counters.registry import pending_in
 from django_counters.stores.redis.addresses import is_other_cache
 from django_counters.stores.redis.commands import Refused
 from django_counters.tokens import moment_of

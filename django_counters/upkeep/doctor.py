@@ -14,7 +14,6 @@ from django.utils.translation import gettext as _
 
 from django_counters import clock
 from django_counters.conf import problems
-from django_counters.kinds.registry import registry
 from django_counters.models import (
     AdjustmentRequest,
     Counter,
@@ -22,6 +21,7 @@ from django_counters.models import (
     CounterBatch,
     CounterIncident,
 )
+from django_counters.registry import registry
 from django_counters.stores.sql import guard
 from django_counters.stores.sql.identity import identity_of
 from django_counters.upkeep.backlog import (

@@ -17,10 +17,9 @@ from django.db.models import Count, Model
 from django_counters import clock
 from django_counters.conf import TIMEOUT, Recipe
 from django_counters.exceptions import CounterError
-from django_counters.kinds.readings import readings_of
-from django_counters.kinds.registry import pending_in, registry
-from django_counters.kinds.subject import Subject, subject_of
 from django_counters.models import Counter, CounterIncident
+from django_counters.read.readings import readings_of
+from django_counters.registry import pending_in, registry
 from django_counters.stores.redis.keys import SLOTS
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.hottest import SqlHottest
@@ -29,6 +28,7 @@ from django_counters.types import why_no_key
 from django_counters.upkeep.backlog import UNANSWERED, reason_of
 from django_counters.upkeep.overview import Away
 from django_counters.upkeep.sources import PATIENCE, declared
+from django_counters.write.subject import Subject, subject_of
 
 if TYPE_CHECKING:
     pass

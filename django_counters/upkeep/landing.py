@@ -19,11 +19,9 @@ from django_counters.exceptions import (
     RetryTransaction,
     TokenConflict,
 )
-from django_counters.kinds.once import Call
-from django_counters.kinds.record import column_of
-from django_counters.kinds.registry import registry
 from django_counters.models import CounterIncident
 from django_counters.models.total import TotalField
+from django_counters.registry import registry
 from django_counters.stores.base import Batched, Outcome
 from django_counters.stores.sql.batches import SqlBatches
 from django_counters.stores.sql.incidents import record
@@ -33,6 +31,8 @@ from django_counters.upkeep.partitions import make_ahead, partitions_ahead, too_
 from django_counters.upkeep.parts import Part, Sums, sums_of
 from django_counters.upkeep.places import columns
 from django_counters.upkeep.renames import present_name
+from django_counters.write.once import Call
+from django_counters.write.records import column_of
 
 if TYPE_CHECKING:
     from django_counters.stores.redis.pending import Contents, RedisPending, Sealed

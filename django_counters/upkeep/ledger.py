@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 from django.db import DEFAULT_DB_ALIAS
 
 from django_counters import clock
-from django_counters.kinds.tables import NAMED
 from django_counters.models.horizon import beginning
 from django_counters.stores.sql.horizon import Holder, SqlHorizon
 from django_counters.stores.sql.inquiry import SqlInquiry
+from django_counters.stores.sql.tables import NAMED
 from django_counters.upkeep.partitions import partitions_ahead
 
 

@@ -11,8 +11,8 @@ from django.db import DEFAULT_DB_ALIAS, Error, router
 
 from django_counters.conf import Policy
 from django_counters.exceptions import CounterError
-from django_counters.kinds.registry import registry
 from django_counters.models import CounterDelta
+from django_counters.registry import registry
 from django_counters.stores.sql.deltas import AHEAD
 from django_counters.stores.sql.dialects.ledger import Extent
 from django_counters.stores.sql.horizon import SqlHorizon

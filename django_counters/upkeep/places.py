@@ -10,12 +10,12 @@ from django.apps import apps
 from django.contrib.contenttypes.models import ContentType
 from django.db import models, router
 
-from django_counters.kinds.record import column_of, place_of
-from django_counters.kinds.tables import NAMED, slots
 from django_counters.models import Counter, SlottedCounter
 from django_counters.models.total import TotalField
 from django_counters.stores.sql.folding import SqlFolding
+from django_counters.stores.sql.tables import NAMED, slots
 from django_counters.upkeep.renames import present_name, removed_fields
+from django_counters.write.records import column_of, place_of
 
 
 @dataclass(frozen=True)

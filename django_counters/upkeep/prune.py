@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from django.db import DEFAULT_DB_ALIAS, router
 
-from django_counters.kinds.registry import registry
 from django_counters.models import CounterBatch, CounterLimit, CounterToken
+from django_counters.registry import registry
 from django_counters.stores.sql.batches import SqlBatches
 from django_counters.stores.sql.limits import SqlLimits
 from django_counters.upkeep.landing import REMEMBERED

@@ -10,9 +10,9 @@ from django.utils import timezone
 
 from django_counters import clock
 from django_counters.conf import DEFAULT
-from django_counters.kinds.calendar import beginnings
-from django_counters.kinds.registry import registry
 from django_counters.models import CounterSample
+from django_counters.read.calendar import beginnings
+from django_counters.registry import registry
 from django_counters.stores.sql.samples import Scope, SqlSamples
 
 # No key begins with it, and every key is before it.

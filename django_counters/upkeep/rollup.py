@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from django.db import DEFAULT_DB_ALIAS, router
 
 from django_counters.exceptions import CounterOverflow, LedgerFenced
-from django_counters.kinds.tables import NAMED
 from django_counters.models import Counter, CounterIncident
 from django_counters.signals import upkeep_done
 from django_counters.stores.sql.folding import Folded
 from django_counters.stores.sql.horizon import SqlHorizon
 from django_counters.stores.sql.incidents import record
 from django_counters.stores.sql.inquiry import SqlInquiry
+from django_counters.stores.sql.tables import NAMED
 from django_counters.upkeep.partitions import maintain, partitions_ahead, too_few
 from django_counters.upkeep.places import Place, places, renamed
 

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from django.db import router
 
-from django_counters.kinds import number
-from django_counters.kinds.admission import created_key
-from django_counters.kinds.registry import registry
+from django_counters.limits.admission import created_key
 from django_counters.models import Counter
+from django_counters.read.values import values_of
+from django_counters.registry import registry
 
 
 class Room(NamedTuple):
@@ -29,5 +29,5 @@ def rooms(using: str) -> list[Room]:
         for namespace, policy in registry.policies().items()
         if policy.access.creates
     }
-    created = number.values_of(map(created_key, caps), using)
+    created = values_of(map(created_key, caps), using)
     return [Room(name, created[created_key(name)], most) for name, most in caps.items()]

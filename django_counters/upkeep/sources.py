@@ -10,11 +10,11 @@ from django.db import router
 
 from django_counters.conf import EXACT, TIMEOUT
 from django_counters.exceptions import InvalidConfiguration
-from django_counters.kinds.record import column_of
-from django_counters.kinds.registry import pending_in, registry
 from django_counters.models import Counter
+from django_counters.registry import pending_in, registry
 from django_counters.stores.sql.batches import SqlBatches
 from django_counters.upkeep.places import columns
+from django_counters.write.records import column_of
 
 if TYPE_CHECKING:
     from django_counters.stores.redis.pending import RedisPending

@@ -8,11 +8,11 @@ from django.db import DEFAULT_DB_ALIAS
 from django.db.models import Count, Sum
 from django.db.models.functions import Left
 
-from django_counters.kinds.tables import NAMED
 from django_counters.models import Counter, CounterDelta, CounterIncident
 from django_counters.stores.sql.incidents import record
 from django_counters.stores.sql.inquiry import Drift, SqlInquiry
 from django_counters.stores.sql.partitions import SqlPartitions
+from django_counters.stores.sql.tables import NAMED
 
 
 @dataclass

@@ -10,10 +10,10 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 
-from django_counters.kinds.approval import ask
-from django_counters.kinds.subject import named, of_record
+from django_counters.adjustments.approval import ask
 from django_counters.models import AdjustmentRequest, Counter, CounterAdjustment
 from django_counters.testing import override_counters
+from django_counters.write.subject import named, of_record
 from tests.admin.conftest import DEAD, EVIL, Login
 from tests.admin.reading import Form, Page, messages_of, opened
 from tests.testapp.models import Product

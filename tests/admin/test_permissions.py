@@ -14,8 +14,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 
 from django_counters import clock
-from django_counters.kinds.approval import ask
-from django_counters.kinds.subject import named
+from django_counters.adjustments.approval import ask
 from django_counters.models import (
     AdjustmentRequest,
     Counter,
@@ -24,6 +23,7 @@ from django_counters.models import (
 )
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
+from django_counters.write.subject import named
 from tests.admin import reading
 from tests.admin.conftest import Login
 from tests.testapp.models import Product

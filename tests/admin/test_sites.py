@@ -11,14 +11,14 @@ from django.db import models
 from django.test import Client, override_settings
 from django.urls import path, reverse
 
+from django_counters.adjustments.approval import approve, ask
 from django_counters.admin import AdjustmentAdmin, CounterAdmin, RequestAdmin
-from django_counters.kinds.approval import approve, ask
-from django_counters.kinds.subject import named
 from django_counters.models import (
     AdjustmentRequest,
     Counter,
     CounterAdjustment,
 )
+from django_counters.write.subject import named
 from tests.testapp.models import Product
 
 SITES = {

@@ -9,8 +9,8 @@ import pytest
 from django_counters import clock
 from django_counters.admin import recent
 from django_counters.admin.recent import HOURS, recent_of
-from django_counters.kinds.readings import readings_of
 from django_counters.models import Counter, CounterSample
+from django_counters.read.readings import readings_of
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 

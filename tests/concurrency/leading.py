@@ -11,9 +11,9 @@ from typing import Any
 
 from django.db import connection
 
-from django_counters.kinds.registry import registry
-from django_counters.kinds.tables import NAMED
 from django_counters.models import Counter
+from django_counters.registry import registry
+from django_counters.stores.sql.tables import NAMED
 from django_counters.strategies.combining import Combining
 
 COMBINED = {"OPTIONS": {"combine": True}}

@@ -15,12 +15,7 @@ from django_counters.exceptions import InsufficientCount
 from django_counters.models import Counter, CounterAdjustment
 from django_counters.testing import override_counters
 from django_counters.upkeep.rollup import rollup
-from tests.concurrency import adjusting
-from tests.concurrency.adjusting import CASE
-from tests.concurrency.crowd import processes
-from tests.concurrency.servers import execute
-from tests.concurrency.victims import victims
-from tests.kinds.adjustables import (
+from tests.adjustments.adjustables import (
     KINDS,
     SOME,
     WHO,
@@ -29,6 +24,11 @@ from tests.kinds.adjustables import (
     assert_sound,
     upkeep,
 )
+from tests.concurrency import adjusting
+from tests.concurrency.adjusting import CASE
+from tests.concurrency.crowd import processes
+from tests.concurrency.servers import execute
+from tests.concurrency.victims import victims
 from tests.settling import roll_up
 
 pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]

@@ -19,8 +19,8 @@ from django_counters.exceptions import CounterUnavailable, InsufficientCount, Ou
 from django_counters.models import Counter
 from django_counters.testing import assert_counts
 from tests.concurrency.servers import execute
-from tests.kinds.test_collector import Oops, caught, count
 from tests.stores.test_failures import closed_database, dies_at_commit  # noqa: F401
+from tests.write.test_collector import Oops, caught, count
 
 pytestmark = pytest.mark.django_db(transaction=True)
 Elsewhere = Callable[[Callable[[], Any]], Any]

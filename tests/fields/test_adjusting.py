@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 
+from django_counters.adjustments.adjustment import preview
 from django_counters.exceptions import (
     CeilingExceeded,
     InsufficientCount,
@@ -14,14 +15,13 @@ from django_counters.exceptions import (
     UnsavedInstance,
     ValueChanged,
 )
-from django_counters.kinds.adjustment import preview
-from django_counters.kinds.subject import of_record
 from django_counters.models import (
     Counter,
     CounterAdjustment,
     SlottedCounter,
 )
-from tests.kinds.adjustables import (
+from django_counters.write.subject import of_record
+from tests.adjustments.adjustables import (
     WHO,
     assert_sound,
     parts,

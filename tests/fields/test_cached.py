@@ -18,8 +18,8 @@ from django_counters.exceptions import (
     UnsupportedConsistency,
     UnsupportedToken,
 )
-from django_counters.kinds.registry import pending_in
 from django_counters.models import Counter, CounterIncident
+from django_counters.registry import pending_in
 from django_counters.upkeep.flush import flush
 from django_counters.values import Counted
 from tests.testapp.models import Abstract, Article, Beacon, City, Review, Ticket

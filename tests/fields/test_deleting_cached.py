@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from django.db import transaction
 
-from django_counters.kinds.registry import pending_in
 from django_counters.models import CounterIncident
+from django_counters.registry import pending_in
 from django_counters.upkeep.flush import flush
 from tests.fields.test_cached import column
 from tests.strategies.test_cached_round_trips import watched

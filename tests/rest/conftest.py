@@ -11,7 +11,7 @@ from django.contrib.auth.models import Permission, User
 from django.db import connections
 from rest_framework.test import APIClient
 
-from django_counters.kinds.registry import registry
+from django_counters.registry import registry
 from django_counters.rest import expose, exposed
 from django_counters.testing import override_counters
 from tests.testapp.models import Article, Post, Song

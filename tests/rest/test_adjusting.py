@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 
 from django_counters.models import Counter, CounterAdjustment
 from django_counters.testing import override_counters
-from tests.kinds.adjustables import assert_sound
+from tests.adjustments.adjustables import assert_sound
 from tests.rest.conftest import API_TESTS, KINDS, NAMESPACES, As, problem
 
 pytestmark = API_TESTS

@@ -11,8 +11,8 @@ import pytest
 from django.db import connections
 
 from django_counters import clock
-from django_counters.kinds import chart
 from django_counters.models import Counter
+from django_counters.read import chart
 from django_counters.testing import override_counters
 from tests.rest.conftest import OPEN, As, Client, problem
 

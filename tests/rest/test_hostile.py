@@ -19,7 +19,7 @@ from rest_framework.views import APIView
 
 from django_counters.access import Access
 from django_counters.exceptions import InvalidConfiguration, OutcomeUnknown, RetryTransaction
-from django_counters.kinds.admission import Refusal, admit
+from django_counters.limits.admission import Refusal, admit
 from django_counters.models import Counter
 from django_counters.rest import expose
 from django_counters.testing import assert_counts, override_counters

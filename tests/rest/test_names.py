@@ -11,12 +11,12 @@ from django.test import override_settings
 
 from django_counters.access import CREATED
 from django_counters.checks import check_setting
-from django_counters.kinds.admission import admit
-from django_counters.kinds.registry import registry
+from django_counters.limits.admission import admit
 from django_counters.metrics import names
 from django_counters.metrics.gathering import Gathered, gather
 from django_counters.metrics.samples import samples
 from django_counters.models import Counter
+from django_counters.registry import registry
 from django_counters.testing import assert_counts, override_counters
 from django_counters.upkeep.doctor import examine
 from tests.concurrency.crowd import Threads

@@ -13,11 +13,11 @@ from django.db import connection, transaction
 from django.db.models import F
 
 from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
-from django_counters.kinds.tables import NAMED
 from django_counters.models import Counter, CounterBatch, CounterSource
 from django_counters.stores.base import Batched
 from django_counters.stores.sql.batches import SqlBatches
 from django_counters.stores.sql.partitions import Busy
+from django_counters.stores.sql.tables import NAMED
 from django_counters.testing import assert_counts
 from tests.stores.test_failures import beside, lost_at_commit, wait_for_lock
 

@@ -10,9 +10,9 @@ import pytest
 from django.db import connection, models, transaction
 from django.test.utils import CaptureQueriesContext
 
-from django_counters.kinds.tables import NAMED
 from django_counters.models import Counter, CounterShard
 from django_counters.stores.base import Batched, Refusal
+from django_counters.stores.sql.tables import NAMED
 from django_counters.stores.sql.totals import SqlReads
 from django_counters.testing import assert_counts
 from django_counters.types import INT8

@@ -20,10 +20,10 @@ from django.db.backends.utils import CursorWrapper
 
 from django_counters.conf import Recipe
 from django_counters.exceptions import OutcomeUnknown
-from django_counters.kinds.registry import registry
-from django_counters.kinds.tables import NAMED
 from django_counters.models import Counter
+from django_counters.registry import registry
 from django_counters.stores.sql.session import Session
+from django_counters.stores.sql.tables import NAMED
 from django_counters.testing import assert_counts
 from tests.stores.test_failures import beside, wait_for_lock
 

@@ -19,8 +19,8 @@ from django_counters.exceptions import (
     RecordMissing,
     UnsupportedConsistency,
 )
-from django_counters.kinds.registry import slots_of
 from django_counters.models import Counter, CounterDelta, CounterIncident
+from django_counters.registry import slots_of
 from django_counters.stores.redis.keys import slot_of
 from django_counters.strategies.cached import AT_ONCE
 from django_counters.testing import override_counters

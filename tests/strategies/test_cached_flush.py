@@ -13,8 +13,8 @@ import pytest
 from django.db import transaction
 
 from django_counters import clock
-from django_counters.kinds.registry import pending_in, slots_of
 from django_counters.models import Counter, CounterIncident
+from django_counters.registry import pending_in, slots_of
 from django_counters.stores.redis import keys
 from django_counters.stores.redis.keys import PLACES, slot_of
 from django_counters.testing import override_counters

@@ -15,8 +15,8 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from django_counters import clock
-from django_counters.kinds.registry import pending_in, slots_of
 from django_counters.models import Counter, CounterShard
+from django_counters.registry import pending_in, slots_of
 from django_counters.stores.redis.keys import slot_of
 from django_counters.tokens import mint
 from tests.concurrency.crowd import PATIENCE, Threads

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from django_counters.kinds.registry import pending_in, slots_of
 from django_counters.models import Counter, CounterIncident
+from django_counters.registry import pending_in, slots_of
 from django_counters.stores.redis.keys import PLACES, SLOTS, slot_of
 from django_counters.testing import override_counters
 from django_counters.upkeep.flush import flush

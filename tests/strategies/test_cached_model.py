@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from django_counters import clock
-from django_counters.kinds.registry import slots_of
 from django_counters.models import Counter, CounterDelta, CounterIncident, CounterShard
+from django_counters.registry import slots_of
 from django_counters.stores.redis.keys import SLOTS
 from django_counters.testing import override_counters
 from django_counters.tokens import mint

@@ -16,8 +16,8 @@ from django_counters.exceptions import (
     InvalidPeriod,
     UnsupportedConsistency,
 )
-from django_counters.kinds.registry import slots_of
 from django_counters.models import Counter, CounterShard
+from django_counters.registry import slots_of
 from django_counters.stores.redis.keys import slot_of
 from django_counters.testing import override_counters
 from django_counters.upkeep.flush import flush

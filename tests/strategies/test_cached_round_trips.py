@@ -13,8 +13,8 @@ import redis
 from django.db import transaction
 
 from django_counters import clock
-from django_counters.kinds.registry import slots_of
 from django_counters.models import Counter
+from django_counters.registry import slots_of
 from django_counters.stores.redis import scripts
 from django_counters.stores.redis.scripts import Script
 from django_counters.tokens import mint

@@ -13,8 +13,8 @@ import redis
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from django_counters.kinds.registry import registry, slots_of
 from django_counters.models import Counter, CounterBatch, CounterIncident
+from django_counters.registry import registry, slots_of
 from django_counters.stores.sql.identity import identity_of
 from django_counters.testing import isolated_counters, override_counters
 from django_counters.upkeep.backlog import known

@@ -11,8 +11,8 @@ from django.conf import settings
 from django.test import override_settings
 
 from django_counters import clock
-from django_counters.kinds.registry import slots_of
 from django_counters.models import Counter
+from django_counters.registry import slots_of
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from django_counters.upkeep.flush import flush

@@ -24,8 +24,8 @@ from django_counters.exceptions import (
     TokenExpired,
     UnsupportedToken,
 )
-from django_counters.kinds.registry import pending_in, slots_of
 from django_counters.models import Counter, CounterIncident
+from django_counters.registry import pending_in, slots_of
 from django_counters.stores.redis.keys import SLOTS
 from django_counters.strategies.cached import AHEAD, TOKEN_WINDOW
 from django_counters.testing import override_counters

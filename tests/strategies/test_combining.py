@@ -20,8 +20,8 @@ from django_counters.exceptions import (
     CounterUnavailable,
     OutcomeUnknown,
 )
-from django_counters.kinds.registry import registry
 from django_counters.models import Counter
+from django_counters.registry import registry
 from django_counters.testing import assert_counts, override_counters
 from django_counters.types import INT8
 from django_counters.values import Counted, Result

@@ -15,9 +15,9 @@ import pytest
 from django.db import connection
 
 from django_counters.exceptions import OutcomeUnknown
-from django_counters.kinds.registry import registry
-from django_counters.kinds.tables import NAMED
 from django_counters.models import Counter
+from django_counters.registry import registry
+from django_counters.stores.sql.tables import NAMED
 from django_counters.strategies import combining
 from django_counters.testing import override_counters
 

@@ -18,8 +18,8 @@ from django.core.management import CommandError, call_command
 from django.db import connections
 from django.test import override_settings
 
-from django_counters.kinds.registry import slots_of
 from django_counters.models import Counter
+from django_counters.registry import slots_of
 from django_counters.stores.redis.keys import SLOTS
 from django_counters.testing import override_counters
 from django_counters.types import INT8

@@ -13,8 +13,8 @@ from django.db import connection, connections
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
-from django_counters.kinds.registry import slots_of
 from django_counters.models import Counter, CounterShard, SlottedCounter
+from django_counters.registry import slots_of
 from django_counters.stores.redis.keys import slot_of
 from django_counters.stores.sql import hottest as store
 from django_counters.testing import override_counters

@@ -13,8 +13,8 @@ from django.db import connection, connections
 from django.test import override_settings
 
 from django_counters import clock
-from django_counters.kinds.registry import registry
 from django_counters.models import Counter, CounterSample
+from django_counters.registry import registry
 from django_counters.testing import override_counters
 from django_counters.upkeep.recording import forget_history, record_history
 from django_counters.upkeep.rollup import rollup

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
-from django_counters.kinds.registry import pending_in
 from django_counters.models import CounterIncident, SlottedCounter
+from django_counters.registry import pending_in
 from django_counters.upkeep import doctor, renames
 from django_counters.upkeep.flush import flush
 from tests.settling import roll_up

@@ -11,7 +11,7 @@ import pytest
 
 celery = pytest.importorskip("celery", reason="the extra celery is not installed")
 
-from django_counters.kinds.registry import slots_of  # noqa: E402
+from django_counters.registry import slots_of  # noqa: E402
 from django_counters.tasks import FLUSH  # noqa: E402
 from tests.stores.redis.counting import eventually, server  # noqa: E402
 from tests.workers.connections import shared  # noqa: E402

@@ -20,6 +20,7 @@ from django.db import (
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
+from django_counters.adjustments.cases import AdjustedMany
 from django_counters.exceptions import (
     CounterUnavailable,
     InvalidConfiguration,
@@ -27,7 +28,6 @@ from django_counters.exceptions import (
     OutcomeUnknown,
     ReadOnlyDatabase,
 )
-from django_counters.kinds.cases import AdjustedMany
 from django_counters.management import adjusting, auditing, top
 from django_counters.management.history import history
 from django_counters.management.looping import until_asked_to_end

@@ -18,10 +18,10 @@ from django_counters.stores.base import Batched, Refusal, Seen
 from django_counters.stores.sql.block import Block
 from django_counters.stores.sql.deltas import aware
 from django_counters.stores.sql.dialects import Table
-from django_counters.stores.sql.named import NAMED
 from django_counters.stores.sql.partitions import Busy
 from django_counters.stores.sql.records import RecordKeys
 from django_counters.stores.sql.session import Session
+from django_counters.stores.sql.tables import NAMED
 from django_counters.stores.sql.totals import SqlTotals, hex_of
 from django_counters.types import INT8, KEY_LENGTH, SMALL, Amounts, check_key
 

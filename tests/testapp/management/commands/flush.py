@@ -15,8 +15,8 @@ from django.core.management.color import no_style
 from django.core.management.commands import flush
 from django.db import connections
 
-from django_counters.kinds.registry import registry
 from django_counters.models import CounterAdjustment, CounterHorizon
+from django_counters.registry import registry
 from django_counters.stores.sql.horizon import SqlHorizon
 
 MADE_ONCE = ("django_content_type", "auth_permission")

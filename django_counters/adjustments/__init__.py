@@ -1,0 +1,1 @@
+"""Corrections of counters, and who made them."""

@@ -1,0 +1,152 @@
+"""Corrections: never silent, never an overwritten number, always with who and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django_counters.adjustments.correcting import (
+    correct_many,
+    corrections_of,
+    owed,
+    refuse,
+    settle,
+    strategy_of,
+)
+from django_counters.adjustments.orders import Order, order_of
+from django_counters.exceptions import ApprovalRequired, CounterError
+from django_counters.models import CounterAdjustment
+from django_counters.stores.sql.audit import SqlAudit
+from django_counters.tokens import Token, check_token
+from django_counters.write.buffer import Buffer
+from django_counters.write.collector import collector_of
+from django_counters.write.once import Call, once
+from django_counters.write.subject import Subject
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What an adjustment would do now.
+
+    Attributes:
+        before: the exact value.
+        after: what it would be.
+        delta: by how much it would change.
+        refusal: why it would be refused; None where it would not.
+        needs_approval: whether it is refused because it needs a second person.
+        last: the number of the last adjustment of the counter; zero where there is none.
+    """
+
+    before: int
+    after: int
+    delta: int
+    refusal: CounterError | None
+    needs_approval: bool
+    last: int
+
+
+def preview(
+    subject: Subject,
+    *,
+    to: object = None,
+    by: object = None,
+    allow_below_floor: bool = False,
+    using: str | None = None,
+) -> Preview:
+    """Say what an adjustment would do now; it changes nothing.
+
+    Raises:
+        InvalidDelta, InvalidAdjustment: no such adjustment can be asked for.
+        RecordMissing: the record is not there (any more).
+        CounterUnavailable: the value cannot be told.
+    """
+    order = order_of(to=to, by=by, reason="-", actor="-", allow_below_floor=allow_below_floor)
+    return foreseen(subject, order, subject.alias(using))
+
+
+def foreseen(subject: Subject, order: Order, alias: str) -> Preview:
+    """What an order would do now."""
+    # Asked for first: who adjusts meanwhile is not missed.
+    last = SqlAudit(alias).last_of(subject.field, subject.key)
+    before = strategy_of(subject, alias).read(subject.native, "exact", 0.0).value
+    before += owed(subject, alias)
+    delta = order.delta(before)
+    problem: CounterError | None = None
+    needs_approval = False
+    try:
+        refuse(subject, order, before)
+    except ApprovalRequired as error:
+        problem, needs_approval = error, True
+    except CounterError as error:
+        problem = error
+    return Preview(before, before + delta, delta, problem, needs_approval, last)
+
+
+def adjust(
+    subject: Subject,
+    *,
+    token: str | UUID | Token | None = None,
+    using: str | None = None,
+    **asked: Any,
+) -> CounterAdjustment:
+    """Adjust one counter; see `CounterManager.adjust`."""
+    order, alias = order_of(**asked), subject.alias(using)
+    given = None if token is None else check_token(token)
+    settle_buffered([subject], alias)
+    with adjusting(subject, alias) as audit:
+        return (
+            correct(subject, order, alias, audit)
+            if given is None
+            else _correct_once(subject, order, alias, audit, given)
+        )
+
+
+def settle_buffered(subjects: Iterable[Subject], alias: str) -> None:
+    """Apply what asynchronous code has collected, which commits at once as that does."""
+    if isinstance(collector_of(alias), Buffer):
+        settle(subjects, alias)
+
+
+@contextmanager
+def adjusting(subject: Subject, alias: str) -> Iterator[SqlAudit]:
+    """A transaction, or a savepoint in the caller's, that is alone in adjusting."""
+    audit = SqlAudit(alias)
+    with corrections_of(subject, alias).correcting():
+        audit.alone()
+        yield audit
+
+
+def one_of_many(subject: Subject, alias: str) -> AbstractContextManager[None]:
+    """A savepoint within `adjusting`: what fails in it takes back itself alone."""
+    return corrections_of(subject, alias).all_or_nothing()
+
+
+def correct(subject: Subject, order: Order, alias: str, audit: SqlAudit) -> CounterAdjustment:
+    """Adjust one counter, within `adjusting`."""
+    done = correct_many([(subject, order)], alias, audit)
+    for refusal in done.refused.values():
+        raise refusal
+    return done.rows[0]
+
+
+def _correct_once(
+    subject: Subject, order: Order, alias: str, audit: SqlAudit, token: Token
+) -> CounterAdjustment:
+    """Adjust one counter unless the token was used; what its first use wrote."""
+    how = "by" if order.to is None else "to"
+    call = Call(f"adjust {how} {subject.field}", {subject.key: order.amount})
+    rows: list[CounterAdjustment] = []
+
+    def work() -> dict[str, int]:
+        rows.append(correct(subject, order, alias, audit))
+        return {subject.key: rows[0].number}
+
+    answer = once(token, call, alias, work)
+    if rows:
+        return rows[0]
+    earlier = audit.number(int(answer.values[subject.key]))
+    earlier.replayed = True
+    return earlier

@@ -1,0 +1,203 @@
+"""Adjustments of two people: one asks for it, another one approves or rejects it."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db import models, router, transaction
+
+from django_counters import clock
+from django_counters.adjustments.adjustment import adjusting, correct, foreseen
+from django_counters.adjustments.correcting import refuse_stale
+from django_counters.adjustments.orders import Order, Person, order_of, person_of
+from django_counters.exceptions import InvalidAdjustment, RequestDecided
+from django_counters.models import CounterAdjustment
+from django_counters.models.adjustment import REASON_LENGTH
+from django_counters.models.request import AdjustmentRequest
+from django_counters.stores.sql.audit import SqlAudit
+from django_counters.tokens import Token, check_token
+from django_counters.write.once import Call, once
+from django_counters.write.subject import Subject, subject_of
+
+_State = AdjustmentRequest.State
+
+
+def ask(
+    subject: Subject,
+    *,
+    to: int | None = None,
+    by: int | None = None,
+    expected: int,
+    reason: str,
+    actor: object,
+    case: str = "",
+    allow_below_floor: bool = False,
+    last: int | None = None,
+    token: str | UUID | Token | None = None,
+    using: str | None = None,
+) -> AdjustmentRequest:
+    """Ask a second person for an adjustment; nothing is adjusted yet.
+
+    The request stands in the database of the counter. With a token it is made once, however often
+    the call is repeated.
+
+    Args:
+        expected: the value that was seen by who asks.
+        last: the number of the last adjustment of the counter that was seen, zero for none. As long
+            as it is the last one, a change may be asked for whatever is counted meanwhile.
+
+    Raises:
+        ValueChanged: the value is another one.
+        InsufficientCount, CeilingExceeded, CounterOverflow: nobody could approve it now.
+        InvalidAdjustment, InvalidDelta: no such adjustment can be asked for.
+        RecordMissing, CounterUnavailable: the value cannot be told.
+        InvalidToken, TokenConflict, TokenExpired: as for adjustments.
+    """
+    alias = subject.alias(using)
+    order = order_of(
+        to=to,
+        by=by,
+        expected=expected,
+        reason=reason,
+        actor=actor,
+        case=case,
+        allow_below_floor=allow_below_floor,
+        last=last,
+    )
+    if token is None:
+        return _asked(subject, order, alias)
+    how = "by" if to is None else "to"
+    call = Call(f"ask {how} {subject.field}", {subject.key: order.amount})
+    answer = once(
+        check_token(token),
+        call,
+        alias,
+        lambda: {subject.key: _asked(subject, order, alias).pk},
+    )
+    return _rows(alias).get(pk=int(answer.values[subject.key]))
+
+
+def approve(
+    request: int,
+    *,
+    approver: object,
+    expected: int,
+    last: int | None = None,
+    request_id: str = "",
+    using: str | None = None,
+) -> CounterAdjustment:
+    """Do what was asked for: one transaction decides on the request and adjusts the counter.
+
+    Of any number of people who decide at the same time one does; whoever has asked may not.
+
+    Args:
+        request: its number.
+        approver: a user, or the name of whatever else approves.
+        expected: the value that the approver has seen.
+        last: the number of the last adjustment that the approver has seen; see `ask`.
+        request_id: which request of a client it was.
+        using: the database of the counter, where the request stands, too.
+
+    Raises:
+        AdjustmentRequest.DoesNotExist: there is no such request.
+        RequestDecided: somebody has decided before.
+        InvalidAdjustment: the approver has asked for it, or is nobody.
+        ValueChanged: the value is not the expected one.
+        InsufficientCount, CeilingExceeded, CounterOverflow, RecordMissing, CounterUnavailable,
+        RetryTransaction, OutcomeUnknown: as for other adjustments. The request waits on.
+    """
+    alias = using or router.db_for_write(AdjustmentRequest)
+    asked = _rows(alias).get(pk=request)
+    subject = subject_of(asked.field, asked.key, alias)
+    second = person_of(approver, "an approver")
+    order = order_of(
+        to=asked.to,
+        by=asked.by,
+        expected=expected,
+        reason=asked.reason,
+        actor=requester_of(asked),
+        approver=second,
+        case=asked.case,
+        request_id=request_id,
+        allow_below_floor=asked.allow_below_floor,
+        last=last,
+    )
+    with adjusting(subject, alias) as audit:
+        # Whoever comes second waits here, and finds that nothing waits.
+        _decide(asked.pk, _State.APPROVED, second, alias)
+        row = correct(subject, order, alias, audit)
+        _rows(alias).filter(pk=asked.pk).update(adjustment=row.number)
+    return row
+
+
+def reject(
+    request: int, *, actor: object, note: str = "", using: str | None = None
+) -> AdjustmentRequest:
+    """Decide that what was asked for is not done.
+
+    Whoever has asked decides neither way: who made a mistake asks somebody else to reject it.
+
+    Args:
+        request: its number.
+        actor: who rejects it: a user, or a name.
+        note: why. Up to 1,000 characters.
+        using: the database of the counter, where the request stands, too.
+
+    Raises:
+        AdjustmentRequest.DoesNotExist: there is no such request.
+        RequestDecided: somebody has decided before.
+        InvalidAdjustment: the actor has asked for it, or is nobody, or the note is too long.
+    """
+    alias = using or router.db_for_write(AdjustmentRequest)
+    second = person_of(actor, "an actor")
+    asked = _rows(alias).get(pk=request)
+    if requester_of(asked).is_same(second):
+        raise InvalidAdjustment(problem="nobody decides on a request of their own")
+    if len(note) > REASON_LENGTH:
+        raise InvalidAdjustment(problem=f"a note may have {REASON_LENGTH} characters")
+    with transaction.atomic(alias):
+        _decide(asked.pk, _State.REJECTED, second, alias, note.strip())
+    return _rows(alias).get(pk=request)
+
+
+def requester_of(request: AdjustmentRequest) -> Person:
+    """Who has asked."""
+    return Person(request.requester_id, request.requester_name)
+
+
+def _rows(alias: str) -> models.QuerySet[AdjustmentRequest]:
+    return AdjustmentRequest._base_manager.using(alias)
+
+
+def _asked(subject: Subject, order: Order, alias: str) -> AdjustmentRequest:
+    seen = foreseen(subject, order, alias)
+    refuse_stale(subject, order, seen.before, SqlAudit(alias))
+    if seen.refusal and not seen.needs_approval:
+        raise seen.refusal
+    return _rows(alias).create(
+        field=subject.field,
+        key=subject.key,
+        to=order.to,
+        by=order.by,
+        expected=seen.before,
+        reason=order.reason,
+        case=order.case,
+        allow_below_floor=order.allow_below_floor,
+        requester_id=order.actor.id,
+        requester_name=order.actor.name,
+    )
+
+
+def _decide(number: int, state: str, person: Person, alias: str, note: str = "") -> None:
+    """Decide on a request that waits; the row is held until the transaction ends."""
+    decision: dict[str, Any] = {
+        "state": state,
+        "decider_id": person.id,
+        "decider_name": person.name,
+        "decided_at": clock.now(),
+        "note": note,
+    }
+    if not _rows(alias).filter(pk=number, state=_State.WAITING).update(**decision):
+        found = _rows(alias).get(pk=number)
+        raise RequestDecided(request=number, state=found.state, decider=found.decider_name)

@@ -1,0 +1,189 @@
+"""A case: many counters adjusted for one reason, in steps that can be taken up again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from django_counters.adjustments.adjustment import adjusting, one_of_many, settle_buffered
+from django_counters.adjustments.correcting import correct_many, foreseen_values, refuse
+from django_counters.adjustments.orders import Order, order_of
+from django_counters.exceptions import CounterError, InvalidAdjustment, RecordMissing
+from django_counters.stores.sql.audit import SqlAudit
+from django_counters.write.subject import Subject
+
+STEP = 100
+Asked = tuple[Subject, Order]
+
+
+class Changed(NamedTuple):
+    """One counter of a case: what it had, and what it has or would have."""
+
+    counter: str
+    before: int
+    after: int
+
+
+@dataclass
+class AdjustedMany:
+    """What became of a case.
+
+    Attributes:
+        case: what it is called; the same call with the same case goes on where it ended.
+        changes: what was adjusted, or would be.
+        done: how many counters had been adjusted for the case before.
+        refused: counters that were not adjusted, and why.
+        dry_run: whether nothing was changed.
+    """
+
+    case: str
+    dry_run: bool = False
+    changes: list[Changed] = field(default_factory=list)
+    done: int = 0
+    refused: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def delta(self) -> int:
+        """By how much all of them together were changed."""
+        return sum(change.after - change.before for change in self.changes)
+
+
+Progress = Callable[[AdjustedMany], None]
+
+
+def given(to: object, by: object, subject_of: Callable[[Any], Subject]) -> Mapping[Subject, object]:
+    """What was given of both, by counter, if it is one of them.
+
+    Raises:
+        InvalidAdjustment: both or none are given, or it is no mapping, or two of its keys mean the
+            same counter.
+    """
+    if (to is None) == (by is None):
+        raise InvalidAdjustment(problem="give either the new values (to) or the changes (by)")
+    amounts = by if to is None else to
+    if not isinstance(amounts, Mapping):
+        raise InvalidAdjustment(problem="a mapping of counters to integers is needed")
+    found: dict[Subject, object] = {}
+    for key, amount in amounts.items():
+        subject = subject_of(key)
+        if subject in found:
+            raise InvalidAdjustment(problem=f"{subject.label} is given twice")
+        found[subject] = amount
+    return found
+
+
+def adjust_many(
+    amounts: Mapping[Subject, object],
+    how: str,
+    *,
+    case: object,
+    dry_run: bool = False,
+    step: int = STEP,
+    progress: Progress = lambda report: None,  # noqa: ARG005
+    using: str | None = None,
+    **asked: Any,
+) -> AdjustedMany:
+    """Adjust many counters; see `CounterManager.adjust_many`.
+
+    Args:
+        amounts: the new value or the change of each.
+        how: which of both they are: ``to`` or ``by``.
+        case: what the whole is called.
+        dry_run: say what would be done, and do nothing.
+        step: how many counters a transaction adjusts.
+        progress: called with the report so far, after each transaction.
+        using: the database.
+    """
+    if not isinstance(case, str) or not case.strip():
+        raise InvalidAdjustment(problem="many at once need a case, which tells them from others")
+    if step < 1:
+        raise InvalidAdjustment(problem="a step has one counter or more")
+    report = AdjustedMany(case.strip(), dry_run)
+    # All of it is looked at before the first one is changed.
+    asked["case"] = case
+    orders = [
+        (subject, order_of(**{**asked, how: amounts[subject]}))
+        # Those of one table together: the statement that holds them puts them in order.
+        for subject in sorted(amounts, key=_table_of)
+    ]
+    for start in range(0, len(orders), step):
+        page = orders[start : start + step]
+        alias = page[0][0].alias(using)
+        if dry_run:
+            for group in _rest(page, report, SqlAudit(alias)):
+                _foresee(group, alias, report)
+        else:
+            settle_buffered([subject for subject, _ in page], alias)
+            with adjusting(page[0][0], alias) as audit:
+                for group in _rest(page, report, audit):
+                    _adjust(group, alias, report, audit)
+        progress(report)
+    return report
+
+
+def _table_of(subject: Subject) -> str:
+    return subject.field
+
+
+def _rest(
+    page: Sequence[Asked], report: AdjustedMany, audit: SqlAudit
+) -> Iterator[Sequence[Asked]]:
+    """What the case has not adjusted yet, by table.
+
+    Looked at by the only one who adjusts: nobody else takes up the same case meanwhile.
+    """
+    done = audit.of_case(report.case, [(subject.field, subject.key) for subject, _ in page])
+    rest: list[Asked] = []
+    for subject, order in page:
+        earlier = done.get((subject.field, subject.key))
+        if earlier is None:
+            rest.append((subject, order))
+        elif order.amount == (earlier.delta if order.to is None else earlier.after):
+            report.done += 1
+        else:
+            report.refused[subject.label] = f"{report.case} has adjusted it by {earlier.delta:+}"
+    for _, group in groupby(rest, key=lambda asked: _table_of(asked[0])):
+        yield list(group)
+
+
+class _InVainError(Exception):
+    """Totals were made for counters that were refused."""
+
+
+def _adjust(group: Sequence[Asked], alias: str, report: AdjustedMany, audit: SqlAudit) -> None:
+    """Adjust those of one table that can be; the others are refused, and leave nothing behind."""
+    try:
+        with one_of_many(group[0][0], alias):
+            done = correct_many(group, alias, audit)
+            _refuse(done.refused, report)
+            if done.in_vain:
+                raise _InVainError
+    except _InVainError:
+        rest = [(subject, order) for subject, order in group if subject not in done.refused]
+        if rest:
+            _adjust(rest, alias, report, audit)
+        return
+    labels = {(subject.field, subject.key): subject.label for subject, _ in group}
+    for row in done.rows:
+        report.changes.append(Changed(labels[row.field, row.key], row.before, row.after))
+
+
+def _foresee(group: Sequence[Asked], alias: str, report: AdjustedMany) -> None:
+    """Say what would be done with counters of one table."""
+    values = foreseen_values([subject for subject, _ in group], alias)
+    for subject, order in group:
+        try:
+            before = values[subject]
+            refuse(subject, order, before)
+        except KeyError:
+            _refuse({subject: RecordMissing(key=subject.label)}, report)
+        except CounterError as error:
+            _refuse({subject: error}, report)
+        else:
+            report.changes.append(Changed(subject.label, before, before + order.delta(before)))
+
+
+def _refuse(refused: Mapping[Subject, CounterError], report: AdjustedMany) -> None:
+    report.refused.update({subject.label: str(error) for subject, error in refused.items()})

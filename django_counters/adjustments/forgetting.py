@@ -1,0 +1,41 @@
+"""Forgets named counters, whatever waits for them elsewhere."""
+
+from __future__ import annotations
+
+from django_counters.adjustments.adjustment import settle_buffered
+from django_counters.adjustments.correcting import meet, refresh_after_commit
+from django_counters.exceptions import CounterOverflow
+from django_counters.models import Counter
+from django_counters.registry import registry
+from django_counters.types import INT8, Batch, Delta
+from django_counters.write.subject import named
+
+
+def forget(key: object, using: str | None) -> int:
+    """Let a counter be zero, in one transaction; what it was.
+
+    What waits elsewhere, or is an entry of the ledger, stays there, and is taken away from the
+    total: together they come to nothing, before and after it is folded.
+    """
+    subject = named(key)
+    alias = subject.alias(using)
+    settle_buffered([subject], alias)
+    corrections = registry.corrections(subject.table, alias, None)
+    with corrections.correcting():
+        met = meet([subject], alias)
+        value = met.values[subject.native]
+        low, high = INT8
+        if not low <= -value <= high:
+            raise CounterOverflow(key=subject.label, low=low, high=high)
+        if value and subject.recipe.can.entries:
+            # Its own entries are its history, and this is one of them.
+            ledger = registry.strategy(subject.recipe, subject.table, alias)
+            ledger.apply(Batch((Delta(subject.native, -value),)))
+        elif value:
+            corrections.check(subject.native, -value, met.total(subject))
+            corrections.correct({subject.native: -value})
+        # What is to be folded later needs the row, and so do entries.
+        rows = Counter._base_manager.using(alias).filter(key=subject.key)
+        rows.filter(value=0, outside__isnull=True).delete()
+        refresh_after_commit([subject], alias)
+    return value

@@ -1,0 +1,1 @@
+"""Values of counters, and how they came about: the way out."""

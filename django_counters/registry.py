@@ -1,0 +1,227 @@
+"""Composes strategies from settings and keeps them: the only state of the app, and no numbers."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from django.conf import settings
+from django.db import models
+
+from django_counters.conf import CACHED_AS_EXACT, DEFAULT, Policy, Recipe, policies
+from django_counters.exceptions import InvalidConfiguration
+from django_counters.stores.base import DeltasStore, TokensStore
+from django_counters.stores.redis.addresses import address_of
+from django_counters.stores.redis.keys import Slots, space_of
+from django_counters.stores.sql.corrections import SqlCorrections
+from django_counters.stores.sql.deltas import PlainDeltas, SqlDeltas
+from django_counters.stores.sql.dialects import Table, dialect_of
+from django_counters.stores.sql.identity import part_of
+from django_counters.stores.sql.incidents import record_unsent
+from django_counters.stores.sql.outbox import SqlLanded
+from django_counters.stores.sql.pending import SqlPending
+from django_counters.stores.sql.tables import NAMED, records
+from django_counters.stores.sql.tokens import SqlTokens
+from django_counters.stores.sql.totals import SqlTotals
+from django_counters.strategies.base import Outside, Strategy
+from django_counters.strategies.cached import Cached
+from django_counters.strategies.combining import Combining
+from django_counters.strategies.exact import CachedAsExact, Exact
+from django_counters.strategies.ledger import Ledger
+from django_counters.strategies.sharded import Sharded
+from django_counters.strategies.slotted import Slotted
+from django_counters.types import namespace_of
+
+if TYPE_CHECKING:
+    from django_counters.stores.redis.pending import RedisPending
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+# At the end of the names that flushes write down.
+_SPACE = re.compile("[0-9a-f]{12}")
+_MOST_ADMITTED = 100_000
+# Names of slots may come from users. A project has fewer fields and namespaces than this.
+_MOST_KEPT = 1_000
+
+
+class Registry:
+    """One per process. Parses ``COUNTERS`` on first use, and again when it is overridden."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._strategies: dict[tuple[Recipe, Table, str], Strategy] = {}
+        self._policies: Mapping[str, Policy] | None = None
+        self._records: dict[tuple[type[models.Model], str], Table] = {}
+        self._tokens: dict[str, TokensStore] = {}
+        self._deltas: dict[str, DeltasStore] = {}
+        self._corrections: dict[tuple[Table, str], SqlCorrections] = {}
+        self._admitted: dict[str, set[str]] = {}
+
+    def policies(self) -> Mapping[str, Policy]:
+        """The policy of each declared namespace, and of ``default``.
+
+        Raises:
+            InvalidConfiguration: the setting is wrong.
+        """
+        declared = self._policies
+        if declared is None:
+            parsed = policies(getattr(settings, "COUNTERS", None))
+            declared = self._policies = {
+                name: replace(policy, recipe=in_effect(policy.recipe))
+                for name, policy in parsed.items()
+            }
+        return declared
+
+    def policy(self, key: str) -> Policy:
+        """The policy of the namespace of ``key``."""
+        declared = self._policies
+        if declared is None:
+            declared = self.policies()
+        return declared.get(namespace_of(key)) or declared[DEFAULT]
+
+    def forget_policies(self, *, setting: str, **_: object) -> None:
+        """Receives Django's ``setting_changed``."""
+        if setting in ("COUNTERS", "COUNTERS_CACHED_AS_EXACT"):
+            self._policies = None
+        elif setting == "CACHES":
+            self.forget_strategies()
+
+    def strategy(self, recipe: Recipe, table: Table, using: str) -> Strategy:
+        """The strategy of a recipe, over a table of a database."""
+        wanted = (recipe, table, using)
+        try:
+            return self._strategies[wanted]
+        except KeyError:
+            return self._keep(self._strategies, wanted, _compose(*wanted))
+
+    def outside(self, recipe: Recipe, table: Table, using: str) -> Outside | None:
+        """The same, where its pending increments are not in the database."""
+        found = self.strategy(recipe, table, using)
+        return found if isinstance(found, Cached) else None
+
+    def records(self, model: type[models.Model], name: str) -> Table:
+        """The table of a counter of a model's records that has no column."""
+        known = self._records.get((model, name))
+        return known or self._keep(self._records, (model, name), records(model, name))
+
+    def tokens(self, using: str) -> TokensStore:
+        """Where a database keeps the tokens of counters that have no ledger."""
+        return self._tokens.get(using) or self._tokens.setdefault(using, SqlTokens(using))
+
+    def deltas(self, using: str) -> DeltasStore:
+        """The entries of a database."""
+        return self._deltas.get(using) or self._deltas.setdefault(using, _deltas(using))
+
+    def corrections(self, table: Table, using: str, key_field: object) -> SqlCorrections:
+        """Who corrects the totals of a table of a database."""
+        found = self._corrections.get((table, using))
+        return found or self._keep(
+            self._corrections, (table, using), SqlCorrections(table, using, key_field)
+        )
+
+    def admitted(self, using: str) -> set[str]:
+        """The keys of a database of which this process knows that they have a row."""
+        known = self._admitted.setdefault(using, set())
+        if len(known) > _MOST_ADMITTED:
+            known.clear()
+        return known
+
+    def clear_caches(self) -> None:
+        """Delete what cached counters have in Redis, also what waits there: for tests."""
+        for strategy in list(self._strategies.values()):
+            if isinstance(strategy, Cached):
+                strategy.clear()
+
+    def _keep(self, kept: dict[_K, _V], key: _K, made: _V) -> _V:
+        """Keep what was made, unless another thread was quicker; the oldest one makes room."""
+        with self._lock:
+            if len(kept) >= _MOST_KEPT:
+                del kept[next(iter(kept))]
+            return kept.setdefault(key, made)
+
+    def forget_strategies(self) -> None:
+        """Compose all anew. In a child process, the threads that held a lock are not there."""
+        self._lock = threading.Lock()
+        self._strategies = {}
+        self._tokens = {}
+        self._deltas = {}
+        self._corrections = {}
+        self._admitted = {}
+
+
+def in_effect(recipe: Recipe) -> Recipe:
+    """What a declared recipe is made of here: of cached counters, what the settings say."""
+    if recipe.can.outside and getattr(settings, "COUNTERS_CACHED_AS_EXACT", False):
+        return CACHED_AS_EXACT
+    return recipe
+
+
+def _compose(recipe: Recipe, table: Table, using: str) -> Strategy:
+    if recipe.strategy == "cached":
+        return _cached(recipe, table, using)
+    if recipe.strategy == "sharded":
+        return Sharded(SqlPending(table, using, recipe.shards), recipe.shards)
+    if recipe.strategy == "ledger":
+        return Ledger(registry.deltas(using))
+    if recipe.strategy == "slotted":
+        return Slotted(SqlPending(table, using, recipe.shards), recipe.shards)
+    totals = SqlTotals(table, using)
+    if recipe.can.cached:
+        return CachedAsExact(totals)
+    return Combining(totals, using) if recipe.combine else Exact(totals)
+
+
+def _cached(recipe: Recipe, table: Table, using: str) -> Strategy:
+    detours = {"exact": Recipe("exact"), "ledger": Recipe("ledger")}
+    detour = detours.get(recipe.detour)
+    spill = None if detour is None else _compose(detour, table, using)
+    pending = pending_in(recipe.cache, recipe.timeout, using)
+    unsent = partial(record_unsent, using, pending.name)
+    return Cached(pending, SqlLanded(table, using), spill, unsent, table.label)
+
+
+def pending_in(cache: str, timeout: float, using: str) -> RedisPending:
+    """What waits in one Redis for one database. Opens no connection.
+
+    Args:
+        cache: an alias, or a URL; or the name that a flush has written down, which keeps what was
+            counted under another prefix.
+        timeout: seconds for each reply.
+        using: the database.
+
+    Raises:
+        InvalidConfiguration: redis-py is not installed, or the cache is not a Redis.
+    """
+    # redis-py is an extra.
+    try:
+        from django_counters.stores.redis.pending import RedisPending
+    except ModuleNotFoundError as error:
+        if error.name != "redis":
+            raise
+        problem = "cached counters need redis-py: pip install django-distributed-counters[redis]"
+        raise InvalidConfiguration(problem=problem) from None
+    place, known, space = cache.rpartition("#")
+    if known and _SPACE.fullmatch(space):
+        return RedisPending(address_of(place, {"timeout": timeout}), Slots(using, space), cache)
+    address = address_of(cache, {"timeout": timeout})
+    return RedisPending(address, slots_of(using, address.prefix))
+
+
+def slots_of(using: str, prefix: str) -> Slots:
+    """The keys of what waits for a database, in a cache with a prefix."""
+    return Slots(using, space_of(part_of(using), prefix))
+
+
+def _deltas(using: str) -> DeltasStore:
+    plain = not dialect_of(using).ledger.partitioned
+    return PlainDeltas(NAMED, using) if plain else SqlDeltas(NAMED, using)
+
+
+registry = Registry()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=registry.forget_strategies)

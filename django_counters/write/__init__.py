@@ -1,0 +1,1 @@
+"""Changes of counters: the one way in."""

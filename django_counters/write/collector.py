@@ -1,0 +1,186 @@
+"""The collector: increments of a block, merged by key and applied last."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
+from contextvars import ContextVar
+from types import MappingProxyType
+from typing import Any
+
+from django.db import connections
+
+from django_counters.write.buffer import Buffer
+
+Apply = Callable[[Mapping[str, int]], object]
+AsyncApply = Callable[[Mapping[str, int]], Awaitable[object]]
+Begin = Callable[[], AbstractContextManager[None]]
+
+
+class Collector:
+    """The increments of one block on one connection, in layers: a new one for each savepoint.
+
+    While the block is open the connection tells of its savepoints, those of ``atomic()`` and those
+    made by hand: one that is rolled back takes its layer and all later ones with it. It collects
+    until its block ends, also where the end was interrupted and nobody could say so.
+    """
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+        self._block = connection.atomic_blocks[-1]
+        self._ended = False
+        self._savepoints: list[str | None] = []
+        self._layers: list[dict[str, int]] = [{}]
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing would apply what is added."""
+        return self._ended or self._block not in self.connection.atomic_blocks
+
+    def close(self) -> None:
+        """Collect no more."""
+        self._ended = True
+
+    def add(self, key: str, by: int) -> None:
+        """Keep an increment."""
+        layer = self._layers[-1]
+        layer[key] = layer.get(key, 0) + by
+
+    def owed(self, key: str) -> int:
+        """How much of one counter is collected and not yet applied."""
+        return sum(layer.get(key, 0) for layer in self._layers)
+
+    def settle(self, keys: Iterable[str], apply: Apply) -> None:
+        """Apply what is owed to some counters now."""
+        owed = {key: by for key in keys if (by := self.owed(key))}
+        apply(owed)
+        for key, by in owed.items():
+            # Not taken out where it stands: an undone savepoint would undo what is applied here.
+            self.add(key, -by)
+
+    def sums(self) -> dict[str, int]:
+        """All that is collected, by key."""
+        return _merged(self._layers)
+
+    @contextmanager
+    def following(self) -> Iterator[None]:
+        """Hear of all savepoints of the connection until the block ends."""
+        connection = self.connection
+        names = ("savepoint", "savepoint_rollback", "savepoint_commit")
+        replaced = {name: vars(connection).get(name) for name in names}
+        begin, undo, release = (getattr(connection, name) for name in names)
+
+        def savepoint() -> Any:
+            name = begin()
+            self._begun(name)
+            return name
+
+        def savepoint_rollback(name: str) -> None:
+            undo(name)
+            self._undone(name)
+
+        def savepoint_commit(name: str) -> None:
+            release(name)
+            self._released(name)
+
+        vars(connection).update(
+            savepoint=savepoint,
+            savepoint_rollback=savepoint_rollback,
+            savepoint_commit=savepoint_commit,
+        )
+        try:
+            yield
+        finally:
+            for name, method in replaced.items():
+                del vars(connection)[name]
+                if method is not None:
+                    vars(connection)[name] = method
+
+    def _begun(self, savepoint: str | None) -> None:
+        self._savepoints.append(savepoint)
+        self._layers.append({})
+
+    def _undone(self, savepoint: str) -> None:
+        """All since a savepoint is gone; it stands itself. Since an older one, all is gone."""
+        known = savepoint in self._savepoints
+        at = self._savepoints.index(savepoint) if known else -1
+        del self._savepoints[at + 1 :]
+        self._layers[at + 1 :] = [{}]
+
+    def _released(self, savepoint: str) -> None:
+        """What came after a savepoint is now part of what came before it."""
+        if savepoint in self._savepoints:
+            at = self._savepoints.index(savepoint)
+            self._layers[at:] = [_merged(self._layers[at:])]
+            del self._savepoints[at:]
+
+
+def _merged(layers: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    sums: dict[str, int] = {}
+    for layer in layers:
+        for key, by in layer.items():
+            sums[key] = sums.get(key, 0) + by
+    return {key: by for key, by in sums.items() if by}
+
+
+_collectors: ContextVar[Mapping[str, Collector | Buffer]] = ContextVar(
+    "django_counters_collectors", default=MappingProxyType({})
+)
+
+
+def collector_of(using: str) -> Collector | Buffer | None:
+    """What collects for a database here: on the present connection, and not yet closed."""
+    collector = _collectors.get().get(using)
+    if collector is None or collector.closed:
+        return None
+    connection = connections[using]
+    if isinstance(collector, Buffer):
+        # A transaction of its own decides by itself what becomes of what it counts.
+        return None if connection.in_atomic_block else collector
+    return collector if collector.connection is connection else None
+
+
+@contextmanager
+def collecting(using: str, begin: Begin, apply: Apply) -> Iterator[None]:
+    """Collect until the block ends, then apply all as the last thing of its transaction."""
+    with begin():
+        if isinstance(collector_of(using), Collector):
+            yield
+            return
+        collector = Collector(connections[using])
+        # Otherwise nothing would be applied, and nobody told.
+        collector.connection.validate_no_broken_transaction()
+        with _known(using, collector), collector.following():
+            yield
+        # A transaction that is to be rolled back takes everything with it.
+        if not collector.connection.needs_rollback:
+            apply(collector.sums())
+
+
+@asynccontextmanager
+async def acollecting(using: str, apply: AsyncApply) -> AsyncIterator[None]:
+    """The same for async code, which has no transactions: all is applied after the block."""
+    outer = collector_of(using)
+    if isinstance(outer, Collector):
+        yield
+        return
+    buffer = Buffer(outer)
+    with _known(using, buffer):
+        yield
+    # A task may outlive the block in which it began.
+    if outer is None or outer.closed:
+        await apply(buffer.sums())
+    else:
+        outer.absorb(buffer.sums())
+
+
+@contextmanager
+def _known(using: str, collector: Collector | Buffer) -> Iterator[None]:
+    token = _collectors.set({**_collectors.get(), using: collector})
+    try:
+        yield
+    finally:
+        collector.close()
+        # A generator may be resumed in another context, where a closed collector does no harm.
+        with suppress(ValueError):
+            _collectors.reset(token)

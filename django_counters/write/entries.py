@@ -1,0 +1,117 @@
+"""Entries of the ledger, for whoever appends them by the thousand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from uuid import UUID
+
+from django.db import router
+
+from django_counters.conf import Recipe
+from django_counters.exceptions import (
+    InvalidDelta,
+    InvalidToken,
+    TokenConflict,
+    UnsupportedBounds,
+    UnsupportedToken,
+)
+from django_counters.models import Counter
+from django_counters.registry import registry
+from django_counters.tokens import check_token, optional_token
+from django_counters.types import check_delta, check_key
+from django_counters.values import Appended
+from django_counters.write.change import Change, named
+from django_counters.write.pipeline import change
+
+_LEDGER = Recipe("ledger")
+
+
+@dataclass(frozen=True, slots=True)
+class AppendedMany:
+    """What became of many entries.
+
+    Attributes:
+        appended: how many were counted by this call.
+        replayed: how many had a token that was used before, for the same change.
+    """
+
+    appended: int
+    replayed: int
+
+
+def append(key: object, by: int, token: object, using: str | None) -> Appended:
+    """Append one entry, whatever the namespace declares."""
+    name = _unbounded(check_key(key))
+    given = optional_token(token)
+    result = change(Change(named(name, using, _LEDGER), by, token=given))
+    if isinstance(result, Appended):
+        return result
+    # The token was used before the counter came into the ledger: the value of then is left out.
+    return Appended(name, given.uuid if given else None, replayed=result.replayed)
+
+
+def append_many(entries: Iterable[object], copy: bool, using: str | None) -> AppendedMany:
+    """Append many entries, all or none: pairs of key and delta, or with a token each."""
+    plain: list[tuple[str, int]] = []
+    tokened: dict[UUID, tuple[str, int]] = {}
+    given = 0
+    for entry in entries:
+        given += 1
+        key, by, token = _parts(entry)
+        if token is None:
+            plain.append((key, by))
+        elif copy:
+            raise UnsupportedToken(what="copy=True", reason="a COPY cannot skip what is there")
+        elif tokened.setdefault(token, (key, by)) != (key, by):
+            raise TokenConflict(token=str(token))
+    # A token that stands in it twice counts once.
+    appended = _write(plain, tokened, copy, using or _writer())
+    return AppendedMany(appended, given - appended)
+
+
+def _write(
+    plain: list[tuple[str, int]],
+    tokened: dict[UUID, tuple[str, int]],
+    copy: bool,
+    alias: str,
+) -> int:
+    deltas = registry.deltas(alias)
+    with deltas.all_or_nothing():
+        if plain and tokened:
+            # In one order for all, so that no two of us wait for each other.
+            deltas.open(sorted({key for key, _ in (*plain, *tokened.values())}))
+        if plain:
+            (deltas.copy if copy else deltas.append_many)(plain)
+        replayed = deltas.append_many_once(tokened) if tokened else 0
+        if replayed is None:
+            # Some were used before their counter came into the ledger: ask for each of them.
+            replayed = sum(
+                append(key, by, token, alias).replayed for token, (key, by) in tokened.items()
+            )
+    return len(plain) + len(tokened) - replayed
+
+
+def _parts(entry: object) -> tuple[str, int, UUID | None]:
+    if not isinstance(entry, tuple) or not 2 <= len(entry) <= 3:
+        raise InvalidDelta(delta=entry, reason="an entry is (key, delta) or (key, delta, token)")
+    key, by = _unbounded(check_key(entry[0])), check_delta(entry[1])
+    if len(entry) == 2 or entry[2] is None:
+        return key, by, None
+    token = check_token(entry[2]).uuid
+    if token is None:
+        reason = "many entries at once need UUIDv7 tokens; token_of() makes one of a text"
+        raise InvalidToken(token=entry[2], reason=reason)
+    return key, by, token
+
+
+def _unbounded(key: str) -> str:
+    """The ledger is no way around a floor."""
+    policy = registry.policy(key)
+    if policy.bounds.floor is not None or policy.bounds.ceiling is not None:
+        raise UnsupportedBounds(key=key, strategy="ledger")
+    return key
+
+
+def _writer() -> str:
+    return router.db_for_write(Counter)

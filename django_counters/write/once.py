@@ -1,0 +1,65 @@
+"""Changes that count once: a token is used in the transaction of the change."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+from uuid import UUID
+
+from django_counters.registry import registry
+from django_counters.tokens import Token
+from django_counters.values import Appended, Result, Unknown, told
+
+Work = Callable[[], Mapping[str, int | Unknown]]
+
+
+class Call(NamedTuple):
+    """What a token is used for: what kind of counters, and the change of each."""
+
+    subject: str
+    deltas: Mapping[str, int]
+
+    @property
+    def fingerprint(self) -> bytes:
+        """32 bytes that stand for the call, whatever the order of its counters."""
+        text = json.dumps([self.subject, sorted(self.deltas.items())])
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+class Answer(NamedTuple):
+    """What a call returned when it counted, and whether that was before."""
+
+    values: Mapping[str, Result]
+    replayed: bool
+
+
+def once(token: Token, call: Call, using: str, work: Work) -> Answer:
+    """Do ``work`` unless the token was used for it before; what it returned then.
+
+    Both are one transaction, or a savepoint in the caller's: where the work fails, the token is
+    not used. Others with the same token wait for the outcome.
+    """
+    tokens = registry.tokens(using)
+    with tokens.all_or_nothing():
+        earlier = tokens.claim(token, call.fingerprint, _of_entry)
+        if earlier is not None:
+            return Answer({key: _remembered(key, kept) for key, kept in earlier.items()}, True)
+        values = work()
+        tokens.keep(token, {key: _kept(value) for key, value in values.items()})
+    return Answer({key: told(value) for key, value in values.items()}, False)
+
+
+def _of_entry(key: str, delta: int) -> bytes:
+    return Call("", {key: delta}).fingerprint
+
+
+def _kept(value: int | Unknown) -> int | str:
+    return str(value.token or "") if isinstance(value, Appended) else int(value)
+
+
+def _remembered(key: str, kept: int | str) -> Result:
+    if isinstance(kept, str):
+        return Appended(key, UUID(kept) if kept else None, replayed=True)
+    return told(kept, replayed=True)

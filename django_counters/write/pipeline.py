@@ -1,0 +1,260 @@
+"""The one way in: each change of a counter is made here, alone or together with others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from functools import partial
+from uuid import UUID
+
+from asgiref.sync import sync_to_async
+from django.db import Error, router
+
+from django_counters.conf import EXACT, Recipe
+from django_counters.exceptions import (
+    CounterError,
+    CounterOverflow,
+    OutcomeUnknown,
+    UnsupportedOption,
+    UnsupportedToken,
+)
+from django_counters.models import Counter
+from django_counters.registry import registry
+from django_counters.stores.sql.dialects import Table
+from django_counters.stores.sql.tables import NAMED
+from django_counters.strategies.base import Outside, Strategy
+from django_counters.strategies.ledger import Claimed
+from django_counters.tokens import Token, check_token
+from django_counters.types import INT8, Batch, Delta, check_delta, check_key, check_mapping
+from django_counters.values import CountedMany, NewValues, Result, Unknown, told
+from django_counters.write.buffer import Buffer
+from django_counters.write.change import Change, Ref
+from django_counters.write.collector import Collector, acollecting, collecting, collector_of
+from django_counters.write.once import Call, once
+from django_counters.write.telling import aapplied, applied, tell
+
+
+def change(asked: Change) -> Result:
+    """Make one change, in the caller's transaction where its strategy joins one."""
+    ref = asked.ref
+    if asked.immediately and not ref.recipe.can.cached:
+        what = ref.table.label or str(ref.key)
+        raise UnsupportedOption(option="immediately", key=what, strategy=ref.recipe.strategy)
+    if asked.token is not None:
+        return _change_once(asked, asked.token)
+    if asked.collects and not asked.immediately:
+        collector = collector_of(ref.using)
+        if collector is not None:
+            return told(_collect(collector, (asked.delta,), ref.using)[str(ref.key)])
+    batch = Batch((asked.delta,), None, asked.immediately)
+    strategy = registry.strategy(ref.recipe, ref.table, ref.using)
+    return told(applied(strategy, batch, ref.using, ref.table.label)[ref.key])
+
+
+async def achange(asked: Change) -> Result:
+    """`change` for async code, of what is not counted in the database; without a thread."""
+    ref = asked.ref
+    token = None if asked.token is None else _uuid(ref, asked.token)
+    try:
+        values = await aapplied(
+            outside(ref.recipe, ref.table, ref.using), Batch((asked.delta,), token), ref.using
+        )
+    except Claimed:
+        # It was used before the counter was cached: what for is in the database.
+        return await sync_to_async(change)(asked)
+    return told(values[ref.key])
+
+
+def outside(recipe: Recipe, table: Table, using: str) -> Outside:
+    """The strategy of counters that are not counted in the database."""
+    strategy = registry.outside(recipe, table, using)
+    assert strategy, f"{recipe.strategy} is counted in the database"
+    return strategy
+
+
+def _change_once(asked: Change, token: Token) -> Result:
+    """Make one change, unless the token was used; what its first use returned."""
+    ref, delta = asked.ref, asked.delta
+    text, label = str(ref.key), ref.table.label
+    strategy = registry.strategy(ref.recipe, ref.table, ref.using)
+    if not ref.is_named and not strategy.claims_tokens:
+        reason = "what Redis loses could not be told from what was never there"
+        raise UnsupportedToken(what=f"{label}, which is cached,", reason=reason)
+    if ref.is_named:
+        # What is owed to it comes first; the token is used now, and so is the change made.
+        settle([text], ref.using)
+    if strategy.keeps_tokens and token.uuid:
+        try:
+            batch = Batch((delta,), token.uuid, asked.immediately)
+            return told(applied(strategy, batch, ref.using)[ref.key])
+        except Claimed:
+            pass
+    if not strategy.claims_tokens:
+        _uuid(ref, token)
+
+    def work() -> dict[str, int | Unknown]:
+        return {text: applied(strategy, Batch((delta,)), ref.using, label)[ref.key]}
+
+    return once(token, Call(label, {text: asked.by}), ref.using, work).values[text]
+
+
+def _uuid(ref: Ref, token: Token) -> UUID:
+    """Refuse a token that only a table of the database could remember."""
+    if token.uuid is None:
+        reason = "a cached counter remembers UUIDv7 tokens only; token_of() makes one of a text"
+        raise UnsupportedToken(what=str(ref.key), reason=reason)
+    return token.uuid
+
+
+def change_many(deltas: object, sign: int, using: str | None, token: object = None) -> CountedMany:
+    """Change many named counters, all or none."""
+    batch = _checked(deltas, sign)
+    if not batch:
+        return CountedMany({})
+    alias = using or router.db_for_write(Counter)
+    if token is not None:
+        return _change_many_once(batch, check_token(token), alias)
+    collector = collector_of(alias)
+    values = _apply(batch, alias) if collector is None else _collect(collector, batch, alias)
+    return CountedMany(values)
+
+
+async def achange_many(deltas: object, sign: int, using: str | None) -> CountedMany:
+    """`change_many` for async code, of what is not counted in the database."""
+    alias = using or router.db_for_write(Counter)
+    groups: dict[Outside, list[Delta]] = {}
+    for delta in _checked(deltas, sign):
+        recipe = registry.policy(str(delta.key)).recipe
+        groups.setdefault(outside(recipe, NAMED, alias), []).append(delta)
+    if len(groups) != 1:
+        return await sync_to_async(change_many)(deltas, sign, using)
+    ((strategy, group),) = groups.items()
+    return CountedMany(_by_text(await aapplied(strategy, Batch(tuple(group)), alias)))
+
+
+def _checked(deltas: object, sign: int) -> tuple[Delta, ...]:
+    """What is asked for many keys, with the bounds that their namespaces declare."""
+    return tuple(
+        Delta(
+            name := check_key(key),
+            check_delta(sign * check_delta(by)),
+            registry.policy(name).bounds,
+        )
+        for key, by in check_mapping(deltas).items()
+    )
+
+
+def _change_many_once(batch: tuple[Delta, ...], token: Token, using: str) -> CountedMany:
+    for delta in batch:
+        recipe = registry.policy(str(delta.key)).recipe
+        if not registry.strategy(recipe, NAMED, using).claims_tokens:
+            reason = "several of them cannot be counted in one step"
+            raise UnsupportedToken(what=str(delta.key), reason=reason)
+    settle([str(delta.key) for delta in batch], using)
+    call = Call("", {str(delta.key): delta.by for delta in batch})
+    answer = once(token, call, using, lambda: _apply(batch, using))
+    return CountedMany(answer.values, replayed=answer.replayed)
+
+
+def collect(using: str | None) -> AbstractContextManager[None]:
+    """A block whose unbounded changes are merged and applied when it ends."""
+    alias = using or router.db_for_write(Counter)
+    begin = partial(_default(alias).all_or_nothing, own=False)
+    return collecting(alias, begin, partial(_apply_sums, alias))
+
+
+def acollect(using: str | None) -> AbstractAsyncContextManager[None]:
+    """`collect` for async code."""
+    alias = using or router.db_for_write(Counter)
+    return acollecting(alias, sync_to_async(partial(_apply_sums, alias)))
+
+
+def settle(names: Sequence[str], using: str) -> None:
+    """Apply what a collector owes to some counters."""
+    collector = collector_of(using)
+    if collector is not None:
+        collector.settle(names, partial(_apply_sums, using))
+
+
+def _apply_sums(using: str, sums: Mapping[str, int]) -> None:
+    """Apply what was collected. Asks no bounds: those were asked at once."""
+    low, high = INT8
+    for key, by in sums.items():
+        if not low <= by <= high:
+            raise CounterOverflow(key=key, low=low, high=high)
+    if sums:
+        _apply(tuple(Delta(key, by) for key, by in sums.items()), using)
+
+
+def _collect(
+    collector: Collector | Buffer, deltas: tuple[Delta, ...], using: str
+) -> dict[str, int | Unknown]:
+    """Keep what has no bound for later, and make the rest now, after what is owed to it."""
+    asked = tuple(delta for delta in deltas if delta.is_bounded)
+    values: dict[str, int | Unknown] = {}
+    if asked:
+        collector.settle([str(delta.key) for delta in asked], partial(_apply_sums, using))
+        values = _apply(asked, using)
+    for delta in deltas:
+        if not delta.is_bounded:
+            key = str(delta.key)
+            collector.add(key, delta.by)
+            values[key] = Unknown(key, Unknown.COLLECTED)
+    return values
+
+
+def _apply(deltas: tuple[Delta, ...], using: str) -> dict[str, int | Unknown]:
+    """Apply deltas of any namespaces, all or none; those that others wait for come last."""
+    parts: dict[Recipe, list[Delta]] = {}
+    for delta in deltas:
+        recipe = registry.policy(str(delta.key)).recipe
+        if recipe.combine:
+            # What combines threads leaves batches alone.
+            recipe = recipe._replace(combine=False)
+        parts.setdefault(recipe, []).append(delta)
+    strategies = {recipe: registry.strategy(recipe, NAMED, using) for recipe in parts}
+    if len(parts) == 1:
+        ((_, strategy),) = strategies.items()
+        return _by_text(applied(strategy, Batch(deltas), using))
+    if not any(recipe.can.joins for recipe in parts):
+        return _apply_apart(parts, using)
+    # In one order for all writers, so that no two of them wait for each other.
+    order = sorted(parts, key=lambda recipe: (strategies[recipe].holds, recipe))
+    batches = [(strategies[recipe], Batch(tuple(parts[recipe]))) for recipe in order]
+    with all_or_nothing(using):
+        found = [strategy.apply(batch) for strategy, batch in batches]
+    # Not before all of them are applied: one that is refused takes the others with it.
+    for (strategy, batch), values in zip(batches, found, strict=True):
+        tell(strategy, batch, values, using)
+    return {key: value for values in found for key, value in _by_text(values).items()}
+
+
+def _apply_apart(parts: Mapping[Recipe, Sequence[Delta]], using: str) -> dict[str, int | Unknown]:
+    """Apply deltas that no transaction keeps together: each part is one step."""
+    values: dict[str, int | Unknown] = {}
+    for recipe in sorted(parts):
+        try:
+            strategy = registry.strategy(recipe, NAMED, using)
+            part = applied(strategy, Batch(tuple(parts[recipe])), using)
+        except (CounterError, Error) as error:
+            if not values:
+                raise
+            # Any other error would say that nothing was counted.
+            raise OutcomeUnknown(using=using) from error
+        values.update(_by_text(part))
+    return values
+
+
+def _by_text(values: NewValues) -> dict[str, int | Unknown]:
+    """The keys of named counters are texts."""
+    return {str(key): value for key, value in values.items()}
+
+
+def all_or_nothing(using: str) -> AbstractContextManager[None]:
+    """A block whose changes are applied together or not at all."""
+    return _default(using).all_or_nothing()
+
+
+def _default(using: str) -> Strategy:
+    """All strategies of named counters read the same tables in the same way."""
+    return registry.strategy(EXACT, NAMED, using)

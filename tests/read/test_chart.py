@@ -1,0 +1,148 @@
+"""How a counter went: the points of a chart, from entries and from recorded totals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from django.test import override_settings
+
+from django_counters import clock
+from django_counters.models import Counter, CounterDelta, CounterPartition, CounterSample
+from django_counters.read.chart import Point, Series, series
+from django_counters.tokens import mint
+from tests.settling import roll_up
+
+pytestmark = pytest.mark.django_db
+NOW = datetime(2024, 5, 3, 12, 30, tzinfo=UTC)
+NOON = NOW.replace(minute=0)
+MIDNIGHT = NOW.replace(hour=0, minute=0)
+HOUR, DAY, INSTANT = timedelta(hours=1), timedelta(days=1), timedelta(milliseconds=1)
+
+
+@pytest.fixture(autouse=True)
+def _now(monkeypatch: pytest.MonkeyPatch, override_counters: Callable[..., None]) -> Iterator[None]:
+    monkeypatch.setattr(clock, "utc", lambda: NOW)
+    override_counters(
+        orders={"STRATEGY": "ledger"}, views={"HISTORY": "1h"}, sales={"HISTORY": "1d"}
+    )
+    with override_settings(TIME_ZONE="UTC"):
+        yield
+
+
+def entries(*given: tuple[datetime, int]) -> None:
+    CounterDelta.objects.append_many([("orders:a", by, mint(moment)) for moment, by in given])
+
+
+def sample(key: str, moment: datetime, value: int) -> None:
+    CounterSample.objects.create(key=key, moment=clock.shown(moment), value=value)
+
+
+def points(found: Series) -> list[tuple[datetime, int, int | None]]:
+    return [(clock.meant(p.moment), p.value, p.change) for p in found.points]
+
+
+@pytest.mark.usefixtures("past")
+class TestLedger:
+    def test_each_hour_has_its_change_and_the_value_at_its_end(self) -> None:
+        entries((NOON, 5), (NOON - INSTANT, -2), (NOON - 3 * HOUR, 10), (NOON - 2 * DAY, 100))
+        found = series("orders:a")
+        assert (found.key, found.by, found.source) == ("orders:a", "hour", "ledger")
+        assert [point.moment for point in found.points] == [
+            NOON - HOUR * hours for hours in range(24, -1, -1)
+        ]
+        assert points(found)[-4:] == [
+            (NOON - 3 * HOUR, 110, 10),
+            (NOON - 2 * HOUR, 110, 0),
+            (NOON - HOUR, 108, -2),
+            (NOON, 113, 5),
+        ]
+        assert {value for _, value, _ in points(found)[:-4]} == {100}
+
+    def test_what_begins_with_the_first_period_is_counted_once(self) -> None:
+        entries((NOON - DAY, 3), (NOON - DAY - INSTANT, 4))
+        assert points(series("orders:a"))[0] == (NOON - DAY, 7, 3)
+
+    def test_what_is_not_kept_is_left_out(self) -> None:
+        entries((NOON, 5), (MIDNIGHT - 2 * DAY, 1), (MIDNIGHT - 3 * DAY, 2))
+        kept_since = MIDNIGHT - 2 * DAY
+        CounterPartition.objects.create(
+            name="old",
+            since=kept_since - DAY,
+            until=kept_since,
+            entries=0,
+            delta_sum=0,
+            sealed_at=NOW,
+            dropped_at=NOW,
+        )
+        assert points(series("orders:a", "day")) == [
+            (MIDNIGHT - 2 * DAY, 3, 1),
+            (MIDNIGHT - DAY, 3, 0),
+            (MIDNIGHT, 8, 5),
+        ]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_is_rolled_up_makes_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    present = datetime.now(UTC)
+    monkeypatch.setattr(clock, "utc", lambda: present)
+    hour = present.replace(minute=0, second=0, microsecond=0)
+    entries((hour, 5), (hour - 2 * HOUR, 3))
+    before = series("orders:a")
+    roll_up()
+    entries((hour, 1))
+    after = series("orders:a")
+    assert Counter.objects.get(key="orders:a").value == 8
+    assert after.points[:-1] == before.points[:-1]
+    assert points(after)[-1] == (hour, 9, 6)
+
+
+class TestRecorded:
+    def test_a_period_without_a_sample_has_the_value_before(self) -> None:
+        sample("views:a", NOON - 4 * HOUR, 10)
+        sample("views:a", NOON - HOUR, 7)
+        assert series("views:a") == Series(
+            "views:a",
+            "hour",
+            "recorded",
+            (
+                Point(NOON - 4 * HOUR, 10, None),
+                Point(NOON - 3 * HOUR, 10, 0),
+                Point(NOON - 2 * HOUR, 10, 0),
+                Point(NOON - HOUR, 7, -3),
+                Point(NOON, 7, 0),
+            ),
+        )
+
+    def test_what_was_recorded_earlier_is_where_it_begins(self) -> None:
+        sample("views:a", NOON - 40 * DAY, 3)
+        sample("views:a", NOON - 2 * DAY, 4)
+        sample("views:a", NOON, 6)
+        found = points(series("views:a"))
+        assert (len(found), found[0], found[-1]) == (25, (NOON - DAY, 4, 0), (NOON, 6, 2))
+        days = points(series("views:a", "day"))
+        assert (len(days), days[0]) == (31, (MIDNIGHT - 30 * DAY, 3, 0))
+        assert days[-3:] == [(MIDNIGHT - 2 * DAY, 4, 1), (MIDNIGHT - DAY, 4, 0), (MIDNIGHT, 6, 2)]
+
+    def test_days_are_those_of_the_project(self) -> None:
+        kiritimati = ZoneInfo("Pacific/Kiritimati")
+        midnight = datetime(2024, 5, 4, tzinfo=kiritimati)
+        sample("sales:a", midnight, 5)
+        sample("sales:a", midnight - DAY, 4)
+        with override_settings(TIME_ZONE="Pacific/Kiritimati"):
+            assert points(series("sales:a")) == [(midnight - DAY, 4, None), (midnight, 5, 1)]
+
+    def test_it_works_without_time_zones(self) -> None:
+        with override_settings(USE_TZ=False):
+            sample("views:a", NOON - HOUR, 5)
+            (first, last) = series("views:a").points
+        assert first == Point((NOON - HOUR).replace(tzinfo=None), 5, None)
+        assert last == Point(NOON.replace(tzinfo=None), 5, 0)
+
+    @pytest.mark.django_db(databases=["default", "other"])
+    def test_each_database_has_its_own(self) -> None:
+        CounterSample.objects.using("other").create(key="views:a", moment=NOON, value=5)
+        assert series("views:a").points == ()
+        assert points(series("views:a", using="other")) == [(NOON, 5, None)]
