@@ -80,7 +80,7 @@ class UnsupportedHistory(CounterError, LookupError):
 
 
 class ValueNotKnown(CounterError, TypeError):
-    """The new value of {key} is not known: {reason}."""
+    """The value of {key} is not known: {reason}."""
 
     key: str
     reason: str

@@ -21,8 +21,8 @@ from django_counters.fields import CounterField, counter_fields
 from django_counters.models import SlottedCounter
 from django_counters.read.values import check_age
 from django_counters.types import check_delta
-from django_counters.write.chosen import Change, count
-from django_counters.write.subject import of_key
+from django_counters.write.chosen import FieldChange, count
+from django_counters.write.records import of_key
 
 _Model = TypeVar("_Model", bound=models.Model)
 _PAGE = 500
@@ -113,7 +113,7 @@ class CounterQuerySet(models.QuerySet[_Model]):
             raise TypeError(f"{verb}() needs the name of a counter field: {verb}(views=1).")
         fields = self._counter_fields(by)
         changes = [
-            Change(fields[name], check_delta(sign * check_delta(delta)))
+            FieldChange(fields[name], check_delta(sign * check_delta(delta)))
             for name, delta in by.items()
         ]
         named: str | None = getattr(self, "_db", None)
@@ -213,7 +213,6 @@ class CounterQuerySet(models.QuerySet[_Model]):
             dry_run=dry_run,
             step=step,
             progress=progress,
-            using=alias,
         )
 
     async def aadjust_many(self, name: str, **asked: Any) -> AdjustedMany:

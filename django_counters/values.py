@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar, Never, NoReturn, Self, TypeAlias
 from uuid import UUID
 
 from django_counters.exceptions import ValueNotKnown
 
+# A format that only fills a line: a width, and on which side.
+_WIDTH = re.compile(r"(.?[<>^])?([1-9]\d*)?")
+
 
 class Counted(int):
-    """The new value: an int in every way.
+    """The new value: a subclass of ``int``, and equal to the plain number.
 
     Attributes:
         value: the same, as a plain int.
@@ -45,8 +49,8 @@ class Replayed(Counted):
 class Unknown(str):
     """A change was made, or will be, and its new value is not known. Reads ``unknown`` as a text.
 
-    It is a text so that f-strings, templates, logs and JSON show it and never fail. No calculation
-    takes it for a number: type checkers refuse those, and Python does.
+    It is a text so that f-strings, templates, ``%s`` and JSON show it. Calculating and comparing
+    raise `TypeError`. It is equal to nothing but itself.
 
     Attributes:
         value: None.
@@ -85,20 +89,27 @@ class Unknown(str):
         return f"<{type(self).__name__.lower()}: {self.key}: {self.reason}>"
 
     def __format__(self, spec: str) -> str:
-        # A format of numbers would raise, for example the comma of f"{views:,}".
-        try:
-            return super().__format__(spec)
-        except ValueError:
-            return str(self)
+        # A format of numbers would raise, as the comma of f"{views:,}", or cut the text.
+        return super().__format__(spec) if _WIDTH.fullmatch(spec) else str(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __ne__(self, other: object) -> bool:
+        return self is not other
+
+    __hash__ = object.__hash__
 
     def __getnewargs__(self) -> tuple[Any, ...]:
         return (self.key, self.reason)
 
-    def _refuse(self, _: Never) -> NoReturn:
+    def _refuse(self, *_: Never) -> NoReturn:
         raise TypeError(f"{self!r} is no number")
 
-    # A text would be repeated, or formatted.
-    __mul__ = __rmul__ = __mod__ = _refuse  # type: ignore[assignment]
+    # A text would be repeated, joined or sorted.
+    __add__ = __radd__ = __mul__ = __rmul__ = __mod__ = _refuse  # type: ignore[assignment]
+    __lt__ = __le__ = __gt__ = __ge__ = _refuse  # type: ignore[assignment]
+    __int__ = __float__ = _refuse
 
 
 class Appended(Unknown):
@@ -139,11 +150,13 @@ class CountedMany(dict[str, Result]):
     replayed: bool
 
     def __init__(self, values: Mapping[str, int | Unknown], *, replayed: bool = False) -> None:
-        super().__init__({key: told(value, replayed=replayed) for key, value in values.items()})
+        super().__init__(
+            {key: result_of(value, replayed=replayed) for key, value in values.items()}
+        )
         self.replayed = replayed
 
 
-def told(value: int | Unknown, *, replayed: bool = False) -> Result:
+def result_of(value: int | Unknown, *, replayed: bool = False) -> Result:
     """The result that tells a new value."""
     if type(value) is not int and isinstance(value, Result):
         return value

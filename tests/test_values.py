@@ -78,6 +78,10 @@ NUMBERS: dict[str, Callable[[Any], Any]] = {
     "round": round,
     "int": int,
     "float": float,
+    "two of them": lambda v: v + v,
+    "two of them, compared": lambda v: v < v,
+    "two of them, sorted": lambda v: sorted([v, v]),
+    "joined": lambda v: "views: " + v,
     **USES_IN_C,
 }
 del NUMBERS["json"]
@@ -109,7 +113,11 @@ class TestResults:
     def test_it_can_be_shown_and_sent_everywhere(self, unknown: Any) -> None:
         shown = [f"{unknown}", f"{unknown:,}", f"{unknown:05d}", "%s" % unknown, str(unknown)]  # noqa: UP031
         assert shown == ["unknown"] * 5
-        assert f"{unknown:>9}" == "  unknown"
+        assert [f"{unknown:>9}", f"{unknown:010}", f"{unknown:.3}"] == [
+            "  unknown",
+            "unknown",
+            "unknown",
+        ]
         assert Template("{{ value }}").render(Context({"value": unknown})) == "unknown"
         assert json.dumps({"value": unknown}) == '{"value": "unknown"}'
         assert json.dumps(unknown.value) == "null"
@@ -121,7 +129,7 @@ class TestResults:
         unknown = Unknown("a", Unknown.COMMIT, replayed=True)
         entry = Appended("b", uuid4(), replayed=True)
         for one in (copied(unknown), copied(entry)):
-            assert (one, one.value, one.replayed) == ("unknown", None, True)
+            assert (str(one), one.value, one.replayed) == ("unknown", None, True)
         assert (copied(unknown).key, copied(unknown).reason) == ("a", Unknown.COMMIT)
         assert (copied(entry).key, copied(entry).token) == ("b", entry.token)
 
@@ -130,9 +138,10 @@ class TestResults:
             with pytest.raises((TypeError, ValueError)):
                 pytest.fail(f"{name}: {use(unknown)!r}")
         assert unknown != 1
+        assert unknown != Unknown("a", Unknown.COLLECTED)
 
     def test_it_is_no_parameter_of_a_query(self, unknown: Any) -> None:
-        with pytest.raises(ValueError, match="expected a number"):
+        with pytest.raises(TypeError, match="expected a number"):
             Post.objects.filter(views=unknown).exists()
 
     def test_it_is_no_delta(self, unknown: Any) -> None:
@@ -144,6 +153,19 @@ class TestResults:
         assert (counted, counted.value, type(counted.value), counted.replayed) == (3, 3, int, False)
         assert json.dumps(Counter.objects.increment_many({"a": 1, "b": 2})) == '{"a": 4, "b": 2}'
         assert Counter.objects.increment_many({}) == {}
+
+
+class TestAnInstance:
+    def test_what_a_change_returned_can_be_assigned(self, settings: Any) -> None:
+        settings.DEBUG = True
+        post: Any = Post.objects.create()
+        post.views = post.views.increment(3)
+        post.views = post.views.increment(2, token="a")
+        post.views = post.views.increment(2, token="a")
+        assert (post.views, type(vars(post)["views"])) == (5, int)
+        post.views = Unknown("a", Unknown.COMMIT)
+        assert post.views.increment() == 6
+        post.save()
 
 
 class TestCallbacks:

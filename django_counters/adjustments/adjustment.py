@@ -22,9 +22,9 @@ from django_counters.models import CounterAdjustment
 from django_counters.stores.sql.audit import SqlAudit
 from django_counters.tokens import Token, check_token
 from django_counters.write.buffer import Buffer
+from django_counters.write.change import Ref
 from django_counters.write.collector import collector_of
 from django_counters.write.once import Call, once
-from django_counters.write.subject import Subject
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +49,11 @@ class Preview:
 
 
 def preview(
-    subject: Subject,
+    ref: Ref,
     *,
     to: object = None,
     by: object = None,
     allow_below_floor: bool = False,
-    using: str | None = None,
 ) -> Preview:
     """Say what an adjustment would do now; it changes nothing.
 
@@ -64,20 +63,20 @@ def preview(
         CounterUnavailable: the value cannot be told.
     """
     order = order_of(to=to, by=by, reason="-", actor="-", allow_below_floor=allow_below_floor)
-    return foreseen(subject, order, subject.alias(using))
+    return foreseen(ref, order, ref.using)
 
 
-def foreseen(subject: Subject, order: Order, alias: str) -> Preview:
+def foreseen(ref: Ref, order: Order, alias: str) -> Preview:
     """What an order would do now."""
     # Asked for first: who adjusts meanwhile is not missed.
-    last = SqlAudit(alias).last_of(subject.field, subject.key)
-    before = strategy_of(subject, alias).read(subject.native, "exact", 0.0).value
-    before += owed(subject, alias)
+    last = SqlAudit(alias).last_of(ref.owner, ref.text)
+    before = strategy_of(ref, alias).read(ref.key, "exact", 0.0).value
+    before += owed(ref, alias)
     delta = order.delta(before)
     problem: CounterError | None = None
     needs_approval = False
     try:
-        refuse(subject, order, before)
+        refuse(ref, order, before)
     except ApprovalRequired as error:
         problem, needs_approval = error, True
     except CounterError as error:
@@ -86,67 +85,66 @@ def foreseen(subject: Subject, order: Order, alias: str) -> Preview:
 
 
 def adjust(
-    subject: Subject,
+    ref: Ref,
     *,
     token: str | UUID | Token | None = None,
-    using: str | None = None,
     **asked: Any,
 ) -> CounterAdjustment:
     """Adjust one counter; see `CounterManager.adjust`."""
-    order, alias = order_of(**asked), subject.alias(using)
+    order, alias = order_of(**asked), ref.using
     given = None if token is None else check_token(token)
-    settle_buffered([subject], alias)
-    with adjusting(subject, alias) as audit:
+    settle_buffered([ref], alias)
+    with adjusting(ref, alias) as audit:
         return (
-            correct(subject, order, alias, audit)
+            correct(ref, order, alias, audit)
             if given is None
-            else _correct_once(subject, order, alias, audit, given)
+            else _correct_once(ref, order, alias, audit, given)
         )
 
 
-def settle_buffered(subjects: Iterable[Subject], alias: str) -> None:
+def settle_buffered(refs: Iterable[Ref], alias: str) -> None:
     """Apply what asynchronous code has collected, which commits at once as that does."""
     if isinstance(collector_of(alias), Buffer):
-        settle(subjects, alias)
+        settle(refs, alias)
 
 
 @contextmanager
-def adjusting(subject: Subject, alias: str) -> Iterator[SqlAudit]:
+def adjusting(ref: Ref, alias: str) -> Iterator[SqlAudit]:
     """A transaction, or a savepoint in the caller's, that is alone in adjusting."""
     audit = SqlAudit(alias)
-    with corrections_of(subject, alias).correcting():
+    with corrections_of(ref, alias).correcting():
         audit.alone()
         yield audit
 
 
-def one_of_many(subject: Subject, alias: str) -> AbstractContextManager[None]:
+def one_of_many(ref: Ref, alias: str) -> AbstractContextManager[None]:
     """A savepoint within `adjusting`: what fails in it takes back itself alone."""
-    return corrections_of(subject, alias).all_or_nothing()
+    return corrections_of(ref, alias).all_or_nothing()
 
 
-def correct(subject: Subject, order: Order, alias: str, audit: SqlAudit) -> CounterAdjustment:
+def correct(ref: Ref, order: Order, alias: str, audit: SqlAudit) -> CounterAdjustment:
     """Adjust one counter, within `adjusting`."""
-    done = correct_many([(subject, order)], alias, audit)
+    done = correct_many([(ref, order)], alias, audit)
     for refusal in done.refused.values():
         raise refusal
     return done.rows[0]
 
 
 def _correct_once(
-    subject: Subject, order: Order, alias: str, audit: SqlAudit, token: Token
+    ref: Ref, order: Order, alias: str, audit: SqlAudit, token: Token
 ) -> CounterAdjustment:
     """Adjust one counter unless the token was used; what its first use wrote."""
     how = "by" if order.to is None else "to"
-    call = Call(f"adjust {how} {subject.field}", {subject.key: order.amount})
+    call = Call(f"adjust {how} {ref.owner}", {ref.text: order.amount})
     rows: list[CounterAdjustment] = []
 
     def work() -> dict[str, int]:
-        rows.append(correct(subject, order, alias, audit))
-        return {subject.key: rows[0].number}
+        rows.append(correct(ref, order, alias, audit))
+        return {ref.text: rows[0].number}
 
     answer = once(token, call, alias, work)
     if rows:
         return rows[0]
-    earlier = audit.number(int(answer.values[subject.key]))
+    earlier = audit.number(int(answer.values[ref.text]))
     earlier.replayed = True
     return earlier

@@ -17,14 +17,15 @@ from django_counters.models.adjustment import REASON_LENGTH
 from django_counters.models.request import AdjustmentRequest
 from django_counters.stores.sql.audit import SqlAudit
 from django_counters.tokens import Token, check_token
+from django_counters.write.change import Ref
 from django_counters.write.once import Call, once
-from django_counters.write.subject import Subject, subject_of
+from django_counters.write.records import ref_of
 
 _State = AdjustmentRequest.State
 
 
 def ask(
-    subject: Subject,
+    ref: Ref,
     *,
     to: int | None = None,
     by: int | None = None,
@@ -35,7 +36,6 @@ def ask(
     allow_below_floor: bool = False,
     last: int | None = None,
     token: str | UUID | Token | None = None,
-    using: str | None = None,
 ) -> AdjustmentRequest:
     """Ask a second person for an adjustment; nothing is adjusted yet.
 
@@ -54,7 +54,7 @@ def ask(
         RecordMissing, CounterUnavailable: the value cannot be told.
         InvalidToken, TokenConflict, TokenExpired: as for adjustments.
     """
-    alias = subject.alias(using)
+    alias = ref.using
     order = order_of(
         to=to,
         by=by,
@@ -66,16 +66,16 @@ def ask(
         last=last,
     )
     if token is None:
-        return _asked(subject, order, alias)
+        return _asked(ref, order, alias)
     how = "by" if to is None else "to"
-    call = Call(f"ask {how} {subject.field}", {subject.key: order.amount})
+    call = Call(f"ask {how} {ref.owner}", {ref.text: order.amount})
     answer = once(
         check_token(token),
         call,
         alias,
-        lambda: {subject.key: _asked(subject, order, alias).pk},
+        lambda: {ref.text: _asked(ref, order, alias).pk},
     )
-    return _rows(alias).get(pk=int(answer.values[subject.key]))
+    return _rows(alias).get(pk=int(answer.values[ref.text]))
 
 
 def approve(
@@ -109,7 +109,7 @@ def approve(
     """
     alias = using or router.db_for_write(AdjustmentRequest)
     asked = _rows(alias).get(pk=request)
-    subject = subject_of(asked.field, asked.key, alias)
+    ref = ref_of(asked.field, asked.key, alias)
     second = person_of(approver, "an approver")
     order = order_of(
         to=asked.to,
@@ -123,10 +123,10 @@ def approve(
         allow_below_floor=asked.allow_below_floor,
         last=last,
     )
-    with adjusting(subject, alias) as audit:
+    with adjusting(ref, alias) as audit:
         # Whoever comes second waits here, and finds that nothing waits.
         _decide(asked.pk, _State.APPROVED, second, alias)
-        row = correct(subject, order, alias, audit)
+        row = correct(ref, order, alias, audit)
         _rows(alias).filter(pk=asked.pk).update(adjustment=row.number)
     return row
 
@@ -170,14 +170,14 @@ def _rows(alias: str) -> models.QuerySet[AdjustmentRequest]:
     return AdjustmentRequest._base_manager.using(alias)
 
 
-def _asked(subject: Subject, order: Order, alias: str) -> AdjustmentRequest:
-    seen = foreseen(subject, order, alias)
-    refuse_stale(subject, order, seen.before, SqlAudit(alias))
+def _asked(ref: Ref, order: Order, alias: str) -> AdjustmentRequest:
+    seen = foreseen(ref, order, alias)
+    refuse_stale(ref, order, seen.before, SqlAudit(alias))
     if seen.refusal and not seen.needs_approval:
         raise seen.refusal
     return _rows(alias).create(
-        field=subject.field,
-        key=subject.key,
+        field=ref.owner,
+        key=ref.text,
         to=order.to,
         by=order.by,
         expected=seen.before,

@@ -12,10 +12,10 @@ from django_counters.adjustments.correcting import correct_many, foreseen_values
 from django_counters.adjustments.orders import Order, order_of
 from django_counters.exceptions import CounterError, InvalidAdjustment, RecordMissing
 from django_counters.stores.sql.audit import SqlAudit
-from django_counters.write.subject import Subject
+from django_counters.write.change import Ref
 
 STEP = 100
-Asked = tuple[Subject, Order]
+Asked = tuple[Ref, Order]
 
 
 class Changed(NamedTuple):
@@ -53,7 +53,7 @@ class AdjustedMany:
 Progress = Callable[[AdjustedMany], None]
 
 
-def given(to: object, by: object, subject_of: Callable[[Any], Subject]) -> Mapping[Subject, object]:
+def given(to: object, by: object, ref_of: Callable[[Any], Ref]) -> Mapping[Ref, object]:
     """What was given of both, by counter, if it is one of them.
 
     Raises:
@@ -65,24 +65,23 @@ def given(to: object, by: object, subject_of: Callable[[Any], Subject]) -> Mappi
     amounts = by if to is None else to
     if not isinstance(amounts, Mapping):
         raise InvalidAdjustment(problem="a mapping of counters to integers is needed")
-    found: dict[Subject, object] = {}
+    found: dict[Ref, object] = {}
     for key, amount in amounts.items():
-        subject = subject_of(key)
-        if subject in found:
-            raise InvalidAdjustment(problem=f"{subject.label} is given twice")
-        found[subject] = amount
+        ref = ref_of(key)
+        if ref in found:
+            raise InvalidAdjustment(problem=f"{ref.label} is given twice")
+        found[ref] = amount
     return found
 
 
 def adjust_many(
-    amounts: Mapping[Subject, object],
+    amounts: Mapping[Ref, object],
     how: str,
     *,
     case: object,
     dry_run: bool = False,
     step: int = STEP,
     progress: Progress = lambda report: None,  # noqa: ARG005
-    using: str | None = None,
     **asked: Any,
 ) -> AdjustedMany:
     """Adjust many counters; see `CounterManager.adjust_many`.
@@ -94,7 +93,6 @@ def adjust_many(
         dry_run: say what would be done, and do nothing.
         step: how many counters a transaction adjusts.
         progress: called with the report so far, after each transaction.
-        using: the database.
     """
     if not isinstance(case, str) or not case.strip():
         raise InvalidAdjustment(problem="many at once need a case, which tells them from others")
@@ -104,18 +102,16 @@ def adjust_many(
     # All of it is looked at before the first one is changed.
     asked["case"] = case
     orders = [
-        (subject, order_of(**{**asked, how: amounts[subject]}))
+        (ref, order_of(**{**asked, how: amounts[ref]}))
         # Those of one table together: the statement that holds them puts them in order.
-        for subject in sorted(amounts, key=_table_of)
+        for ref in sorted(amounts, key=lambda ref: (ref.using, ref.owner))
     ]
-    for start in range(0, len(orders), step):
-        page = orders[start : start + step]
-        alias = page[0][0].alias(using)
+    for alias, page in _pages(orders, step):
         if dry_run:
             for group in _rest(page, report, SqlAudit(alias)):
                 _foresee(group, alias, report)
         else:
-            settle_buffered([subject for subject, _ in page], alias)
+            settle_buffered([ref for ref, _ in page], alias)
             with adjusting(page[0][0], alias) as audit:
                 for group in _rest(page, report, audit):
                     _adjust(group, alias, report, audit)
@@ -123,8 +119,12 @@ def adjust_many(
     return report
 
 
-def _table_of(subject: Subject) -> str:
-    return subject.field
+def _pages(orders: Sequence[Asked], step: int) -> Iterator[tuple[str, Sequence[Asked]]]:
+    """What one transaction adjusts, and its database."""
+    for alias, found in groupby(orders, key=lambda order: order[0].using):
+        group = list(found)
+        for start in range(0, len(group), step):
+            yield alias, group[start : start + step]
 
 
 def _rest(
@@ -134,17 +134,17 @@ def _rest(
 
     Looked at by the only one who adjusts: nobody else takes up the same case meanwhile.
     """
-    done = audit.of_case(report.case, [(subject.field, subject.key) for subject, _ in page])
+    done = audit.of_case(report.case, [(ref.owner, ref.text) for ref, _ in page])
     rest: list[Asked] = []
-    for subject, order in page:
-        earlier = done.get((subject.field, subject.key))
+    for ref, order in page:
+        earlier = done.get((ref.owner, ref.text))
         if earlier is None:
-            rest.append((subject, order))
+            rest.append((ref, order))
         elif order.amount == (earlier.delta if order.to is None else earlier.after):
             report.done += 1
         else:
-            report.refused[subject.label] = f"{report.case} has adjusted it by {earlier.delta:+}"
-    for _, group in groupby(rest, key=lambda asked: _table_of(asked[0])):
+            report.refused[ref.label] = f"{report.case} has adjusted it by {earlier.delta:+}"
+    for _, group in groupby(rest, key=lambda asked: asked[0].owner):
         yield list(group)
 
 
@@ -161,29 +161,29 @@ def _adjust(group: Sequence[Asked], alias: str, report: AdjustedMany, audit: Sql
             if done.in_vain:
                 raise _InVainError
     except _InVainError:
-        rest = [(subject, order) for subject, order in group if subject not in done.refused]
+        rest = [(ref, order) for ref, order in group if ref not in done.refused]
         if rest:
             _adjust(rest, alias, report, audit)
         return
-    labels = {(subject.field, subject.key): subject.label for subject, _ in group}
+    labels = {(ref.owner, ref.text): ref.label for ref, _ in group}
     for row in done.rows:
         report.changes.append(Changed(labels[row.field, row.key], row.before, row.after))
 
 
 def _foresee(group: Sequence[Asked], alias: str, report: AdjustedMany) -> None:
     """Say what would be done with counters of one table."""
-    values = foreseen_values([subject for subject, _ in group], alias)
-    for subject, order in group:
+    values = foreseen_values([ref for ref, _ in group], alias)
+    for ref, order in group:
         try:
-            before = values[subject]
-            refuse(subject, order, before)
+            before = values[ref]
+            refuse(ref, order, before)
         except KeyError:
-            _refuse({subject: RecordMissing(key=subject.label)}, report)
+            _refuse({ref: RecordMissing(key=ref.label)}, report)
         except CounterError as error:
-            _refuse({subject: error}, report)
+            _refuse({ref: error}, report)
         else:
-            report.changes.append(Changed(subject.label, before, before + order.delta(before)))
+            report.changes.append(Changed(ref.label, before, before + order.delta(before)))
 
 
-def _refuse(refused: Mapping[Subject, CounterError], report: AdjustedMany) -> None:
-    report.refused.update({subject.label: str(error) for subject, error in refused.items()})
+def _refuse(refused: Mapping[Ref, CounterError], report: AdjustedMany) -> None:
+    report.refused.update({ref.label: str(error) for ref, error in refused.items()})

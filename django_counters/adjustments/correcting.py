@@ -26,25 +26,25 @@ from django_counters.strategies.base import Outside, Strategy
 from django_counters.strategies.refusals import refusal
 from django_counters.types import INT8, Amounts, Bounds, Delta
 from django_counters.write import pipeline
+from django_counters.write.change import Ref
 from django_counters.write.collector import collector_of
-from django_counters.write.subject import Subject
 
 
-def settle(subjects: Iterable[Subject], alias: str) -> None:
+def settle(refs: Iterable[Ref], alias: str) -> None:
     """What is owed to a counter is part of the value that its adjustment meets."""
-    pipeline.settle([subject.key for subject in subjects if not subject.field], alias)
+    pipeline.settle([ref.text for ref in refs if not ref.owner], alias)
 
 
-def owed(subject: Subject, alias: str) -> int:
+def owed(ref: Ref, alias: str) -> int:
     """What the caller has collected for a counter, and not yet applied."""
-    collector = None if subject.field else collector_of(alias)
-    return collector.owed(subject.key) if collector else 0
+    collector = None if ref.owner else collector_of(alias)
+    return collector.owed(ref.text) if collector else 0
 
 
 class Planned(NamedTuple):
     """What becomes of one counter."""
 
-    subject: Subject
+    ref: Ref
     order: Order
     before: int
     delta: int
@@ -61,40 +61,40 @@ class Corrected:
     """
 
     rows: Sequence[CounterAdjustment]
-    refused: Mapping[Subject, CounterError]
+    refused: Mapping[Ref, CounterError]
     in_vain: bool
 
 
-def correct_many(orders: Sequence[tuple[Subject, Order]], alias: str, audit: SqlAudit) -> Corrected:
+def correct_many(orders: Sequence[tuple[Ref, Order]], alias: str, audit: SqlAudit) -> Corrected:
     """Adjust those of some counters of one table that can be, within `adjusting`.
 
     The totals are held first: what is read then are the values that the adjustments meet. How many
     statements it takes does not depend on how many counters there are, save for entries.
     """
-    met = meet([subject for subject, _ in orders], alias)
+    met = meet([ref for ref, _ in orders], alias)
     plans: list[Planned] = []
-    refused: dict[Subject, CounterError] = {}
-    for subject, order in orders:
+    refused: dict[Ref, CounterError] = {}
+    for ref, order in orders:
         try:
-            plans.append(_planned(subject, order, met, alias, audit))
+            plans.append(_planned(ref, order, met, alias, audit))
         except CounterError as error:
-            refused[subject] = error
+            refused[ref] = error
     rows = _carried_out(plans, alias, audit) if plans else []
-    in_vain = any(subject.native in met.made for subject in refused)
+    in_vain = any(ref.key in met.made for ref in refused)
     return Corrected(rows, refused, in_vain)
 
 
-def _planned(subject: Subject, order: Order, met: Met, alias: str, audit: SqlAudit) -> Planned:
+def _planned(ref: Ref, order: Order, met: Met, alias: str, audit: SqlAudit) -> Planned:
     """What becomes of a counter that is held, if nothing forbids it."""
-    if subject.native not in met.values:
-        raise RecordMissing(key=subject.label)
-    before = met.values[subject.native]
+    if ref.key not in met.values:
+        raise RecordMissing(key=ref.label)
+    before = met.values[ref.key]
     delta = order.delta(before)
-    refuse_stale(subject, order, before, audit)
-    refuse(subject, order, before)
-    if not subject.recipe.can.entries:
-        corrections_of(subject, alias).check(subject.native, delta, met.total(subject))
-    return Planned(subject, order, before, delta)
+    refuse_stale(ref, order, before, audit)
+    refuse(ref, order, before)
+    if not ref.recipe.can.entries:
+        corrections_of(ref, alias).check(ref.key, delta, met.total(ref))
+    return Planned(ref, order, before, delta)
 
 
 def _carried_out(
@@ -104,15 +104,15 @@ def _carried_out(
     entered: dict[str, int] = {}
     credited: dict[Hashable, int] = {}
     for one in changes:
-        if one.subject.recipe.can.entries:
-            entered[one.subject.key] = one.delta
+        if one.ref.recipe.can.entries:
+            entered[one.ref.text] = one.delta
         else:
-            credited[one.subject.native] = one.delta
+            credited[one.ref.key] = one.delta
     entries = registry.deltas(alias).adjust(entered) if entered else {}
     if credited:
-        corrections_of(plans[0].subject, alias).correct(credited)
-    rows = audit.write(_columns(plan, entries.get(plan.subject.key)) for plan in plans)
-    _after_commit([plan.subject for plan in plans], rows, alias)
+        corrections_of(plans[0].ref, alias).correct(credited)
+    rows = audit.write(_columns(plan, entries.get(plan.ref.text)) for plan in plans)
+    _after_commit([plan.ref for plan in plans], rows, alias)
     return rows
 
 
@@ -126,41 +126,41 @@ class Met(NamedTuple):
     values: Mapping[Hashable, int]
     made: frozenset[Hashable]
 
-    def total(self, subject: Subject) -> int:
+    def total(self, ref: Ref) -> int:
         """The total alone."""
-        return self.found[subject.native].total or 0
+        return self.found[ref.key].total or 0
 
 
-def meet(subjects: Sequence[Subject], alias: str) -> Met:
+def meet(refs: Sequence[Ref], alias: str) -> Met:
     """Hold the totals of counters of one table until the transaction ends, and read them."""
-    settle(subjects, alias)
-    found, made = corrections_of(subjects[0], alias).hold([one.native for one in subjects])
-    return Met(found, _exact(subjects, found, alias), made)
+    settle(refs, alias)
+    found, made = corrections_of(refs[0], alias).hold([one.key for one in refs])
+    return Met(found, _exact(refs, found, alias), made)
 
 
-def foreseen_values(subjects: Sequence[Subject], alias: str) -> dict[Subject, int]:
+def foreseen_values(refs: Sequence[Ref], alias: str) -> dict[Ref, int]:
     """The exact values of counters of one table that are there now; nothing is held."""
-    corrections = corrections_of(subjects[0], alias)
-    keys = [subject.native for subject in subjects]
+    corrections = corrections_of(refs[0], alias)
+    keys = [ref.key for ref in refs]
     # A record that is not there has no value; whatever else has no row is zero.
     found = dict.fromkeys(keys, Amounts(None, 0)) if corrections.inserts else {}
-    values = _exact(subjects, found | dict(corrections.read(keys)), alias)
-    known = (subject for subject in subjects if subject.native in values)
-    return {subject: values[subject.native] + owed(subject, alias) for subject in known}
+    values = _exact(refs, found | dict(corrections.read(keys)), alias)
+    known = (ref for ref in refs if ref.key in values)
+    return {ref: values[ref.key] + owed(ref, alias) for ref in known}
 
 
 def _exact(
-    subjects: Iterable[Subject], found: Mapping[Hashable, Amounts], alias: str
+    refs: Iterable[Ref], found: Mapping[Hashable, Amounts], alias: str
 ) -> dict[Hashable, int]:
     """The exact values of what was found; those of cached counters are asked for in Redis."""
     values = {key: amounts.value for key, amounts in found.items()}
-    for strategy, keys in _outside(subjects, alias):
+    for strategy, keys in _outside(refs, alias):
         known = strategy.values(keys)
         values.update({key: known.get(key, 0) for key in keys if key in values})
     return values
 
 
-def refuse_stale(subject: Subject, order: Order, before: int, audit: SqlAudit) -> None:
+def refuse_stale(ref: Ref, order: Order, before: int, audit: SqlAudit) -> None:
     """Refuse what was decided on by looking at another value.
 
     Raises:
@@ -168,42 +168,42 @@ def refuse_stale(subject: Subject, order: Order, before: int, audit: SqlAudit) -
     """
     if order.expected in (None, before):
         return
-    if order.last is None or audit.last_of(subject.field, subject.key) != order.last:
-        raise ValueChanged(key=subject.label, expected=order.expected, current=before)
+    if order.last is None or audit.last_of(ref.owner, ref.text) != order.last:
+        raise ValueChanged(key=ref.label, expected=order.expected, current=before)
 
 
-def refuse(subject: Subject, order: Order, before: int) -> None:
+def refuse(ref: Ref, order: Order, before: int) -> None:
     """Refuse what is not admitted, or not by one person alone."""
-    _refuse_number(subject, order, before, order.delta(before))
-    _refuse_alone(subject, order, order.delta(before))
+    _refuse_number(ref, order, before, order.delta(before))
+    _refuse_alone(ref, order, order.delta(before))
 
 
-def _refuse_number(subject: Subject, order: Order, before: int, delta: int) -> None:
+def _refuse_number(ref: Ref, order: Order, before: int, delta: int) -> None:
     """Refuse what the bounds of the counter, or 64 bits, do not admit."""
-    low, high = subject.table.capacity
+    low, high = ref.table.capacity
     fits = low <= before + delta <= high and all(
         INT8[0] <= kept <= INT8[1] for kept in (before, delta)
     )
-    bounds = Bounds(None, subject.bounds.ceiling) if order.allow_below_floor else subject.bounds
+    bounds = Bounds(None, ref.bounds.ceiling) if order.allow_below_floor else ref.bounds
     if not bounds.admits(before, delta):
-        raise refusal([(Delta(subject.native, delta, bounds), before)], lambda _: subject.label)
+        raise refusal([(Delta(ref.key, delta, bounds), before)], lambda _: ref.label)
     if not fits:
-        raise CounterOverflow(key=subject.label, low=low, high=high)
+        raise CounterOverflow(key=ref.label, low=low, high=high)
 
 
-def _refuse_alone(subject: Subject, order: Order, delta: int) -> None:
-    limit = subject.approve_above
+def _refuse_alone(ref: Ref, order: Order, delta: int) -> None:
+    limit = ref.approve_above
     if limit is not None and abs(delta) > limit and order.approver is None:
-        raise ApprovalRequired(key=subject.label, delta=delta, limit=limit)
+        raise ApprovalRequired(key=ref.label, delta=delta, limit=limit)
 
 
 def _columns(plan: Planned, entry: UUID | None) -> dict[str, Any]:
     """What is written down of an adjustment."""
-    subject, order, before, delta = plan
+    ref, order, before, delta = plan
     second = order.approver or Person("", "")
     return {
-        "field": subject.field,
-        "key": subject.key,
+        "field": ref.owner,
+        "key": ref.text,
         "before": before,
         "after": before + delta,
         "delta": delta,
@@ -218,11 +218,9 @@ def _columns(plan: Planned, entry: UUID | None) -> dict[str, Any]:
     }
 
 
-def _after_commit(
-    subjects: Sequence[Subject], rows: Sequence[CounterAdjustment], alias: str
-) -> None:
+def _after_commit(refs: Sequence[Ref], rows: Sequence[CounterAdjustment], alias: str) -> None:
     """Others may fail to hear of it; the adjustments are committed then."""
-    refresh_after_commit(subjects, alias)
+    refresh_after_commit(refs, alias)
     for row in rows:
         _tell_after_commit(row, alias)
 
@@ -235,9 +233,9 @@ def _tell_after_commit(row: CounterAdjustment, alias: str) -> None:
     transaction.on_commit(tell, using=alias, robust=True)
 
 
-def refresh_after_commit(subjects: Sequence[Subject], alias: str) -> None:
+def refresh_after_commit(refs: Sequence[Ref], alias: str) -> None:
     """Let Redis forget the totals of counters, where it may know them."""
-    for strategy, keys in _outside(subjects, alias):
+    for strategy, keys in _outside(refs, alias):
         _forget_after_commit(strategy, keys, alias)
 
 
@@ -248,21 +246,21 @@ def _forget_after_commit(strategy: Outside, keys: Sequence[Hashable], alias: str
     transaction.on_commit(forget_totals, using=alias, robust=True)
 
 
-def _outside(subjects: Iterable[Subject], alias: str) -> Iterable[tuple[Outside, list[Hashable]]]:
+def _outside(refs: Iterable[Ref], alias: str) -> Iterable[tuple[Outside, list[Hashable]]]:
     found: dict[Outside, list[Hashable]] = {}
-    for subject in subjects:
-        strategy = registry.outside(subject.recipe, subject.table, alias)
+    for ref in refs:
+        strategy = registry.outside(ref.recipe, ref.table, alias)
         if strategy:
-            found.setdefault(strategy, []).append(subject.native)
+            found.setdefault(strategy, []).append(ref.key)
     return found.items()
 
 
-def strategy_of(subject: Subject, alias: str) -> Strategy:
+def strategy_of(ref: Ref, alias: str) -> Strategy:
     """How a counter is read."""
     # What combines the calls of threads does not concern a correction.
-    return registry.strategy(subject.recipe._replace(combine=False), subject.table, alias)
+    return registry.strategy(ref.recipe._replace(combine=False), ref.table, alias)
 
 
-def corrections_of(subject: Subject, alias: str) -> SqlCorrections:
+def corrections_of(ref: Ref, alias: str) -> SqlCorrections:
     """Who changes its total."""
-    return registry.corrections(subject.table, alias, subject.key_field)
+    return registry.corrections(ref.table, alias, ref.key_field)

@@ -8,7 +8,7 @@ from django_counters.exceptions import CounterOverflow
 from django_counters.models import Counter
 from django_counters.registry import registry
 from django_counters.types import INT8, Batch, Delta
-from django_counters.write.subject import named
+from django_counters.write.change import named
 
 
 def forget(key: object, using: str | None) -> int:
@@ -17,25 +17,25 @@ def forget(key: object, using: str | None) -> int:
     What waits elsewhere, or is an entry of the ledger, stays there, and is taken away from the
     total: together they come to nothing, before and after it is folded.
     """
-    subject = named(key)
-    alias = subject.alias(using)
-    settle_buffered([subject], alias)
-    corrections = registry.corrections(subject.table, alias, None)
+    ref = named(key, using)
+    alias = ref.using
+    settle_buffered([ref], alias)
+    corrections = registry.corrections(ref.table, alias, None)
     with corrections.correcting():
-        met = meet([subject], alias)
-        value = met.values[subject.native]
+        met = meet([ref], alias)
+        value = met.values[ref.key]
         low, high = INT8
         if not low <= -value <= high:
-            raise CounterOverflow(key=subject.label, low=low, high=high)
-        if value and subject.recipe.can.entries:
+            raise CounterOverflow(key=ref.label, low=low, high=high)
+        if value and ref.recipe.can.entries:
             # Its own entries are its history, and this is one of them.
-            ledger = registry.strategy(subject.recipe, subject.table, alias)
-            ledger.apply(Batch((Delta(subject.native, -value),)))
+            ledger = registry.strategy(ref.recipe, ref.table, alias)
+            ledger.apply(Batch((Delta(ref.key, -value),)))
         elif value:
-            corrections.check(subject.native, -value, met.total(subject))
-            corrections.correct({subject.native: -value})
+            corrections.check(ref.key, -value, met.total(ref))
+            corrections.correct({ref.key: -value})
         # What is to be folded later needs the row, and so do entries.
-        rows = Counter._base_manager.using(alias).filter(key=subject.key)
+        rows = Counter._base_manager.using(alias).filter(key=ref.text)
         rows.filter(value=0, outside__isnull=True).delete()
-        refresh_after_commit([subject], alias)
+        refresh_after_commit([ref], alias)
     return value

@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from django_counters.admin.adjusting import adjust_url
 from django_counters.exceptions import CounterError, CounterUnavailable
 from django_counters.fields import counter_fields
-from django_counters.write.subject import of_record
+from django_counters.write.records import of_record
 
 if TYPE_CHECKING:
     _ModelAdmin = admin.ModelAdmin[Any]
@@ -100,7 +100,7 @@ def complete(request: HttpRequest, records: Sequence[Any]) -> None:
 def _link(page: CounterFieldsAdmin, record: Any, name: str) -> AdjustLink:
     field: Any = page.opts.get_field(name)
     try:
-        key = of_record(record, name).key
+        key = of_record(record, name).text
     except CounterError:
         return AdjustLink("", "")
     # Named by the model of this page, which says who may see the record.

@@ -16,7 +16,8 @@ from django.urls import NoReverseMatch, reverse
 
 from django_counters.exceptions import CounterError
 from django_counters.models import Counter, SlottedCounter
-from django_counters.write.subject import Subject, subject_of
+from django_counters.write.change import Ref
+from django_counters.write.records import ref_of
 
 
 class Seen(NamedTuple):
@@ -27,7 +28,7 @@ class Seen(NamedTuple):
         url: its page in the admin; empty where there is none.
     """
 
-    subject: Subject
+    subject: Ref
     row: models.Model
     url: str
 
@@ -43,7 +44,7 @@ def seen(site: AdminSite, request: HttpRequest, field: str, key: str) -> Seen:
         PermissionDenied: the user may not see any of them, or not this one.
     """
     try:
-        subject = subject_of(field, key)
+        subject = ref_of(field, key)
     except CounterError as error:
         raise Http404(str(error)) from error
     model = apps.get_model(field.rpartition(".")[0]) if field else Counter
@@ -54,18 +55,18 @@ def seen(site: AdminSite, request: HttpRequest, field: str, key: str) -> Seen:
     return Seen(subject, row, _url(site, model, row))
 
 
-def _is_counted(subject: Subject) -> bool:
+def _is_counted(subject: Ref) -> bool:
     """Whether there is anything of a counter that has no column."""
     assert subject.model is not None
-    name = subject.field.rpartition(".")[2]
-    slots = SlottedCounter._base_manager.using(subject.alias(None))
-    kinds = ContentType.objects.db_manager(subject.alias(None))
+    name = subject.owner.rpartition(".")[2]
+    slots = SlottedCounter._base_manager.using(subject.using)
+    kinds = ContentType.objects.db_manager(subject.using)
     kind = kinds.get_for_model(subject.model)
-    return slots.filter(record_type=kind, record_id=subject.key, name=name).exists()
+    return slots.filter(record_type=kind, record_id=subject.text, name=name).exists()
 
 
 def _row(
-    site: AdminSite, request: HttpRequest, model: type[models.Model], subject: Subject
+    site: AdminSite, request: HttpRequest, model: type[models.Model], subject: Ref
 ) -> models.Model:
     row: models.Model | None = visible(site, request, model).filter(**_where(subject)).first()
     if row is None:
@@ -93,17 +94,17 @@ def visible(
 def is_gone(field: str, key: str) -> bool:
     """Whether nobody can see a counter, because its row or its model is not there any more."""
     try:
-        subject = subject_of(field, key)
+        subject = ref_of(field, key)
     except CounterError:
         return True
     rows = (subject.model or Counter)._base_manager.filter(**_where(subject))
     return not rows.exists()
 
 
-def _where(subject: Subject) -> dict[str, Any]:
+def _where(subject: Ref) -> dict[str, Any]:
     # An inherited counter stands in the row of the parent, under the parent's key.
     owner = "pk" if subject.key_field is None else subject.key_field.name
-    return {owner: subject.native}
+    return {owner: subject.key}
 
 
 def _may_view(

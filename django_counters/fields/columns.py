@@ -167,7 +167,7 @@ class CounterField(TotalField):
         token: object = None,
         immediately: bool = False,
     ) -> Result:
-        """Change the row of one instance and return the new value; `CounterValue` is its face."""
+        """Change the row of one instance; `CounterValue` is its face."""
         alias = using or router.db_for_write(type(instance), instance=instance)
         ref = Ref(self.table, self._key(instance, alias), self.recipe, self.bounds, alias)
         given = optional_token(token)

@@ -16,7 +16,7 @@ from django_counters.models.total import Loaded, TotalAttribute
 from django_counters.tokens import Token
 from django_counters.types import Reading, bounds_of_call, check_delta
 from django_counters.values import NoNumber, Result
-from django_counters.write.subject import native_of, of_record
+from django_counters.write.records import native_of, of_record
 
 if TYPE_CHECKING:
     from django_counters.fields.columns import CounterField
@@ -156,7 +156,6 @@ class _Counting:
             request_id=request_id,
             token=token,
             allow_below_floor=allow_below_floor,
-            using=using,
         )
         if not row.replayed:
             self._instance.__dict__[self._field.attname] = row.after

@@ -19,7 +19,8 @@ from django_counters.adjustments.cases import STEP, AdjustedMany, adjust_many
 from django_counters.exceptions import CounterError
 from django_counters.models.adjustment import CASE_LENGTH
 from django_counters.types import check_delta, check_integer
-from django_counters.write.subject import Subject, subject_of
+from django_counters.write.change import Ref
+from django_counters.write.records import ref_of
 
 _MOST_SHOWN = 20
 _KNOWN = ("counter", "field", "to", "by")
@@ -29,7 +30,7 @@ class Table(NamedTuple):
     """What a file asks for: the number of each counter, and whether those are values or changes."""
 
     how: str
-    amounts: dict[Subject, int]
+    amounts: dict[Ref, int]
     case: str
 
 
@@ -74,7 +75,6 @@ def run(out: OutputWrapper, progress: Any, using: str, **options: Any) -> None:
             dry_run=options["dry_run"],
             step=max(options["step"], 1),
             progress=progress,
-            using=using,
         )
     except CounterError as error:
         raise CommandError(str(error)) from error
@@ -131,11 +131,11 @@ def _table(source: Path, field: str, using: str) -> Table:
     if not rows:
         raise CommandError(f"{source} has no rows below its head.")
     how = _how(source, list(reader.fieldnames or ()))
-    amounts: dict[Subject, int] = {}
-    for number, subject, amount in _read(source, rows, how, field, using):
-        if subject in amounts:
-            raise CommandError(f"{source}, line {number}: {subject.label} stands there twice.")
-        amounts[subject] = amount
+    amounts: dict[Ref, int] = {}
+    for number, ref, amount in _read(source, rows, how, field, using):
+        if ref in amounts:
+            raise CommandError(f"{source}, line {number}: {ref.label} stands there twice.")
+        amounts[ref] = amount
     name = f"{source.name[: CASE_LENGTH - 13]} {hashlib.sha256(content).hexdigest()[:12]}"
     return Table(how, amounts, name)
 
@@ -154,14 +154,14 @@ def _how(source: Path, head: list[str]) -> str:
 
 def _read(
     source: Path, rows: list[tuple[int, dict[str, Any]]], how: str, field: str, using: str
-) -> Iterator[tuple[int, Subject, int]]:
+) -> Iterator[tuple[int, Ref, int]]:
     check = check_delta if how == "by" else check_integer
     for number, row in rows:
         try:
             if None in row or None in row.values():
                 raise ValueError("it has not as many cells as the head")
-            subject = subject_of(row.get("field") or field, row["counter"], using)
-            yield number, subject, check(_integer(row[how]))
+            ref = ref_of(row.get("field") or field, row["counter"], using)
+            yield number, ref, check(_integer(row[how]))
         except (CounterError, ValueError) as error:
             raise CommandError(f"{source}, line {number}: {error}") from error
 

@@ -12,7 +12,7 @@ from django_counters.adjustments.cases import STEP, AdjustedMany, Progress
 from django_counters.managers.rows import RowsManager
 from django_counters.models import Counter, CounterAdjustment
 from django_counters.tokens import Token
-from django_counters.write.subject import named
+from django_counters.write.change import named
 
 
 def _silent(report: AdjustedMany) -> None:
@@ -79,7 +79,7 @@ class AdjustingManager(RowsManager[Counter]):
             OutcomeUnknown: the answer was lost, outside a transaction: counted or not.
         """
         return adjustment.adjust(
-            named(key),
+            named(key, using or self._db),
             to=to,
             by=by,
             expected=expected,
@@ -90,7 +90,6 @@ class AdjustingManager(RowsManager[Counter]):
             request_id=request_id,
             token=token,
             allow_below_floor=allow_below_floor,
-            using=using or self._db,
         )
 
     def adjust_many(
@@ -130,7 +129,7 @@ class AdjustingManager(RowsManager[Counter]):
                 stays. Repeat the call.
         """
         return cases.adjust_many(
-            cases.given(to, by, named),
+            cases.given(to, by, lambda key: named(key, using or self._db)),
             "by" if to is None else "to",
             reason=reason,
             actor=actor,
@@ -141,7 +140,6 @@ class AdjustingManager(RowsManager[Counter]):
             dry_run=dry_run,
             step=step,
             progress=progress,
-            using=using or self._db,
         )
 
     def forget(self, key: str, *, using: str | None = None) -> int:

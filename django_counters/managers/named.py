@@ -12,8 +12,8 @@ from asgiref.sync import sync_to_async
 from django_counters.managers.adjusting import AdjustingManager
 from django_counters.read import history, values
 from django_counters.read.history import Bucket, Explanation
-from django_counters.tokens import Token, check_token, optional_token
-from django_counters.types import UNBOUNDED, Reading, bounds_of_call, check_delta
+from django_counters.tokens import Token, optional_token
+from django_counters.types import Reading, bounds_of_call, check_delta
 from django_counters.values import CountedMany, Result
 from django_counters.write import pipeline
 from django_counters.write.change import Change, named
@@ -77,11 +77,8 @@ class CounterManager(AdjustingManager):
             CounterUnavailable, ReadOnlyDatabase: the database or Redis is away, or not writable.
             OutcomeUnknown: the answer was lost, outside a transaction: counted or not.
         """
-        delta, ref = check_delta(by), named(key, using or self._db)
-        bounded = floor is not None or ceiling is not None
-        bounds = bounds_of_call(floor, ceiling) if bounded else UNBOUNDED
-        given = None if token is None else check_token(token)
-        return pipeline.change(Change(ref, delta, bounds, shard_key, given, immediately, True))
+        delta = check_delta(by)
+        return self._change(key, delta, floor, ceiling, shard_key, token, immediately, using)
 
     def decrement(
         self,
@@ -99,15 +96,30 @@ class CounterManager(AdjustingManager):
 
         With a floor this is one conditional UPDATE: two buyers of the last unit cannot both get it.
         """
-        return self.increment(
-            key,
-            check_delta(-check_delta(by)),
-            floor=floor,
-            ceiling=ceiling,
-            shard_key=shard_key,
-            token=token,
-            immediately=immediately,
-            using=using,
+        delta = check_delta(-check_delta(by))
+        return self._change(key, delta, floor, ceiling, shard_key, token, immediately, using)
+
+    def _change(
+        self,
+        key: object,
+        by: int,
+        floor: int | None,
+        ceiling: int | None,
+        shard_key: object,
+        token: object,
+        immediately: bool,
+        using: str | None,
+    ) -> Result:
+        return pipeline.change(
+            Change(
+                named(key, using or self._db),
+                by,
+                bounds_of_call(floor, ceiling),
+                shard_key,
+                optional_token(token),
+                immediately,
+                collects=True,
+            )
         )
 
     def increment_many(
@@ -273,19 +285,8 @@ class CounterManager(AdjustingManager):
         using: str | None = None,
     ) -> Result:
         """`increment` for async code; as atomic as its twin."""
-        database = using or self._db
-        if floor is None and ceiling is None and is_native([key], database, writes=True):
-            ref, given = named(key, database), optional_token(token)
-            return await pipeline.achange(Change(ref, check_delta(by), token=given))
-        return await sync_to_async(self.increment)(
-            key,
-            by,
-            floor=floor,
-            ceiling=ceiling,
-            shard_key=shard_key,
-            token=token,
-            immediately=immediately,
-            using=using,
+        return await self._achange(
+            key, check_delta(by), floor, ceiling, shard_key, token, immediately, using
         )
 
     async def adecrement(
@@ -301,15 +302,27 @@ class CounterManager(AdjustingManager):
         using: str | None = None,
     ) -> Result:
         """`decrement` for async code; as atomic as its twin."""
-        return await self.aincrement(
-            key,
-            check_delta(-check_delta(by)),
-            floor=floor,
-            ceiling=ceiling,
-            shard_key=shard_key,
-            token=token,
-            immediately=immediately,
-            using=using,
+        return await self._achange(
+            key, check_delta(-check_delta(by)), floor, ceiling, shard_key, token, immediately, using
+        )
+
+    async def _achange(
+        self,
+        key: str,
+        by: int,
+        floor: int | None,
+        ceiling: int | None,
+        shard_key: object,
+        token: object,
+        immediately: bool,
+        using: str | None,
+    ) -> Result:
+        database = using or self._db
+        if floor is None and ceiling is None and is_native([key], database, writes=True):
+            ref = named(key, database)
+            return await pipeline.achange(Change(ref, by, token=optional_token(token)))
+        return await sync_to_async(self._change)(
+            key, by, floor, ceiling, shard_key, token, immediately, using
         )
 
     async def aincrement_many(

@@ -40,8 +40,7 @@ class ShardManager(models.Manager[CounterShard]):
             InvalidKey, InvalidDelta, CounterOverflow, CounterUnavailable, ReadOnlyDatabase,
             OutcomeUnknown: as `CounterManager.increment`.
         """
-        ref, given = in_shards(key, using or self._db), optional_token(token)
-        return change(Change(ref, check_delta(by), route=shard_key, token=given))
+        return self._change(key, check_delta(by), shard_key, token, using)
 
     def decrement(
         self,
@@ -54,7 +53,13 @@ class ShardManager(models.Manager[CounterShard]):
     ) -> Result:
         """Subtract ``by`` from a counter; see `increment`."""
         delta = check_delta(-check_delta(by))
-        return self.increment(key, delta, shard_key=shard_key, token=token, using=using)
+        return self._change(key, delta, shard_key, token, using)
+
+    def _change(
+        self, key: object, by: int, shard_key: object, token: object, using: str | None
+    ) -> Result:
+        ref = in_shards(key, using or self._db)
+        return change(Change(ref, by, route=shard_key, token=optional_token(token)))
 
     def value(self, key: str, *, using: str | None = None) -> int:
         """The exact value of a counter: its total and its shards, in one statement."""

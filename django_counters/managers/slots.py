@@ -18,7 +18,7 @@ from django_counters.values import Result
 from django_counters.write import records as slotted
 from django_counters.write.change import Change
 from django_counters.write.pipeline import change
-from django_counters.write.subject import of_record
+from django_counters.write.records import of_record
 
 
 class SlotManager(models.Manager[SlottedCounter]):
@@ -45,8 +45,7 @@ class SlotManager(models.Manager[SlottedCounter]):
             InvalidDelta, CounterOverflow, CounterUnavailable, ReadOnlyDatabase, OutcomeUnknown: as
             `CounterManager.increment`.
         """
-        ref = slotted.ref_of(record, name, using or self._db)
-        return change(Change(ref, check_delta(by), token=optional_token(token)))
+        return self._change(record, name, check_delta(by), token, using)
 
     def decrement(
         self,
@@ -58,7 +57,13 @@ class SlotManager(models.Manager[SlottedCounter]):
         using: str | None = None,
     ) -> Result:
         """Subtract ``by`` from a counter of a record; see `increment`."""
-        return self.increment(record, name, check_delta(-check_delta(by)), token=token, using=using)
+        return self._change(record, name, check_delta(-check_delta(by)), token, using)
+
+    def _change(
+        self, record: object, name: object, by: int, token: object, using: str | None
+    ) -> Result:
+        ref = slotted.in_slots(record, name, using or self._db)
+        return change(Change(ref, by, token=optional_token(token)))
 
     def value(self, record: models.Model, name: str, *, using: str | None = None) -> int:
         """The exact value of a counter of a record; zero if it was never counted."""
@@ -119,7 +124,6 @@ class SlotManager(models.Manager[SlottedCounter]):
             request_id=request_id,
             token=token,
             allow_below_floor=allow_below_floor,
-            using=alias,
         )
 
     async def aadjust(

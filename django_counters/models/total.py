@@ -14,6 +14,7 @@ from django.db.models.functions import Cast
 from django.db.models.query_utils import DeferredAttribute
 
 from django_counters.models import assigned
+from django_counters.values import Counted, Result, Unknown
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
@@ -50,7 +51,10 @@ class TotalAttribute(DeferredAttribute):
         name = self.field.attname
         if not instance._state.adding and settings.DEBUG:
             self._watch(instance, name, value)
-        instance.__dict__[name] = int(value) if isinstance(value, Loaded) else value
+        if isinstance(value, Unknown):
+            # What a change returned: the instance holds what it held.
+            return
+        instance.__dict__[name] = int(value) if isinstance(value, Loaded | Counted) else value
 
     def _watch(self, instance: models.Model, name: str, value: Any) -> None:
         """Note a number that somebody made, and that is not the one that is there."""
@@ -58,8 +62,9 @@ class TotalAttribute(DeferredAttribute):
         if hasattr(value, "resolve_expression"):
             # It will be written.
             assigned.forget(instance, name)
-        elif isinstance(value, Loaded):
-            # full_clean() assigns the same again, refresh_from_db() what another instance has.
+        elif isinstance(value, Loaded | Result):
+            # full_clean() assigns the same again, refresh_from_db() what another instance has,
+            # and some code what a change returned.
             if getattr(value, "_instance", None) is not instance:
                 assigned.forget(instance, name)
         elif value != present and not hasattr(present, "resolve_expression"):

@@ -26,7 +26,7 @@ from django_counters.rest.permissions import (
 )
 from django_counters.rest.targets import Target
 from django_counters.types import Reading
-from django_counters.values import Result, told
+from django_counters.values import Result, result_of
 
 
 @described("read")
@@ -113,8 +113,8 @@ class AdjustView(CounterView):
 
         def work(_: UUID | None) -> dict[str, Any]:
             row = target.adjust(**order, actor=request.user, request_id=request_id)
-            told_of = {"consistency": "exact", "number": row.number, "before": row.before}
-            return {**change_body(target, row.delta, told(row.after)), **told_of}
+            more = {"consistency": "exact", "number": row.number, "before": row.before}
+            return {**change_body(target, row.delta, result_of(row.after)), **more}
 
         return self.answered(order, work, target.alias, joins=True)
 

@@ -29,7 +29,7 @@ from django_counters.strategies.ledger import Claimed
 from django_counters.strategies.steps import Steps, arun, run
 from django_counters.tokens import moment_of
 from django_counters.types import Batch, Delta, Reading
-from django_counters.values import NewValues, Unknown, told
+from django_counters.values import NewValues, Unknown, result_of
 
 # How old a known total may be where a change returns its new value. It concerns only what came into
 # the total in another way: what is counted here is always part of the value.
@@ -229,7 +229,7 @@ class Cached:
             if not isinstance(error, CounterUnavailable):
                 # An error other than this says that nothing was counted.
                 raise OutcomeUnknown(using=self._pending.shown) if added.found else error
-            away = error
+            away = away or error
         return away
 
     def _count_once(self, delta: Delta, token: UUID, age: int) -> Steps[NewValues]:
@@ -245,7 +245,7 @@ class Cached:
         if found.total is None:
             with suppress(CounterUnavailable):
                 yield self._pending.settle(counter, token.hex, value)
-        return {delta.key: told(value, replayed=used)}
+        return {delta.key: result_of(value, replayed=used)}
 
     def _spilled_once(self, delta: Delta, token: UUID, error: CounterError) -> Steps[NewValues]:
         """Count elsewhere: with the same token it counts once, whatever became of the request."""

@@ -28,7 +28,8 @@ from django_counters.types import why_no_key
 from django_counters.upkeep.backlog import UNANSWERED, reason_of
 from django_counters.upkeep.overview import Away
 from django_counters.upkeep.sources import PATIENCE, declared
-from django_counters.write.subject import Subject, subject_of
+from django_counters.write.change import Ref
+from django_counters.write.records import ref_of
 
 if TYPE_CHECKING:
     pass
@@ -299,7 +300,7 @@ def _read(
         subject = _subject(name, using) if name.field else None
         if subject is not None:
             group = groups.setdefault((subject.recipe, subject.table), {})
-            group[name] = subject.native
+            group[name] = subject.key
     for (recipe, table), group in groups.items():
         ask = partial(_read_records, using, recipe, table, group, waits, at)
         seen.update(parts.gather(table.label, ask) or {})
@@ -330,10 +331,10 @@ def _read_records(
     }
 
 
-def _subject(name: Name, using: str) -> Subject | None:
+def _subject(name: Name, using: str) -> Ref | None:
     """The counter; None where a model, a field or the form of a key is not what it was."""
     try:
-        subject = subject_of(name.field, name.key, using)
+        subject = ref_of(name.field, name.key, using)
     except CounterError:
         return None
     # Slots may wait in one database, and the column stand in another.
@@ -341,7 +342,7 @@ def _subject(name: Name, using: str) -> Subject | None:
     return subject if there else None
 
 
-def _model(subject: Subject) -> type[Model]:
+def _model(subject: Ref) -> type[Model]:
     assert subject.model is not None, "a counter of a record has its model"
     return subject.model
 

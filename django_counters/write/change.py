@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from django.db import router
+from django.db import models, router
 
 from django_counters.conf import Recipe
 from django_counters.models import Counter
@@ -26,19 +25,47 @@ class Ref(NamedTuple):
         key: the key of a named counter, else the primary key of the record, as its column has it.
         recipe: what its strategy is made of.
         bounds: what is declared for it.
-        using: the database.
+        using: the database that it is written in.
+        approve_above: by how much one person alone may adjust it; None: by any amount.
     """
 
     table: Table
-    key: Hashable
+    key: Any
     recipe: Recipe
     bounds: Bounds
     using: str
+    approve_above: int | None = None
 
     @property
-    def is_named(self) -> bool:
-        """Whether it is found by its key, and not by a record."""
-        return self.table is NAMED
+    def owner(self) -> str:
+        """Empty for a named counter, else the model and the name: ``shop.Product.stock``."""
+        return self.table.label
+
+    @property
+    def text(self) -> str:
+        """Its key, as a text."""
+        return str(self.key)
+
+    @property
+    def label(self) -> str:
+        """What people call it."""
+        return f"{self.owner}:{self.key}" if self.owner else self.text
+
+    @property
+    def strategy(self) -> str:
+        """The name of its strategy."""
+        return self.recipe.strategy
+
+    @property
+    def model(self) -> type[models.Model] | None:
+        """Whose record it belongs to; None for a named counter."""
+        record = self.table.pending.record
+        return record[0] if record else None
+
+    @property
+    def key_field(self) -> Any:
+        """What the primary key of its model is; None for a named counter."""
+        return self.model._meta.pk if self.model else None
 
 
 class Change(NamedTuple):
@@ -77,7 +104,7 @@ def in_shards(key: object, using: str | None) -> Ref:
     return ref if ref.recipe.can.shards else ref._replace(recipe=_SHARDED)
 
 
-def named(key: object, using: str | None, recipe: Recipe | None = None) -> Ref:
+def named(key: object, using: str | None = None, recipe: Recipe | None = None) -> Ref:
     """The counter with a key, to be changed; in another way than its namespace declares, if given.
 
     Raises:
@@ -86,4 +113,5 @@ def named(key: object, using: str | None, recipe: Recipe | None = None) -> Ref:
     name = check_key(key)
     policy = registry.policy(name)
     alias = using or router.db_for_write(Counter)
-    return Ref(NAMED, name, recipe or policy.recipe, policy.bounds, alias)
+    found = recipe or policy.recipe
+    return Ref(NAMED, name, found, policy.bounds, alias, policy.approve_above)

@@ -33,7 +33,7 @@ Rows = models.QuerySet[Any, Any]
 Owner = type[models.Model]
 
 
-class Change(NamedTuple):
+class FieldChange(NamedTuple):
     """By how much one field of each record changes."""
 
     field: TotalField
@@ -64,8 +64,8 @@ class Change(NamedTuple):
         return Batch(tuple(Delta(key, self.by, self.place.bounds) for key in keys))
 
 
-def count(rows: Rows, using: str, changes: Sequence[Change]) -> int:
-    """Change fields of all records of a queryset, or of none; how many records there are.
+def count(rows: Rows, using: str, changes: Sequence[FieldChange]) -> int:
+    """FieldChange fields of all records of a queryset, or of none; how many records there are.
 
     What is cached comes last, as it is counted anywhere: at once, or when the caller commits.
     """
@@ -93,9 +93,9 @@ def count(rows: Rows, using: str, changes: Sequence[Change]) -> int:
 
 
 def _in_one_statement(
-    rows: Rows, using: str, changes: Sequence[Change]
+    rows: Rows, using: str, changes: Sequence[FieldChange]
 ) -> list[tuple[Any, ...]] | None:
-    """Change exact fields of one table; None where that cannot be, or is refused."""
+    """FieldChange exact fields of one table; None where that cannot be, or is refused."""
     owner = changes[0].owner
     if not all(change.is_exact and change.owner is owner for change in changes):
         return None
@@ -143,7 +143,9 @@ def _begin_writing(using: str) -> None:
         SlottedCounter._base_manager.using(using).filter(name="").update(count=0)
 
 
-def _chosen_keys(rows: Rows, using: str, changes: Sequence[Change]) -> dict[Owner, list[Hashable]]:
+def _chosen_keys(
+    rows: Rows, using: str, changes: Sequence[FieldChange]
+) -> dict[Owner, list[Hashable]]:
     """The keys of all records in each table; rows with exact fields are held."""
     model: Any = rows.model._meta.concrete_model
     owners = list(dict.fromkeys(change.owner for change in changes))
@@ -171,7 +173,7 @@ def _natives(owner: Owner, keys: Iterable[Any], using: str) -> list[Hashable]:
     return [pk.get_db_prep_value(key, connections[using]) for key in keys]
 
 
-def _apply(change: Change, keys: Sequence[Hashable], using: str) -> NewValues:
+def _apply(change: FieldChange, keys: Sequence[Hashable], using: str) -> NewValues:
     if not keys:
         return {}
     if change.is_exact:
@@ -181,7 +183,7 @@ def _apply(change: Change, keys: Sequence[Hashable], using: str) -> NewValues:
     return change.strategy(using).apply(change.batch(keys))
 
 
-def _apply_held(change: Change, keys: Sequence[Hashable], using: str) -> NewValues:
+def _apply_held(change: FieldChange, keys: Sequence[Hashable], using: str) -> NewValues:
     """Look at the values of rows that are held, refuse for all of them at once, or add."""
     place, by = change.place, change.by
     column = SqlHeld(place.table, using)
@@ -205,7 +207,11 @@ def _apply_held(change: Change, keys: Sequence[Hashable], using: str) -> NewValu
 
 
 def _count_cached(
-    changes: Sequence[Change], keys: Mapping[Owner, list[Hashable]], using: str, *, counted: bool
+    changes: Sequence[FieldChange],
+    keys: Mapping[Owner, list[Hashable]],
+    using: str,
+    *,
+    counted: bool,
 ) -> None:
     """Hand the keys to Redis: a round trip for each field and page, within its time limit."""
     for change in changes:
@@ -222,7 +228,7 @@ def _count_cached(
             counted = True
 
 
-def _tell(change: Change, values: NewValues, using: str) -> None:
+def _tell(change: FieldChange, values: NewValues, using: str) -> None:
     if values and batch_applied.receivers:
         label = change.place.table.label
         tell(change.strategy(using), change.batch(values), values, using, label)

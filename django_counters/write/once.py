@@ -10,7 +10,7 @@ from uuid import UUID
 
 from django_counters.registry import registry
 from django_counters.tokens import Token
-from django_counters.values import Appended, Result, Unknown, told
+from django_counters.values import Appended, Result, Unknown, result_of
 
 Work = Callable[[], Mapping[str, int | Unknown]]
 
@@ -48,7 +48,7 @@ def once(token: Token, call: Call, using: str, work: Work) -> Answer:
             return Answer({key: _remembered(key, kept) for key, kept in earlier.items()}, True)
         values = work()
         tokens.keep(token, {key: _kept(value) for key, value in values.items()})
-    return Answer({key: told(value) for key, value in values.items()}, False)
+    return Answer({key: result_of(value) for key, value in values.items()}, False)
 
 
 def _of_entry(key: str, delta: int) -> bytes:
@@ -62,4 +62,4 @@ def _kept(value: int | Unknown) -> int | str:
 def _remembered(key: str, kept: int | str) -> Result:
     if isinstance(kept, str):
         return Appended(key, UUID(kept) if kept else None, replayed=True)
-    return told(kept, replayed=True)
+    return result_of(kept, replayed=True)

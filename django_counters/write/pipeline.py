@@ -26,7 +26,7 @@ from django_counters.strategies.base import Outside, Strategy
 from django_counters.strategies.ledger import Claimed
 from django_counters.tokens import Token, check_token
 from django_counters.types import INT8, Batch, Delta, check_delta, check_key, check_mapping
-from django_counters.values import CountedMany, NewValues, Result, Unknown, told
+from django_counters.values import CountedMany, NewValues, Result, Unknown, result_of
 from django_counters.write.buffer import Buffer
 from django_counters.write.change import Change, Ref
 from django_counters.write.collector import Collector, acollecting, collecting, collector_of
@@ -38,17 +38,17 @@ def change(asked: Change) -> Result:
     """Make one change, in the caller's transaction where its strategy joins one."""
     ref = asked.ref
     if asked.immediately and not ref.recipe.can.cached:
-        what = ref.table.label or str(ref.key)
+        what = ref.owner or ref.text
         raise UnsupportedOption(option="immediately", key=what, strategy=ref.recipe.strategy)
     if asked.token is not None:
         return _change_once(asked, asked.token)
     if asked.collects and not asked.immediately:
         collector = collector_of(ref.using)
         if collector is not None:
-            return told(_collect(collector, (asked.delta,), ref.using)[str(ref.key)])
+            return result_of(_collect(collector, (asked.delta,), ref.using)[ref.text])
     batch = Batch((asked.delta,), None, asked.immediately)
     strategy = registry.strategy(ref.recipe, ref.table, ref.using)
-    return told(applied(strategy, batch, ref.using, ref.table.label)[ref.key])
+    return result_of(applied(strategy, batch, ref.using, ref.owner)[ref.key])
 
 
 async def achange(asked: Change) -> Result:
@@ -62,7 +62,7 @@ async def achange(asked: Change) -> Result:
     except Claimed:
         # It was used before the counter was cached: what for is in the database.
         return await sync_to_async(change)(asked)
-    return told(values[ref.key])
+    return result_of(values[ref.key])
 
 
 def outside(recipe: Recipe, table: Table, using: str) -> Outside:
@@ -75,18 +75,18 @@ def outside(recipe: Recipe, table: Table, using: str) -> Outside:
 def _change_once(asked: Change, token: Token) -> Result:
     """Make one change, unless the token was used; what its first use returned."""
     ref, delta = asked.ref, asked.delta
-    text, label = str(ref.key), ref.table.label
+    text, label = ref.text, ref.owner
     strategy = registry.strategy(ref.recipe, ref.table, ref.using)
-    if not ref.is_named and not strategy.claims_tokens:
+    if ref.owner and not strategy.claims_tokens:
         reason = "what Redis loses could not be told from what was never there"
         raise UnsupportedToken(what=f"{label}, which is cached,", reason=reason)
-    if ref.is_named:
+    if not ref.owner:
         # What is owed to it comes first; the token is used now, and so is the change made.
         settle([text], ref.using)
     if strategy.keeps_tokens and token.uuid:
         try:
             batch = Batch((delta,), token.uuid, asked.immediately)
-            return told(applied(strategy, batch, ref.using)[ref.key])
+            return result_of(applied(strategy, batch, ref.using)[ref.key])
         except Claimed:
             pass
     if not strategy.claims_tokens:
@@ -102,7 +102,7 @@ def _uuid(ref: Ref, token: Token) -> UUID:
     """Refuse a token that only a table of the database could remember."""
     if token.uuid is None:
         reason = "a cached counter remembers UUIDv7 tokens only; token_of() makes one of a text"
-        raise UnsupportedToken(what=str(ref.key), reason=reason)
+        raise UnsupportedToken(what=ref.text, reason=reason)
     return token.uuid
 
 

@@ -1,20 +1,24 @@
-"""Which counters a record has, in slots or in a column, and where they stand."""
+"""Counters of records, in slots or in a column: which there are, and where they stand."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from django.apps import apps
+from django.core.exceptions import FieldDoesNotExist, ValidationError
 from django.db import connections, models, router
 
 from django_counters.conf import Recipe
-from django_counters.exceptions import InvalidKey, UnsavedInstance
-from django_counters.models import SlottedCounter
+from django_counters.exceptions import InvalidAdjustment, InvalidKey, UnsavedInstance
+from django_counters.models import Counter, SlottedCounter
+from django_counters.models.adjustment import NAME_LENGTH as MOST_ADJUSTED
 from django_counters.models.slot import NAME_LENGTH, RECORD_ID_LENGTH
 from django_counters.models.total import TotalField
 from django_counters.registry import registry
 from django_counters.stores.sql.dialects import Table
+from django_counters.stores.sql.records import RecordKeys
 from django_counters.types import UNBOUNDED, Bounds, why_no_key
-from django_counters.write.change import Ref
+from django_counters.write.change import Ref, named
 
 _SLOTTED = Recipe("slotted")
 
@@ -27,7 +31,7 @@ class Place(NamedTuple):
     bounds: Bounds = UNBOUNDED
 
 
-def ref_of(record: object, name: object, using: str | None) -> Ref:
+def in_slots(record: object, name: object, using: str | None) -> Ref:
     """A counter of a record, to be changed in its slots.
 
     Raises:
@@ -97,3 +101,108 @@ def check_record_id(key: object) -> None:
     if len(str(key)) > RECORD_ID_LENGTH:
         reason = f"as a record id it may have {RECORD_ID_LENGTH} characters"
         raise InvalidKey(key=key, reason=reason)
+
+
+def of_record(record: object, name: object, using: str | None = None) -> Ref:
+    """A counter of a record: a field of its model, or one in slots.
+
+    Raises:
+        InvalidKey: the record is none, or the name cannot be one.
+        UnsavedInstance: the record has no row yet.
+    """
+    model, counter = checked(record, name)
+    column = column_of(model, counter)
+    if column is None:
+        alias = using or router.db_for_write(SlottedCounter, instance=record)
+        native = key_of(record, registry.records(model, counter), alias)
+        return _of_model(model, counter, native, alias)
+    pk: Any = column.model._meta.pk
+    owner: Any = type(record)
+    alias = using or router.db_for_write(owner, instance=record)
+    key = getattr(record, pk.attname)
+    if record._state.adding or key is None:  # type: ignore[attr-defined]
+        raise UnsavedInstance(key=f"{column.model._meta.label}.{counter}:{key}")
+    native = pk.get_db_prep_value(key, connections[alias])
+    return _of_model(model, counter, native, alias)
+
+
+def of_key(model: type[models.Model], name: str, key: object, using: str) -> Ref:
+    """A counter field of the record with a primary key, whether or not there is one.
+
+    Raises:
+        InvalidKey: no record can have it.
+        InvalidAdjustment: the model has no such field.
+    """
+    column = column_of(model, name)
+    if column is None:
+        raise InvalidAdjustment(problem=f"{model._meta.label} has no counter field {name!r}")
+    return _of_model(model, name, native_of(column.model, key, using), using)
+
+
+def native_of(model: type[models.Model], key: object, using: str) -> Any:
+    """A primary key as the column of a model holds it.
+
+    Raises:
+        InvalidKey: no record can have it.
+    """
+    pk: Any = model._meta.pk
+    try:
+        # A number that is no integer would be cut to one, and nothing would be a text.
+        if key is None or isinstance(key, float | bool):
+            raise TypeError(key)
+        native = str(pk.get_db_prep_value(str(pk.to_python(key)), connections[using]))
+        return RecordKeys(pk, using).natives([native])[native]
+    except (ValidationError, ValueError, TypeError, OverflowError, KeyError):
+        raise InvalidKey(key=key, reason=f"no record of {model._meta.label} has it") from None
+
+
+def ref_of(label: str, key: str, using: str | None = None) -> Ref:
+    """The counter that two texts name, as they stand in an adjustment.
+
+    Raises:
+        InvalidKey: the key cannot be one of such a counter.
+        InvalidAdjustment: there is no such model, or it cannot have such a counter.
+    """
+    if not label:
+        return named(key, using)
+    model, name = _model_of(label)
+    column = column_of(model, name)
+    # The slots of a proxy are those of its model, and have one name.
+    model = model._meta.concrete_model or model
+    owner = column.model if column else model
+    alias = using or router.db_for_write(owner if column else SlottedCounter)
+    try:
+        native = RecordKeys(owner._meta.pk, alias).natives([key])[key]
+    except KeyError:
+        raise InvalidKey(key=key, reason=f"no record of {owner._meta.label} has it") from None
+    return _of_model(model, name, native, alias)
+
+
+def _model_of(label: str) -> tuple[type[models.Model], str]:
+    path, _, name = label.rpartition(".")
+    try:
+        model = apps.get_model(path)
+        field_of_name = model._meta.get_field(name)
+    except FieldDoesNotExist:
+        # Slots need no column, under any name that is not that of something else.
+        return model, check_name(name)
+    except (LookupError, ValueError):
+        raise InvalidAdjustment(problem=f"there is no model for {label!r}") from None
+    # The column of named counters is a total, too, and theirs alone.
+    if not isinstance(field_of_name, TotalField) or field_of_name.model is Counter:
+        raise InvalidAdjustment(problem=f"{label} is no counter")
+    return model, name
+
+
+def _of_model(model: type[models.Model], name: str, native: Any, using: str) -> Ref:
+    column = column_of(model, name)
+    if column is None:
+        if not can_be_slotted(model):
+            raise InvalidKey(key=native, reason="slots need an integer, UUID or text as record id")
+        (table, recipe, bounds), limit, native = place_of(model, name), None, str(native)
+    else:
+        (table, recipe, bounds), limit = column.declared(), column.approve_above
+    if max(len(str(native)), len(table.label)) > MOST_ADJUSTED:
+        reason = f"to be adjusted it may have {MOST_ADJUSTED} characters"
+        raise InvalidKey(key=native, reason=reason)
+    return Ref(table, native, recipe, bounds, using, limit)

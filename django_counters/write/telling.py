@@ -5,7 +5,7 @@ from __future__ import annotations
 from django_counters.signals import batch_applied
 from django_counters.strategies.base import Outside, Strategy
 from django_counters.types import Batch
-from django_counters.values import NewValues, told
+from django_counters.values import NewValues, result_of
 
 
 def applied(strategy: Strategy, batch: Batch, using: str, subject: str = "") -> NewValues:
@@ -28,7 +28,7 @@ def tell(
     strategy: Strategy, batch: Batch, values: NewValues, using: str, subject: str = ""
 ) -> None:
     """Send `batch_applied`, unless the batch was counted before. What receivers raise is logged."""
-    if batch.token is not None and all(told(value).replayed for value in values.values()):
+    if batch.token is not None and all(result_of(value).replayed for value in values.values()):
         return
     batch_applied.tell(
         Batch,

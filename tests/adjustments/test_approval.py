@@ -23,7 +23,8 @@ from django_counters.exceptions import (
 )
 from django_counters.models import AdjustmentRequest, Counter, CounterAdjustment
 from django_counters.testing import override_counters
-from django_counters.write.subject import named, of_record
+from django_counters.write.change import named
+from django_counters.write.records import of_record
 from tests.concurrency.crowd import Threads
 from tests.testapp.models import Product
 
@@ -177,9 +178,7 @@ def test_a_token_asks_once() -> None:
 
 @pytest.mark.django_db(databases=["default", "other"])
 def test_a_request_stands_in_the_database_of_its_counter() -> None:
-    asked = ask(
-        named("stock:a"), to=9, expected=0, reason="a stocktake", actor="ann", using="other"
-    )
+    asked = ask(named("stock:a", "other"), to=9, expected=0, reason="a stocktake", actor="ann")
     assert not AdjustmentRequest.objects.using("default").exists()
     approve(asked.pk, approver="bob", expected=0, using="other")
     assert Counter.objects.value("stock:a", using="other") == 9

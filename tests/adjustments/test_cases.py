@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 
+from django_counters.adjustments import cases
 from django_counters.adjustments.cases import AdjustedMany
 from django_counters.exceptions import CounterUnavailable, InvalidAdjustment, InvalidDelta
 from django_counters.models import Counter, CounterAdjustment
 from django_counters.testing import override_counters
 from django_counters.upkeep.flush import flush
+from django_counters.write.change import named
 from tests.adjustments.adjustables import (
     CACHED,
     COMMITS,
@@ -211,3 +213,12 @@ class TestFields:
         assert queryset.adjust_many("likes", to={there.pk: 3}, **ASKED).delta == 3
         there.refresh_from_db()
         assert (there.likes, CounterAdjustment.objects.exists()) == (3, False)
+
+
+@pytest.mark.django_db(databases=["default", "other"])
+def test_counters_of_two_databases_are_adjusted_each_in_its_own() -> None:
+    """As a router may have it for the records of two models in one file."""
+    amounts = {named("c:a", "other"): 4, named("c:a", "default"): 3, named("c:b", "other"): 5}
+    assert len(cases.adjust_many(amounts, "to", **ASKED).changes) == 3
+    assert Counter.objects.values_of(["c:a", "c:b"]) == {"c:a": 3, "c:b": 0}
+    assert Counter.objects.values_of(["c:a", "c:b"], using="other") == {"c:a": 4, "c:b": 5}

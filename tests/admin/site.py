@@ -47,7 +47,7 @@ class NarrowCounters(CounterAdmin):
 
     def has_adjust_permission(self, request: HttpRequest, counter: Any = None) -> bool:
         allowed = super().has_adjust_permission(request, counter)
-        return allowed and (counter is None or counter.subject.key != "fixed:a")
+        return allowed and (counter is None or counter.subject.text != "fixed:a")
 
 
 site = admin.AdminSite(name="office")

@@ -20,7 +20,7 @@ from django_counters.models import (
     CounterAdjustment,
     SlottedCounter,
 )
-from django_counters.write.subject import of_record
+from django_counters.write.records import of_record
 from tests.adjustments.adjustables import (
     WHO,
     assert_sound,

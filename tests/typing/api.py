@@ -29,12 +29,12 @@ def refused() -> None:
     """What would fail, or be wrong, where the settings say that no number is known."""
     result = Counter.objects.increment("a")
     _: int = result  # type: ignore[assignment]
-    result + 1  # type: ignore[operator]
+    result + 1  # type: ignore[arg-type, operator]
     1 + result  # type: ignore[operator]
     2 * result  # type: ignore[operator]
     result * 2  # type: ignore[arg-type, operator]
     result % 10  # type: ignore[arg-type, operator]
-    assert result > 1  # type: ignore[operator]
+    assert result > 1  # type: ignore[arg-type, operator]
     assert 1 < result  # type: ignore[operator]  # noqa: SIM300
     sum([result])  # type: ignore[list-item]
     range(result)  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from django_counters.exceptions import InvalidAdjustment, InvalidKey
-from django_counters.write.subject import of_key, of_record, subject_of
+from django_counters.write.records import of_key, of_record, ref_of
 from tests.adjustments.adjustables import KINDS, RECORDS, Adjustable
 from tests.testapp.models import Device, Post
 
@@ -19,11 +19,11 @@ pytestmark = pytest.mark.django_db
 def test_what_a_record_names_two_texts_name_too(name: str) -> None:
     counter = Adjustable(KINDS[name])
     found = of_record(counter.record, counter.kind.name)
-    again = subject_of(found.field, found.key)
+    again = ref_of(found.owner, found.text)
     assert again == found
     assert hash(again) == hash(found)
-    assert (again.native, again.strategy) == (found.native, counter.strategy)
-    assert found.label == f"{found.field}:{found.key}"
+    assert (again.key, again.strategy) == (found.key, counter.strategy)
+    assert found.label == f"{found.owner}:{found.text}"
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_what_a_record_names_two_texts_name_too(name: str) -> None:
 )
 def test_what_is_no_counter(label: str) -> None:
     with pytest.raises(InvalidAdjustment):
-        subject_of(label, "1")
+        ref_of(label, "1")
 
 
 @pytest.mark.parametrize(
@@ -44,9 +44,9 @@ def test_what_is_no_counter(label: str) -> None:
 )
 def test_what_is_no_key_of_a_record(key: str) -> None:
     with pytest.raises(InvalidKey):
-        subject_of("testapp.Post.likes", key)
+        ref_of("testapp.Post.likes", key)
     with pytest.raises(InvalidKey):
-        subject_of("testapp.Post.downloads", key)
+        ref_of("testapp.Post.downloads", key)
 
 
 def test_a_primary_key_in_any_form() -> None:
