@@ -12,8 +12,8 @@ from asgiref.sync import sync_to_async
 from django_counters.managers.adjusting import AdjustingManager
 from django_counters.read import history, values
 from django_counters.read.history import Bucket, Explanation
-from django_counters.tokens import Token, optional_token
-from django_counters.types import Reading, bounds_of_call, check_delta
+from django_counters.tokens import Token, check_token, optional_token
+from django_counters.types import UNBOUNDED, Reading, bounds_of_call, check_delta
 from django_counters.values import CountedMany, Result
 from django_counters.write import pipeline
 from django_counters.write.change import Change, named
@@ -110,16 +110,13 @@ class CounterManager(AdjustingManager):
         immediately: bool,
         using: str | None,
     ) -> Result:
+        # The common case asks neither: this runs once for each increment.
+        bounded = floor is not None or ceiling is not None
+        bounds = bounds_of_call(floor, ceiling) if bounded else UNBOUNDED
+        given = None if token is None else check_token(token)
+        ref = named(key, using or self._db)
         return pipeline.change(
-            Change(
-                named(key, using or self._db),
-                by,
-                bounds_of_call(floor, ceiling),
-                shard_key,
-                optional_token(token),
-                immediately,
-                collects=True,
-            )
+            Change(ref, by, bounds, shard_key, given, immediately, collects=True)
         )
 
     def increment_many(

@@ -48,7 +48,7 @@ def change(asked: Change) -> Result:
             return result_of(_collect(collector, (asked.delta,), ref.using)[ref.text])
     batch = Batch((asked.delta,), None, asked.immediately)
     strategy = registry.strategy(ref.recipe, ref.table, ref.using)
-    return result_of(applied(strategy, batch, ref.using, ref.owner)[ref.key])
+    return result_of(applied(strategy, batch, ref.using, ref.table.label)[ref.key])
 
 
 async def achange(asked: Change) -> Result:
