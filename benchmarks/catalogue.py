@@ -14,6 +14,7 @@ from pathlib import Path
 from benchmarks.cases import (
     adjusting,
     cached,
+    cells,
     entries,
     exact,
     flush,
@@ -36,6 +37,7 @@ ROWS = Path(__file__).with_name("rows.txt")
 FAST = {
     **exact.CASES,
     **cached.CASES,
+    **cells.CASES,
     **rest.CASES,
     **adjusting.CASES,
     **peers_database.CASES,
@@ -50,6 +52,7 @@ DURABLE = {
     **entries.CASES,
     **cached.COMMITS,
     **flush.CASES,
+    **cells.LANDINGS,
     **peers_database.COMMITS,
 }
 TARGETS = {"≥": at_least, "≤": at_most}

@@ -19,6 +19,7 @@ from benchmarks.inspection import execute
 from django_counters.models import (
     Counter,
     CounterArchive,
+    CounterCell,
     CounterDelta,
     CounterHorizon,
     CounterPartition,
@@ -64,7 +65,7 @@ def settle() -> None:
     """
     from benchmarks.models import NaiveCounter, Post
 
-    models = (Counter, CounterShard, SlottedCounter, *LEDGER, NaiveCounter, Post)
+    models = (Counter, CounterCell, CounterShard, SlottedCounter, *LEDGER, NaiveCounter, Post)
     execute(f"VACUUM ANALYZE {', '.join(model._meta.db_table for model in models)}")
 
 

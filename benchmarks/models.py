@@ -51,6 +51,18 @@ class FixedShard(Table):
         ]
 
 
+class Event(Table):
+    """A row for each event, as one counts by day without a library."""
+
+    key = models.CharField(max_length=200, db_collation="C")
+    country = models.CharField(max_length=60)
+    created = models.DateTimeField()
+
+    class Meta(Table.Meta):
+        abstract = False
+        indexes: ClassVar = [models.Index(fields=["key", "created"], name="benchmarks_events_of")]
+
+
 # The same columns and indexes as the tables of django-hitcount 1.3.5. Only what leads out of
 # them is a number and no foreign key, so that deleting a user or a type asks nothing here.
 

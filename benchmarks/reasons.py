@@ -11,6 +11,8 @@ REASONS = {
     "update": f"the way to the server and back, and asking for what is pending: {EXACT}",
     "collector": f"the row is held while the process waits to send COMMIT: {EXACT}",
     "commit64": f"half of it is reading the sum that is returned: {EXACT}",
+    "cells": "two more updates in the server, and what Python makes of a moment and of tags",
+    "cells-cached": "the cell is read before it is added to, as nothing may leave its range",
     "cold-field": f"a statement that is planned on each call: {EXACT}",
     "combining": f"waking threads takes about as long as the statement: {EXACT}",
     "append": f"processor time: three indexes, and what makes it count once: {LEDGER}",

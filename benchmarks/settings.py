@@ -34,6 +34,7 @@ REST_FRAMEWORK = {
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
 }
+_CELLS = {"PER": ["hour", "day"], "TAGS": {"country": 250}}
 _API = {"read": "authenticated", "increment": "authenticated"}
 
 COUNTERS = {
@@ -45,4 +46,8 @@ COUNTERS = {
     "pages": {"STRATEGY": "cached", "OPTIONS": {"timeout": 10}},
     "hits": {"STRATEGY": "cached", "OPTIONS": {"timeout": 10}, "API": _API},
     "sales": {"API": _API},
+    "visits": _CELLS,
+    "clicks": {"STRATEGY": "sharded", **_CELLS},
+    "daily": {"STRATEGY": "cached", "OPTIONS": {"timeout": 10}, "PER": ["day"]},
+    "hourly": {"STRATEGY": "cached", "OPTIONS": {"timeout": 10}, **_CELLS},
 }

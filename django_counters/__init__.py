@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from django_counters.exceptions import InvalidConfiguration as InvalidConfiguration
     from django_counters.exceptions import InvalidDelta as InvalidDelta
     from django_counters.exceptions import InvalidKey as InvalidKey
+    from django_counters.exceptions import InvalidMoment as InvalidMoment
     from django_counters.exceptions import InvalidPeriod as InvalidPeriod
+    from django_counters.exceptions import InvalidTags as InvalidTags
     from django_counters.exceptions import InvalidToken as InvalidToken
     from django_counters.exceptions import LedgerFenced as LedgerFenced
     from django_counters.exceptions import OutcomeUnknown as OutcomeUnknown
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from django_counters.exceptions import UnsupportedConsistency as UnsupportedConsistency
     from django_counters.exceptions import UnsupportedHistory as UnsupportedHistory
     from django_counters.exceptions import UnsupportedOption as UnsupportedOption
+    from django_counters.exceptions import UnsupportedSeries as UnsupportedSeries
     from django_counters.exceptions import UnsupportedToken as UnsupportedToken
     from django_counters.exceptions import ValueChanged as ValueChanged
     from django_counters.exceptions import ValueNotKnown as ValueNotKnown
@@ -51,6 +54,9 @@ if TYPE_CHECKING:
     from django_counters.querysets import CounterQuerySet as CounterQuerySet
     from django_counters.read.history import Bucket as Bucket
     from django_counters.read.history import Explanation as Explanation
+    from django_counters.read.points import Point as Point
+    from django_counters.read.points import Split as Split
+    from django_counters.read.series import Series as Series
     from django_counters.tokens import Token as Token
     from django_counters.tokens import token_of as token_of
     from django_counters.types import Reading as Reading
@@ -89,17 +95,22 @@ _HOMES = {
     "InvalidConfiguration": "exceptions",
     "InvalidDelta": "exceptions",
     "InvalidKey": "exceptions",
+    "InvalidMoment": "exceptions",
     "InvalidPeriod": "exceptions",
+    "InvalidTags": "exceptions",
     "InvalidToken": "exceptions",
     "LedgerFenced": "exceptions",
     "OutcomeUnknown": "exceptions",
     "PartitionMissing": "exceptions",
+    "Point": "read.points",
     "ReadOnlyDatabase": "exceptions",
     "Reading": "types",
     "RecordMissing": "exceptions",
     "RequestDecided": "exceptions",
     "Result": "values",
     "RetryTransaction": "exceptions",
+    "Series": "read.series",
+    "Split": "read.points",
     "Token": "tokens",
     "TokenConflict": "exceptions",
     "TokenExpired": "exceptions",
@@ -109,6 +120,7 @@ _HOMES = {
     "UnsupportedConsistency": "exceptions",
     "UnsupportedHistory": "exceptions",
     "UnsupportedOption": "exceptions",
+    "UnsupportedSeries": "exceptions",
     "UnsupportedToken": "exceptions",
     "ValueChanged": "exceptions",
     "ValueNotKnown": "exceptions",

@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy as _
 
 
 class CountersConfig(AppConfig):
-    """Binds the managers, registers the checks, listens for settings."""
+    """Registers the checks, listens for settings."""
 
     name = "django_counters"
     label = "django_counters"
@@ -24,11 +24,10 @@ class CountersConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from django_counters import checks, managers
+        from django_counters import checks
         from django_counters.fields.columns import forget_recipes
         from django_counters.registry import registry
 
-        managers.bind()
         checks.register()
         import_first()
         setting_changed.connect(registry.forget_policies)
@@ -64,12 +63,13 @@ def _strategies() -> set[object]:
 def prepare_database(using: str, **_: object) -> None:
     """Receives ``post_migrate``: makes what belongs to the tables and Django does not know of."""
     from django_counters.exceptions import LedgerFenced
-    from django_counters.models import Counter, CounterDelta
+    from django_counters.models import Counter, CounterDelta, CounterMeasure
     from django_counters.registry import registry
     from django_counters.stores.sql.dialects import DIALECTS
     from django_counters.stores.sql.guard import make as make_guard
     from django_counters.stores.sql.horizon import SqlHorizon
     from django_counters.stores.sql.making import remake_plain_table
+    from django_counters.upkeep.measures import make_measures
     from django_counters.upkeep.partitions import make_ahead
     from django_counters.upkeep.rollup import fold_renamed
 
@@ -84,5 +84,7 @@ def prepare_database(using: str, **_: object) -> None:
                 SqlHorizon(using).found()
             make_ahead(using)
             fold_renamed(using)
+        if CounterMeasure._meta.db_table in connections[using].introspection.table_names():
+            make_measures(using)
     # Content types may have new numbers now.
     registry.forget_strategies()

@@ -14,9 +14,12 @@ from django.db import connections, router
 from django_counters.conf import problems
 from django_counters.hints import HINTS
 from django_counters.models import Counter, CounterDelta
+from django_counters.observe.facts import databases
+from django_counters.observe.redises import weaknesses
+from django_counters.stores.redis.addresses import is_other_cache
 from django_counters.stores.sql.dialects import DIALECTS
-from django_counters.upkeep.backlog import misdeclared, redises, weaknesses
 from django_counters.upkeep.partitions import FEWEST_AHEAD, ledgers, partitions_ahead, too_few
+from django_counters.upkeep.sources import declared_sources
 
 OLDEST_SQLITE = (3, 35, 0)
 
@@ -51,7 +54,7 @@ def check_caches(
     """
     return [
         (Warning if code == "W016" else Error)(message, hint=HINTS[code], id=f"counters.{code}")
-        for code, message in misdeclared(redises(_used()))
+        for code, message in _misdeclared()
     ]
 
 
@@ -61,7 +64,7 @@ def check_caches_in_use(
     """E021, with ``check --deploy``: also for what W016 warns of."""
     return [
         Error(message, hint=HINTS["E021"], id="counters.E021")
-        for code, message in misdeclared(redises(_used()))
+        for code, message in _misdeclared()
         if code == "W016"
     ]
 
@@ -82,17 +85,25 @@ def check_servers(
     """W012 to W015, with ``check --deploy``: how the Redis of cached counters is set up."""
     return [
         Warning(message, hint=HINTS[code], id=f"counters.{code}")
-        for source in redises(_used())
+        for source in declared_sources(*_used())
         if source.pending
         for code, message in weaknesses(source.pending)
     ]
 
 
+def _misdeclared() -> Iterator[tuple[str, str]]:
+    """E021 for each cache that cannot be counted in; W016 where it is one of another kind."""
+    for source in declared_sources(*_used()):
+        declared_by = ", ".join(source.declared_by)
+        if source.problem and is_other_cache(source.name):
+            yield "W016", f"{declared_by} cannot be counted here: {source.problem}"
+        elif source.problem:
+            yield "E021", f"{declared_by} cannot be cached there: {source.problem}"
+
+
 def _used() -> list[str]:
     """The databases that hold counters; none where the settings cannot be read."""
-    if any(problems(getattr(settings, "COUNTERS", None))):
-        return []
-    return [alias for alias in connections if router.allow_migrate_model(alias, Counter)]
+    return [] if any(problems(getattr(settings, "COUNTERS", None))) else databases()
 
 
 def check_databases(

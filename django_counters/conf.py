@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from django_counters.access import AUDITED, CLOSED, CREATED, Access, access_of, access_problems
 from django_counters.exceptions import InvalidConfiguration, InvalidDelta
+from django_counters.measure import Measure, measure_of, measure_problems
 from django_counters.types import UNBOUNDED, Bounds, check_integer, why_no_key
 
 DEFAULT = "default"
@@ -22,6 +23,9 @@ OPTIONS = (
     "APPROVE_ABOVE",
     "HISTORY",
     "HISTORY_DAYS",
+    "PER",
+    "TAGS",
+    "KEEP",
     "API",
     "OPTIONS",
 )
@@ -114,7 +118,8 @@ class Policy:
     old a total may be where a cached read does not say it, in seconds. ``approve_above``: by how
     much one person alone may adjust a counter; None: by any amount. ``history``: the period of its
     recorded totals; empty where none are recorded. ``history_days``: for how long those are kept.
-    ``access``: who may reach the counters over HTTP.
+    ``access``: who may reach the counters over HTTP. ``measure``: what is counted by period; None
+    where nothing is.
     """
 
     recipe: Recipe = EXACT
@@ -125,6 +130,7 @@ class Policy:
     history: str = ""
     history_days: int = HISTORY_DAYS
     access: Access = CLOSED
+    measure: Measure | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +150,11 @@ def policies(setting: object) -> Mapping[str, Policy]:
     for problem in problems(setting):
         raise InvalidConfiguration(problem=problem.message)
     given: Any = setting or {}
-    declared = {name: _policy(options) for name, options in given.items()}
+    declared = {name: _policy(name, options) for name, options in given.items()}
     return MappingProxyType({DEFAULT: Policy(), **declared})
 
 
-def _policy(declared: Mapping[str, Any]) -> Policy:
+def _policy(name: str, declared: Mapping[str, Any]) -> Policy:
     bounds = Bounds(declared.get("FLOOR"), declared.get("CEILING"))
     options = declared.get("OPTIONS", {})
     strategy = declared.get("STRATEGY", "exact")
@@ -174,7 +180,12 @@ def _policy(declared: Mapping[str, Any]) -> Policy:
         history=HISTORIES.get(declared.get("HISTORY") or "", ""),
         history_days=declared.get("HISTORY_DAYS", HISTORY_DAYS),
         access=access_of(declared.get("API")),
+        measure=measure_of(name, *_measured(declared)),
     )
+
+
+def _measured(declared: Mapping[Any, Any]) -> tuple[object, object, object]:
+    return declared.get("PER"), declared.get("TAGS"), declared.get("KEEP")
 
 
 def most_shards(declared: int | str) -> int:
@@ -222,12 +233,15 @@ def _option_problems(where: str, options: Mapping[object, object]) -> Iterator[P
         yield Problem("E004", f"{where} has an unknown strategy {strategy!r}.{guess}")
     else:
         yield from _strategy_problems(where, str(strategy), options)
-    for message in bounds_problems(options.get("FLOOR"), options.get("CEILING")):
-        yield Problem("E005", f"{where}: {message}")
-    for message in limit_problems(options.get("APPROVE_ABOVE")):
-        yield Problem("E023", f"{where}: {message}")
-    for message in _history_problems(strategy, options):
-        yield Problem("E025", f"{where}: {message}")
+    found = {
+        "E005": bounds_problems(options.get("FLOOR"), options.get("CEILING")),
+        "E023": limit_problems(options.get("APPROVE_ABOVE")),
+        "E025": _history_problems(strategy, options),
+        "E027": measure_problems(*_measured(options)),
+    }
+    for code, messages in found.items():
+        for message in messages:
+            yield Problem(code, f"{where}: {message}")
 
 
 def _access_problems(name: str, declared: object) -> Iterator[Problem]:

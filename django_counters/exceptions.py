@@ -100,6 +100,28 @@ class UnsupportedToken(CounterError, ValueError):
     reason: str
 
 
+class InvalidTags(CounterError, ValueError):
+    """The tags {tags!r:.80} of {key} cannot be counted: {reason}."""
+
+    tags: object
+    key: str
+    reason: str
+
+
+class InvalidMoment(CounterError, ValueError):
+    """Nothing can be counted at {moment!s:.80}: {reason}."""
+
+    moment: object
+    reason: str
+
+
+class UnsupportedSeries(CounterError, LookupError):
+    """{key} is not counted by period: {reason}."""
+
+    key: str
+    reason: str
+
+
 class UnsupportedOption(CounterError, ValueError):
     """{option} means nothing for {key}: {strategy} counters always join the transaction."""
 
@@ -164,11 +186,11 @@ class LedgerFenced(CounterError, DatabaseError):
 
 
 class HistoryNotKept(CounterError, LookupError):
-    """The ledger can answer for {key} from {since} on; what was before is not kept.
+    """The history of {key} is kept from {since} on; what was before is not.
 
     Attributes:
-        key: the counter.
-        since: the first moment from which on all entries are there.
+        key: the counter, or the namespace or field whose periods were asked for.
+        since: the first moment from which on all is there.
     """
 
     key: str

@@ -45,6 +45,10 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "E025": 'HISTORY is "1h", "1d" or None, HISTORY_DAYS a number of days. Remove them from a '
         "ledger, which is a history already.",
         "E026": "Write it as the message says, or leave it out: what API does not name is closed.",
+        "E027": 'PER is a list of periods such as ["hour", "day"], TAGS a number of values for '
+        "each tag, KEEP a number of days for each period.",
+        "E028": 'per is a list of periods such as ["hour", "day"], tags a number of values for '
+        "each tag, keep a number of days for each period.",
         "W010": "Remove the index, or silence this warning where the counter seldom changes.",
         "W011": "Run manage.py counters partitions, as the owner of the table, every hour.",
         "W012": "Set maxmemory-policy to noeviction, or give the counters a Redis of their own.",

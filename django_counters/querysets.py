@@ -18,8 +18,8 @@ from django_counters.adjustments.cases import STEP, AdjustedMany, Progress
 from django_counters.conf import MAX_AGE
 from django_counters.exceptions import UnsupportedConsistency
 from django_counters.fields import CounterField, counter_fields
-from django_counters.models import SlottedCounter
 from django_counters.read.values import check_age
+from django_counters.tables.standing import SLOTS
 from django_counters.types import check_delta
 from django_counters.write.chosen import FieldChange, count
 from django_counters.write.records import of_key
@@ -253,7 +253,7 @@ def exact_value(field: CounterField) -> Any:
     options = field.model._meta
     kinds = ContentType._base_manager.filter(app_label=options.app_label, model=options.model_name)
     waiting = (
-        SlottedCounter._base_manager.filter(
+        SLOTS.model._base_manager.filter(
             record_type_id=models.Subquery(kinds.values("pk")[:1]),
             record_id=Cast(models.OuterRef(options.pk.attname), models.TextField()),
             name=field.name,

@@ -23,6 +23,7 @@ from django_counters.stores.sql.deltas import PlainDeltas, SqlDeltas
 from django_counters.stores.sql.dialects import Table, dialect_of
 from django_counters.stores.sql.identity import part_of
 from django_counters.stores.sql.incidents import record_unsent
+from django_counters.stores.sql.measures import SqlMeasures
 from django_counters.stores.sql.outbox import SqlLanded
 from django_counters.stores.sql.pending import SqlPending
 from django_counters.stores.sql.tables import NAMED, records
@@ -61,6 +62,7 @@ class Registry:
         self._deltas: dict[str, DeltasStore] = {}
         self._corrections: dict[tuple[Table, str], SqlCorrections] = {}
         self._admitted: dict[str, set[str]] = {}
+        self._measures: dict[str, SqlMeasures] = {}
 
     def policies(self) -> Mapping[str, Policy]:
         """The policy of each declared namespace, and of ``default``.
@@ -124,6 +126,10 @@ class Registry:
             self._corrections, (table, using), SqlCorrections(table, using, key_field)
         )
 
+    def measures(self, using: str) -> SqlMeasures:
+        """What a database knows of its measures."""
+        return self._measures.get(using) or self._measures.setdefault(using, SqlMeasures(using))
+
     def admitted(self, using: str) -> set[str]:
         """The keys of a database of which this process knows that they have a row."""
         known = self._admitted.setdefault(using, set())
@@ -152,6 +158,7 @@ class Registry:
         self._deltas = {}
         self._corrections = {}
         self._admitted = {}
+        self._measures = {}
 
 
 def in_effect(recipe: Recipe) -> Recipe:
@@ -182,7 +189,8 @@ def _cached(recipe: Recipe, table: Table, using: str) -> Strategy:
     spill = None if detour is None else _compose(detour, table, using)
     pending = pending_in(recipe.cache, recipe.timeout, using)
     unsent = partial(record_unsent, using, pending.name)
-    return Cached(pending, SqlLanded(table, using), spill, unsent, table.label)
+    admitted = registry.measures(using).with_admitted
+    return Cached(pending, SqlLanded(table, using), spill, unsent, admitted, table.label)
 
 
 def pending_in(cache: str, timeout: float, using: str) -> RedisPending:

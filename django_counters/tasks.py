@@ -57,16 +57,9 @@ def record_history(using: str = DEFAULT_DB_ALIAS) -> dict[str, int]:
 @shared_task(name=PRUNE, ignore_result=True)
 def prune(using: str = DEFAULT_DB_ALIAS) -> dict[str, int]:
     """Forget what nobody asks for any more, as ``counters prune`` does. Safe to run at once."""
-    from django_counters.upkeep.prune import prune as forget_tokens
-    from django_counters.upkeep.prune import prune_landed, prune_limits
-    from django_counters.upkeep.recording import forget_history
+    from django_counters.upkeep.prune import prune_all
 
-    return {
-        "tokens": forget_tokens(using),
-        "generations": prune_landed(using),
-        "samples": forget_history(using),
-        "buckets": prune_limits(using),
-    }
+    return prune_all(using)
 
 
 @shared_task(name=VERIFY, ignore_result=True)

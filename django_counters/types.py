@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import unicodedata
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 from django_counters.exceptions import InvalidDelta, InvalidKey
 
+K = TypeVar("K", bound=Hashable)
 INT8 = (-(2**63), 2**63 - 1)
 KEY_LENGTH = 200
 _DIGEST_LENGTH = 32
@@ -50,22 +51,78 @@ class Bounds(NamedTuple):
 UNBOUNDED = Bounds()
 
 
+class Cell(NamedTuple):
+    """A period of a measure, with certain tags; together with a key it names one number.
+
+    Attributes:
+        measure: the number of the measure in its database.
+        period: 1 for a minute, 2 an hour, 3 a day, 4 a week, 5 a month.
+        start: when the period begins, in UTC.
+        tags: the values of the tags, encoded.
+    """
+
+    measure: int
+    period: int
+    start: datetime
+    tags: str = ""
+
+
+class Effect(NamedTuple):
+    """What a change adds beside its total."""
+
+    cell: Cell
+    by: int
+
+
 class Delta(NamedTuple):
     """One signed change of one counter, and the bounds that it has to keep.
 
     The key is what finds the row: the key of a named counter, the primary key of a record. A route
-    (a user, a request) always leads to the same shard.
+    (a user, a request) always leads to the same shard. The effects are applied with it or not at
+    all, and no cell stands in them twice.
     """
 
     key: Hashable
     by: int
     bounds: Bounds = UNBOUNDED
     route: object = None
+    effects: tuple[Effect, ...] = ()
 
     @property
     def is_bounded(self) -> bool:
         """Whether a bound stands in the direction of the change."""
         return (self.bounds.floor if self.by < 0 else self.bounds.ceiling) is not None
+
+
+# By key and cell; without a cell, the change of the total.
+Sums = Mapping[tuple[K, Cell | None], int]
+
+
+def sums_of(delta: Delta) -> Iterator[tuple[Cell | None, int]]:
+    """What a delta adds to: the total, which has no cell, and its cells."""
+    yield None, delta.by
+    yield from delta.effects
+
+
+def deltas_of(sums: Sums[K]) -> tuple[Delta, ...]:
+    """Deltas without bounds, one for each key."""
+    effects: dict[K, list[Effect]] = {}
+    for (key, cell), by in sums.items():
+        mine = effects.setdefault(key, [])
+        if cell is not None:
+            mine.append(Effect(cell, by))
+    return tuple(
+        Delta(key, sums.get((key, None), 0), effects=tuple(mine)) for key, mine in effects.items()
+    )
+
+
+def merged(parts: Iterable[Sums[K]]) -> dict[tuple[K, Cell | None], int]:
+    """The sums of several parts, without those that are zero."""
+    sums: dict[tuple[K, Cell | None], int] = {}
+    for part in parts:
+        for where, by in part.items():
+            sums[where] = sums.get(where, 0) + by
+    return {where: by for where, by in sums.items() if by}
 
 
 class Amounts(NamedTuple):

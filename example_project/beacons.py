@@ -1,4 +1,4 @@
-"""What a page of the blog counts over the API, for whoever is not logged in."""
+"""What a page of the blog counts for whoever is not logged in: views, and over the API likes."""
 
 from __future__ import annotations
 
@@ -7,26 +7,32 @@ import random
 import secrets
 import threading
 import time
+from datetime import UTC, datetime, timedelta
 
 from example_project.browser import NO_ANSWER, Answer, Browser
-from example_project.tally import AWAY, NOBODY_KNOWS, Tally, changes_in, unknown
+from example_project.countries import LATEST, Cell
+from example_project.tally import AWAY, NOBODY_KNOWS, Tally, unknown
 
 # How many of those who were answered press the button again, as if there had been no answer.
 LIKED_AGAIN = 0.1
+# How many views are told later, and how long one may be on its way.
+READ_BEFORE, A_WHILE = 0.25, timedelta(minutes=10)
 # Seconds, and how often: after a Redis that was killed all is up again long before.
 WAITS, TRIES = 0.25, 120
 
 
 def see(browser: Browser, post: int, tally: Tally) -> int:
     """Count one view. It is sent once: a view that was turned away is no view."""
-    counter = f"blog.Post.views:{post}"
-    answer = browser.count(counter)
+    seen = datetime.now(UTC)
+    if random.random() < READ_BEFORE:
+        # Read without a connection, and told now.
+        seen -= random.random() * (LATEST - A_WHILE)
+    answer = browser.send(f"/blog/{post}/view", {"seen": seen.isoformat()})
     if answer.status == 200:
-        _note(answer, tally)
-    elif answer.status == NOBODY_KNOWS:
-        tally.add(unknown(counter))
-    else:
-        _note_refusal(counter, answer.status, tally)
+        cell = Cell(post, browser.country, seen.date().isoformat())
+        tally.add(cell.name(known=answer.known))
+    elif answer.status != NO_ANSWER:
+        tally.fail(f"a view of post {post}: HTTP {answer.status}")
     return answer.status
 
 
@@ -47,11 +53,6 @@ def like(browser: Browser, post: int, tally: Tally, stop: threading.Event) -> in
     if not is_known:
         tally.add(unknown(counter))
     return answer.status
-
-
-def _note(answer: Answer, tally: Tally) -> None:
-    for counter, by in changes_in(answer.body):
-        tally.add(counter, by)
 
 
 def _note_like(counter: str, answer: Answer, tally: Tally, *, is_first: bool) -> None:

@@ -9,6 +9,7 @@ from http.cookies import SimpleCookie
 from typing import NamedTuple
 from urllib.parse import quote, urlencode
 
+from example_project.countries import COUNTRY_HEADER
 from example_project.tally import (
     API,
     COUNTED_HEADER,
@@ -32,17 +33,24 @@ class Site:
 
 
 class Answer(NamedTuple):
-    """What came back: ``replayed`` means that it had been done before."""
+    """What came back.
+
+    Attributes:
+        replayed: it had been done before.
+        known: whether it was counted; False where nobody knows.
+    """
 
     status: int
     body: bytes = b""
     replayed: bool = False
+    known: bool = True
 
 
 class Browser:
     """One user. What is answered goes into the tally; what is not answered is a failure."""
 
-    def __init__(self, site: Site, tally: Tally) -> None:
+    def __init__(self, site: Site, tally: Tally, country: str = "") -> None:
+        self.country = country
         self._tally = tally
         self._run = site.run
         self._origin = f"http://{site.host}:{site.port}"
@@ -57,13 +65,17 @@ class Browser:
         return status
 
     def post(self, path: str, form: Mapping[str, object], *, again: bool = False) -> int:
-        """POST a form, with the token of the page's cookie, and return the status.
+        """`send` a form, and return the status."""
+        return self.send(path, form, again=again).status
+
+    def send(self, path: str, form: Mapping[str, object], *, again: bool = False) -> Answer:
+        """POST a form, with the token of the page's cookie.
 
         What is posted ``again`` has been counted, and must not be counted a second time.
         """
         fields = {**form, "csrfmiddlewaretoken": self._cookies.get("csrftoken", "")}
         kind = {"Content-Type": "application/x-www-form-urlencoded"}
-        return self._ask("POST", path, urlencode(fields), kind, again).status
+        return self._ask("POST", path, urlencode(fields), kind, again)
 
     def count(self, counter: str, once: str = "") -> Answer:
         """Count one over the API, as a page does; what was counted, the caller has to note.
@@ -87,6 +99,8 @@ class Browser:
         again: bool = False,
     ) -> Answer:
         cookies = "; ".join(f"{name}={value}" for name, value in self._cookies.items())
+        if self.country:
+            headers = {**headers, COUNTRY_HEADER: self.country}
         sent = {**headers, LOAD_HEADER: self._run, **({"Cookie": cookies} if cookies else {})}
         self._tally.add("requests")
         try:
@@ -98,11 +112,11 @@ class Browser:
             self._connection.close()
             self._tally.fail(f"{method} {path}: {error!r}")
             return Answer(NO_ANSWER)
+        is_known = COUNTED_HEADER not in response.headers
         counter = counter_of(method, path, response.status)
         if counter and not again:
-            is_known = COUNTED_HEADER not in response.headers
             self._tally.add(counter if is_known else unknown(counter))
-        return Answer(response.status, content, REPLAYED_HEADER in response.headers)
+        return Answer(response.status, content, REPLAYED_HEADER in response.headers, is_known)
 
     def _remember(self, response: HTTPResponse) -> None:
         for header in response.headers.get_all("Set-Cookie") or ():

@@ -227,6 +227,7 @@ def _report(start: Start, work: Work, seconds: float) -> Report:
         failed=sent["failures"] + visitors["failures"],
         failures=[*work.sent.failures(), *work.visitors.failures()],
         counts=verify.counts(start.counts, after, expected),
+        by_country=verify.by_country(start.counts, after, expected),
         sales=verify.sales(start.counts, after, expected, work.name),
         flow=work.meter.read(),
         folded=visitors["folded"],

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from example_project.flow import Flow
-from example_project.verify import Count, Sale, summed
+from example_project.verify import Count, Sale, summed, sums_of
 
 
 @dataclass(frozen=True)
@@ -15,6 +15,7 @@ class Report:
     """Everything that was sent, counted and sold, and whether it agrees.
 
     Attributes:
+        by_country: the views of each post from each country on each day.
         folded: how many rows of shards and slots were rolled up meanwhile.
         entries: how many entries of the ledger were.
         generations: how many generations of increments were landed meanwhile.
@@ -35,6 +36,7 @@ class Report:
     failures: Sequence[str]
     counts: Sequence[Count]
     sales: Sequence[Sale]
+    by_country: Sequence[Count]
     flow: Flow
     folded: int = 0
     entries: int = 0
@@ -55,7 +57,7 @@ class Report:
     @property
     def wrong(self) -> int:
         """How many counters are not what they should be."""
-        counts = sum(not row.ok for row in self.counts)
+        counts = sum(not row.ok for row in (*self.counts, *self.by_country))
         return counts + sum(not row.ok for row in self.sales) + len(self.drifts)
 
     def as_json(self) -> dict[str, Any]:
@@ -85,6 +87,12 @@ class Report:
             "incidents": list(self.incidents),
             "ready": round(self.ready, 3),
             **summed(self.counts),
+            "views_by_country": sums_of(self.by_country),
             "counters": [{**asdict(c), "counted": c.counted, "ok": c.ok} for c in self.counts],
+            "days": [
+                {**asdict(c), "counted": c.counted, "ok": c.ok}
+                for c in self.by_country
+                if c.expected or c.counted
+            ],
             "sales": [{**asdict(s), "sold": s.sold, "ok": s.ok} for s in self.sales],
         }

@@ -9,7 +9,7 @@ from typing import TextIO
 
 from example_project.flow import grouped
 from example_project.report import Report
-from example_project.verify import Count
+from example_project.verify import Count, sums_of
 
 EVERY_ON_TERMINAL = 0.5
 EVERY_IN_LOG = 5.0
@@ -83,8 +83,31 @@ def written(report: Report) -> str:
         ("product", "stock before", "+ restocked", "- left", "= sold", "orders", "answered", ""),
         ((s.product, *map(grouped, s.numbers), _mark(s.ok)) for s in report.sales),
     )
-    parts = (_flow(report), *_chaos(report), *_drifts(report), *_failures(report))
+    parts = (
+        _by_country(report),
+        _flow(report),
+        *_chaos(report),
+        *_drifts(report),
+        *_failures(report),
+    )
     return "\n\n".join(["", counts, sales, *parts, _verdict(report)])
+
+
+def _by_country(report: Report) -> str:
+    """What is wrong of the views by country and day, and how many were compared."""
+    asked = [count for count in report.by_country if count.expected or count.counted]
+    wrong = [
+        f"  {count.counter}: counted {grouped(count.counted)}, expected {grouped(count.expected)} "
+        + _mark(count.ok)
+        for count in asked
+        if not count.ok
+    ]
+    sums = sums_of(asked)
+    line = (
+        f"views by post, country and day: counted {grouped(sums['counted'])} in {len(asked)} rows, "
+        f"expected {grouped(sums['sent'])}, {len(wrong)} rows wrong"
+    )
+    return "\n".join([line, *wrong])
 
 
 def _sign(count: Count) -> str:

@@ -6,8 +6,11 @@ import json
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
+
+from example_project.countries import COUNTED_AS_HEADER, Cell
 
 LOAD_HEADER = "X-Load"
 # In an answer: what was asked had been done before, and was not done again.
@@ -17,11 +20,13 @@ COUNTED_HEADER = "X-Counted"
 UNKNOWN = "unknown"
 ORDERS = "orders:shop"
 # What the names of counters begin with that are cached in Redis.
-CACHED = ("blog.Post.views:", "visits:")
+VIEWS = "blog.Post.views"
+CACHED = (f"{VIEWS}:", "visits:")
 SHOWN_FAILURES = 20
 LIKED = 302
 # Method, path, and the status that says that it was counted; the counter.
 _COUNTED = (
+    ("POST", re.compile(r"/blog/(\d+)/view"), 200, "blog.Post.views:{}"),
     ("POST", re.compile(r"/blog/(\d+)/like"), LIKED, "blog.Post.likes:{}"),
     ("GET", re.compile(r"/blog/(\d+)/download"), 200, "downloads:post-{}"),
     ("GET", re.compile(r"/shop/(\d+)/"), 200, "visits:product-{}"),
@@ -134,7 +139,7 @@ class Watched:
         def noting(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
             said.append(int(status[:3]))
             if not environ["PATH_INFO"].startswith(API):
-                self._note(environ, said[-1], {name for name, _ in headers})
+                self._note(environ, said[-1], dict(headers))
             return start_response(status, headers, exc_info)
 
         answer = self._application(environ, noting)
@@ -149,15 +154,26 @@ class Watched:
         if change and status == 200:
             for counter, by in changes_in(body):
                 self._visitors.add(counter, by)
+                self._note_view(counter, f" {datetime.now(UTC).date()}", by)
         elif change and change["key"] and status == NOBODY_KNOWS:
             self._visitors.add(unknown(change["key"]))
+            self._note_view(change["key"], f" {datetime.now(UTC).date()}", known=False)
         elif status >= 500 and status != AWAY:
             self._visitors.fail(f"{method} {path}: HTTP {status}")
 
-    def _note(self, environ: dict[str, Any], status: int, headers: Container[str]) -> None:
+    def _note_view(self, counter: str, counted_as: str, by: int = 1, *, known: bool = True) -> None:
+        """Note where a view is counted: ``"DE 2026-11-23"``, or a day alone after the space."""
+        kind, _, post = counter.partition(":")
+        if kind == VIEWS:
+            country, _, day = counted_as.partition(" ")
+            self._visitors.add(Cell(int(post), country, day).name(known=known), by)
+
+    def _note(self, environ: dict[str, Any], status: int, headers: Mapping[str, str]) -> None:
         method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]
         counter = None if REPLAYED_HEADER in headers else counter_of(method, path, status)
         if counter:
-            self._visitors.add(unknown(counter) if COUNTED_HEADER in headers else counter)
+            known = COUNTED_HEADER not in headers
+            self._visitors.add(counter if known else unknown(counter))
+            self._note_view(counter, headers.get(COUNTED_AS_HEADER, ""), known=known)
         if status >= 500:
             self._visitors.fail(f"{method} {path}: HTTP {status}")

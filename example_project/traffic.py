@@ -1,6 +1,6 @@
 """The load: people who read posts, fans of two of them, and sixty who want the same lamp.
 
-What is seen and liked is counted over the API, as the scripts of the pages do it.
+What is seen and liked is counted as the scripts of the pages do it. Readers say where they are.
 
 It is a process of its own, which knows the site by HTTP alone.
 """
@@ -24,6 +24,7 @@ from multiprocessing.connection import Connection
 from django_counters import token_of
 from example_project.beacons import like, see
 from example_project.browser import NO_ANSWER, Browser, Site
+from example_project.countries import COUNTRIES
 from example_project.tally import LIKED, Tally
 
 READERS = 8
@@ -112,8 +113,8 @@ def send(plan: Plan, pipe: Connection) -> None:
 def _jobs(
     plan: Plan, tally: Tally, stop: threading.Event, start: threading.Barrier
 ) -> Iterator[Callable[[], None]]:
-    for _ in range(READERS):
-        yield partial(read, plan, tally, stop)
+    for number in range(READERS):
+        yield partial(read, plan, tally, stop, number)
     for number in range(FANS):
         yield partial(cheer, plan, tally, stop, number)
     for number in range(BUYERS):
@@ -132,12 +133,12 @@ def _guarded(job: Callable[[], None], tally: Tally, start: threading.Barrier) ->
         start.abort()
 
 
-def read(plan: Plan, tally: Tally, stop: threading.Event) -> None:
+def read(plan: Plan, tally: Tally, stop: threading.Event, number: int) -> None:
     """Read posts, the first ones more often, and look at other pages now and then."""
     dice = random.Random()
     posts = {page_of(post): post for post in plan.posts}
     weights = [1 / (place + 1) for place in range(len(posts))] + [0.1] * len(plan.pages)
-    browser = Browser(plan.site, tally)
+    browser = Browser(plan.site, tally, COUNTRIES[number % len(COUNTRIES)])
     try:
         while not stop.is_set():
             (path,) = dice.choices([*posts, *plan.pages], weights)

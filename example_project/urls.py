@@ -48,6 +48,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("shop/<int:pk>/buy", shop.buy, name="buy"),
     path("blog/", blog.posts, name="blog"),
     path("blog/<int:pk>/", blog.post, name="post"),
+    path("blog/<int:pk>/view", blog.view, name="view"),
     path("blog/<int:pk>/like", blog.like, name="like"),
     path("blog/<int:pk>/download", blog.download, name="download"),
     path("live/", live.page, name="live"),

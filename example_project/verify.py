@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from django.db.models import Max, Sum
 
 from django_counters.models import CounterIncident
 from django_counters.upkeep.verify import verify
+from example_project.blog.countries import cells
 from example_project.blog.models import Post
+from example_project.countries import Cell, cell_of
 from example_project.named import named_counters
 from example_project.shop.models import Order, Product
 from example_project.tally import UNKNOWN, unknown
 
+# More than visitors may look back.
+DAYS = 14
 HISTORY = CounterIncident.Kind.HISTORY.value
 KINDS = {
     "views": "blog.Post.views:",
@@ -32,6 +36,7 @@ class Snapshot:
     counts: Mapping[str, int]
     stock: Mapping[int, int]
     last_order: int
+    days: Mapping[Cell, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -104,6 +109,7 @@ def snapshot() -> Snapshot:
         },
         stock=dict(Product.objects.values_list("pk", "stock")),
         last_order=Order.objects.aggregate(last=Max("pk"))["last"] or 0,
+        days=cells(Post.objects.all(), DAYS),
     )
 
 
@@ -140,6 +146,26 @@ def counts(before: Snapshot, after: Snapshot, expected: Counter[str]) -> list[Co
     ]
 
 
+def by_country(before: Snapshot, after: Snapshot, expected: Counter[str]) -> list[Count]:
+    """The views of every post from every country on every day, with what visitors sent.
+
+    A day that was the first one before the run, and is not shown after it, is left out.
+    """
+    sent = {found for found in map(cell_of, expected) if found}
+    first = min((cell.day for cell in after.days), default="")
+    known = {cell for cell in before.days if cell.day >= first}
+    return [
+        Count(
+            cell.name(),
+            before.days.get(cell, 0),
+            after.days.get(cell, 0),
+            expected[cell.name()],
+            expected[cell.name(known=False)],
+        )
+        for cell in sorted({*known, *after.days, *sent})
+    ]
+
+
 def drifts() -> list[str]:
     """Where the total of a counter of the ledger is not what its entries say."""
     return [
@@ -152,12 +178,18 @@ def summed(counts: Iterable[Count]) -> dict[str, dict[str, int]]:
     """What was sent and what was counted, of each kind of counter."""
     rows = list(counts)
     return {
-        kind: {
-            "sent": sum(row.expected for row in rows if row.counter.startswith(prefix)),
-            "counted": sum(row.counted for row in rows if row.counter.startswith(prefix)),
-            "unknown": sum(row.unknown for row in rows if row.counter.startswith(prefix)),
-        }
+        kind: sums_of(row for row in rows if row.counter.startswith(prefix))
         for kind, prefix in KINDS.items()
+    }
+
+
+def sums_of(counts: Iterable[Count]) -> dict[str, int]:
+    """What was sent and what was counted, of all of these."""
+    rows = list(counts)
+    return {
+        "sent": sum(row.expected for row in rows),
+        "counted": sum(row.counted for row in rows),
+        "unknown": sum(row.unknown for row in rows),
     }
 
 

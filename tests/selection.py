@@ -53,6 +53,8 @@ TABLE = {
     "management": Row(("pair", "newest"), "commands are Django's and argparse's"),
     "metrics": Row(("newest",), "signals, and prometheus_client"),
     "mutants": Row(NOWHERE, "a step of its own"),
+    "observe": Row(("dialect", "server"), "what waits and what is wrong, asked in SQL"),
+    "projections": Row(("dialect", "server", "newest"), "periods and tags, down to their SQL"),
     "protocol": Row(NOWHERE, "a model: pure Python"),
     "read": Row(("dialect", "server", "newest"), "values and history, down to their SQL"),
     "rest": Row(("newest",), "views and serializers of Django REST framework"),

@@ -153,7 +153,7 @@ class TestExpose:
         assert sorted(exposed._exposed) == ["testapp.Post.likes", "testapp.Post.views"]
         found = exposed_as("testapp.Post.likes")
         assert found is not None
-        assert found.access == Access("anyone", "authenticated", history="anyone", max_delta=5)
+        assert found.access == Access("anyone", "authenticated", max_delta=5)
         for label in ("testapp.Post.title", "testapp.post.likes", "Post.likes", "likes", ""):
             assert exposed_as(label) is None
 
@@ -162,7 +162,7 @@ class TestExpose:
         expose(Post, "likes", read="staff")
         found = exposed_as("testapp.Post.likes")
         assert found is not None
-        assert found.access == Access("staff", history="staff")
+        assert found.access == Access("staff")
 
     @pytest.mark.parametrize(("declared", "message"), SAID)
     def test_what_is_wrong_is_refused(self, declared: Any, message: str) -> None:

@@ -78,6 +78,11 @@ def test_code_asks_what_a_strategy_can_do_and_not_which_it_is() -> None:
     assert Shape().questions == []
 
 
+def test_no_files_need_each_other() -> None:
+    """Not for types either: whoever reads a file has to know those below it, and no others."""
+    assert Shape().circles == []
+
+
 def test_every_public_name_resolves() -> None:
     import django_counters
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from django_counters.models import SlottedCounter
-from django_counters.upkeep.doctor import examine
+from django_counters.observe.doctor import examine
 from django_counters.upkeep.rollup import rollup
 from tests import machines
 from tests.testapp.models import Country, Gadget, Post, Song

@@ -39,9 +39,9 @@ from benchmarks.models import Post
 from benchmarks.team import Team, threads
 from django_counters.models import Counter
 from django_counters.registry import slots_of
-from django_counters.stores.redis.commands import packed
-from django_counters.stores.redis.keys import proposed, slot_of
-from django_counters.stores.redis.scripts import ADD
+from django_counters.stores.redis.commands import Word, packed
+from django_counters.stores.redis.requests import Requests
+from django_counters.write.change import Change, named
 from example_project.bootstrap.postgres import free_port
 
 SLICE = 200  # calls of one slice
@@ -117,7 +117,7 @@ def beside_script(
     """An increment, and the script that it sends through redis-py; threads share a client."""
     with way(), client() as server, threads(THREADS) if together else nullcontext() as team:
         (mine, _), (theirs, _) = names("library"), names("script")
-        words, verify = _evalsha(theirs), adds_up(value(mine), value(theirs))
+        words, verify = evalsha(theirs), adds_up(value(mine), value(theirs))
         yield by(team, partial(increment, mine), lambda: server.evalsha(*words), verify)
 
 
@@ -140,7 +140,7 @@ def on_a_socket() -> Iterator[Pair]:
     """An increment that no Python makes or reads: no client could have its answer sooner."""
     mine, theirs = names("socket")
     cache.set(theirs, 0)
-    request = packed("EVALSHA", *_evalsha(mine))
+    request = packed("EVALSHA", *evalsha(mine))
     with client() as server:
         connection = server.connection_pool.make_connection()
         connection.connect()
@@ -156,11 +156,12 @@ def on_a_socket() -> Iterator[Pair]:
         connection.disconnect()
 
 
-def _evalsha(key: str) -> tuple[str | int, ...]:
-    """The words of the script that adds one to a counter."""
-    slot = slot_of(key)
-    keys = slots_of("default", prefix()).keys(slot)
-    return (ADD.sha, len(keys), *keys, AGE, proposed(slot), 1, key, 1)
+def evalsha(key: str, tags: Mapping[str, str] | None = None) -> tuple[Word, ...]:
+    """The words of the script that adds one to a counter, and to its cells."""
+    delta = Change(named(key), 1, tags=tags).delta
+    requests = Requests(key, slots_of("default", prefix()), together=True)
+    (command,) = requests.add({key: delta}, AGE).commands
+    return (command.script.sha, len(command.keys), *command.keys, *command.args)
 
 
 @contextmanager
@@ -201,7 +202,7 @@ def reading(keys: int) -> Iterator[Pair]:
 def script() -> Iterator[Pair]:
     """What the server takes to add, both sides through redis-py: the library leaves the rest."""
     mine, theirs = names("script")
-    words = _evalsha(mine)
+    words = evalsha(mine)
     with client() as server:
         verify = adds_up(value(mine), has(server, theirs))
         incr = partial(server.incrby, theirs, 1)

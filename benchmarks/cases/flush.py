@@ -30,10 +30,10 @@ UPSERT = (
 )
 
 
-def _keys(what: str, counters: int) -> list[str]:
+def keys_of(what: str, counters: int, namespace: str = "pages") -> list[str]:
     """Counters of a case, no others than its own."""
     case = next(_numbers)
-    return [f"pages:{what}{case}:{number}" for number in range(counters)]
+    return [f"{namespace}:{what}{case}:{number}" for number in range(counters)]
 
 
 def _pages(keys: Sequence[str], size: int) -> Iterator[Sequence[str]]:
@@ -41,10 +41,10 @@ def _pages(keys: Sequence[str], size: int) -> Iterator[Sequence[str]]:
         yield keys[start : start + size]
 
 
-def flushed(keys: Sequence[str]) -> Sample:
+def flushed(keys: Sequence[str], tags: Mapping[str, str] | None = None) -> Sample:
     """Add one to each counter, then land that."""
     for page in _pages(keys, ADDING):
-        Counter.objects.increment_many(dict.fromkeys(page, 1))
+        Counter.objects.increment_many(dict.fromkeys(page, 1), tags=tags)
     started = time.perf_counter()
     report = flush()
     seconds = time.perf_counter() - started
@@ -64,7 +64,7 @@ def beside_loop(counters: int, once: bool = False) -> Iterator[Pair]:
     ``once``: all of it in one transaction, else each key is committed for itself.
     """
     flush()  # what other cases have left
-    keys = _keys("flushed", counters)
+    keys = keys_of("flushed", counters)
     with client() as server:
         plain = [f"{prefix()}:naive:{number}" for number in range(NAIVE)]
 
@@ -102,7 +102,7 @@ def _land_each(server: Any) -> int:
 def beside_upsert(counters: int) -> Iterator[Pair]:
     """The same statement with the same rows in batches of the same size, from lists."""
     flush()  # what other cases have left
-    keys, bare = _keys("landed", counters), _keys("upsert", counters)
+    keys, bare = keys_of("landed", counters), keys_of("upsert", counters)
     table = NAMED.quoted(connection.ops.quote_name)
     add_many = dialect_of("default").totals(table).add_many
     batches = [(list(page), [1] * len(page)) for page in _pages(bare, LARGEST)]

@@ -26,7 +26,7 @@ from benchmarks.inspection import (
     value,
 )
 from benchmarks.models import NaiveCounter, Post
-from django_counters.models import SlottedCounter
+from django_counters.models import Counter, SlottedCounter
 
 HOLD = r"\sleep 2 ms"
 _numbers = count()
@@ -51,9 +51,16 @@ def sharded() -> Way:
     return _named("spread")
 
 
-def _named(namespace: str) -> Way:
+def with_cells() -> Way:
+    """As many shards as the writers need, and cells of each: hour and day, one tag."""
+    return _named("clicks", partial(Counter.objects.increment, tags={"country": "DE"}))
+
+
+def _named(namespace: str, count: Callable[[str], object] = increment) -> Way:
     key = f"{namespace}:hot{next(_numbers)}"
-    sent = pgbench.written_out(*statement_of(partial(increment, key)))
+    for _ in range(2):
+        count(key)  # a tag that is new is written down, then read
+    sent = pgbench.written_out(*statement_of(partial(count, key)))
     return Way(key, sent, value(key))
 
 
@@ -153,5 +160,6 @@ CASES: Mapping[str, Work] = {
     "crowd": driven(Load(sharded, clients=64), SHARDED),
     "naive": driven(Load(naive), ROW),
     "fixed16": driven(Load(partial(fixed, 16)), ROW),
+    "cells-hot": driven(Load(with_cells), SHARDED),
     "fixed100": driven(Load(partial(fixed, 100)), ROW),
 }

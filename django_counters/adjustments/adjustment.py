@@ -18,8 +18,8 @@ from django_counters.adjustments.correcting import (
 )
 from django_counters.adjustments.orders import Order, order_of
 from django_counters.exceptions import ApprovalRequired, CounterError
-from django_counters.models import CounterAdjustment
 from django_counters.stores.sql.audit import SqlAudit
+from django_counters.tables import CounterAdjustment
 from django_counters.tokens import Token, check_token
 from django_counters.write.buffer import Buffer
 from django_counters.write.change import Ref

@@ -17,16 +17,16 @@ from django_counters.exceptions import (
     RecordMissing,
     ValueChanged,
 )
-from django_counters.models import CounterAdjustment
 from django_counters.registry import registry
 from django_counters.signals import counter_adjusted
 from django_counters.stores.sql.audit import SqlAudit
 from django_counters.stores.sql.corrections import SqlCorrections
 from django_counters.strategies.base import Outside, Strategy
 from django_counters.strategies.refusals import refusal
+from django_counters.tables import CounterAdjustment
 from django_counters.types import INT8, Amounts, Bounds, Delta
 from django_counters.write import pipeline
-from django_counters.write.change import Ref
+from django_counters.write.change import Change, Ref
 from django_counters.write.collector import collector_of
 
 
@@ -109,8 +109,13 @@ def _carried_out(
         else:
             credited[one.ref.key] = one.delta
     entries = registry.deltas(alias).adjust(entered) if entered else {}
+    corrections = corrections_of(plans[0].ref, alias)
     if credited:
-        corrections_of(plans[0].ref, alias).correct(credited)
+        corrections.correct(credited)
+    # A correction stands in the period in which it is made, and has no tags.
+    cells = [(plan.ref.recipe.can.entries, Change(plan.ref, plan.delta).delta) for plan in changes]
+    corrections.add_cells([delta for of_entry, delta in cells if not of_entry])
+    registry.deltas(alias).add_cells([delta for of_entry, delta in cells if of_entry])
     rows = audit.write(_columns(plan, entries.get(plan.ref.text)) for plan in plans)
     _after_commit([plan.ref for plan in plans], rows, alias)
     return rows

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from django_counters.adjustments.wording import shown, text_of
 from django_counters.exceptions import InvalidAdjustment
-from django_counters.models.adjustment import CASE_LENGTH, NAME_LENGTH, REASON_LENGTH
+from django_counters.tables.adjustment import CASE_LENGTH, NAME_LENGTH, REASON_LENGTH
 from django_counters.types import check_delta, check_integer
 
 

@@ -10,10 +10,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
 from django_counters import clock
-from django_counters.read.chart import Point, Series
+from django_counters.read.chart import Chart, ChartPoint
 
 
-def chart_of(found: Series) -> dict[str, Any]:
+def chart_of(found: Chart) -> dict[str, Any]:
     """Numbers, moments, and the words beside them: for a script, and for whoever asks for JSON."""
     return {
         "key": found.key,
@@ -31,7 +31,7 @@ def chart_of(found: Series) -> dict[str, Any]:
     }
 
 
-def label_of(point: Point, by: str) -> str:
+def label_of(point: ChartPoint, by: str) -> str:
     """When a period begins, in the language and by the clock of who looks at it."""
     moment = point.moment
     if timezone.is_aware(moment):

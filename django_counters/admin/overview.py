@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from django.conf import settings
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.db import connections, router
@@ -14,14 +16,15 @@ from django.db.models import Model
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
+from django.utils import timezone
 from django.utils.timesince import timesince
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
 from django_counters import clock
 from django_counters.models import AdjustmentRequest, Counter, CounterIncident
-from django_counters.upkeep.doctor import RECENT, Finding
-from django_counters.upkeep.overview import Overview, Redis, overview
+from django_counters.observe.doctor import Finding, facts_of, to_do
+from django_counters.observe.facts import PARTS, RECENT, Facts, databases
 
 if TYPE_CHECKING:
     _ModelAdmin = admin.ModelAdmin[Any]
@@ -60,17 +63,16 @@ class OverviewMixin(_ModelAdmin):
             return HttpResponseNotAllowed(["GET", "HEAD"])
         if not self.has_overview_permission(request):
             raise PermissionDenied
-        databases = [alias for alias in connections if router.allow_migrate_model(alias, Counter)]
         using = request.GET.get("database") or router.db_for_write(Counter)
         if using not in connections:
             raise Http404
-        found = overview(using)
+        found = _in_local_time(facts_of(using, *PARTS))
         context = {
             **self.admin_site.each_context(request),
             **_shown(found),
             "title": _("Overview"),
             "opts": self.opts,
-            "databases": databases if len(databases) > 1 else [],
+            "databases": databases(),
             "days": RECENT.days,
             "incidents_url": self._list_url(request, CounterIncident),
             "requests_url": self._list_url(request, AdjustmentRequest),
@@ -89,32 +91,22 @@ class OverviewMixin(_ModelAdmin):
         return reverse(name, current_app=site.name)
 
 
-class ToDo(NamedTuple):
-    """Something that has to be done, and what stands before and after the command for it."""
-
-    subject: str
-    strategy: str
-    before: str
-    command: str
-    after: str
+def _in_local_time(found: Facts) -> Facts:
+    """As a page shows all its times."""
+    if found.incidents is None or not settings.USE_TZ:
+        return found
+    shown = (replace(one, last=timezone.localtime(one.last)) for one in found.incidents)
+    return replace(found, incidents=tuple(shown))
 
 
-class Line(NamedTuple):
-    """What is shown of one Redis."""
-
-    redis: Redis
-    breaker: str
-    lag: str
-
-
-def _shown(found: Overview) -> dict[str, Any]:
+def _shown(found: Facts) -> dict[str, Any]:
     """What the template needs to know."""
     ledger = found.ledger
     return {
         "overview": found,
-        "to_do": list(_to_do(found.findings)),
+        "to_do": [_parted(one) for one in to_do(found)],
         "redises": [
-            Line(one, str(_BREAKERS[one.breaker]), _age(one.lag)) for one in found.redises or ()
+            (one, str(_BREAKERS[one.breaker]), _age(one.lag)) for one in found.redises or ()
         ],
         "rollup_lag": _age(ledger.lag) if ledger else "",
         "rates": [
@@ -125,12 +117,12 @@ def _shown(found: Overview) -> dict[str, Any]:
     }
 
 
-def _to_do(findings: tuple[Finding, ...]) -> Iterator[ToDo]:
-    for one in findings:
-        before, command, after = one.action, "", ""
-        if one.command:
-            before, command, after = one.action.partition(one.command)
-        yield ToDo(one.subject, one.strategy, before, command, after)
+def _parted(one: Finding) -> tuple[Finding, str, str]:
+    """Something that has to be done, and what stands before and after the command for it."""
+    before, _command, after = (
+        one.action.partition(one.command) if one.command else (one.action, "", "")
+    )
+    return one, before, after
 
 
 def _age(lag: timedelta | None) -> str:

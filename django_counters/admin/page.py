@@ -17,12 +17,11 @@ from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
 from django_counters.admin.adjusting import adjust_url
-from django_counters.admin.chart import chart_of, label_of, words_of
+from django_counters.admin.history import history_of, numbers
 from django_counters.admin.listing import waiting_first
 from django_counters.admin.subjects import visible
 from django_counters.exceptions import CounterError
 from django_counters.models import Counter, CounterAdjustment
-from django_counters.read.chart import SPANS, Series, offered, series
 from django_counters.read.history import Explanation, explain
 from django_counters.read.readings import readings_of
 from django_counters.registry import registry
@@ -38,8 +37,8 @@ LAST_ADJUSTMENTS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """What is known of a counter now.
+class Shown:
+    """What is shown of a counter now.
 
     Attributes:
         value: the exact value, or what has landed of it.
@@ -98,8 +97,7 @@ class CounterPageMixin(_ModelAdmin):
         counter = self._permitted(request, object_id)
         if counter is None:
             raise Http404
-        found = _series(counter.key, request)
-        return JsonResponse(chart_of(found))
+        return JsonResponse(numbers(counter.key, request))
 
     def _permitted(self, request: HttpRequest, object_id: str) -> Counter | None:
         """The counter, if there is one that is shown to this user."""
@@ -120,7 +118,6 @@ class CounterPageMixin(_ModelAdmin):
 
     def _about(self, request: HttpRequest, counter: Counter) -> dict[str, Any]:
         key, policy = counter.key, registry.policy(counter.key)
-        found = _series(key, request)
         # The form asks for a row.
         adjusts = bool(counter.updated_at) and self._adjusts(request)
         return {
@@ -128,15 +125,11 @@ class CounterPageMixin(_ModelAdmin):
             "has_tools_beside_title": django.VERSION >= (6, 1),
             "opts": self.opts,
             "counter": counter,
-            "facts": facts_of(counter),
+            "facts": shown_of(counter),
             "namespace": namespace_of(key),
             "policy": policy,
-            "series": found,
-            "chart": chart_of(found) if found.points else None,
+            **history_of(key, request),
             "chart_url": self._url("counter_chart", quote(key)),
-            "period": words_of(found.by),
-            "rows": [(label_of(point, found.by), point) for point in reversed(found.points)],
-            "periods": [(by, _PERIODS[by]()) for by in offered(key)],
             "crumb": self.opts.verbose_name_plural.capitalize(),  # type: ignore[union-attr]
             "crumb_url": self._url("counter_changelist"),
             "adjust_url": adjust_url(self.admin_site, "", key) if adjusts else "",
@@ -175,18 +168,15 @@ class CounterPageMixin(_ModelAdmin):
             return ""
 
 
-_PERIODS = {"hour": lambda: _("Hours"), "day": lambda: _("Days")}
-
-
-def facts_of(counter: Counter) -> Facts:
+def shown_of(counter: Counter) -> Shown:
     """The exact value and its parts; where that cannot be had, what the database has, and why."""
     try:
         found = explain(counter.key, LAST_ENTRIES, None)
     except CounterError as error:
         reading = readings_of([counter.key])[counter.key]
         exact = reading.consistency == "exact"
-        return Facts(reading.value, exact, _parts_of(reading), problem=str(error))
-    return Facts(found.value, True, list(_parts(found)), found)
+        return Shown(reading.value, exact, _parts_of(reading), problem=str(error))
+    return Shown(found.value, True, list(_parts(found)), found)
 
 
 def _parts_of(reading: Reading) -> list[tuple[str, int, str]]:
@@ -206,13 +196,3 @@ def _parts(found: Explanation) -> list[tuple[str, int, str]]:
     if found.redis is not None:
         parts.append((_("Redis"), found.redis, _("what waits in Redis for a flush")))
     return parts
-
-
-def _series(key: str, request: HttpRequest) -> Series:
-    """As the address asks for it; nothing of what somebody has made by hand and is no key."""
-    by = request.GET.get("by", "")
-    by = by if by in SPANS else "hour"
-    try:
-        return series(key, by)
-    except CounterError:
-        return Series(key, by, "none", ())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from django.db.models import Sum
@@ -10,8 +10,9 @@ from django.db.models.functions import TruncHour
 
 from django_counters import clock
 from django_counters.models import CounterDelta, CounterSample
+from django_counters.read.series import series
 from django_counters.registry import registry
-from django_counters.types import Reading
+from django_counters.types import Reading, why_no_key
 
 HOURS = 24
 # With more entries than that, a list would wait for its lines: half a second for each million.
@@ -23,19 +24,42 @@ _Line = list[int | None]
 def recent_of(readings: Mapping[str, Reading], using: str | None) -> dict[str, _Line]:
     """Values at the end of each of the last hours, one before them, and the present one at last.
 
-    In two queries for those that are in the ledger, unless they have too many entries, and in one
-    for those whose totals are recorded by the hour. Others are not in the answer.
+    In two queries for those that are in the ledger, unless they have too many entries, in one for
+    each namespace that is counted by the hour, and in one for those whose totals are recorded by
+    the hour. Others are not in the answer.
     """
     since = clock.utc().replace(minute=0, second=0, microsecond=0) - (HOURS - 1) * _HOUR
     entered = [key for key in readings if registry.policy(key).recipe.can.entries]
-    recorded = [key for key in readings if registry.policy(key).history == "hour"]
+    counted = [key for key in readings if _is_counted(key)]
+    recorded = [
+        key for key in readings if registry.policy(key).history == "hour" and not _is_counted(key)
+    ]
     changes = _changes(entered, since, using) if entered else None
     samples = _samples(recorded, since, using) if recorded else {}
     lines = {key: _from_samples(readings[key].value, found) for key, found in samples.items()}
+    for key, found in _counted(counted, using):
+        lines[key] = _from_changes(readings[key].value, found)
     if changes is not None:
         for key in entered:
             lines[key] = _from_changes(readings[key].value, changes.get(key, {}))
     return lines
+
+
+def _is_counted(key: str) -> bool:
+    measure = registry.policy(key).measure
+    return measure is not None and not {"minute", "hour"}.isdisjoint(measure.per)
+
+
+def _counted(keys: Sequence[str], using: str | None) -> Iterator[tuple[str, dict[int, int]]]:
+    """What was counted in each hour, by the number of it; keys that are none are left out."""
+    of: dict[object, list[str]] = {}
+    for key in keys:
+        if why_no_key(key) is None:
+            of.setdefault(registry.policy(key).measure, []).append(key)
+    for group in of.values():
+        found = series(group, using).per("hour").last(HOURS).each()
+        for key, points in found.items():
+            yield key, {number: point.value for number, point in enumerate(points, 1)}
 
 
 def _changes(

@@ -2,12 +2,13 @@
 
 from django_counters.fields.columns import (
     CachedCounterField,
+    CounterAttribute,
     CounterField,
     IntegerCounterField,
     counter_fields,
 )
 from django_counters.fields.deleting import follow_deletes as _follow_deletes  # noqa: F401
-from django_counters.fields.values import CounterAttribute, CounterOf, CounterValue
+from django_counters.fields.values import CounterOf, CounterValue
 
 __all__ = [
     "CachedCounterField",

@@ -2,55 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cached_property
+from copy import copy
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from django.apps import apps
 from django.core import checks
-from django.core.validators import MaxValueValidator, MinValueValidator
-from django.db import connections, models, router
+from django.core.exceptions import SynchronousOnlyOperation
+from django.db import models, router
 
-from django_counters.conf import (
-    AUTO,
-    DEFAULT,
-    FIELD_DETOURS,
-    MAX_AGE,
-    TIMEOUT,
-    Recipe,
-    most_shards,
-)
-from django_counters.exceptions import InitialOutOfBounds, UnsavedInstance
+from django_counters.fields.base import BaseCounterField
 from django_counters.fields.problems import problems
-from django_counters.fields.values import CounterAttribute, CounterValue
-from django_counters.models.total import Loaded, TotalField
-from django_counters.read.values import check_age
-from django_counters.registry import in_effect, registry
-from django_counters.stores.sql.dialects import Table
-from django_counters.stores.sql.tables import slots
-from django_counters.tokens import optional_token
-from django_counters.types import INT8, Bounds, Reading
-from django_counters.values import Result
-from django_counters.write.change import Change, Ref
-from django_counters.write.pipeline import change
-from django_counters.write.records import Place, check_record_id
-
-if TYPE_CHECKING:
-    from django.forms import Field as FormField
+from django_counters.fields.values import CounterOf, CounterValue, NotLoaded
+from django_counters.read.series import RecordSeries, series_of_all
+from django_counters.tables.total import TotalAttribute
+from django_counters.write.records import native_of
 
 
-# What migrations do not name where it is like this.
-_OPTIONS = {
-    "strategy": "exact",
-    "slots": AUTO,
-    "cache": DEFAULT,
-    "on_redis_down": FIELD_DETOURS[0],
-    "timeout": TIMEOUT,
-    "approve_above": None,
-}
+class CounterAttribute(TotalAttribute):
+    """Keeps a plain int on the instance, and hands it out as one that can count."""
+
+    field: CounterField
+    #: Whose it is, where that is another one than the model that declares the field.
+    _heir: type[models.Model] | None = None
+
+    def of(self, key: object) -> CounterOf:
+        """The counter of the record with a primary key: ``Post.views.of(5).increment()``.
+
+        It counts, reads and adjusts as that of a loaded record does, without loading it: one
+        statement, or one round trip to Redis.
+
+        Raises:
+            InvalidKey: no record of the model can have that key.
+        """
+        model = self._heir or self.field.model
+        pk = model._meta.pk
+        native_of(model, key, router.db_for_write(model))
+        instance = model.from_db(None, [pk.attname], [pk.to_python(key)])
+        return CounterOf(self.field, instance)
+
+    @property
+    def series(self) -> RecordSeries:
+        """What was counted of all records, or of some: ``Post.views.series.of(posts)``."""
+        return series_of_all(self.field, self._heir or self.field.model)
+
+    def __get__(self, instance: models.Model | None, cls: type[models.Model] | None = None) -> Any:
+        if instance is None:
+            return self if cls in (None, self.field.model) else self._of_heir(cls)
+        try:
+            return super().__get__(instance, cls)
+        except SynchronousOnlyOperation:
+            # It was deferred. An attribute cannot be awaited, and who counts need not know it.
+            return NotLoaded(self.field, instance)
+
+    def _of_heir(self, cls: type[models.Model] | None) -> CounterAttribute:
+        """The same counter, for a child: that may have a key of its own."""
+        inherited = copy(self)
+        inherited._heir = cls
+        return inherited
+
+    def hand_out(self, value: int, instance: models.Model) -> CounterValue:
+        return CounterValue(value, self.field, instance)
 
 
-class CounterField(TotalField):
+class CounterField(BaseCounterField):
     """A counter in a column of the model: a BIGINT that starts at zero.
 
     ``post.views`` is an int, ``post.views.increment()`` counts, ``post.save()`` never overwrites
@@ -69,13 +83,14 @@ class CounterField(TotalField):
         floor: the value never falls below it by counting; `InsufficientCount` is raised instead.
         ceiling: the value never rises above it by counting; `CeilingExceeded` is raised instead.
         approve_above: by how much one person alone may adjust it; None: by any amount.
+        per: periods that increments are counted by, beside the total: ``["hour", "day"]``.
+        tags: how many values of each tag are counted apart: ``{"country": 250}``.
+        keep: for how many days a period is kept: ``{"hour": 35}``; others for ever.
     """
 
     descriptor_class = CounterAttribute
-    capacity = INT8
 
     if TYPE_CHECKING:
-        db_index: bool
 
         @overload
         def __get__(self, instance: None, owner: Any) -> CounterAttribute: ...
@@ -84,166 +99,6 @@ class CounterField(TotalField):
         @overload
         def __get__(self, instance: Any, owner: Any) -> Self: ...
         def __get__(self, instance: Any, owner: Any) -> Any: ...
-
-    def __init__(
-        self,
-        *args: Any,
-        strategy: str = "exact",
-        floor: int | None = None,
-        ceiling: int | None = None,
-        slots: int | str = AUTO,
-        cache: str = DEFAULT,
-        on_redis_down: str = FIELD_DETOURS[0],
-        timeout: float = TIMEOUT,
-        approve_above: int | None = None,
-        **kwargs: Any,
-    ) -> None:
-        self.strategy = strategy
-        self.approve_above = approve_above
-        self.cache = cache
-        self.on_redis_down = on_redis_down
-        self.timeout = timeout
-        self.bounds = Bounds(floor, ceiling)
-        self.slots = slots
-        if "db_default" not in kwargs:
-            kwargs.setdefault("default", 0)
-        super().__init__(*args, **kwargs)
-
-    @property
-    def non_db_attrs(self) -> tuple[str, ...]:  # type: ignore[override]
-        return (*super().non_db_attrs, "floor", "ceiling", *_OPTIONS)
-
-    def deconstruct(self) -> tuple[str, str, Any, dict[str, Any]]:
-        name, path, args, kwargs = super().deconstruct()
-        # Migrations name the package, not the file in it.
-        path = path.replace("django_counters.fields.columns", "django_counters.fields")
-        for option, default in _OPTIONS.items():
-            if getattr(self, option) != default:
-                kwargs[option] = getattr(self, option)
-        for bound, number in self.bounds._asdict().items():
-            if number is not None:
-                kwargs[bound] = number
-        return name, path, args, kwargs
-
-    def pre_save(self, model_instance: models.Model, add: bool) -> Any:
-        value = super().pre_save(model_instance, add)
-        if add and not hasattr(value, "resolve_expression"):
-            value = self.get_prep_value(value)
-        if add and isinstance(value, int) and not self.bounds.hold(value):
-            floor, ceiling = self.bounds
-            raise InitialOutOfBounds(field=self._label(), value=value, floor=floor, ceiling=ceiling)
-        return value
-
-    @cached_property
-    def validators(self) -> list[Any]:
-        """Those of the bounds come first: REST framework takes the first of a kind."""
-        floor, ceiling = self.bounds
-        lower = [] if floor is None else [MinValueValidator(floor)]
-        upper = [] if ceiling is None else [MaxValueValidator(ceiling)]
-        return [*lower, *upper, *super().validators]
-
-    def clean(self, value: Any, model_instance: models.Model | None) -> Any:
-        # What a row has is not written, so nobody is asked to correct it.
-        if model_instance is None or model_instance._state.adding:
-            return super().clean(value, model_instance)
-        return value
-
-    def save_form_data(self, instance: models.Model, data: Any) -> None:
-        # Without a value of its own a new row takes the default of the database. In a form of one
-        # that exists it is what was shown.
-        if data is not None:
-            super().save_form_data(instance, Loaded(data) if isinstance(data, int) else data)
-
-    def formfield(self, *args: Any, **kwargs: Any) -> FormField | None:
-        """Shown, but read-only: a form would send back the number that it showed."""
-        return super().formfield(*args, **{"disabled": True, "required": False, **kwargs})
-
-    def change(
-        self,
-        instance: models.Model,
-        by: int,
-        called: Bounds,
-        using: str | None,
-        token: object = None,
-        immediately: bool = False,
-    ) -> Result:
-        """Change the row of one instance; `CounterValue` is its face."""
-        alias = using or router.db_for_write(type(instance), instance=instance)
-        ref = Ref(self.table, self._key(instance, alias), self.recipe, self.bounds, alias)
-        given = optional_token(token)
-        result = change(Change(ref, by, called, token=given, immediately=immediately))
-        # Where no number is known, what the instance holds stays as it is.
-        if result.value is not None and not result.replayed:
-            instance.__dict__[self.attname] = result.value
-        return result
-
-    def read(
-        self,
-        instance: models.Model,
-        consistency: str,
-        using: str | None,
-        max_age: float | None = None,
-    ) -> Reading:
-        """Read the value of one instance; `CounterValue` is its face."""
-        age = MAX_AGE if max_age is None else check_age(max_age)
-        # A replica lags: what has landed would be in neither Redis nor the replica.
-        find = router.db_for_write if self.recipe.can.outside else router.db_for_read
-        alias = using or find(type(instance), instance=instance)
-        strategy = registry.strategy(self.recipe, self.table, alias)
-        return strategy.read(self._key(instance, alias), consistency, age)
-
-    def load(self, instances: Sequence[models.Model], max_age: float | None) -> None:
-        """Let instances that were loaded together hold the present values."""
-        # Where they were loaded from may lag.
-        alias = router.db_for_write(type(instances[0]), instance=instances[0])
-        keys = {self._key(instance, alias): instance for instance in instances}
-        values = registry.strategy(self.recipe, self.table, alias).values(keys, max_age)
-        for key, instance in keys.items():
-            instance.__dict__[self.attname] = values.get(key, 0)
-
-    def _key(self, instance: models.Model, alias: str) -> Any:
-        """What finds the row of an instance."""
-        key_field = self.model._meta.pk
-        key = getattr(instance, key_field.attname)
-        if instance._state.adding or key is None:
-            raise UnsavedInstance(key=f"{self._label()}:{key}")
-        stored = key_field.get_db_prep_value(key, connections[alias])
-        if self.recipe.can.slots:
-            check_record_id(stored)
-        return stored
-
-    def place(self) -> Place:
-        """Where the totals stand, for those who count in slots."""
-        return Place(self.table, Recipe("slotted", most_shards(self.slots)), self.bounds)
-
-    def declared(self) -> Place:
-        """Where the totals stand, for those who count as the field declares it."""
-        return Place(self.table, self.recipe, self.bounds)
-
-    @cached_property
-    def recipe(self) -> Recipe:
-        """What the strategy of this field is made of."""
-        recipe = Recipe(self.strategy, most_shards(self.slots))
-        if recipe.can.outside:
-            detour = self.on_redis_down
-            recipe = Recipe(self.strategy, cache=self.cache, detour=detour, timeout=self.timeout)
-        return in_effect(recipe)
-
-    @cached_property
-    def table(self) -> Table:
-        """Where the totals of this field stand, and where increments of it wait."""
-        options = self.model._meta
-        return Table(
-            name=options.db_table,
-            key=str(options.pk.column),
-            value=str(self.column),
-            pending=slots(self.model, self.name),
-            capacity=self.capacity,
-            label=self._label(),
-        )
-
-    def _label(self) -> str:
-        return f"{self.model._meta.label}.{self.name}"
 
     def check(self, **kwargs: Any) -> list[checks.CheckMessage]:
         return [*super().check(**kwargs), *problems(self)]

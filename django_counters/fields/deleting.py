@@ -1,4 +1,4 @@
-"""What waits in slots and in Redis goes with the records that Django deletes."""
+"""What waits in slots and in Redis, and what is in cells, goes with records that Django deletes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from django.db.transaction import Atomic
 
 from django_counters.exceptions import CounterError
 from django_counters.fields.columns import CounterField, counter_fields
-from django_counters.models import SlottedCounter
+from django_counters.measure import Measure
 from django_counters.registry import registry
+from django_counters.tables import CounterCell
+from django_counters.tables.standing import SLOTS
 
 logger = logging.getLogger("django_counters")
 # How many records one statement forgets.
@@ -43,8 +45,13 @@ def forget_pending(
     # A signal that is not Django's comes without the other one.
     instances = _leaving_in(using).get(sender, [instance])
     for field in _waiting_elsewhere(sender) if instances else ():
-        forget = _forget_slots if field.recipe.can.slots else _forget_in_redis
-        forget(field, _keys(field, instances, using), using)
+        keys = _keys(field, instances, using)
+        if field.recipe.can.slots:
+            _forget_slots(field, keys, using)
+        if field.recipe.can.outside:
+            _forget_in_redis(field, keys, using)
+        if field.measure is not None:
+            _forget_cells(field.measure, keys, using)
     instances.clear()
 
 
@@ -63,7 +70,7 @@ def _waiting_elsewhere(model: type[models.Model]) -> list[CounterField]:
     return [
         field
         for field in counter_fields(model)
-        if field.recipe.can.slots or field.recipe.can.outside
+        if field.recipe.can.slots or field.recipe.can.outside or field.measure
         if model._meta.proxy or field.model is model
     ]
 
@@ -77,10 +84,20 @@ def _keys(field: CounterField, instances: Iterable[models.Model], using: str) ->
 def _forget_slots(field: CounterField, keys: Sequence[Any], using: str) -> None:
     """Delete what waits for records: new ones with their keys start at zero."""
     kind = ContentType.objects.db_manager(using).get_for_model(field.model)
-    slots = SlottedCounter._base_manager.using(using).filter(record_type=kind, name=field.name)
+    slots = SLOTS.rows(using).filter(record_type=kind, name=field.name)
     ids = list(map(str, keys))
     for start in range(0, len(ids), _IDS):
         slots.filter(record_id__in=ids[start : start + _IDS]).delete()
+
+
+def _forget_cells(measure: Measure, keys: Sequence[Any], using: str) -> None:
+    """Delete the cells of records: new ones with their keys have counted nothing."""
+    stored = registry.measures(using).find(measure.name)
+    if stored is not None:
+        cells = CounterCell._base_manager.using(using).filter(measure_id=stored.id)
+        ids = list(map(str, keys))
+        for start in range(0, len(ids), _IDS):
+            cells.filter(key__in=ids[start : start + _IDS]).delete()
 
 
 def _forget_in_redis(field: CounterField, keys: Sequence[Any], using: str) -> None:
@@ -90,7 +107,7 @@ def _forget_in_redis(field: CounterField, keys: Sequence[Any], using: str) -> No
         try:
             outside = registry.outside(field.recipe, field.table, using)
             if outside:
-                outside.discard(keys)
+                outside.discard(keys, cells=field.measure is not None)
         except CounterError as error:
             # They are deleted. A flush finds what it can add to no record, and writes it down.
             told = (field.table.label, len(keys), error)

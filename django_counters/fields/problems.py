@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from django.core import checks
 from django.db import models
@@ -17,22 +16,21 @@ from django_counters.conf import (
     limit_problems,
     shards_problems,
 )
+from django_counters.fields.base import BaseCounterField
 from django_counters.hints import HINTS
+from django_counters.measure import measure_problems
 from django_counters.types import UNBOUNDED
 from django_counters.write.records import can_be_slotted
 
-if TYPE_CHECKING:
-    from django_counters.fields.columns import CounterField
 
-
-def problems(field: CounterField) -> Iterator[checks.CheckMessage]:
-    """Yield E010 to E018, E020, E024 and W010 for one field."""
+def problems(field: BaseCounterField) -> Iterator[checks.CheckMessage]:
+    """Yield E010 to E018, E020, E024, E028 and W010 for one field."""
     for code, message in _all(field):
         kind = checks.Warning if code.startswith("W") else checks.Error
         yield kind(message, hint=HINTS[code], obj=field, id=f"counters.{code}")
 
 
-def _all(field: CounterField) -> Iterator[tuple[str, str]]:
+def _all(field: BaseCounterField) -> Iterator[tuple[str, str]]:
     yield from _strategy(field)
     yield from _bounds(field)
     if field.null:
@@ -43,11 +41,15 @@ def _all(field: CounterField) -> Iterator[tuple[str, str]]:
         yield "W010", "An index on a counter slows down every increment."
     for problem in limit_problems(field.approve_above):
         yield "E024", f"Its approve_above is wrong: {problem}"
+    for problem in measure_problems(field.per, field.tags, field.keep):
+        yield "E028", f"Its periods are wrong: {problem}"
+    if field.per is not None and not can_be_slotted(field.model):
+        yield "E028", "To be counted by period needs an integer, UUID or text as primary key."
     if len(field.model._meta.pk_fields) > 1:
         yield "E014", "Models with a composite primary key cannot count yet."
 
 
-def _strategy(field: CounterField) -> Iterator[tuple[str, str]]:
+def _strategy(field: BaseCounterField) -> Iterator[tuple[str, str]]:
     if field.strategy not in FIELD_STRATEGIES:
         guess = did_you_mean(field.strategy, FIELD_STRATEGIES)
         if field.strategy == "sharded":
@@ -67,7 +69,7 @@ def _strategy(field: CounterField) -> Iterator[tuple[str, str]]:
         yield "E017", f"Its slots are wrong: {problem}"
 
 
-def _bounds(field: CounterField) -> Iterator[tuple[str, str]]:
+def _bounds(field: BaseCounterField) -> Iterator[tuple[str, str]]:
     wrong = list(bounds_problems(*field.bounds))
     for problem in wrong:
         yield "E011", f"Its bounds are wrong: {problem}"
@@ -81,7 +83,7 @@ def _bounds(field: CounterField) -> Iterator[tuple[str, str]]:
             yield "E015", f"The {name} {number} is out of its bounds."
 
 
-def _is_indexed(field: CounterField) -> bool:
+def _is_indexed(field: BaseCounterField) -> bool:
     options = field.model._meta
     declared = (name for index in options.indexes for name, _ in index.fields_orders)
     return field.db_index or field.unique or field.name in declared

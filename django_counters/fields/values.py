@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from copy import copy
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
-from django.core.exceptions import SynchronousOnlyOperation
-from django.db import models, router
+from django.db import models
 
 from django_counters.adjustments.adjustment import adjust
-from django_counters.models import CounterAdjustment
-from django_counters.models.total import Loaded, TotalAttribute
+from django_counters.fields.base import BaseCounterField
+from django_counters.projections.cells import Tags
+from django_counters.read.series import Series, series_of
+from django_counters.tables import CounterAdjustment
+from django_counters.tables.total import Loaded
 from django_counters.tokens import Token
 from django_counters.types import Reading, bounds_of_call, check_delta
 from django_counters.values import NoNumber, Result
-from django_counters.write.records import native_of, of_record
-
-if TYPE_CHECKING:
-    from django_counters.fields.columns import CounterField
+from django_counters.write.records import of_record
 
 
 class _Counting:
@@ -36,6 +35,8 @@ class _Counting:
         ceiling: int | None = None,
         token: str | UUID | Token | None = None,
         immediately: bool = False,
+        at: datetime | None = None,
+        tags: Tags | None = None,
         using: str | None = None,
     ) -> Result:
         """Add ``by`` to the row, in one statement; the new value is set on the instance.
@@ -44,7 +45,8 @@ class _Counting:
         the field declares; only the bound that the value moves towards is asked. With a token the
         change counts once: a repeated call returns what the first one returned, and says so in
         ``replayed``. Where the field is cached the change is made in Redis, and within a
-        transaction when that commits, unless ``immediately``; it takes no token.
+        transaction when that commits, unless ``immediately``; it takes no token. ``at`` and
+        ``tags`` say what it is counted by, where the field names periods (``per``).
 
         Returns:
             The new value, `Counted`, which is an int. Or `Unknown`: of a cached field in a
@@ -53,13 +55,14 @@ class _Counting:
         Raises:
             UnsavedInstance: the instance has no row yet.
             RecordMissing: its row is gone.
-            InvalidToken, TokenConflict, TokenExpired, RetryTransaction: as for named counters.
+            InvalidToken, TokenConflict, TokenExpired, RetryTransaction, InvalidTags, InvalidMoment,
+            UnsupportedSeries: as for named counters.
             InvalidDelta, InsufficientCount, CeilingExceeded, CounterOverflow, CounterUnavailable,
             ReadOnlyDatabase, OutcomeUnknown: as for named counters.
         """
         bounds = bounds_of_call(floor, ceiling)
         result: Result = self._field.change(
-            self._instance, check_delta(by), bounds, using, token, immediately
+            self._instance, check_delta(by), bounds, using, token, immediately, at, tags
         )
         return result
 
@@ -71,6 +74,8 @@ class _Counting:
         ceiling: int | None = None,
         token: str | UUID | Token | None = None,
         immediately: bool = False,
+        at: datetime | None = None,
+        tags: Tags | None = None,
         using: str | None = None,
     ) -> Result:
         """Subtract ``by`` from the row; see `increment`."""
@@ -80,6 +85,8 @@ class _Counting:
             ceiling=ceiling,
             token=token,
             immediately=immediately,
+            at=at,
+            tags=tags,
             using=using,
         )
 
@@ -120,6 +127,14 @@ class _Counting:
         if consistency == "cached" and not self._field.recipe.can.cached:
             consistency = "exact"
         return self.read(consistency=consistency, max_age=max_age, using=using).value
+
+    @property
+    def series(self) -> Series:
+        """What was counted of this record over time and by tag, where the field declares ``per``.
+
+        See `Series`. ``Post.views.series`` is that of all records.
+        """
+        return series_of(self._field, self._instance)
 
     def adjust(
         self,
@@ -221,6 +236,8 @@ class _Counting:
         ceiling: int | None = None,
         token: str | UUID | Token | None = None,
         immediately: bool = False,
+        at: datetime | None = None,
+        tags: Tags | None = None,
         using: str | None = None,
     ) -> Result:
         """`increment` for async code."""
@@ -230,6 +247,8 @@ class _Counting:
             ceiling=ceiling,
             token=token,
             immediately=immediately,
+            at=at,
+            tags=tags,
             using=using,
         )
 
@@ -241,6 +260,8 @@ class _Counting:
         ceiling: int | None = None,
         token: str | UUID | Token | None = None,
         immediately: bool = False,
+        at: datetime | None = None,
+        tags: Tags | None = None,
         using: str | None = None,
     ) -> Result:
         """`decrement` for async code."""
@@ -250,6 +271,8 @@ class _Counting:
             ceiling=ceiling,
             token=token,
             immediately=immediately,
+            at=at,
+            tags=tags,
             using=using,
         )
 
@@ -269,7 +292,7 @@ class CounterValue(_Counting, Loaded):
     database, joins the caller's transaction, and leaves the new value on the instance.
     """
 
-    def __new__(cls, value: int, field: CounterField, instance: models.Model) -> CounterValue:
+    def __new__(cls, value: int, field: BaseCounterField, instance: models.Model) -> CounterValue:
         number = super().__new__(cls, value)
         number._field = field
         number._instance = instance
@@ -279,7 +302,7 @@ class CounterValue(_Counting, Loaded):
 class NotLoaded(_Counting, NoNumber):
     """What ``post.views`` is in async code where it was deferred: it counts, but is no number."""
 
-    def __init__(self, field: CounterField, instance: models.Model) -> None:
+    def __init__(self, field: BaseCounterField, instance: models.Model) -> None:
         super().__init__(f"{field.model._meta.label}.{field.name}:{instance.pk}")
         self._field = field
         self._instance = instance
@@ -300,44 +323,3 @@ class CounterOf(NotLoaded):
     def reason(self) -> str:  # type: ignore[override]
         """Why the value is not known."""
         return "no record was loaded; value() or read() asks for it"
-
-
-class CounterAttribute(TotalAttribute):
-    """Keeps a plain int on the instance, and hands it out as one that can count."""
-
-    field: CounterField
-    #: Whose it is, where that is another one than the model that declares the field.
-    _heir: type[models.Model] | None = None
-
-    def of(self, key: object) -> CounterOf:
-        """The counter of the record with a primary key: ``Post.views.of(5).increment()``.
-
-        It counts, reads and adjusts as that of a loaded record does, without loading it: one
-        statement, or one round trip to Redis.
-
-        Raises:
-            InvalidKey: no record of the model can have that key.
-        """
-        model = self._heir or self.field.model
-        pk = model._meta.pk
-        native_of(model, key, router.db_for_write(model))
-        instance = model.from_db(None, [pk.attname], [pk.to_python(key)])
-        return CounterOf(self.field, instance)
-
-    def __get__(self, instance: models.Model | None, cls: type[models.Model] | None = None) -> Any:
-        if instance is None:
-            return self if cls in (None, self.field.model) else self._of_heir(cls)
-        try:
-            return super().__get__(instance, cls)
-        except SynchronousOnlyOperation:
-            # It was deferred. An attribute cannot be awaited, and who counts need not know it.
-            return NotLoaded(self.field, instance)
-
-    def _of_heir(self, cls: type[models.Model] | None) -> CounterAttribute:
-        """The same counter, for a child: that may have a key of its own."""
-        inherited = copy(self)
-        inherited._heir = cls
-        return inherited
-
-    def hand_out(self, value: int, instance: models.Model) -> CounterValue:
-        return CounterValue(value, self.field, instance)

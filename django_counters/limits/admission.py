@@ -6,12 +6,10 @@ import logging
 from collections.abc import Iterable
 from enum import Enum, auto
 
-from django.db import router
-
 from django_counters.access import CREATED, Access
-from django_counters.models import Counter
 from django_counters.registry import registry
 from django_counters.stores.sql.tables import NAMED
+from django_counters.tables.standing import COUNTERS
 from django_counters.types import namespace_of, short_key
 from django_counters.write import pipeline
 
@@ -36,7 +34,7 @@ def admit(keys: Iterable[str], access: Access) -> Refusal | None:
         CounterUnavailable, ReadOnlyDatabase: the database cannot be asked.
         RetryTransaction: the caller's transaction does not see what others have made.
     """
-    alias = router.db_for_write(Counter)
+    alias = COUNTERS.writing()
     known = registry.admitted(alias)
     unknown = {key for key in keys if key not in known}
     if not unknown:
@@ -52,7 +50,7 @@ def admit(keys: Iterable[str], access: Access) -> Refusal | None:
 
 
 def _absent(keys: set[str], alias: str) -> set[str]:
-    rows = Counter._base_manager.using(alias).filter(key__in=keys)
+    rows = COUNTERS.rows(alias).filter(key__in=keys)
     return keys.difference(rows.values_list("key", flat=True))
 
 

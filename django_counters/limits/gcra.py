@@ -14,11 +14,11 @@ from django.core.signals import setting_changed
 from django.db import router
 
 from django_counters.exceptions import InvalidConfiguration
-from django_counters.models import CounterLimit
 from django_counters.rates import Rate, check_rate
 from django_counters.stores.base import Bucket, LimitsStore
 from django_counters.stores.redis.addresses import TIMEOUT, address_of
 from django_counters.stores.sql.limits import SqlLimits
+from django_counters.tables import CounterLimit
 
 _SECOND = 1_000_000
 

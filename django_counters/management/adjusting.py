@@ -17,7 +17,7 @@ from django.utils.translation import gettext as _
 
 from django_counters.adjustments.cases import STEP, AdjustedMany, adjust_many
 from django_counters.exceptions import CounterError
-from django_counters.models.adjustment import CASE_LENGTH
+from django_counters.tables.adjustment import CASE_LENGTH
 from django_counters.types import check_delta, check_integer
 from django_counters.write.change import Ref
 from django_counters.write.records import ref_of

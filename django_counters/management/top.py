@@ -10,7 +10,7 @@ import unicodedata
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -20,9 +20,12 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from django_counters.management.looping import until_asked_to_end
-from django_counters.upkeep.hottest import Hot, Look, look
+from django_counters.observe.doctor import NEEDED, facts_of, to_do
+from django_counters.observe.facts import Away, Facts
+from django_counters.observe.hottest import Hot, Look, look
+from django_counters.observe.rates import Rate
+from django_counters.observe.redises import Redis
 from django_counters.upkeep.ledger import State
-from django_counters.upkeep.overview import Overview, Rate, Redis, overview
 from django_counters.upkeep.partitions import ledgers
 
 # What stands above the counters takes more to gather, and changes slowly. Seconds.
@@ -39,7 +42,8 @@ _WIDE = 72
 class Head:
     """What stands above the counters, and when it was gathered, by a clock that is never set."""
 
-    found: Overview
+    found: Facts
+    to_do: int
     at: float
 
 
@@ -92,12 +96,13 @@ def _head(using: str, last: Head | None) -> Head:
     now = time.monotonic()
     if last and now - last.at < HEAD_EVERY and not (last.found.away or _mute(last.found)):
         return last
-    return Head(overview(using), now)
+    found = facts_of(using, *NEEDED, "landed", "entries")
+    return Head(found, len(to_do(found)), now)
 
 
-def _mute(found: Overview) -> set[str]:
+def _mute(found: Facts) -> set[str]:
     """Each Redis that did not answer, as the places of a look are called."""
-    return {f"Redis {one.name}" for one in found.redises or () if one.waits is None}
+    return {f"Redis {one.name}" for one in found.redises or () if one.generations is None}
 
 
 def _show(out: OutputWrapper, head: Head, found: Look, *, is_live: bool, as_json: bool) -> None:
@@ -168,8 +173,8 @@ def _above(head: Head, found: Look) -> Iterator[str]:
     if found.incidents:
         kinds = ", ".join(f"{kind} {number}" for kind, number in found.incidents.items())
         yield _("incidents of the last day: %(kinds)s") % {"kinds": kinds}
-    if head.found.findings:
-        told = {"number": len(head.found.findings), "command": "manage.py counters doctor"}
+    if head.to_do:
+        told = {"number": head.to_do, "command": "manage.py counters doctor"}
         yield _("to do: %(number)d (%(command)s says what)") % told
     yield from _missing(head, found)
 
@@ -178,7 +183,7 @@ def _missing(head: Head, found: Look) -> Iterator[str]:
     """What could not be asked, and what was not looked at."""
     for away in (*head.found.away, *found.away):
         if away.part not in _mute(head.found):
-            yield _("%(part)s cannot be asked: %(reason)s") % asdict(away)
+            yield _("%(part)s cannot be asked: %(reason)s") % _away_as_data(away)
     if found.capped:
         parts = ", ".join(found.capped)
         yield _("more than is looked at: %(parts)s; something may be missing") % {"parts": parts}
@@ -193,15 +198,11 @@ def _title(using: str, found: Look) -> str:
     return " · ".join(parts)
 
 
-def _flow(found: Overview) -> Iterator[str]:
+def _flow(found: Facts) -> Iterator[str]:
     """What came in within the last minutes, where something did."""
-    rates: tuple[tuple[str, tuple[Rate, ...] | None], ...] = (
-        (_("landed"), found.landed),
-        (_("entries"), found.entries),
-    )
     parts = [
         f"{name} {'> ' if rates[0].capped else ''}{rates[0].per_minute:,.1f}/min"
-        for name, rates in rates
+        for name, rates in ((_("landed"), found.landed), (_("entries"), found.entries))
         if rates and rates[0].amount
     ]
     if parts:
@@ -209,12 +210,12 @@ def _flow(found: Overview) -> Iterator[str]:
 
 
 def _of_redis(redis: Redis) -> str:
-    if redis.waits is None:
+    if redis.generations is None:
         told = {"name": redis.name, "reason": redis.problem}
         return _("Redis %(name)s cannot be asked: %(reason)s") % told
     line = _("Redis %(name)s: %(number)d counters wait, for %(seconds)s s at most") % {
         "name": redis.name,
-        "number": redis.waits.counters,
+        "number": redis.counters,
         "seconds": _seconds(redis.lag),
     }
     state = redis.breaker or "closed"
@@ -301,10 +302,14 @@ def _as_data(head: Head, found: Look) -> dict[str, Any]:
         "redises": [_redis_as_data(one) for one in above.redises or ()],
         "ledger": _ledger_as_data(above.ledger) if above.ledger else None,
         "incidents": found.incidents,
-        "to_do": len(above.findings),
-        "away": [asdict(away) for away in dict.fromkeys((*above.away, *found.away))],
+        "to_do": head.to_do,
+        "away": [_away_as_data(away) for away in dict.fromkeys((*above.away, *found.away))],
         "capped": list(found.capped),
     }
+
+
+def _away_as_data(away: Away) -> dict[str, str]:
+    return {"part": away.part, "reason": away.reason}
 
 
 def _counter_as_data(one: Hot) -> dict[str, Any]:
@@ -323,7 +328,7 @@ def _counter_as_data(one: Hot) -> dict[str, Any]:
 def _redis_as_data(redis: Redis) -> dict[str, Any]:
     return {
         "name": redis.name,
-        "counters": redis.waits.counters if redis.waits else None,
+        "counters": None if redis.generations is None else redis.counters,
         "lag": redis.lag.total_seconds() if redis.lag else None,
         "breaker": redis.breaker,
         "problem": redis.problem,

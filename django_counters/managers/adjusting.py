@@ -9,8 +9,8 @@ from asgiref.sync import sync_to_async
 
 from django_counters.adjustments import adjustment, cases, forgetting
 from django_counters.adjustments.cases import STEP, AdjustedMany, Progress
-from django_counters.managers.rows import RowsManager
-from django_counters.models import Counter, CounterAdjustment
+from django_counters.managers.rows import Row, RowsManager
+from django_counters.tables import CounterAdjustment
 from django_counters.tokens import Token
 from django_counters.write.change import named
 
@@ -19,7 +19,7 @@ def _silent(report: AdjustedMany) -> None:
     """Nobody wants to know how far it is."""
 
 
-class AdjustingManager(RowsManager[Counter]):
+class AdjustingManager(RowsManager[Row]):
     """Corrects counters: by a change that is kept, with who made it and why."""
 
     def adjust(

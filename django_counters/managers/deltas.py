@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from django.db import models
 
-from django_counters.models import CounterDelta
+from django_counters.tables import DeltaColumns
 from django_counters.tokens import Token
 from django_counters.types import check_delta
 from django_counters.values import Appended
@@ -19,8 +19,10 @@ from django_counters.write.entries import AppendedMany
 Pair = tuple[str, int]
 Tokened = tuple[str, int, UUID | str | None]
 
+_Row = TypeVar("_Row", bound=DeltaColumns)
 
-class DeltaRows(models.QuerySet[CounterDelta]):
+
+class DeltaRows(models.QuerySet[_Row]):
     """Entries to look at. Nothing alters one, so what would do it raises an error."""
 
     def _refuse(self, *_args: Any, **_kwargs: Any) -> NoReturn:
@@ -30,7 +32,10 @@ class DeltaRows(models.QuerySet[CounterDelta]):
     get_or_create = update_or_create = _refuse
 
 
-class DeltaManager(models.Manager.from_queryset(DeltaRows)[CounterDelta]):  # type: ignore[misc]
+_RowsManager = models.Manager.from_queryset(DeltaRows)
+
+
+class DeltaManager(_RowsManager[_Row]):
     """Appends entries to the ledger. Nothing alters one, and none is deleted alone."""
 
     def append(

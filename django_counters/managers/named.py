@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from datetime import datetime, tzinfo
+from datetime import datetime
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
 
-from django_counters.managers.adjusting import AdjustingManager
-from django_counters.read import history, values
-from django_counters.read.history import Bucket, Explanation
+from django_counters.managers.past import PastManager
+from django_counters.managers.rows import Row
+from django_counters.projections.cells import Tags
+from django_counters.read import values
 from django_counters.tokens import Token, check_token, optional_token
-from django_counters.types import UNBOUNDED, Reading, bounds_of_call, check_delta
+from django_counters.types import UNBOUNDED, Bounds, Reading, bounds_of_call, check_delta
 from django_counters.values import CountedMany, Result
 from django_counters.write import pipeline
 from django_counters.write.change import Change, named
 from django_counters.write.native import is_native
 
 
-class CounterManager(AdjustingManager):
+class CounterManager(PastManager[Row]):
     """Counts by key. Every change joins the caller's transaction and rolls back with it.
 
     ``using`` names a database; without it the manager's own (``db_manager``) is used, else the
@@ -37,6 +38,8 @@ class CounterManager(AdjustingManager):
         shard_key: object = None,
         token: str | UUID | Token | None = None,
         immediately: bool = False,
+        at: datetime | None = None,
+        tags: Tags | None = None,
         using: str | None = None,
     ) -> Result:
         """Add ``by`` to a counter, in one statement.
@@ -58,6 +61,11 @@ class CounterManager(AdjustingManager):
         ``immediately`` it is made at once, and stays. A token has to be a UUIDv7 of the last 24
         hours.
 
+        ``at`` says when it happened (now, where it is not given) and ``tags`` what it is counted
+        by, where the namespace declares ``PER`` and ``TAGS``: the total and the cell of each period
+        change together or not at all. What is too long ago for one period is counted in those that
+        are kept for longer.
+
         Returns:
             The new value, `Counted`, which is an int. `Unknown` where nobody knows it: in a ledger,
             in a collector, and of a cached counter in a transaction or without its Redis.
@@ -69,6 +77,9 @@ class CounterManager(AdjustingManager):
             UnsupportedBounds: the namespace is not exact: no other can hold a floor or ceiling.
             UnsupportedOption: ``immediately``, and the namespace is not cached.
             UnsupportedToken: the namespace is cached, and the token is no UUIDv7.
+            InvalidTags: a tag is not declared, or its value is no text of at most 60 characters.
+            InvalidMoment: ``at`` is more than 5 minutes ahead, or before all that is kept.
+            UnsupportedSeries: ``at`` or ``tags``, and the namespace declares no ``PER``.
             CounterOverflow: the value would leave the range of 64 bits.
             TokenConflict: the token was used before, for another counter or another delta.
             TokenExpired: the UUIDv7 is of a time outside the window.
@@ -78,7 +89,8 @@ class CounterManager(AdjustingManager):
             OutcomeUnknown: the answer was lost, outside a transaction: counted or not.
         """
         delta = check_delta(by)
-        return self._change(key, delta, floor, ceiling, shard_key, token, immediately, using)
+        bounds = bounds_of_call(floor, ceiling)
+        return self._change(key, delta, bounds, shard_key, token, immediately, at, tags, using)
 
     def decrement(
         self,
@@ -90,6 +102,8 @@ class CounterManager(AdjustingManager):
         shard_key: object = None,
         token: str | UUID | Token | None = None,
         immediately: bool = False,
+        at: datetime | None = None,
+        tags: Tags | None = None,
         using: str | None = None,
     ) -> Result:
         """Subtract ``by`` from a counter; see `increment`.
@@ -97,26 +111,25 @@ class CounterManager(AdjustingManager):
         With a floor this is one conditional UPDATE: two buyers of the last unit cannot both get it.
         """
         delta = check_delta(-check_delta(by))
-        return self._change(key, delta, floor, ceiling, shard_key, token, immediately, using)
+        bounds = bounds_of_call(floor, ceiling)
+        return self._change(key, delta, bounds, shard_key, token, immediately, at, tags, using)
 
     def _change(
         self,
         key: object,
         by: int,
-        floor: int | None,
-        ceiling: int | None,
+        bounds: Bounds,
         shard_key: object,
         token: object,
         immediately: bool,
+        at: datetime | None,
+        tags: Tags | None,
         using: str | None,
     ) -> Result:
-        # The common case asks neither: this runs once for each increment.
-        bounded = floor is not None or ceiling is not None
-        bounds = bounds_of_call(floor, ceiling) if bounded else UNBOUNDED
         given = None if token is None else check_token(token)
         ref = named(key, using or self._db)
         return pipeline.change(
-            Change(ref, by, bounds, shard_key, given, immediately, collects=True)
+            Change(ref, by, bounds, shard_key, given, immediately, collects=True, at=at, tags=tags)
         )
 
     def increment_many(
@@ -124,6 +137,8 @@ class CounterManager(AdjustingManager):
         deltas: Mapping[str, int],
         *,
         token: str | UUID | Token | None = None,
+        at: datetime | None = None,
+        tags: Tags | None = None,
         using: str | None = None,
     ) -> CountedMany:
         """Add to many counters, all or none, and return what is known of each, in one statement.
@@ -138,17 +153,19 @@ class CounterManager(AdjustingManager):
             CounterOverflow: a sum does not fit. On PostgreSQL a surrounding transaction is then
                 broken, as after any database error: put the call into ``atomic()`` to go on.
         """
-        return pipeline.change_many(deltas, 1, using or self._db, token)
+        return pipeline.change_many(deltas, 1, using or self._db, token, at, tags)
 
     def decrement_many(
         self,
         deltas: Mapping[str, int],
         *,
         token: str | UUID | Token | None = None,
+        at: datetime | None = None,
+        tags: Tags | None = None,
         using: str | None = None,
     ) -> CountedMany:
         """Subtract from many counters, all or none (a cart); see `increment_many`."""
-        return pipeline.change_many(deltas, -1, using or self._db, token)
+        return pipeline.change_many(deltas, -1, using or self._db, token, at, tags)
 
     def value(
         self,
@@ -224,51 +241,6 @@ class CounterManager(AdjustingManager):
         """
         return values.read(key, consistency, using or self._db, max_age)
 
-    def history(
-        self,
-        key: str,
-        by: str = "hour",
-        *,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        tz: tzinfo | None = None,
-        using: str | None = None,
-    ) -> list[Bucket]:
-        """How a counter of the ledger changed, period by period; those without entries are zero.
-
-        ``by`` is a minute, hour, day, week or month, as the clocks of ``tz`` show them (the current
-        time zone where it is not given), so a day may have 23 or 25 hours. The first period is the
-        one that ``since`` falls into, the last one begins before ``until`` (now). Entries stand at
-        the time of their token.
-
-        Raises:
-            UnsupportedHistory: the namespace is no ledger, and the counter has no entry.
-            HistoryNotKept: entries of that time are dropped; it says from when on they are there.
-            InvalidPeriod: no such period, or more than 10,000 of them.
-        """
-        return history.history(key, by, since, until, tz, using or self._db)
-
-    def value_at(self, key: str, moment: datetime, *, using: str | None = None) -> int:
-        """What the value of a counter of the ledger was at a moment.
-
-        It is what the value is now, without the entries whose token is later than the moment. What
-        did not come through the ledger counts as if it had always been there.
-
-        Raises:
-            UnsupportedHistory: the namespace is no ledger, and the counter has no entry.
-            HistoryNotKept: entries since then are dropped.
-        """
-        return history.value_at(key, moment, using or self._db)
-
-    def explain(  # type: ignore[override]
-        self, key: str, *, last: int = 10, using: str | None = None
-    ) -> Explanation:
-        """What a value is made of, and the last entries, in one statement: the parts sum to it.
-
-        Django's own ``explain()``, of a query, is that of a queryset: ``objects.all().explain()``.
-        """
-        return history.explain(key, last, using or self._db)
-
     async def aincrement(
         self,
         key: str,
@@ -279,11 +251,21 @@ class CounterManager(AdjustingManager):
         shard_key: object = None,
         token: str | UUID | Token | None = None,
         immediately: bool = False,
+        at: datetime | None = None,
+        tags: Tags | None = None,
         using: str | None = None,
     ) -> Result:
         """`increment` for async code; as atomic as its twin."""
         return await self._achange(
-            key, check_delta(by), floor, ceiling, shard_key, token, immediately, using
+            key,
+            check_delta(by),
+            bounds_of_call(floor, ceiling),
+            shard_key,
+            token,
+            immediately,
+            at,
+            tags,
+            using,
         )
 
     async def adecrement(
@@ -296,30 +278,42 @@ class CounterManager(AdjustingManager):
         shard_key: object = None,
         token: str | UUID | Token | None = None,
         immediately: bool = False,
+        at: datetime | None = None,
+        tags: Tags | None = None,
         using: str | None = None,
     ) -> Result:
         """`decrement` for async code; as atomic as its twin."""
         return await self._achange(
-            key, check_delta(-check_delta(by)), floor, ceiling, shard_key, token, immediately, using
+            key,
+            check_delta(-check_delta(by)),
+            bounds_of_call(floor, ceiling),
+            shard_key,
+            token,
+            immediately,
+            at,
+            tags,
+            using,
         )
 
     async def _achange(
         self,
         key: str,
         by: int,
-        floor: int | None,
-        ceiling: int | None,
+        bounds: Bounds,
         shard_key: object,
         token: object,
         immediately: bool,
+        at: datetime | None,
+        tags: Tags | None,
         using: str | None,
     ) -> Result:
         database = using or self._db
-        if floor is None and ceiling is None and is_native([key], database, writes=True):
+        if bounds is UNBOUNDED and is_native([key], database, writes=True):
             ref = named(key, database)
-            return await pipeline.achange(Change(ref, by, token=optional_token(token)))
+            given = optional_token(token)
+            return await pipeline.achange(Change(ref, by, token=given, at=at, tags=tags))
         return await sync_to_async(self._change)(
-            key, by, floor, ceiling, shard_key, token, immediately, using
+            key, by, bounds, shard_key, token, immediately, at, tags, using
         )
 
     async def aincrement_many(
@@ -327,24 +321,32 @@ class CounterManager(AdjustingManager):
         deltas: Mapping[str, int],
         *,
         token: str | UUID | Token | None = None,
+        at: datetime | None = None,
+        tags: Tags | None = None,
         using: str | None = None,
     ) -> CountedMany:
         """`increment_many` for async code."""
         if token is None and is_native(deltas, using or self._db, writes=True):
-            return await pipeline.achange_many(deltas, 1, using or self._db)
-        return await sync_to_async(self.increment_many)(deltas, token=token, using=using)
+            return await pipeline.achange_many(deltas, 1, using or self._db, at, tags)
+        return await sync_to_async(self.increment_many)(
+            deltas, token=token, at=at, tags=tags, using=using
+        )
 
     async def adecrement_many(
         self,
         deltas: Mapping[str, int],
         *,
         token: str | UUID | Token | None = None,
+        at: datetime | None = None,
+        tags: Tags | None = None,
         using: str | None = None,
     ) -> CountedMany:
         """`decrement_many` for async code."""
         if token is None and is_native(deltas, using or self._db, writes=True):
-            return await pipeline.achange_many(deltas, -1, using or self._db)
-        return await sync_to_async(self.decrement_many)(deltas, token=token, using=using)
+            return await pipeline.achange_many(deltas, -1, using or self._db, at, tags)
+        return await sync_to_async(self.decrement_many)(
+            deltas, token=token, at=at, tags=tags, using=using
+        )
 
     async def avalue(
         self,
@@ -392,28 +394,3 @@ class CounterManager(AdjustingManager):
         return await sync_to_async(self.read)(
             key, consistency=consistency, max_age=max_age, using=using
         )
-
-    async def ahistory(
-        self,
-        key: str,
-        by: str = "hour",
-        *,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        tz: tzinfo | None = None,
-        using: str | None = None,
-    ) -> list[Bucket]:
-        """`history` for async code."""
-        return await sync_to_async(self.history)(
-            key, by, since=since, until=until, tz=tz, using=using
-        )
-
-    async def avalue_at(self, key: str, moment: datetime, *, using: str | None = None) -> int:
-        """`value_at` for async code."""
-        return await sync_to_async(self.value_at)(key, moment, using=using)
-
-    async def aexplain(  # type: ignore[override]
-        self, key: str, *, last: int = 10, using: str | None = None
-    ) -> Explanation:
-        """`explain` for async code."""
-        return await sync_to_async(self.explain)(key, last=last, using=using)

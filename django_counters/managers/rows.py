@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from asgiref.sync import sync_to_async
 from django.db import connections, models
 
-from django_counters.models import Counter
+from django_counters.tables import CounterColumns
 from django_counters.types import check_delta
 from django_counters.write import pipeline
 
+Row = TypeVar("Row", bound=CounterColumns)
 
-class CounterRows(models.QuerySet[Counter]):
+
+class CounterRows(models.QuerySet[Row]):
     """Rows of named counters."""
 
     def increment(self, by: int = 1) -> int:

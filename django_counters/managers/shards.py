@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from django.db import models
 
-from django_counters.models import CounterShard
 from django_counters.read.values import value_of
+from django_counters.tables import ShardColumns
 from django_counters.tokens import Token, optional_token
 from django_counters.types import check_delta
 from django_counters.values import Result
 from django_counters.write.change import Change, in_shards
 from django_counters.write.pipeline import change
 
+_Row = TypeVar("_Row", bound=ShardColumns)
 
-class ShardManager(models.Manager[CounterShard]):
+
+class ShardManager(models.Manager[_Row]):
     """Counts in shards, whatever the namespace declares; `Counter.objects` reads the same values.
 
     A writer takes a shard that nobody holds, so that no transaction waits for another one.

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from django.db import models
 
 from django_counters.adjustments import adjustment
-from django_counters.models import CounterAdjustment, SlottedCounter
 from django_counters.read.records import read, values_of
+from django_counters.tables import CounterAdjustment, SlotColumns
 from django_counters.tokens import Token, optional_token
 from django_counters.types import Reading, check_delta
 from django_counters.values import Result
@@ -20,8 +20,10 @@ from django_counters.write.change import Change
 from django_counters.write.pipeline import change
 from django_counters.write.records import of_record
 
+_Row = TypeVar("_Row", bound=SlotColumns)
 
-class SlotManager(models.Manager[SlottedCounter]):
+
+class SlotManager(models.Manager[_Row]):
     """Counts for records, in slots: any record of any model, under any name, without a column.
 
     A name that is a `CounterField` of the model means that field: both count the same.

@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any
 
-from django.db import connections, router, transaction
+from django.db import connections, transaction
 from django.dispatch import receiver
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.cache import never_cache
@@ -24,11 +24,11 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
-from django_counters import models
 from django_counters.metrics import names
-from django_counters.metrics.gathering import Gathered, Gathering
+from django_counters.metrics.gathering import Gathering, Scrape
 from django_counters.metrics.names import STATE, Declared
 from django_counters.metrics.samples import samples
+from django_counters.observe.facts import databases
 from django_counters.signals import batch_applied, upkeep_done
 from django_counters.stores.sql.dialects import DIALECTS
 from django_counters.types import Batch
@@ -138,10 +138,12 @@ class CountersCollector(Collector):
         runs = [(gathering, gathering.begin()) for gathering in gatherings]
         found = [gathering.answer(run) for gathering, run in runs]
         # One without tables is somebody else's, unless it was asked for.
-        told = [one for one in found if self._using is not None or one.tables is not False]
+        told = [
+            one for one in found if self._using is not None or one.facts.has_counters is not False
+        ]
         yield from self._families(told).values()
 
-    def _families(self, found: Iterable[Gathered]) -> dict[str, GaugeMetricFamily]:
+    def _families(self, found: Iterable[Scrape]) -> dict[str, GaugeMetricFamily]:
         families = {
             one.name: GaugeMetricFamily(one.name, one.meaning, labels=one.labels) for one in STATE
         }
@@ -160,12 +162,7 @@ class CountersCollector(Collector):
 def _databases() -> list[str]:
     """All databases that may have the tables of counters."""
     try:
-        return [
-            alias
-            for alias in connections
-            if connections[alias].vendor in DIALECTS
-            and router.allow_migrate_model(alias, models.Counter)
-        ]
+        return [alias for alias in databases() if connections[alias].vendor in DIALECTS]
     except Exception:
         # A router is the project's own; the other metrics of its page are worth more than ours.
         logger.exception("Metrics: the databases with counters are not known.")

@@ -6,118 +6,54 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TypeVar
 
-from django.db import Error, connections
+from django.db import connections
 
-from django_counters.exceptions import CounterError
-from django_counters.models import Counter
-from django_counters.upkeep.backlog import known
-from django_counters.upkeep.doctor import (
-    Asked,
-    Finding,
-    Incidents,
-    ask,
-    findings,
-    incidents,
-    requests,
-    waiting,
-)
-from django_counters.upkeep.ledger import State, state
-from django_counters.upkeep.rooms import Room, rooms
+from django_counters.observe.doctor import NEEDED, to_do
+from django_counters.observe.facts import Away, Facts, asked, gather, growing
 
 logger = logging.getLogger("django_counters")
-_T = TypeVar("_T")
 
 
-@dataclass(slots=True)
-class Gathered:
-    """How the counters of one database are. What is not known, or not known yet, is None.
+@dataclass(frozen=True, slots=True)
+class Scrape:
+    """What metrics are made of.
 
     Attributes:
-        using: the database.
-        tables: whether it has tables of counters.
-        waits: what waits in shards and slots.
-        ledger: how the ledger is.
-        incidents: how many there were lately.
-        requests: how many adjustments wait for a second person.
-        rooms: how many counters were created over HTTP.
-        redises: what each Redis answered; None for one that did not answer yet.
-        findings: how many things have to be done.
-        seconds: how long it took to gather this.
+        facts: how the counters of one database are.
+        needed: how many things have to be done; None where not all is known that may say so.
+        seconds: how long it took to gather all this.
     """
 
-    using: str
-    tables: bool | None = None
-    waits: tuple[Finding, ...] | None = None
-    ledger: State | None = None
-    incidents: tuple[Incidents, ...] | None = None
-    requests: int | None = None
-    rooms: tuple[Room, ...] | None = None
-    redises: dict[str, Asked | None] | None = None
-    findings: int | None = None
+    facts: Facts
+    needed: int | None = None
     seconds: float | None = None
 
 
-def gather(found: Gathered) -> None:
-    """Ask one database, part by part; what cannot be asked is left out, and logged.
-
-    Changes nothing. The number of statements does not depend on how many counters there are.
-    """
-    using, began = found.using, time.monotonic()
-    found.tables = _read("database", using, lambda: _has_tables(using))
-    if not found.tables:
-        return
-    found.waits = _read("pending", using, lambda: tuple(waiting(using)))
-    found.ledger = _read("ledger", using, lambda: state(using))
-    found.incidents = _read("incidents", using, lambda: tuple(incidents(using)))
-    found.requests = _read("requests", using, lambda: requests(using))
-    found.rooms = _read("rooms", using, lambda: tuple(rooms(using)))
-    _ask_redises(found)
-    if _is_whole(found):
-        found.findings = _read("findings", using, lambda: _needed(found))
-    found.seconds = time.monotonic() - began
+def scraping(using: str) -> Iterator[Scrape]:
+    """Ask one database, and give what is known after each part; what cannot be asked is logged."""
+    began = time.monotonic()
+    found = gather(Facts(using), "tables")
+    yield Scrape(found)
+    if found.has_counters:
+        for more in growing(found, *NEEDED, "requests"):
+            found = more
+            yield Scrape(found)
+        needed = asked("findings", using, lambda: _needed(found))
+        if isinstance(needed, Away):
+            found, needed = replace(found, away=(*found.away, needed)), None
+        yield Scrape(found, needed, time.monotonic() - began)
+    for away in found.away:
+        logger.warning("Metrics: %s of the database %s is away: %s", away.part, using, away.reason)
 
 
-def _read(part: str, using: str, ask_it: Callable[[], _T]) -> _T | None:
-    try:
-        return ask_it()
-    except (Error, CounterError) as error:
-        logger.warning("Metrics: %s of the database %s is away: %s", part, using, error)
-    except Exception:
-        logger.exception("Metrics: %s of the database %s cannot be asked.", part, using)
-    return None
-
-
-def _has_tables(using: str) -> bool:
-    return Counter._meta.db_table in connections[using].introspection.table_names()
-
-
-def _ask_redises(found: Gathered) -> None:
-    """Each Redis on its own: one that is slow to answer hides no other that came before it."""
-    sources = _read("redis", found.using, lambda: tuple(known(found.using)))
-    if sources is None:
-        return
-    found.redises = dict.fromkeys((source.name for source in sources), None)
-    for source in sources:
-        answer = _read(f"the Redis {source.name}", found.using, partial(ask, source))
-        found.redises = {**found.redises, source.name: answer}
-
-
-def _is_whole(found: Gathered) -> bool:
+def _needed(found: Facts) -> int | None:
     """Fewer findings than there are would look as if somebody had done something."""
-    parts = (found.waits, found.ledger, found.incidents, found.redises)
-    return not any(one is None for one in (*parts, *(found.redises or {}).values()))
-
-
-def _needed(found: Gathered) -> int:
-    """What `doctor` says that has to be done, out of what was gathered."""
-    asked = [one for one in (found.redises or {}).values() if one]
-    parts = found.waits or (), found.ledger, asked, found.incidents or ()
-    return sum(finding.needed for finding in findings(found.using, *parts))
+    parts = (getattr(found, part) for part in NEEDED)
+    is_whole = all(part is not None for part in parts)
+    return len(to_do(found)) if is_whole else None
 
 
 class _Run:
@@ -126,7 +62,7 @@ class _Run:
     def __init__(self, using: str) -> None:
         self.began = time.monotonic()
         self.done = threading.Event()
-        self.found = Gathered(using)
+        self.found = Scrape(Facts(using))
         # A daemon: what hangs must not keep a process from ending.
         thread = threading.Thread(target=self._gather, daemon=True, name="django_counters-metrics")
         try:
@@ -141,7 +77,8 @@ class _Run:
 
     def _gather(self) -> None:
         try:
-            gather(self.found)
+            for found in scraping(self.found.facts.using):
+                self.found = found
         finally:
             try:
                 connections.close_all()
@@ -182,9 +119,9 @@ class Gathering:
                 run = self._run = _Run(self._using)
             return run
 
-    def answer(self, run: _Run) -> Gathered:
+    def answer(self, run: _Run) -> Scrape:
         """What a run has found, as soon as it has ended or took too long."""
         if run.done.wait(max(0.0, self._patience - run.age)):
             return run.found
         late = run.age > self._patience + self._max_age
-        return Gathered(self._using) if late else replace(run.found)
+        return Scrape(Facts(self._using)) if late else run.found

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from django_counters import clock
 from django_counters.metrics import names
-from django_counters.metrics.gathering import Gathered
+from django_counters.metrics.gathering import Scrape
 from django_counters.metrics.names import Declared
 from django_counters.models import CounterIncident
+from django_counters.observe.facts import Facts
+from django_counters.observe.redises import Redis
 from django_counters.stores.redis.breaker import STATES
-from django_counters.upkeep.doctor import Asked
 
 PARTS = ("database", "pending", "ledger", "incidents", "requests", "rooms", "redis", "findings")
 
@@ -25,50 +25,44 @@ class Sample(NamedTuple):
     value: float
 
 
-def samples(found: Gathered) -> Iterator[Sample]:
+def samples(scrape: Scrape) -> Iterator[Sample]:
     """All that is known of one database."""
-    using = found.using
-    for part, is_up in zip(PARTS, _up(found), strict=True):
+    found, using = scrape.facts, scrape.facts.using
+    for part, is_up in zip(PARTS, _up(scrape), strict=True):
         yield Sample(names.UP, (using, part), is_up)
-    if found.seconds is not None:
-        yield Sample(names.GATHER_SECONDS, (using,), found.seconds)
+    if scrape.seconds is not None:
+        yield Sample(names.GATHER_SECONDS, (using,), scrape.seconds)
     if found.requests is not None:
         yield Sample(names.REQUESTS, (using,), found.requests)
     for room in found.rooms or ():
         yield Sample(names.CREATED, (using, room.namespace), room.created)
         yield Sample(names.MOST_CREATED, (using, room.namespace), room.most)
-    if found.findings is not None:
-        yield Sample(names.FINDINGS, (using,), found.findings)
+    if scrape.needed is not None:
+        yield Sample(names.FINDINGS, (using,), scrape.needed)
     yield from _waits(found)
     yield from _ledger(found)
     yield from _incidents(found)
-    for name, asked in (found.redises or {}).items():
-        yield from _redis(using, name, asked)
+    for redis in found.redises or ():
+        yield from _redis(using, redis)
 
 
-def _up(found: Gathered) -> tuple[bool, ...]:
-    redises = found.redises
-    return (
-        bool(found.tables),
-        found.waits is not None,
-        found.ledger is not None,
-        found.incidents is not None,
-        found.requests is not None,
-        found.rooms is not None,
-        redises is not None and all(one and one.waits for one in redises.values()),
-        found.findings is not None,
-    )
+def _up(scrape: Scrape) -> tuple[bool, ...]:
+    found, redises = scrape.facts, scrape.facts.redises
+    parts = (found.spread, found.ledger, found.incidents, found.requests, found.rooms)
+    answered = redises is not None and all(one.generations is not None for one in redises)
+    known = (part is not None for part in parts)
+    return bool(found.has_counters), *known, answered, scrape.needed is not None
 
 
-def _waits(found: Gathered) -> Iterator[Sample]:
-    if found.waits is None:
+def _waits(found: Facts) -> Iterator[Sample]:
+    if found.spread is None:
         return
     rows: Counter[str] = Counter(sharded=0, slotted=0)
     counters: Counter[str] = Counter(sharded=0, slotted=0)
-    for finding in found.waits:
+    for one in found.spread:
         # What waits for the entries of a ledger, or for Redis, is told with those.
-        rows[finding.strategy] += finding.rows
-        counters[finding.strategy] += finding.counters
+        rows[one.strategy] += one.rows
+        counters[one.strategy] += one.counters
     if found.ledger is not None:
         rows["ledger"] += found.ledger.entries
         counters["ledger"] += found.ledger.counters
@@ -77,7 +71,7 @@ def _waits(found: Gathered) -> Iterator[Sample]:
         yield Sample(names.PENDING_COUNTERS, (found.using, strategy, ""), counters[strategy])
 
 
-def _ledger(found: Gathered) -> Iterator[Sample]:
+def _ledger(found: Facts) -> Iterator[Sample]:
     ledger, labels = found.ledger, (found.using,)
     if ledger is None:
         return
@@ -88,7 +82,7 @@ def _ledger(found: Gathered) -> Iterator[Sample]:
         yield Sample(names.PARTITIONS, labels, ledger.partitions_ahead)
 
 
-def _incidents(found: Gathered) -> Iterator[Sample]:
+def _incidents(found: Facts) -> Iterator[Sample]:
     if found.incidents is None:
         return
     numbers = {one.kind: one.number for one in found.incidents}
@@ -96,16 +90,13 @@ def _incidents(found: Gathered) -> Iterator[Sample]:
         yield Sample(names.INCIDENTS, (found.using, kind), numbers.get(kind, 0))
 
 
-def _redis(using: str, name: str, asked: Asked | None) -> Iterator[Sample]:
-    labels = (using, name)
-    waits = asked.waits if asked else None
-    yield Sample(names.REDIS_UP, labels, waits is not None)
-    if asked and asked.source.pending and (now := asked.source.pending.breaker()):
-        for state in STATES:
-            yield Sample(names.BREAKER, (*labels, state), state == now)
-    if waits is None:
-        return
-    lag = (clock.utc() - waits.since).total_seconds() if waits.since else 0.0
-    yield Sample(names.FLUSH_LAG, labels, max(lag, 0.0))
-    yield Sample(names.PENDING_GENERATIONS, labels, waits.generations)
-    yield Sample(names.PENDING_COUNTERS, (using, "cached", name), waits.counters)
+def _redis(using: str, redis: Redis) -> Iterator[Sample]:
+    labels = (using, redis.name)
+    yield Sample(names.REDIS_UP, labels, redis.generations is not None)
+    for state in STATES if redis.breaker else ():
+        yield Sample(names.BREAKER, (*labels, state), state == redis.breaker)
+    if redis.generations is not None:
+        lag = redis.lag.total_seconds() if redis.lag else 0.0
+        yield Sample(names.FLUSH_LAG, labels, max(lag, 0.0))
+        yield Sample(names.PENDING_GENERATIONS, labels, redis.generations)
+        yield Sample(names.PENDING_COUNTERS, (using, "cached", redis.name), redis.counters)

@@ -8,22 +8,22 @@ from datetime import datetime, timedelta, tzinfo
 from itertools import pairwise
 from uuid import UUID
 
-from django.db import router
 from django.utils import timezone
 
 from django_counters import clock
+from django_counters.calendar import PERIODS, beginnings
 from django_counters.exceptions import HistoryNotKept, InvalidPeriod, UnsupportedHistory
-from django_counters.models import Counter, CounterDelta
-from django_counters.read.calendar import PERIODS, beginnings
 from django_counters.read.values import reading_alias
 from django_counters.registry import registry
 from django_counters.stores.sql.inquiry import Parts, Row, SqlInquiry
 from django_counters.stores.sql.tables import NAMED
 from django_counters.strategies.base import Outside
+from django_counters.tables import DeltaColumns
+from django_counters.tables.standing import COUNTERS
 from django_counters.types import check_key
 
 MOST_BUCKETS = 10_000
-_DEFAULT_SPANS = {
+DEFAULT_SPANS = {
     "minute": timedelta(hours=1),
     "hour": timedelta(days=1),
     "day": timedelta(days=30),
@@ -34,19 +34,19 @@ _DEFAULT_SPANS = {
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """The entries of one counter in one period.
+    """What was counted of one counter in one period.
 
     Attributes:
         start: when the period begins.
         end: when the next one begins.
         change: the sum of the entries; zero where there are none.
-        entries: how many there are.
+        entries: how many there are; None where they are counted by period, and not kept.
     """
 
     start: datetime
     end: datetime
     change: int
-    entries: int
+    entries: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +99,25 @@ def history(
     name = check_key(key)
     if by not in PERIODS:
         raise InvalidPeriod(period=by, known=", ".join(PERIODS))
-    end = _moment(until) if until else clock.utc()
-    start = _moment(since) if since else end - _DEFAULT_SPANS[by]
-    starts = _starts(by, start, end, zone or timezone.get_current_timezone())
-    if not starts:
-        return []
+    start, end = span_of(by, since, until)
+    starts = starts_between(by, start, end, zone or timezone.get_current_timezone())
+    return buckets_of(name, starts, start, using) if starts else []
+
+
+def span_of(by: str, since: datetime | None, until: datetime | None) -> tuple[datetime, datetime]:
+    """The time that is asked for; where it is not said, the last one."""
+    end = moment_of(until) if until else clock.utc()
+    return moment_of(since) if since else end - DEFAULT_SPANS[by], end
+
+
+def buckets_of(
+    name: str, starts: list[datetime], since: datetime, using: str | None
+) -> list[Bucket]:
+    """The entries of one counter between moments, of which all since one have to be kept."""
     inquiry = _inquiry(using)
     found = inquiry.history(name, starts)
     # Asked for at last: entries may be dropped meanwhile.
-    kept_since = _refuse_unknown(name, start, inquiry)
+    kept_since = _refuse_unknown(name, since, inquiry)
     if kept_since:
         # The first period may have begun before.
         starts[0] = max(starts[0], kept_since.astimezone(starts[0].tzinfo))
@@ -117,7 +127,7 @@ def history(
     ]
 
 
-def _starts(by: str, since: datetime, until: datetime, zone: tzinfo) -> list[datetime]:
+def starts_between(by: str, since: datetime, until: datetime, zone: tzinfo) -> list[datetime]:
     """Where the periods begin, and at last where the one after them does."""
     starts: list[datetime] = []
     for moment in beginnings(by, since, until + timedelta(days=32), zone):
@@ -133,14 +143,15 @@ def value_at(key: object, moment: datetime, using: str | None) -> int:
     """What the value was at a moment: what it is, without the entries since."""
     name = check_key(key)
     inquiry = _inquiry(using)
-    then = _moment(moment)
+    then = moment_of(moment)
     value, later = inquiry.value_and_later(name, then)
     # Asked for at last: entries may be dropped meanwhile.
     _refuse_unknown(name, then, inquiry)
     return value - later
 
 
-def _moment(given: object) -> datetime:
+def moment_of(given: object) -> datetime:
+    """The aware moment that is meant; one without a zone is of the current one."""
     if not isinstance(given, datetime):
         raise InvalidPeriod(period=given, known="a datetime is needed")
     return clock.meant(given)
@@ -184,7 +195,7 @@ def _explained(key: str, parts: Parts, entries: Iterable[Row], redis: int | None
                 token=entry.token,
                 created_at=clock.shown(entry.created_at),
                 delta=entry.delta,
-                kind=CounterDelta.Kind(entry.kind).name.lower(),
+                kind=DeltaColumns.Kind(entry.kind).name.lower(),
                 pending=entry.pending,
             )
             for entry in entries
@@ -203,4 +214,4 @@ def _refuse_unknown(key: str, since: datetime, inquiry: SqlInquiry) -> datetime 
 
 
 def _inquiry(using: str | None) -> SqlInquiry:
-    return SqlInquiry(NAMED, using or router.db_for_read(Counter))
+    return SqlInquiry(NAMED, COUNTERS.reading(using))

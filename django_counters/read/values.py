@@ -7,14 +7,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from django.db import router
-
 from django_counters.conf import EXACT, Policy, Recipe
 from django_counters.exceptions import InvalidKey, InvalidPeriod, UnsupportedConsistency
-from django_counters.models import Counter
 from django_counters.registry import registry
 from django_counters.stores.sql.tables import NAMED
 from django_counters.strategies.base import Outside, Strategy
+from django_counters.tables.standing import COUNTERS
 from django_counters.types import Reading, check_key
 from django_counters.write.collector import collector_of
 from django_counters.write.pipeline import outside
@@ -29,7 +27,7 @@ def value_of(key: object, using: str | None, consistency: str = "exact", age: ob
     if consistency != "exact":
         return values_of([name], using, consistency, age)[name]
     value = _readable(registry.policy(name).recipe, using).value(name)
-    collector = collector_of(using or router.db_for_read(Counter))
+    collector = collector_of(COUNTERS.reading(using))
     return value + collector.owed(name) if collector else value
 
 
@@ -42,7 +40,7 @@ def values_of(
     readers = partial(_readable, using=using)
     for strategy, group, age in grouped(names, consistency, max_age, readers):
         found.update(strategy.values(group, age))
-    return with_owed(names, found, using or router.db_for_read(Counter))
+    return with_owed(names, found, COUNTERS.reading(using))
 
 
 def check_keys(keys: Iterable[object]) -> list[str]:
@@ -99,7 +97,7 @@ def read(key: object, consistency: str, using: str | None, max_age: object = Non
     age = policy.max_age if max_age is None else check_age(max_age)
     alias = reading_alias(policy.recipe, using)
     reading = registry.strategy(policy.recipe, NAMED, alias).read(name, consistency, age)
-    collector = collector_of(using or router.db_for_read(Counter))
+    collector = collector_of(COUNTERS.reading(using))
     owed = collector.owed(name) if collector else 0
     if not owed:
         return reading
@@ -114,9 +112,7 @@ def _readable(recipe: Recipe, using: str | None) -> Strategy:
 
 def reading_alias(recipe: Recipe, using: str | None) -> str:
     """Where to read. A replica lags: what has landed would be in neither Redis nor the replica."""
-    return using or (
-        router.db_for_write(Counter) if recipe.can.outside else router.db_for_read(Counter)
-    )
+    return using or (COUNTERS.writing() if recipe.can.outside else COUNTERS.reading())
 
 
 async def avalues_of(
@@ -125,7 +121,7 @@ async def avalues_of(
     """`values_of` for async code, of counters that are not counted in the database."""
     names = check_keys(keys)
     found: dict[Hashable, int] = {}
-    alias = using or router.db_for_write(Counter)
+    alias = COUNTERS.writing(using)
 
     def reader_of(recipe: Recipe) -> Outside:
         return outside(recipe, NAMED, alias)
@@ -138,7 +134,7 @@ async def avalues_of(
 async def aread(key: object, consistency: str, using: str | None, max_age: object) -> Reading:
     """`read` for async code, of a counter that is not counted in the database."""
     name = check_key(key)
-    alias = using or router.db_for_write(Counter)
+    alias = COUNTERS.writing(using)
     policy = registry.policy(name)
     age = policy.max_age if max_age is None else check_age(max_age)
     return await outside(policy.recipe, NAMED, alias).aread(name, consistency, age)

@@ -24,7 +24,14 @@ from django_counters.rest.parsing import OnlyJSON, StrictJSONParser, check_carri
 from django_counters.rest.permissions import CounterPermission, MayRead, is_anonymous, is_user
 from django_counters.rest.principal import network_of, principal_of
 from django_counters.rest.problems import Refused, answer
-from django_counters.rest.targets import Named, Target, access_to, targets_of
+from django_counters.rest.targets import (
+    PLAIN,
+    Circumstances,
+    Named,
+    Target,
+    access_to,
+    targets_of,
+)
 from django_counters.rest.throttling import limit
 from django_counters.types import namespace_of
 
@@ -137,13 +144,18 @@ class CounterView(APIView):
         valid: dict[str, Any] = checker(body).run_validation(self.request.data)
         return valid
 
-    def admit_changes(self, changes: Mapping[str, tuple[Target, int]]) -> None:
+    def admit_changes(
+        self, changes: Mapping[str, tuple[Target, int]], circumstances: Circumstances = PLAIN
+    ) -> None:
         """Ask what holds for changes of counters that may be changed: sizes, origins, limits.
 
         Raises:
             ValidationError, Refused, Throttled, NotFound: they may not be made in this way.
         """
+        if circumstances.at is not None and not is_user(self.request):
+            raise drf.ValidationError({"at": ["Only who is logged in may say when it happened."]})
         for key, (target, by) in changes.items():
+            target.check(circumstances)
             self._admit_size(key, target.access, by)
             self._admit_origin(target.access)
         for namespace, group in _by_namespace(changes):

@@ -7,78 +7,25 @@ from functools import cache
 from itertools import islice
 from typing import Any, ClassVar
 
-from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from django_counters.models.adjustment import CASE_LENGTH, LEAST_REASON, REASON_LENGTH
-from django_counters.types import INT8, KEY_LENGTH
+from django_counters.calendar import PERIODS
+from django_counters.rest.values import (
+    Amount,
+    Moment,
+    Several,
+    Tags,
+    Text,
+    Value,
+    WholeNumber,
+    Word,
+)
+from django_counters.tables.adjustment import CASE_LENGTH, LEAST_REASON, REASON_LENGTH
+from django_counters.types import KEY_LENGTH
 
 MOST_ITEMS = 500
 # How many are told of one object.
 MOST_UNKNOWN = 5
-_LOW, _HIGH = INT8
-_INT8 = {"type": "integer", "format": "int64", "minimum": _LOW, "maximum": _HIGH}
-
-
-@extend_schema_field(_INT8)
-class WholeNumber(serializers.Field[int, Any, int, Any]):
-    """An integer of 64 bits, written as one: no text, no ``3.0``, no ``true``."""
-
-    default_error_messages = {
-        "invalid": "A whole number is needed.",
-        "range": "It does not fit into 64 bits.",
-    }
-
-    def to_internal_value(self, data: Any) -> int:
-        if type(data) is not int:
-            self.fail("invalid")
-        if not _LOW <= data <= _HIGH:
-            self.fail("range")
-        return data
-
-    def to_representation(self, value: int) -> int:
-        return value
-
-
-@extend_schema_field({"type": "integer"})
-class Value(WholeNumber):
-    """A value. What a ledger or shards add up to may be more than 64 bits."""
-
-
-@extend_schema_field({**_INT8, "minimum": 1})
-class Amount(WholeNumber):
-    """How much is counted: one or more."""
-
-    default_error_messages = {"least": "It is at least 1."}
-
-    def to_internal_value(self, data: Any) -> int:
-        amount = super().to_internal_value(data)
-        if amount < 1:
-            self.fail("least")
-        return amount
-
-
-class Text(serializers.CharField):
-    """A text, and not what could be made one."""
-
-    def to_internal_value(self, data: Any) -> str:
-        if not isinstance(data, str):
-            self.fail("invalid")
-        return super().to_internal_value(data)
-
-
-class Word(serializers.ChoiceField):
-    """One of a few words."""
-
-
-class Several(serializers.ListField):
-    """A list that is not looked into where it is too long: all that is wrong would be told."""
-
-    def to_internal_value(self, data: Any) -> list[Any]:
-        if isinstance(data, list):
-            self.run_validators(data)
-        found: list[Any] = super().to_internal_value(data)
-        return found
 
 
 class Described(serializers.Serializer[Any]):
@@ -119,7 +66,19 @@ def checker(body: type[Body]) -> Body:
     return made
 
 
-class ChangeBody(Body):
+class CircumstancesBody(Body):
+    """What a change is counted by, and when it happened: of counters with periods."""
+
+    of_fields = {
+        "tags": {"description": "What it is counted by. An integer is counted as its text."},
+        "at": {"description": "When it happened; now, where it is not given. Needs a login."},
+    }
+
+    tags = Tags(required=False)
+    at = Moment(required=False)
+
+
+class ChangeBody(CircumstancesBody):
     """By how much to count: ``{"by": 3}``; an empty body counts one."""
 
     by = Amount(default=1)
@@ -134,10 +93,13 @@ class ItemBody(Body):
     by = Amount(default=1)
 
 
-class ChangeManyBody(Body):
-    """Counters, each of them once."""
+class ChangeManyBody(CircumstancesBody):
+    """Counters, each of them once. Tags and a moment are those of all of them."""
 
-    of_fields = {"counters": {"minItems": 1, "uniqueItems": True}}
+    of_fields = {
+        **CircumstancesBody.of_fields,
+        "counters": {"minItems": 1, "uniqueItems": True},
+    }
 
     counters = Several(child=ItemBody(), allow_empty=False, max_length=MOST_ITEMS)
 
@@ -252,8 +214,36 @@ class HistoryAnswer(Described):
 
     key = serializers.CharField()
     by = Word(choices=["hour", "day"])
-    source = Word(choices=["ledger", "recorded", "none"])  # type: ignore[assignment]
+    source = Word(choices=["ledger", "counted", "recorded", "none"])  # type: ignore[assignment]
     points = PointAnswer(many=True)
+
+
+class CountedItem(Described):
+    """What was counted in one period, and when that begins and ends."""
+
+    start = serializers.DateTimeField()
+    end = serializers.DateTimeField()
+    value = Value()
+
+
+class SplitItem(Described):
+    """What was counted with the same values of tags: "~" for all others, null for none."""
+
+    tags = serializers.DictField(child=serializers.CharField(allow_null=True))
+    total = Value()
+    points = CountedItem(many=True)
+
+
+class SeriesAnswer(Described):
+    """What was counted over time; by tag, where that is asked for. The largest split is first."""
+
+    key = serializers.CharField()
+    per = Word(choices=PERIODS, allow_null=True)
+    tz = serializers.CharField(allow_null=True)
+    as_of = serializers.DateTimeField(allow_null=True)
+    total = Value()
+    points = CountedItem(many=True)
+    splits = SplitItem(many=True, required=False)
 
 
 class ProblemItem(Described):
@@ -284,7 +274,9 @@ class Problem(Described):
     errors = ProblemItem(many=True, required=False)  # type: ignore[assignment]
     retry_after = serializers.IntegerField(required=False, help_text="Seconds, as in Retry-After.")
     key = serializers.CharField(required=False, help_text="The counter.")
-    reason = serializers.CharField(required=False, help_text="What is wrong with a key.")
+    reason = serializers.CharField(
+        required=False, help_text="What is wrong with a key, tags or a moment."
+    )
     requested = WholeNumber(required=False)
     available = WholeNumber(required=False, help_text="How much the bound admits.")
     floor = WholeNumber(required=False)

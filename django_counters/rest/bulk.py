@@ -16,7 +16,7 @@ from django_counters.rest.describing import described
 from django_counters.rest.permissions import MayIncrement, MayRead
 from django_counters.rest.problems import Refused
 from django_counters.rest.reading import readings
-from django_counters.rest.targets import Named, Target
+from django_counters.rest.targets import Circumstances, Named, Target
 from django_counters.rest.views import change_body, reading_body
 from django_counters.values import Result
 from django_counters.write import pipeline
@@ -51,16 +51,23 @@ class IncrementManyView(CounterView):
 
     def post(self, request: Request) -> Response:  # noqa: ARG002
         """Count. Each counter is asked for its own permission."""
-        items = {item["key"]: item["by"] for item in self.checked(ChangeManyBody)["counters"]}
+        asked = self.checked(ChangeManyBody)
+        items = {item["key"]: item["by"] for item in asked.pop("counters")}
+        circumstances = Circumstances(**asked)
         targets = self.targets(list(items))
         changes = {key: (targets[key], by) for key, by in items.items()}
         joins, using = _place(targets)
-        self.admit_changes(changes)
+        self.admit_changes(changes, circumstances)
 
         def work(_: object) -> dict[str, Any]:
-            return {"counters": _changed(changes, using, joins=joins), "replayed": False}
+            counters = _changed(changes, circumstances, using, joins=joins)
+            return {"counters": counters, "replayed": False}
 
-        return self.answered(items, work, using, joins=joins)
+        # A key of a counter is no name beside them: its amount is a number.
+        told = circumstances.told()
+        return self.answered(
+            {**told, "counters": items} if told else items, work, using, joins=joins
+        )
 
     def marked(self, body: Mapping[str, Any], *, replayed: bool) -> Mapping[str, Any]:
         """As that of one counter, for each of them."""
@@ -85,16 +92,18 @@ def _is_one_step(targets: Mapping[str, Target]) -> bool:
     return len(recipes) + records == 1
 
 
-def _changed(changes: Changes, using: str, *, joins: bool) -> list[dict[str, Any]]:
+def _changed(
+    changes: Changes, circumstances: Circumstances, using: str, *, joins: bool
+) -> list[dict[str, Any]]:
     if not joins:
-        values = _counted(changes)
+        values = _counted(changes, circumstances)
     else:
         with pipeline.all_or_nothing(using):
-            values = _counted(changes)
+            values = _counted(changes, circumstances)
     return [change_body(target, by, values[key]) for key, (target, by) in changes.items()]
 
 
-def _counted(changes: Changes) -> dict[str, Result]:
+def _counted(changes: Changes, circumstances: Circumstances) -> dict[str, Result]:
     """Records first and in one order, so that no two requests wait for each other."""
     values: dict[str, Result] = {}
     named: dict[str, int] = {}
@@ -103,7 +112,8 @@ def _counted(changes: Changes) -> dict[str, Result]:
         if isinstance(target, Named):
             named[key] = by
         else:
-            values[key] = target.change(by)
+            values[key] = target.change(by, None, circumstances)
     if named:
-        values.update(Counter.objects.increment_many(named))
+        tags, at = circumstances
+        values.update(Counter.objects.increment_many(named, at=at, tags=tags))
     return values

@@ -14,52 +14,19 @@ from drf_spectacular.utils import (
     extend_schema_view,
 )
 
-from django_counters.rest import bodies
+from django_counters.rest import bodies, parameters, values
 from django_counters.rest.problems import CONTENT_TYPE
-from django_counters.tokens import TOKEN_LENGTH
-from django_counters.types import KEY_LENGTH
 
 _View = TypeVar("_View", bound=type[Any])
 
-KEY = "likes:post:456"
+KEY = parameters.EXAMPLE
 _MOMENT = "2026-03-01T12:00:00.000000Z"
 _READING = {"key": KEY, "value": 42, "as_of": _MOMENT, "consistency": "cached"}
 _CHANGE = {**_READING, "value": 45, "applied": 3, "consistency": "exact", "replayed": False}
 _POINTS = [{"moment": _MOMENT, "value": 42, "change": 3}]
-
-# What requests carry beside their body.
-_KEY = OpenApiParameter(
-    "key",
-    {"type": "string", "minLength": 1, "maxLength": KEY_LENGTH},
-    OpenApiParameter.PATH,
-    description=(
-        "The counter: `<namespace>:<name>`, or `<app>.<Model>.<field>:<primary key>`. Printable"
-        " characters without white space, in Unicode normalization form C. A slash is part of the"
-        " key, as it is or as `%2F`, but not at its end; other characters are percent-encoded"
-        " UTF-8."
-    ),
-    examples=[OpenApiExample("named", KEY), OpenApiExample("record", "blog.Post.views:7")],
-)
-_ONCE = OpenApiParameter(
-    "Idempotency-Key",
-    {"type": "string", "minLength": 1, "maxLength": TOKEN_LENGTH},
-    OpenApiParameter.HEADER,
-    description=(
-        "Names this request. However often it is sent, it is done once, and is answered the same."
-        " It belongs to who sends it, and to the method and path."
-    ),
-    examples=[OpenApiExample("uuid", "018f6d0e-4b5a-7c3d-9e8f-0a1b2c3d4e5f")],
-)
-_SEEN = OpenApiParameter(
-    "If-None-Match",
-    {"type": "string"},
-    OpenApiParameter.HEADER,
-    description="The ETag of an answer that you have: 304 if the value is still the same.",
-    examples=[OpenApiExample("etag", 'W/"42"')],
-)
-_PERIOD = OpenApiParameter(
-    "by", {"type": "string", "enum": ["hour", "day"]}, default="hour", description="Of a point."
-)
+_DAY = {"start": "2026-03-01T00:00:00Z", "end": "2026-03-02T00:00:00Z", "value": 42}
+_SERIES = {"key": KEY, "per": "day", "tz": "UTC", "as_of": _MOMENT, "total": 42, "points": [_DAY]}
+_SPLIT = {"tags": {"country": "DE"}, "total": 42, "points": [_DAY]}
 
 
 def _header(
@@ -147,7 +114,7 @@ OPERATIONS: Mapping[str, Operation] = {
         _ONE,
         bodies.ReadingAnswer,
         _READING,
-        (_KEY, _SEEN),
+        (parameters.KEY, parameters.SEEN),
     ),
     "read_exact": Operation(
         "Read the exact value of a counter.",
@@ -155,7 +122,7 @@ OPERATIONS: Mapping[str, Operation] = {
         _ONE,
         bodies.ReadingAnswer,
         {**_READING, "consistency": "exact"},
-        (_KEY, _SEEN),
+        (parameters.KEY, parameters.SEEN),
     ),
     "history": Operation(
         "Read how a named counter went.",
@@ -163,7 +130,16 @@ OPERATIONS: Mapping[str, Operation] = {
         _ONE,
         bodies.HistoryAnswer,
         {"key": KEY, "by": "hour", "source": "ledger", "points": _POINTS},
-        (_KEY, _PERIOD),
+        (parameters.KEY, parameters.PERIOD),
+    ),
+    "series": Operation(
+        "Read what was counted over time and by tag.",
+        f"Without a time, all that is kept. At most {parameters.MOST_POINTS} points times splits."
+        " Cached counters are told as of the last flush, so `as_of` is null.",
+        _ONE,
+        bodies.SeriesAnswer,
+        {**_SERIES, "splits": [_SPLIT]},
+        (parameters.KEY, *parameters.OF_SERIES, parameters.SEEN),
     ),
     "increment": Operation(
         "Add to a counter.",
@@ -171,7 +147,7 @@ OPERATIONS: Mapping[str, Operation] = {
         _CHANGES,
         bodies.ChangeAnswer,
         _CHANGE,
-        (_KEY, _ONCE),
+        (parameters.KEY, parameters.ONCE),
         bodies.ChangeBody,
         {"by": 3},
     ),
@@ -181,7 +157,7 @@ OPERATIONS: Mapping[str, Operation] = {
         _CHANGES,
         bodies.ChangeAnswer,
         {**_CHANGE, "value": 39, "applied": -3},
-        (_KEY, _ONCE),
+        (parameters.KEY, parameters.ONCE),
         bodies.ChangeBody,
         {"by": 3},
     ),
@@ -191,7 +167,7 @@ OPERATIONS: Mapping[str, Operation] = {
         _CHANGES,
         bodies.AdjustAnswer,
         {**_CHANGE, "value": 40, "applied": -2, "number": 17, "before": 42},
-        (_KEY, _ONCE),
+        (parameters.KEY, parameters.ONCE),
         bodies.AdjustBody,
         {"to": 40, "expected": 42, "reason": "Two were counted twice."},
     ),
@@ -211,7 +187,7 @@ OPERATIONS: Mapping[str, Operation] = {
         _CHANGES,
         bodies.ChangeManyAnswer,
         {"counters": [_CHANGE], "replayed": False},
-        (_ONCE,),
+        (parameters.ONCE,),
         bodies.ChangeManyBody,
         {"counters": [{"key": KEY, "by": 3}]},
     ),
@@ -238,7 +214,7 @@ def described(name: str) -> Callable[[_View], _View]:
 
 def _responses(operation: Operation) -> Iterable[tuple[Any, Any]]:
     yield (200, "application/json"), OpenApiResponse(operation.answer, "It is done.")
-    if _SEEN in operation.parameters:
+    if parameters.SEEN in operation.parameters:
         yield 304, OpenApiResponse(description="The value is the one that you have.")
     for status in sorted(operation.statuses):
         says, types = PROBLEMS[status]
@@ -248,12 +224,12 @@ def _responses(operation: Operation) -> Iterable[tuple[Any, Any]]:
 
 def _headers(operation: Operation) -> Iterable[OpenApiParameter]:
     everywhere = [200, *operation.statuses]
-    if _SEEN in operation.parameters:
+    if parameters.SEEN in operation.parameters:
         everywhere.append(304)
         says = "Stands for the value, whenever it was read."
         yield _header("ETag", says, [200, 304], pattern='^W/"-?[0-9]+"$')
     yield _header("Cache-Control", "Who may keep the answer, and for how long.", everywhere)
-    if _ONCE in operation.parameters:
+    if parameters.ONCE in operation.parameters:
         says = "The answer is that of an earlier request with this Idempotency-Key."
         yield _header("Idempotent-Replayed", says, [200], always=False, enum=["true"])
     says = "Seconds after which it is worth while to ask again, where that is known."
@@ -288,7 +264,7 @@ class _OfObjects(OpenApiSerializerExtension):  # type: ignore[no-untyped-call]
 class _OfWords(OpenApiSerializerFieldExtension):  # type: ignore[no-untyped-call]
     """Spectacular would name an enumeration after its field, for all apps of a project."""
 
-    target_class = bodies.Word
+    target_class = values.Word
 
     def get_name(self) -> str:
         field = self.target

@@ -8,7 +8,7 @@ from typing import Any
 from django.db import models
 from django.db.models.query import ModelIterable
 
-from django_counters.access import Access, access_of, access_problems
+from django_counters.access import ACTIONS, Access, access_of, access_problems
 from django_counters.exceptions import InvalidConfiguration
 from django_counters.fields import CounterField, counter_fields
 
@@ -42,6 +42,7 @@ def expose(
     increment: str | None = None,
     decrement: str | None = None,
     adjust: str | None = None,
+    history: str | None = None,
     max_delta: int | None = None,
     origins: tuple[str, ...] | list[str] = (),
     limit: str | None = None,
@@ -64,8 +65,7 @@ def expose(
     """
     given: dict[str, Any] = {
         "read": read,
-        # Records have none, and who may read is told so.
-        "history": read,
+        "history": history,
         "increment": increment,
         "decrement": decrement,
         "adjust": adjust,
@@ -114,7 +114,7 @@ def _said(given: dict[str, Any]) -> dict[str, Any]:
 def _checked(label: str, given: dict[str, Any]) -> Access:
     for problem in access_problems(given):
         raise InvalidConfiguration(problem=f"expose({label}): {problem}")
-    if not {"read", "increment", "decrement", "adjust"} & set(given):
+    if not set(ACTIONS) & set(given):
         problem = f"expose({label}): say who may do what, as in read='anyone'."
         raise InvalidConfiguration(problem=problem)
     return access_of(given)

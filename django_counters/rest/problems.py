@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.core.exceptions import PermissionDenied as DjangoPermissionDenied
-from django.core.exceptions import RequestDataTooBig
+from django.core.exceptions import RequestDataTooBig, TooManyFieldsSent
 from django.db import InterfaceError, OperationalError
 from django.http import Http404
 from rest_framework import exceptions as drf
@@ -69,6 +69,9 @@ _KINDS: Mapping[type[Exception], Kind] = {
     errors.InvalidDelta: Kind(400, "invalid"),
     errors.InvalidPeriod: Kind(400, "invalid"),
     errors.InvalidAdjustment: Kind(400, "invalid"),
+    errors.InvalidTags: Kind(400, "invalid", ("reason",)),
+    errors.InvalidMoment: Kind(400, "invalid", ("reason",)),
+    errors.UnsupportedSeries: Kind(400, "unsupported", ("key", "reason")),
     errors.InvalidToken: Kind(400, "invalid"),
     errors.UnsupportedBounds: Kind(400, "unsupported"),
     errors.UnsupportedToken: Kind(400, "unsupported"),
@@ -85,6 +88,8 @@ _FIELDS: Mapping[type[Exception], str] = {
     errors.InvalidDelta: "by",
     errors.InvalidPeriod: "by",
     errors.InvalidToken: "Idempotency-Key",
+    errors.InvalidTags: "tags",
+    errors.InvalidMoment: "at",
 }
 
 
@@ -112,6 +117,8 @@ def answer(error: Exception, context: Mapping[str, Any]) -> Response | None:  # 
         error = drf.NotFound()
     elif isinstance(error, DjangoPermissionDenied):
         error = drf.PermissionDenied()
+    elif isinstance(error, TooManyFieldsSent):
+        error = drf.ParseError("There are too many parameters.")
     elif isinstance(error, RequestDataTooBig):
         error = TooLarge(settings.DATA_UPLOAD_MAX_MEMORY_SIZE or 0)
     kind = _kind_of(error)

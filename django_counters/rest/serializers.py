@@ -6,7 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from django_counters.models.total import TotalField
+from django_counters.tables.total import TotalField
 
 _SHOWN = ("label", "help_text", "style", "source")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.core.exceptions import ValidationError
@@ -13,11 +14,30 @@ from django.db import models, router
 
 from django_counters.access import CLOSED, Access
 from django_counters.conf import MAX_AGE
+from django_counters.measure import Measure
 from django_counters.models import Counter, CounterAdjustment
+from django_counters.projections.cells import Tags, effects_of
+from django_counters.read.series import Series
 from django_counters.registry import registry
 from django_counters.rest.exposed import Exposed, exposed_as
 from django_counters.types import Reading, check_key, namespace_of
 from django_counters.values import Result
+
+
+class Circumstances(NamedTuple):
+    """What is said of a change beside by how much: what it is counted by, and when it happened."""
+
+    tags: Tags | None = None
+    at: datetime | None = None
+
+    def told(self) -> dict[str, Any]:
+        """What was given, as it stands in JSON."""
+        moment = None if self.at is None else self.at.isoformat()
+        given = {"tags": self.tags, "at": moment}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+PLAIN = Circumstances()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +67,30 @@ class Target(ABC):
     @abstractmethod
     def max_age(self) -> float: ...
 
+    @property
     @abstractmethod
-    def change(self, by: int, token: UUID | None = None) -> Result:
+    def measure(self) -> Measure | None:
+        """By which periods and tags it is counted; None where it is by none."""
+
+    @property
+    @abstractmethod
+    def series(self) -> Series:
+        """What was counted over time."""
+
+    def check(self, circumstances: Circumstances) -> None:
+        """Refuse what cannot be said of a change of it, before anything is made for it.
+
+        Raises:
+            UnsupportedSeries, InvalidTags, InvalidMoment: it cannot be counted so.
+        """
+        tags, at = circumstances
+        if tags is not None or at is not None:
+            effects_of(self.measure, self.key, 0, at, tags, using=self.alias, admits=False)
+
+    @abstractmethod
+    def change(
+        self, by: int, token: UUID | None = None, circumstances: Circumstances = PLAIN
+    ) -> Result:
         """Change it, and return its value."""
 
     @abstractmethod
@@ -82,11 +124,24 @@ class Named(Target):
         return registry.policy(self.key).max_age
 
     @property
+    def measure(self) -> Measure | None:
+        return registry.policy(self.key).measure
+
+    @property
+    def series(self) -> Series:
+        return Counter.objects.series(self.key)
+
+    @property
     def takes_tokens(self) -> bool:
         return True
 
-    def change(self, by: int, token: UUID | None = None) -> Result:
-        return Counter.objects.increment(self.key, by, token=token, immediately=not self.joins)
+    def change(
+        self, by: int, token: UUID | None = None, circumstances: Circumstances = PLAIN
+    ) -> Result:
+        tags, at = circumstances
+        return Counter.objects.increment(
+            self.key, by, token=token, immediately=not self.joins, at=at, tags=tags
+        )
 
     def read(self, *, exact: bool) -> Reading:
         cached = not exact and not self.joins
@@ -116,11 +171,25 @@ class OfRecord(Target):
         return MAX_AGE
 
     @property
+    def measure(self) -> Measure | None:
+        return self.exposed.field.measure
+
+    @property
+    def series(self) -> Series:
+        series: Series = self._value.series
+        return series
+
+    @property
     def _value(self) -> Any:
         return getattr(self.record, self.exposed.field.name)
 
-    def change(self, by: int, token: UUID | None = None) -> Result:
-        result: Result = self._value.increment(by, token=token, immediately=not self.joins)
+    def change(
+        self, by: int, token: UUID | None = None, circumstances: Circumstances = PLAIN
+    ) -> Result:
+        tags, at = circumstances
+        result: Result = self._value.increment(
+            by, token=token, immediately=not self.joins, at=at, tags=tags
+        )
         return result
 
     def read(self, *, exact: bool) -> Reading:

@@ -7,6 +7,7 @@ from django.urls.converters import StringConverter
 
 from django_counters.rest.bulk import IncrementManyView, ReadManyView
 from django_counters.rest.history import HistoryView
+from django_counters.rest.series import SeriesView
 from django_counters.rest.views import (
     AdjustView,
     DecrementView,
@@ -34,5 +35,6 @@ urlpatterns = [
     path("counters/<counter_key:key>/adjust", AdjustView.as_view(), name="adjust"),
     path("counters/<counter_key:key>/exact", ExactView.as_view(), name="exact"),
     path("counters/<counter_key:key>/history", HistoryView.as_view(), name="history"),
+    path("counters/<counter_key:key>/series", SeriesView.as_view(), name="series"),
     path("counters/<counter_key:key>", ReadView.as_view(), name="read"),
 ]

@@ -24,7 +24,7 @@ from django_counters.rest.permissions import (
     MayRead,
     is_user,
 )
-from django_counters.rest.targets import Target
+from django_counters.rest.targets import Circumstances, Target
 from django_counters.types import Reading
 from django_counters.values import Result, result_of
 
@@ -41,7 +41,7 @@ class ReadView(CounterView):
         target = self.target(key)
         reading = target.read(exact=self.exact)
         headers = {"ETag": f'W/"{reading.value}"', **self.kept(target, self.lasts(target))}
-        if _is_known(reading.value, request.META.get("HTTP_IF_NONE_MATCH", "")):
+        if is_known(reading.value, request.META.get("HTTP_IF_NONE_MATCH", "")):
             return Response(status=304, headers=headers)
         return Response(reading_body(key, reading), headers=headers)
 
@@ -65,14 +65,16 @@ class ChangeView(CounterView):
     def post(self, request: Request, key: str) -> Response:  # noqa: ARG002
         """Count. With an Idempotency-Key: once, however often it is sent."""
         target = self.target(key)
-        by = self.sign * self.checked(ChangeBody)["by"]
-        self.admit_changes({key: (target, by)})
+        asked = self.checked(ChangeBody)
+        by, circumstances = self.sign * asked.pop("by"), Circumstances(**asked)
+        self.admit_changes({key: (target, by)}, circumstances)
 
         def work(token: UUID | None) -> dict[str, Any]:
-            return change_body(target, by, target.change(by, token))
+            return change_body(target, by, target.change(by, token, circumstances))
 
+        whole = {"by": by, **circumstances.told()}
         return self.answered(
-            {"by": by}, work, target.alias, joins=target.joins, resumes=target.takes_tokens
+            whole, work, target.alias, joins=target.joins, resumes=target.takes_tokens
         )
 
 
@@ -119,7 +121,7 @@ class AdjustView(CounterView):
         return self.answered(order, work, target.alias, joins=True)
 
 
-def _is_known(value: int, known: str) -> bool:
+def is_known(value: int, known: str) -> bool:
     """Whether a client has the value already; how it was read does not matter to it."""
     if not known:
         return False

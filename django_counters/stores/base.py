@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django_counters.exceptions import CounterError
 from django_counters.tokens import Token
-from django_counters.types import Amounts, Delta
+from django_counters.types import Amounts, Delta, Sums
 
 
 class Outcome(IntEnum):
@@ -93,7 +93,7 @@ class TotalsStore(ReadsStore, Protocol):
     def add_many(self, deltas: Sequence[Delta]) -> Mapping[Hashable, int]:
         """Add to many totals in the order of their keys; their values. Asks no bounds."""
 
-    def settle(self, key: Hashable, by: int = 0) -> int | None:
+    def settle(self, delta: Delta) -> int | None:
         """Add to one total whatever waits elsewhere, and hold it; the total alone."""
 
     def commits_at_once(self) -> bool:
@@ -130,6 +130,9 @@ class DeltasStore(ReadsStore, Protocol):
 
     def adjust(self, changes: Mapping[str, int]) -> Mapping[str, UUID]:
         """Append an entry that corrects each counter; the tokens, each of its own."""
+
+    def add_cells(self, deltas: Sequence[Delta]) -> None:
+        """Add to the cells of entries, within the transaction that appends them."""
 
     def open(self, keys: Sequence[str]) -> None:
         """Make the totals that entries need, in the order of their keys."""
@@ -210,11 +213,14 @@ class CachedStore(Protocol):
 
     shown: str
 
-    def add(self, deltas: Mapping[str, int], age: int) -> Any:
-        """Add to counters; `Added`, with totals that are not older than ``age`` milliseconds."""
+    def add(self, deltas: Mapping[str, Delta], age: int) -> Any:
+        """Add to counters and their cells; `Added`.
+
+        Totals in it are not older than ``age`` milliseconds.
+        """
 
     def add_once(
-        self, counter: str, by: int, token: str, age: int, window: tuple[timedelta, timedelta]
+        self, counter: str, delta: Delta, token: str, age: int, window: tuple[timedelta, timedelta]
     ) -> Any:
         """Add unless the token was used or is out of its window; `Found`, and whether it was used.
 
@@ -230,8 +236,11 @@ class CachedStore(Protocol):
     def forget(self, counters: Iterable[str]) -> Any:
         """Forget totals that were changed in another way than by what waits here."""
 
-    def discard(self, counters: Iterable[str]) -> Any:
-        """Take away what waits for counters that are no more, and forget their totals."""
+    def discard(self, counters: Iterable[str], *, cells: bool = False) -> Any:
+        """Take away what waits for counters that are no more, and forget their totals.
+
+        ``cells``: they may have cells.
+        """
 
     def settle(self, counter: str, token: str, value: int) -> Any:
         """Remember what a call with a token returned, where its answer did not say it."""
@@ -265,47 +274,12 @@ class LandedStore(ReadsStore, Protocol):
 
     def after_commit(
         self,
-        deltas: Mapping[Hashable, int],
-        send: Callable[[Mapping[Hashable, int]], None],
+        sums: Sums[Hashable],
+        send: Callable[[Sums[Hashable]], None],
         *,
         merge: bool,
     ) -> None:
-        """Send deltas when the caller's transaction commits; else never."""
-
-
-class BatchesStore(Protocol):
-    """Adds generations of increments to the totals, each of them once."""
-
-    def landing(
-        self, *, lock_timeout: int = ..., statement_timeout: int = ...
-    ) -> AbstractContextManager[None]:
-        """A transaction of its own, durable when it ends without an error. Timeouts in ms."""
-
-    def claim(self, batches: Sequence[Batched]) -> set[str]:
-        """Write down that generations are landed; those that are to be applied."""
-
-    def land_named(self, sums: Mapping[str, int]) -> Mapping[str, Refusal]:
-        """Add to named counters; what was refused, and why."""
-
-    def land_records(
-        self, table: Any, key_field: Any, sums: Mapping[str, int]
-    ) -> Mapping[str, Refusal]:
-        """Add to one column of a model's records; what was refused, and why."""
-
-    def known(self, generations: Iterable[str]) -> set[str]:
-        """Those among them that are landed, as far as that is kept."""
-
-    def oldest(self) -> datetime | None:
-        """When the oldest one was landed of which that is kept."""
-
-    def prune(self, before: datetime) -> int:
-        """Forget what was landed before a moment; how many those were."""
-
-    def source(self, name: str) -> Mapping[int, Seen]:
-        """What was last seen in the slots of a source."""
-
-    def remember(self, name: str, seen: Mapping[int, tuple[str, str]]) -> None:
-        """Keep what is now seen in slots of a source."""
+        """Send sums when the caller's transaction commits; else never."""
 
 
 class Bucket(NamedTuple):

@@ -72,8 +72,8 @@ class Outside(Strategy, Protocol):
     def forget(self, keys: Iterable[Hashable]) -> None:
         """Forget totals that were changed in another way, once that is committed."""
 
-    def discard(self, keys: Sequence[Hashable]) -> None:
-        """Take away what is pending for records that are deleted."""
+    def discard(self, keys: Sequence[Hashable], *, cells: bool = False) -> None:
+        """Take away what is pending for records that are deleted; ``cells``: they may have some."""
 
 
 class Summed:

@@ -28,7 +28,7 @@ from django_counters.strategies.base import Strategy
 from django_counters.strategies.ledger import Claimed
 from django_counters.strategies.steps import Steps, arun, run
 from django_counters.tokens import moment_of
-from django_counters.types import Batch, Delta, Reading
+from django_counters.types import Batch, Delta, Reading, Sums, deltas_of, sums_of
 from django_counters.values import NewValues, Unknown, result_of
 
 # How old a known total may be where a change returns its new value. It concerns only what came into
@@ -69,12 +69,14 @@ class Cached:
         landed: LandedStore,
         spill: Strategy | None,
         unsent: Unsent,
+        admitted: Callable[[Sequence[Delta]], tuple[Delta, ...]],
         label: str = "",
     ) -> None:
         self._pending = pending
         self._landed = landed
         self._spill = spill
         self._unsent = unsent
+        self._admitted = admitted
         self._label = label
         self._asking = Asking(pending, landed)
 
@@ -148,14 +150,14 @@ class Cached:
         """
         self._pending.send(self._pending.forget(map(self._counter, keys)))
 
-    def discard(self, keys: Sequence[Hashable]) -> None:
+    def discard(self, keys: Sequence[Hashable], *, cells: bool = False) -> None:
         """Take away what waits for records that are deleted, once that is committed.
 
         What a flush has read before, it still lands: it finds no record then, or a new one.
         """
         for start in range(0, len(keys), _PAGE):
             page = map(self._counter, keys[start : start + _PAGE])
-            self._pending.send(self._pending.discard(page))
+            self._pending.send(self._pending.discard(page, cells=cells))
 
     def all_or_nothing(self, *, own: bool = True) -> AbstractContextManager[None]:
         """A transaction, or a savepoint in the caller's: what it counts is sent when it commits."""
@@ -167,7 +169,7 @@ class Cached:
                 raise UnsupportedBounds(key=self._landed.label(delta.key), strategy=self.name)
 
     def _postponed(self, batch: Batch) -> NewValues:
-        sums = {delta.key: delta.by for delta in batch.deltas}
+        sums = {(delta.key, cell): by for delta in batch.deltas for cell, by in sums_of(delta)}
         if batch.token is None:
             self._landed.after_commit(sums, self._send, merge=True)
         else:
@@ -177,12 +179,12 @@ class Cached:
             self._landed.after_commit(sums, send, merge=False)
         return self._unknown(batch.deltas, Unknown.COMMIT)
 
-    def _send(self, sums: Mapping[Hashable, int], token: UUID | None = None) -> None:
+    def _send(self, sums: Sums[Hashable], token: UUID | None = None) -> None:
         """Count what was committed, page by page. Nobody waits for the values."""
-        deltas = [Delta(key, by) for key, by in sums.items()]
+        deltas = deltas_of(sums)
         failed: list[Exception] = []
         for start in range(0, len(deltas), AT_ONCE):
-            page = tuple(deltas[start : start + AT_ONCE])
+            page = deltas[start : start + AT_ONCE]
             try:
                 run(self._count(Batch(page, token), age=NO_TOTALS), self._pending.send)
             except (CounterError, Error) as error:
@@ -196,7 +198,7 @@ class Cached:
         if batch.token is not None:
             return (yield from self._count_once(batch.deltas[0], batch.token, age))
         keys = {self._counter(delta.key): delta for delta in batch.deltas}
-        request = self._pending.add({counter: delta.by for counter, delta in keys.items()}, age)
+        request = self._pending.add(keys, age)
         try:
             added: Added = yield request
         except CounterUnavailable as error:
@@ -235,7 +237,7 @@ class Cached:
     def _count_once(self, delta: Delta, token: UUID, age: int) -> Steps[NewValues]:
         counter, window = self._counter(delta.key), (TOKEN_WINDOW, AHEAD)
         try:
-            found, used = yield self._pending.add_once(counter, delta.by, token.hex, age, window)
+            found, used = yield self._pending.add_once(counter, delta, token.hex, age, window)
         except (CounterUnavailable, OutcomeUnknown) as error:
             return (yield from self._spilled_once(delta, token, error))
         values = yield from self._new_values({counter: found}, {counter: delta}, age)
@@ -252,7 +254,7 @@ class Cached:
         if self._spill is None or not self._spill.keeps_tokens:
             raise error
         try:
-            spilled: Any = yield partial(self._spill.apply, Batch((delta,), token))
+            spilled: Any = yield partial(self._spill_now, (delta,), token)
         except (CounterError, Error, Claimed) as refused:
             if isinstance(error, CounterUnavailable):
                 raise
@@ -261,11 +263,16 @@ class Cached:
         replayed = spilled[delta.key].replayed
         return {delta.key: Unknown(str(delta.key), Unknown.SPILLED, replayed=replayed)}
 
+    def _spill_now(self, deltas: Sequence[Delta], token: UUID | None) -> NewValues:
+        """Count elsewhere, with tags as a landing would have them."""
+        assert self._spill is not None
+        return self._spill.apply(Batch(self._admitted(deltas), token))
+
     def _spilled(self, deltas: Sequence[Delta], error: CounterUnavailable) -> Steps[NewValues]:
         """Count elsewhere what is known not to be counted."""
         if self._spill is None:
             raise error
-        yield partial(self._spill.apply, Batch(tuple(deltas)))
+        yield partial(self._spill_now, deltas, None)
         return self._unknown(deltas, Unknown.SPILLED)
 
     def _new_values(

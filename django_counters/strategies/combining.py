@@ -40,8 +40,8 @@ class Combining(Exact):
 
     Outside a transaction, one of several threads applies the sum of all that wait in one statement.
     Each call returns after the commit, with the value that it would have had alone, in one order of
-    all; an error reaches the calls that it concerns. Within a transaction, with bounds, and for
-    batches, it does nothing.
+    all; an error reaches the calls that it concerns. Within a transaction, with bounds, with cells,
+    and for batches, it does nothing.
 
     Whoever holds ``_leading`` leads, and takes all that wait. The first that waits is next: it
     waits for that lock, and the others for their answers. Nothing is handed over, so that an
@@ -61,7 +61,8 @@ class Combining(Exact):
     def apply(self, batch: Batch) -> Mapping[Hashable, int]:
         """Apply a batch, together with those of other threads where that is possible."""
         deltas = batch.deltas
-        if len(deltas) != 1 or deltas[0].bounds != UNBOUNDED or not self._totals.commits_at_once():
+        alone = len(deltas) != 1 or deltas[0].bounds != UNBOUNDED or deltas[0].effects
+        if alone or not self._totals.commits_at_once():
             return super().apply(batch)
         call = _Call(deltas[0])
         try:

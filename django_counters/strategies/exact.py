@@ -60,7 +60,7 @@ class Exact(Summed):
         self._check(delta)
         with self._totals.all_or_nothing():
             # Held from here on: what is read next is the value that the change will meet.
-            held = self._totals.settle(delta.key)
+            held = self._totals.settle(Delta(delta.key, 0))
             if held is None:
                 raise Contention(key=self._totals.label(delta.key), attempts=1)
             pending = self._check(delta)
@@ -68,7 +68,7 @@ class Exact(Summed):
             if not low <= held + delta.by <= high:
                 # The value would fit, the total alone does not: a rollup makes room.
                 raise self._overflow(delta)
-            total = self._totals.settle(delta.key, delta.by)
+            total = self._totals.settle(delta)
             if total is None:
                 raise Contention(key=self._totals.label(delta.key), attempts=2)
         return total + pending

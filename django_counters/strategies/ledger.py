@@ -36,10 +36,19 @@ class Ledger(Summed):
         self._deltas = deltas
 
     def apply(self, batch: Batch) -> Mapping[Hashable, Appended]:
-        """Append a batch, in one statement."""
+        """Append a batch, in one statement; with cells in two, in one transaction."""
         for delta in batch.deltas:
             if delta.is_bounded:
                 raise UnsupportedBounds(key=str(delta.key), strategy=self.name)
+        if not any(delta.effects for delta in batch.deltas):
+            return self._appended(batch)
+        with self._deltas.all_or_nothing():
+            appended = self._appended(batch)
+            new = [delta for delta in batch.deltas if not appended[delta.key].replayed]
+            self._deltas.add_cells(new)
+        return appended
+
+    def _appended(self, batch: Batch) -> Mapping[Hashable, Appended]:
         if len(batch.deltas) > 1:
             self._deltas.append_many([(str(delta.key), delta.by) for delta in batch.deltas])
             return {delta.key: Appended(str(delta.key), None) for delta in batch.deltas}

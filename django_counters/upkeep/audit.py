@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from django.db import DEFAULT_DB_ALIAS
 
 from django_counters.clock import shown
-from django_counters.models import CounterAdjustment, CounterIncident
 from django_counters.stores.sql.chain import holds
 from django_counters.stores.sql.incidents import record
+from django_counters.tables import CounterAdjustment, CounterIncident
 from django_counters.tokens import moment_of
 from django_counters.upkeep import audited
 

@@ -9,7 +9,12 @@ from django.db.models import Exists, Max, OuterRef
 
 from django_counters.access import AUDITED
 from django_counters.exceptions import ReadOnlyDatabase
-from django_counters.models import AdjustmentRequest, Counter, CounterAdjustment, CounterDelta
+from django_counters.tables import (
+    AdjustmentRequest,
+    CounterAdjustment,
+    DeltaColumns,
+)
+from django_counters.tables.standing import COUNTERS, ENTRIES
 from django_counters.write import pipeline
 
 logger = logging.getLogger("django_counters")
@@ -18,7 +23,7 @@ _NAMED = f"{AUDITED}:"
 
 def head(using: str) -> tuple[int, str] | None:
     """Number and digest of the last adjustment by then; None where nothing was verified."""
-    kept = Counter._base_manager.using(using).filter(key__startswith=_NAMED).order_by("-value")
+    kept = COUNTERS.rows(using).filter(key__startswith=_NAMED).order_by("-value")
     found = kept.values_list("value", "key").first()
     return found and (int(found[0]), str(found[1]).removeprefix(_NAMED))
 
@@ -32,7 +37,7 @@ def keep(number: int, digest: str, using: str) -> None:
         return
     try:
         with pipeline.all_or_nothing(using):
-            kept = Counter._base_manager.using(using)
+            kept = COUNTERS.rows(using)
             kept.get_or_create(key=f"{_NAMED}{digest}", defaults={"value": number})
             kept.filter(key__startswith=_NAMED, value__lt=number).delete()
     except ReadOnlyDatabase:
@@ -50,7 +55,7 @@ def unexplained(since: datetime | None, using: str) -> int:
 
     Adjustments are made one after the other, so those of before the last one need no look.
     """
-    entries = CounterDelta._base_manager.using(using).filter(kind=CounterDelta.Kind.ADJUSTMENT)
+    entries = ENTRIES.rows(using).filter(kind=DeltaColumns.Kind.ADJUSTMENT)
     if since is not None:
         entries = entries.filter(created_at__gte=since)
     known = CounterAdjustment._base_manager.using(using).filter(entry=OuterRef("token"))

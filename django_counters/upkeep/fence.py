@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from django_counters.models import CounterIncident
 from django_counters.stores.base import Seen
 from django_counters.stores.sql.batches import SqlBatches
 from django_counters.stores.sql.incidents import record
+from django_counters.tables import CounterIncident
 
 if TYPE_CHECKING:
     from django_counters.stores.redis.pending import Cut, RedisPending

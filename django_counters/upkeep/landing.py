@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cache
+from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
@@ -19,13 +21,18 @@ from django_counters.exceptions import (
     RetryTransaction,
     TokenConflict,
 )
-from django_counters.models import CounterIncident
-from django_counters.models.total import TotalField
+from django_counters.measure import Measure
+from django_counters.projections.declared import declared_measures
 from django_counters.registry import registry
 from django_counters.stores.base import Batched, Outcome
 from django_counters.stores.sql.batches import SqlBatches
 from django_counters.stores.sql.incidents import record
+from django_counters.stores.sql.measures import Stored
+from django_counters.tables import CounterIncident
+from django_counters.tables.total import TotalField
 from django_counters.tokens import Token, moment_of, token_of
+from django_counters.types import Cell, merged
+from django_counters.types import Sums as AnySums
 from django_counters.upkeep.fence import Judgement, write
 from django_counters.upkeep.partitions import make_ahead, partitions_ahead, too_few
 from django_counters.upkeep.parts import Part, Sums, sums_of
@@ -54,6 +61,7 @@ class Landed:
         conflicts: changes that were counted though their token stands for another one, by token.
         quarantined: amounts that could not be landed, by counter.
         forget: by generation, counters whose known total in Redis is not right any more.
+        refused: counters whose totals could not take their amounts: nor do their cells.
         lost: slots of which Redis lost something. Totals that it knows there may lack what landed
             and could not be acknowledged any more.
     """
@@ -63,6 +71,7 @@ class Landed:
     conflicts: dict[str, dict[str, int]] = field(default_factory=dict)
     quarantined: dict[str, int] = field(default_factory=dict)
     forget: dict[str, list[str]] = field(default_factory=dict)
+    refused: set[str] = field(default_factory=set)
     lost: set[int] = field(default_factory=set)
 
 
@@ -123,10 +132,14 @@ class Landing:
                 detail = {"reason": "strange", "fields": _shown(strange)}
                 detail["generations"] = [sealed.generation]
                 record(CounterIncident.Kind.QUARANTINED, self._source, detail, self._using)
-        tokened = self._append(due, landed)
+        cells = [contents.cells for contents in due.values()]
+        tokened, counted = self._append(due, landed)
         as_read = len(due) == len(held) and not any(tokened.values())
         sums = part.sums if as_read else sums_of(due.values(), tokened.values())
-        self._add(sums, landed, list(due))
+        self._add(_with_records_of(cells, sums), landed, list(due))
+        if landed.refused:
+            cells = [_without(landed.refused, part) for part in cells]
+        self._add_cells([*cells, *counted], landed, list(due))
         return landed
 
     def _batched(self, sealed: Sealed, contents: Contents) -> Batched:
@@ -135,21 +148,29 @@ class Landing:
 
     def _append(
         self, due: Mapping[Sealed, Contents], landed: Landed
-    ) -> Mapping[Sealed, Mapping[str, int]]:
-        """Append increments with tokens to the ledger; what they are part of the sums with."""
+    ) -> tuple[Mapping[Sealed, Mapping[str, int]], list[AnySums[str]]]:
+        """Append increments with tokens to the ledger.
+
+        Returns:
+            What they are part of the sums with, and the cells of those that are counted by this:
+            whatever becomes of the sums, these are in the ledger.
+        """
         taken: dict[Sealed, dict[str, int]] = {sealed: defaultdict(int) for sealed in due}
+        cells: list[AnySums[str]] = []
         for sealed, contents in due.items():
-            for token, (counter, by) in sorted(contents.tokens.items()):
+            for token, (counter, by, own) in sorted(contents.tokens.items()):
                 taken[sealed][counter] += by
-                self._append_one(UUID(token), counter, by, sealed, landed)
+                if self._append_one(UUID(token), counter, by, sealed, landed):
+                    cells.append({(counter, cell): by for cell in own})
         if landed.conflicts:
             detail = {"counted": landed.conflicts}
             record(CounterIncident.Kind.CONFLICT, self._source, detail, self._using)
-        return taken
+        return taken, cells
 
     def _append_one(
         self, token: UUID, counter: str, by: int, sealed: Sealed, landed: Landed
-    ) -> None:
+    ) -> bool:
+        """Append one increment; whether it is counted by this."""
         try:
             outcome = self._append_acknowledged(token, counter, by, landed)
         except (CounterUnavailable, OutcomeUnknown, ReadOnlyDatabase, RetryTransaction):
@@ -157,10 +178,11 @@ class Landing:
         except (CounterError, DataError) as error:
             # What the ledger does not take must not keep everything else from landing.
             self._quarantine(landed, type(error).__name__, {counter: by}, [sealed], str(token))
-            return
+            return False
         if outcome is not Outcome.APPENDED:
             # It was counted before, in another way: it was waiting here for nothing.
             landed.forget.setdefault(sealed.generation, []).append(counter)
+        return outcome is Outcome.APPENDED
 
     def _append_acknowledged(self, token: UUID, counter: str, by: int, landed: Landed) -> Outcome:
         """Append what Redis has acknowledged, also where its token stands for another change.
@@ -201,11 +223,61 @@ class Landing:
                 refused = self._land_records(column, group)
             else:
                 refused = dict.fromkeys(group, "unknown")
-            landed.counters += len(group) - len(refused)
+            landed.counters += sum(1 for key, by in group.items() if by and key not in refused)
+            names = {key: f"{label} {key}" if label else key for key in refused}
+            landed.refused.update(names.values())
             for reason in sorted(set(refused.values())):
-                amounts = {key: group[key] for key, why in refused.items() if why == reason}
-                named = {f"{label} {key}" if label else key: by for key, by in amounts.items()}
-                self._quarantine(landed, reason, named, due)
+                due_to_it = (key for key, why in refused.items() if why == reason)
+                amounts = {names[key]: group[key] for key in due_to_it if group[key]}
+                if amounts:
+                    self._quarantine(landed, reason, amounts, due)
+
+    def _add_cells(
+        self, parts: Sequence[AnySums[str]], landed: Landed, due: Sequence[Sealed]
+    ) -> None:
+        """Add to the cells of what is in the totals or the ledger now."""
+        if not any(parts):
+            return
+        found: dict[tuple[str, Cell | None], int] = {}
+        kept = self._kept_tags()
+        for (counter, cell), by in chain.from_iterable(part.items() for part in parts):
+            if cell is not None:
+                tags = kept(cell.measure, cell.tags)
+                own = cell if tags == cell.tags else cell._replace(tags=tags)
+                where = (counter.partition(" ")[2] or counter, own)
+                found[where] = found.get(where, 0) + by
+        over = self._land_cells({where: by for where, by in found.items() if by})
+        if over:
+            amounts = {f"{key} {cell}": by for (key, cell), by in over.items()}
+            self._quarantine(landed, "cells", amounts, due)
+
+    def _land_cells(self, sums: AnySums[str]) -> AnySums[str]:
+        """Add to cells; those whose values do not fit keep no others from landing."""
+        if not sums or self._batches.land_cells(sums):
+            return {}
+        if len(sums) == 1:
+            return sums
+        where = sorted(sums, key=str)
+        halves = where[: len(where) // 2], where[len(where) // 2 :]
+        return merged(self._land_cells({one: sums[one] for one in half}) for half in halves)
+
+    def _kept_tags(self) -> Callable[[int, str], str]:
+        """What the tags of a cell become, by the number of its measure."""
+        measures = self._measures()
+
+        @cache
+        def kept(measure: int, tags: str) -> str:
+            if not tags or measure not in measures:
+                return tags
+            return registry.measures(self._using).admitted(*measures[measure], tags)
+
+        return kept
+
+    def _measures(self) -> dict[int, tuple[Measure, Stored]]:
+        """The declared measures of this database, by their numbers."""
+        known = registry.measures(self._using)
+        declared = list(declared_measures(self._using))
+        return {stored.id: (one, stored) for one in declared if (stored := known.find(one.name))}
 
     def _column(self, label: str) -> TotalField | None:
         """The field, also where it had this name before."""
@@ -236,6 +308,25 @@ class Landing:
             landed.quarantined[counter] = landed.quarantined.get(counter, 0) + by
         for generation in generations:
             landed.forget.setdefault(generation, []).extend(amounts)
+
+
+def _without(refused: Collection[str], cells: AnySums[str]) -> AnySums[str]:
+    """The cells of counters whose totals have taken their amounts."""
+    return {where: by for where, by in cells.items() if where[0] not in refused}
+
+
+def _with_records_of(parts: Iterable[AnySums[str]], sums: Sums) -> Sums:
+    """The sums, with zero for records of which cells alone are left.
+
+    What was counted up and down is no sum, and one that is taken away while pages are read is in
+    none. Their cells land if the record is there.
+    """
+    absent: dict[str, dict[str, int]] = {}
+    for counter, _ in chain.from_iterable(parts):
+        place, _, key = counter.partition(" ")
+        if key and key not in sums.get(place, {}):
+            absent.setdefault(place, {})[key] = 0
+    return {**sums, **{place: {**sums.get(place, {}), **absent[place]} for place in absent}}
 
 
 def _lower(label: str) -> str:

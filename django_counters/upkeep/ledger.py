@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 from django.db import DEFAULT_DB_ALIAS
 
 from django_counters import clock
-from django_counters.models.horizon import beginning
 from django_counters.stores.sql.horizon import Holder, SqlHorizon
 from django_counters.stores.sql.inquiry import SqlInquiry
 from django_counters.stores.sql.tables import NAMED
+from django_counters.tables.horizon import beginning
 from django_counters.upkeep.partitions import partitions_ahead
 
 
@@ -49,7 +49,7 @@ def state(using: str = DEFAULT_DB_ALIAS) -> State:
         counters=counters,
         lag=None if reached.as_of == beginning() else clock.utc() - clock.meant(reached.as_of),
         holder=_holder(horizon, reached.rolled_up_at) if entries else None,
-        fenced=horizon.fenced(),
+        fenced=horizon.fenced(reached),
         partitions_ahead=partitions_ahead(using),
     )
 

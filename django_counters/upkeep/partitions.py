@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from django.db import DEFAULT_DB_ALIAS, Error, router
+from django.db import DEFAULT_DB_ALIAS, Error
 
 from django_counters.conf import Policy
 from django_counters.exceptions import CounterError
-from django_counters.models import CounterDelta
 from django_counters.registry import registry
 from django_counters.stores.sql.deltas import AHEAD
 from django_counters.stores.sql.dialects.ledger import Extent
 from django_counters.stores.sql.horizon import SqlHorizon
 from django_counters.stores.sql.partitions import Busy, SqlPartitions
+from django_counters.tables.standing import ENTRIES
 
 logger = logging.getLogger("django_counters")
 
@@ -77,7 +77,7 @@ def plan(
         width: how much time a new partition holds.
     """
     store = SqlPartitions(using)
-    if not store.exist or not router.allow_migrate_model(using, CounterDelta):
+    if not store.exist or not ENTRIES.stands_in(using):
         return []
     return list(_steps(store, SqlHorizon(using).state().token_window, ahead, keep, width))
 

@@ -10,44 +10,47 @@ from django.apps import apps
 from django.contrib.contenttypes.models import ContentType
 from django.db import models, router
 
-from django_counters.models import Counter, SlottedCounter
-from django_counters.models.total import TotalField
-from django_counters.stores.sql.folding import SqlFolding
+from django_counters.stores.sql.folding import Folded, SqlFolding
 from django_counters.stores.sql.tables import NAMED, slots
+from django_counters.tables import CounterColumns
+from django_counters.tables.standing import COUNTERS, SLOTS
+from django_counters.tables.total import TotalField
 from django_counters.upkeep.renames import present_name, removed_fields
 from django_counters.write.records import column_of, place_of
 
 
 @dataclass(frozen=True)
-class Place:
+class Foldable:
     """The shards of all named counters, or the slots of one counter of a model's records.
 
     ``strategy`` is what the counter of the records declares; namespaces declare their own.
+    ``left`` is what waits there, where that was asked for.
     """
 
     label: str
     folding: SqlFolding
     strategy: str = ""
+    left: Folded | None = None
 
 
-def places(using: str) -> Iterator[Place]:
+def places(using: str) -> Iterator[Foldable]:
     """The places that may hold something; what belongs to removed models is left alone."""
-    if not router.allow_migrate_model(using, Counter):
+    if not COUNTERS.stands_in(using):
         return
-    yield Place("shards", SqlFolding(NAMED, using, None))
+    yield Foldable("shards", SqlFolding(NAMED, using, None))
     declared = set(columns(using))
     for model, name in sorted(declared, key=lambda column: (column[0]._meta.label, column[1])):
         place = _place(model, name, using)
-        if place.folding.left().rows:
-            yield place
+        left = place.folding.left()
+        if left.rows:
+            yield replace(place, left=left)
     for model, name in _undeclared(using):
         yield _renamed(model, name, using) or _place(model, name, using)
 
 
-def renamed(using: str) -> Iterator[Place]:
+def renamed(using: str) -> Iterator[Foldable]:
     """Slots that have the name that a field had before, to be folded into its column."""
-    found = (_renamed(model, name, using) for model, name in _undeclared(using))
-    return filter(None, found)
+    return filter(None, (_renamed(model, name, using) for model, name in _undeclared(using)))
 
 
 def _undeclared(using: str) -> Iterator[tuple[type[models.Model], str]]:
@@ -58,24 +61,24 @@ def _undeclared(using: str) -> Iterator[tuple[type[models.Model], str]]:
             yield model, name
 
 
-def _renamed(model: type[models.Model], name: str, using: str) -> Place | None:
+def _renamed(model: type[models.Model], name: str, using: str) -> Foldable | None:
     present = present_name(f"{model._meta.label}.{name}").split(".", 2)[2]
     column = column_of(model, present)
     if present == name or column is None:
         return None
     table = replace(column.place().table, pending=slots(model, name))
     folding = SqlFolding(table, using, model._meta.pk)
-    return Place(f"slots of {model._meta.label}.{name}", folding, column.strategy)
+    return Foldable(f"slots of {model._meta.label}.{name}", folding, column.strategy)
 
 
-def _place(model: type[models.Model], name: str, using: str) -> Place:
+def _place(model: type[models.Model], name: str, using: str) -> Foldable:
     table = place_of(model, name).table
     key = model._meta.pk if table.value else None
     label = f"slots of {model._meta.label}.{name}"
     column = column_of(model, name)
     # What has no column is counted in slots.
     strategy = "slotted" if column is None else column.strategy
-    return Place(label, SqlFolding(table, using, key), strategy)
+    return Foldable(label, SqlFolding(table, using, key), strategy)
 
 
 def columns(using: str) -> Iterator[tuple[type[models.Model], str]]:
@@ -83,12 +86,12 @@ def columns(using: str) -> Iterator[tuple[type[models.Model], str]]:
     for model in apps.get_models():
         if router.allow_migrate_model(using, model):
             for field in model._meta.local_concrete_fields:
-                if isinstance(field, TotalField) and model is not Counter:
+                if isinstance(field, TotalField) and not issubclass(model, CounterColumns):
                     yield model, field.name
 
 
 def _kinds(using: str) -> list[tuple[ContentType, str]]:
-    waiting = SlottedCounter._base_manager.using(using).filter(slot__gte=0)
+    waiting = SLOTS.rows(using).filter(slot__gte=0)
     found = waiting.values_list("record_type", "name")
     kinds = ContentType.objects.db_manager(using)
     return [(kinds.get_for_id(kind), name) for kind, name in found.distinct().order_by()]
@@ -109,13 +112,13 @@ class Stranger(NamedTuple):
 
 def strangers(using: str) -> Iterator[Stranger]:
     """What is left of fields and models that the project has no more. One question at most."""
-    if not router.allow_migrate_model(using, SlottedCounter):
+    if not SLOTS.stands_in(using):
         return
     kinds = {kind.pk: kind for kind in ContentType.objects.using(using)}
     left = models.Q(record_type__in=[pk for pk, kind in kinds.items() if not kind.model_class()])
     for kind, name in _without_field(kinds.values()):
         left |= models.Q(record_type=kind.pk, name=name)
-    slots = SlottedCounter._base_manager.using(using).filter(left)
+    slots = SLOTS.rows(using).filter(left)
     found = slots.values_list("record_type", "name").order_by("record_type", "name")
     for pk, name, rows, amount in found.annotate(models.Count("slot"), models.Sum("count")):
         yield Stranger(kinds[pk], name, rows, int(amount), bool(kinds[pk].model_class()))

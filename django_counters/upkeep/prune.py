@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from django.db import DEFAULT_DB_ALIAS, router
 
-from django_counters.models import CounterBatch, CounterLimit, CounterToken
 from django_counters.registry import registry
 from django_counters.stores.sql.batches import SqlBatches
 from django_counters.stores.sql.limits import SqlLimits
+from django_counters.tables import CounterBatch, CounterLimit, CounterToken
 from django_counters.upkeep.landing import REMEMBERED
+from django_counters.upkeep.measures import prune_cells
+from django_counters.upkeep.recording import forget_history
+
+
+def prune_all(using: str = DEFAULT_DB_ALIAS) -> dict[str, int]:
+    """Forget all that nobody asks for any more; how much of each kind that was."""
+    return {
+        "tokens": prune(using),
+        "generations": prune_landed(using),
+        "samples": forget_history(using),
+        "buckets": prune_limits(using),
+        "cells": prune_cells(using),
+    }
 
 
 def prune(using: str = DEFAULT_DB_ALIAS) -> int:

@@ -9,11 +9,11 @@ from django.db import DEFAULT_DB_ALIAS, router
 from django.utils import timezone
 
 from django_counters import clock
+from django_counters.calendar import beginnings
 from django_counters.conf import DEFAULT
-from django_counters.models import CounterSample
-from django_counters.read.calendar import beginnings
 from django_counters.registry import registry
 from django_counters.stores.sql.samples import Scope, SqlSamples
+from django_counters.tables import CounterSample
 
 # No key begins with it, and every key is before it.
 _LAST = "\U0010ffff"

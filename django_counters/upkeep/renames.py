@@ -21,7 +21,7 @@ from django.db.migrations import (
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.operations.base import Operation
 
-from django_counters.models.total import TotalField
+from django_counters.tables.total import TotalField
 
 
 class _Rename(NamedTuple):

@@ -6,18 +6,19 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from django.db import DEFAULT_DB_ALIAS, router
+from django.db import DEFAULT_DB_ALIAS
 
 from django_counters.exceptions import CounterOverflow, LedgerFenced
-from django_counters.models import Counter, CounterIncident
 from django_counters.signals import upkeep_done
 from django_counters.stores.sql.folding import Folded
 from django_counters.stores.sql.horizon import SqlHorizon
 from django_counters.stores.sql.incidents import record
 from django_counters.stores.sql.inquiry import SqlInquiry
 from django_counters.stores.sql.tables import NAMED
+from django_counters.tables import CounterIncident
+from django_counters.tables.standing import COUNTERS
 from django_counters.upkeep.partitions import maintain, partitions_ahead, too_few
-from django_counters.upkeep.places import Place, places, renamed
+from django_counters.upkeep.places import Foldable, places, renamed
 
 PAGE = 500
 
@@ -80,7 +81,7 @@ def rollup(
             _fold(place, page, report, progress)
         report.left += place.folding.left().rows
         progress(place.label, report)
-    if router.allow_migrate_model(using, Counter):
+    if COUNTERS.stands_in(using):
         if not dry_run:
             _fold_entries(using, report)
         report.waiting = SqlInquiry(NAMED, using).waiting()[0]
@@ -113,7 +114,7 @@ def _fold_entries(using: str, report: Report) -> None:
         maintain(using)
 
 
-def _fold(place: Place, page: int, report: Report, progress: Progress) -> None:
+def _fold(place: Foldable, page: int, report: Report, progress: Progress) -> None:
     for found in place.folding.pages(page):
         strange = place.folding.strange(found)
         report.stuck.extend(f"{place.label}:{key}" for key in strange)
@@ -126,7 +127,7 @@ def _fold(place: Place, page: int, report: Report, progress: Progress) -> None:
         progress(place.label, report)
 
 
-def _page(place: Place, keys: list[str], remainder: int, stuck: list[str]) -> Folded:
+def _page(place: Foldable, keys: list[str], remainder: int, stuck: list[str]) -> Folded:
     """Fold a page; where one counter of it does not fit, each of them alone."""
     try:
         return place.folding.fold(keys, remainder)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
-from typing import TYPE_CHECKING
-
-from django.db import router
+from typing import TYPE_CHECKING, NamedTuple
 
 from django_counters.conf import EXACT, TIMEOUT
 from django_counters.exceptions import InvalidConfiguration
-from django_counters.models import Counter
 from django_counters.registry import pending_in, registry
 from django_counters.stores.sql.batches import SqlBatches
+from django_counters.tables.standing import COUNTERS
 from django_counters.upkeep.places import columns
 from django_counters.write.records import column_of
 
@@ -23,23 +20,69 @@ if TYPE_CHECKING:
 PATIENCE = 5.0
 
 
+class Source(NamedTuple):
+    """A Redis of cached counters.
+
+    Attributes:
+        name: as the database has it.
+        pending: what waits there; None where it cannot be found.
+        problem: why it cannot be found.
+        is_declared: whether counters are declared to be cached there.
+        was_flushed: whether a flush has seen it.
+        declared_by: the namespaces and fields that declare it.
+    """
+
+    name: str
+    pending: RedisPending | None
+    problem: str = ""
+    is_declared: bool = True
+    was_flushed: bool = False
+    declared_by: tuple[str, ...] = ()
+
+
 def sources(using: str) -> Iterator[RedisPending]:
     """What is declared, and what held something before and can still be found.
 
     Raises:
         InvalidConfiguration: what is declared is not a Redis.
     """
-    if not router.allow_migrate_model(using, Counter):
+    for source in known(using):
+        if source.pending:
+            yield source.pending
+        # Else it is no alias any more, or was a URL: only a person can find it.
+        elif source.is_declared:
+            raise InvalidConfiguration(problem=source.problem)
+
+
+def known(using: str) -> Iterator[Source]:
+    """Every Redis that is declared for a database, or was. Connects to none of them."""
+    if not COUNTERS.stands_in(using):
         return
-    known: set[str] = set()
-    for cache in declared(using):
+    flushed = set(SqlBatches(using).sources())
+    for source in declared_sources(using):
+        stored = source.pending.source if source.pending else ""
+        yield source._replace(was_flushed=stored in flushed)
+        flushed.discard(stored)
+    for name in sorted(flushed):
+        yield _source(name, using)._replace(is_declared=False, was_flushed=True)
+
+
+def declared_sources(*aliases: str) -> list[Source]:
+    """Every Redis that is declared for one of these databases, once. Connects to nothing."""
+    caches = {cache: (using, by) for using in aliases for cache, by in declared(using).items()}
+    return [
+        _source(cache, using)._replace(declared_by=tuple(by))
+        for cache, (using, by) in sorted(caches.items())
+    ]
+
+
+def _source(cache: str, using: str) -> Source:
+    try:
         pending = pending_in(cache, max(PATIENCE, TIMEOUT), using)
-        known.add(pending.source)
-        yield pending
-    for name in sorted(set(SqlBatches(using).sources()) - known):
-        # It is no alias any more, or was a URL: only a person can find it.
-        with suppress(InvalidConfiguration):
-            yield pending_in(name, PATIENCE, using)
+    except InvalidConfiguration as error:
+        # There may be a password in a URL.
+        return Source("Redis" if "://" in cache else cache, None, error.problem)
+    return Source(pending.name, pending)
 
 
 def declared(using: str) -> dict[str, list[str]]:

@@ -8,11 +8,12 @@ from django.db import DEFAULT_DB_ALIAS
 from django.db.models import Count, Sum
 from django.db.models.functions import Left
 
-from django_counters.models import Counter, CounterDelta, CounterIncident
 from django_counters.stores.sql.incidents import record
 from django_counters.stores.sql.inquiry import Drift, SqlInquiry
 from django_counters.stores.sql.partitions import SqlPartitions
 from django_counters.stores.sql.tables import NAMED
+from django_counters.tables import CounterIncident
+from django_counters.tables.standing import COUNTERS, ENTRIES
 
 
 @dataclass
@@ -49,7 +50,7 @@ def verify(
     prefix = f"{namespace}:" if namespace else ""
     keys = None if sample is None else inquiry.sample(prefix, sample)
     report = Report(drifts=inquiry.drift(prefix, keys))
-    known = Counter._base_manager.using(using).filter(outside__isnull=False)
+    known = COUNTERS.rows(using).filter(outside__isnull=False)
     if prefix:
         # Not "startswith", for which SQLite takes A for a.
         known = known.annotate(head=Left("key", len(prefix))).filter(head=prefix)
@@ -65,7 +66,7 @@ def verify(
 def _recount(using: str, report: Report) -> None:
     """Whether sealed partitions have what they had."""
     for name, sealed in SqlPartitions(using).sealed().items():
-        entries = CounterDelta._base_manager.using(using).filter(
+        entries = ENTRIES.rows(using).filter(
             created_at__gte=sealed.since, created_at__lt=sealed.until
         )
         found = entries.aggregate(count=Count("*"), total=Sum("delta"))

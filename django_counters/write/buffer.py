@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from django_counters.exceptions import OutcomeUnknown
+from django_counters.types import Cell, Sums, merged
 
 
 class Buffer:
@@ -15,52 +16,54 @@ class Buffer:
         self.closed = False
         self._outer = outer
         self._lock = threading.Lock()
-        self._sums: dict[str, int] = {}
+        self._sums: dict[tuple[str, Cell | None], int] = {}
 
     def close(self) -> None:
         """Collect no more."""
         self.closed = True
 
-    def add(self, key: str, by: int) -> None:
-        """Keep an increment."""
+    def add(self, key: str, parts: Iterable[tuple[Cell | None, int]]) -> None:
+        """Keep an increment: that of the total and those of its cells, together."""
         with self._lock:
-            self._sums[key] = self._sums.get(key, 0) + by
+            for cell, by in parts:
+                self._sums[key, cell] = self._sums.get((key, cell), 0) + by
 
-    def absorb(self, sums: Mapping[str, int]) -> None:
+    def absorb(self, sums: Sums[str]) -> None:
         """Keep what a block within has collected."""
-        for key, by in sums.items():
-            self.add(key, by)
+        with self._lock:
+            for where, by in sums.items():
+                self._sums[where] = self._sums.get(where, 0) + by
 
     def owed(self, key: str) -> int:
         """How much of one counter is collected and not yet applied."""
         outer = self._around()
-        return self._sums.get(key, 0) + (outer.owed(key) if outer else 0)
+        return self._sums.get((key, None), 0) + (outer.owed(key) if outer else 0)
 
-    def settle(self, keys: Iterable[str], apply: Callable[[Mapping[str, int]], object]) -> None:
+    def settle(self, keys: Iterable[str], apply: Callable[[Sums[str]], object]) -> None:
         """Apply what is owed to some counters now; it is committed at once."""
-        taken = {key: parts for key in keys if (parts := self._taken(key))}
+        taken = self._taken(frozenset(keys))
         try:
-            apply({key: by for key, parts in taken.items() if (by := sum(n for _, n in parts))})
+            apply(merged(sums for _, sums in taken))
         except OutcomeUnknown:
             raise
         except BaseException:
             # Not counted, so it is still owed, and to whom it was.
-            for key, parts in taken.items():
-                for buffer, by in parts:
-                    buffer.add(key, by)
+            for buffer, sums in taken:
+                buffer.absorb(sums)
             raise
 
-    def sums(self) -> dict[str, int]:
-        """All that is collected, by key."""
+    def sums(self) -> Sums[str]:
+        """All that is collected."""
         with self._lock:
-            return {key: by for key, by in self._sums.items() if by}
+            return merged([self._sums])
 
-    def _taken(self, key: str) -> list[tuple[Buffer, int]]:
+    def _taken(self, keys: frozenset[str]) -> list[tuple[Buffer, Sums[str]]]:
         with self._lock:
-            own = self._sums.pop(key, 0)
+            own = {where: by for where, by in self._sums.items() if where[0] in keys}
+            for where in own:
+                del self._sums[where]
         outer = self._around()
-        parts = outer._taken(key) if outer else []
-        return [(self, own), *parts] if own else parts
+        return [(self, own), *(outer._taken(keys) if outer else [])]
 
     def _around(self) -> Buffer | None:
         """The block around this one; a task may outlive the block in which it began."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, NamedTuple
 
-from django.db import models, router
+from django.db import models
 
 from django_counters.conf import Recipe
-from django_counters.models import Counter
+from django_counters.measure import Measure
+from django_counters.projections.cells import Tags, effects_of
 from django_counters.registry import registry
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.tables import NAMED
+from django_counters.tables.standing import COUNTERS
 from django_counters.tokens import Token
 from django_counters.types import UNBOUNDED, Bounds, Delta, check_key
 
@@ -27,6 +30,7 @@ class Ref(NamedTuple):
         bounds: what is declared for it.
         using: the database that it is written in.
         approve_above: by how much one person alone may adjust it; None: by any amount.
+        measure: what is counted by period; None where nothing is.
     """
 
     table: Table
@@ -35,6 +39,7 @@ class Ref(NamedTuple):
     bounds: Bounds
     using: str
     approve_above: int | None = None
+    measure: Measure | None = None
 
     @property
     def owner(self) -> str:
@@ -79,6 +84,8 @@ class Change(NamedTuple):
         token: counts once, however often it is asked for.
         immediately: now, and not when the caller's transaction commits.
         collects: a collector that is open takes it.
+        at: when it happened; None for now.
+        tags: values by the names of tags.
     """
 
     ref: Ref
@@ -88,14 +95,28 @@ class Change(NamedTuple):
     token: Token | None = None
     immediately: bool = False
     collects: bool = False
+    at: datetime | None = None
+    tags: Tags | None = None
 
     @property
     def delta(self) -> Delta:
         """What a strategy is given."""
-        bounds = self.ref.bounds
+        ref, bounds = self.ref, self.ref.bounds
         if self.bounds is not UNBOUNDED:
             bounds = bounds.stricter(self.bounds)
-        return Delta(self.ref.key, self.by, bounds, self.route)
+        if ref.measure is None and self.at is None and self.tags is None:
+            # The common case: this runs once for each increment.
+            return Delta(ref.key, self.by, bounds, self.route)
+        effects = effects_of(
+            ref.measure,
+            ref.label,
+            self.by,
+            self.at,
+            self.tags,
+            using=ref.using,
+            admits=not ref.recipe.can.outside,
+        )
+        return Delta(ref.key, self.by, bounds, self.route, effects)
 
 
 def in_shards(key: object, using: str | None) -> Ref:
@@ -112,6 +133,7 @@ def named(key: object, using: str | None = None, recipe: Recipe | None = None) -
     """
     name = check_key(key)
     policy = registry.policy(name)
-    alias = using or router.db_for_write(Counter)
+    alias = COUNTERS.writing(using)
     found = recipe or policy.recipe
-    return Ref(NAMED, name, found, policy.bounds, alias, policy.approve_above)
+    limit, measure = policy.approve_above, policy.measure
+    return Ref(NAMED, name, found, policy.bounds, alias, limit, measure)

@@ -14,8 +14,7 @@ from django_counters.exceptions import (
     OutcomeUnknown,
     RecordMissing,
 )
-from django_counters.models import SlottedCounter
-from django_counters.models.total import TotalField
+from django_counters.projections.cells import effects_of
 from django_counters.registry import registry
 from django_counters.signals import batch_applied
 from django_counters.stores.sql.chosen import Column, SqlHeld, add_at_once
@@ -23,6 +22,8 @@ from django_counters.stores.sql.session import Session
 from django_counters.strategies.base import Strategy
 from django_counters.strategies.cached import AT_ONCE
 from django_counters.strategies.refusals import refusal
+from django_counters.tables.standing import SLOTS
+from django_counters.tables.total import TotalField
 from django_counters.types import Batch, Delta
 from django_counters.values import NewValues
 from django_counters.write.pipeline import all_or_nothing
@@ -59,9 +60,12 @@ class FieldChange(NamedTuple):
         """Who counts it."""
         return registry.strategy(self.place.recipe, self.place.table, using)
 
-    def batch(self, keys: Iterable[Hashable]) -> Batch:
-        """The changes of all records."""
-        return Batch(tuple(Delta(key, self.by, self.place.bounds) for key in keys))
+    def batch(self, keys: Iterable[Hashable], using: str) -> Batch:
+        """The changes of all records, and of their cells."""
+        table, recipe, bounds, measure = self.place
+        admits = not recipe.can.outside
+        effects = effects_of(measure, table.label, self.by, using=using, admits=admits)
+        return Batch(tuple(Delta(key, self.by, bounds, None, effects) for key in keys))
 
 
 def count(rows: Rows, using: str, changes: Sequence[FieldChange]) -> int:
@@ -98,6 +102,8 @@ def _in_one_statement(
     """FieldChange exact fields of one table; None where that cannot be, or is refused."""
     owner = changes[0].owner
     if not all(change.is_exact and change.owner is owner for change in changes):
+        return None
+    if any(change.place.measure for change in changes):
         return None
     session = Session(using)
     session.connect()
@@ -140,7 +146,7 @@ def _key_of(owner: Owner) -> str:
 def _begin_writing(using: str) -> None:
     """SQLite gives up at once where a reader becomes a writer: be one from the start."""
     if not connections[using].features.has_select_for_update:
-        SlottedCounter._base_manager.using(using).filter(name="").update(count=0)
+        SLOTS.rows(using).filter(name="").update(count=0)
 
 
 def _chosen_keys(
@@ -180,7 +186,7 @@ def _apply(change: FieldChange, keys: Sequence[Hashable], using: str) -> NewValu
         return _apply_held(change, keys, using)
     for key in keys:
         check_record_id(key)
-    return change.strategy(using).apply(change.batch(keys))
+    return change.strategy(using).apply(change.batch(keys, using))
 
 
 def _apply_held(change: FieldChange, keys: Sequence[Hashable], using: str) -> NewValues:
@@ -191,9 +197,10 @@ def _apply_held(change: FieldChange, keys: Sequence[Hashable], using: str) -> Ne
     for key in keys:
         if key not in amounts:
             raise RecordMissing(key=column.label(key))
+    deltas = change.batch(keys, using).deltas
     refused = [
         (delta, amounts[delta.key].value)
-        for delta in change.batch(keys).deltas
+        for delta in deltas
         if not place.bounds.admits(amounts[delta.key].value, by)
     ]
     if refused:
@@ -203,6 +210,7 @@ def _apply_held(change: FieldChange, keys: Sequence[Hashable], using: str) -> Ne
         if not (low <= (total or 0) + by <= high and low <= (total or 0) + pending + by <= high):
             raise CounterOverflow(key=column.label(key), low=low, high=high)
     column.add(change.owner._meta.pk, keys, by)
+    column.add_cells(deltas)
     return {key: found.value + by for key, found in amounts.items()}
 
 
@@ -217,7 +225,7 @@ def _count_cached(
     for change in changes:
         label, of_field = change.place.table.label, keys[change.owner]
         for start in range(0, len(of_field), AT_ONCE):
-            batch = change.batch(of_field[start : start + AT_ONCE])
+            batch = change.batch(of_field[start : start + AT_ONCE], using)
             try:
                 applied(change.strategy(using), batch, using, label)
             except (CounterError, Error) as error:
@@ -231,4 +239,4 @@ def _count_cached(
 def _tell(change: FieldChange, values: NewValues, using: str) -> None:
     if values and batch_applied.receivers:
         label = change.place.table.label
-        tell(change.strategy(using), change.batch(values), values, using, label)
+        tell(change.strategy(using), change.batch(values, using), values, using, label)

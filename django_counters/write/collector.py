@@ -10,10 +10,11 @@ from typing import Any
 
 from django.db import connections
 
+from django_counters.types import Cell, Sums, merged
 from django_counters.write.buffer import Buffer
 
-Apply = Callable[[Mapping[str, int]], object]
-AsyncApply = Callable[[Mapping[str, int]], Awaitable[object]]
+Apply = Callable[[Sums[str]], object]
+AsyncApply = Callable[[Sums[str]], Awaitable[object]]
 Begin = Callable[[], AbstractContextManager[None]]
 
 
@@ -30,7 +31,7 @@ class Collector:
         self._block = connection.atomic_blocks[-1]
         self._ended = False
         self._savepoints: list[str | None] = []
-        self._layers: list[dict[str, int]] = [{}]
+        self._layers: list[dict[tuple[str, Cell | None], int]] = [{}]
 
     @property
     def closed(self) -> bool:
@@ -41,26 +42,28 @@ class Collector:
         """Collect no more."""
         self._ended = True
 
-    def add(self, key: str, by: int) -> None:
-        """Keep an increment."""
+    def add(self, key: str, parts: Iterable[tuple[Cell | None, int]]) -> None:
+        """Keep an increment: that of the total and those of its cells."""
         layer = self._layers[-1]
-        layer[key] = layer.get(key, 0) + by
+        for cell, by in parts:
+            layer[key, cell] = layer.get((key, cell), 0) + by
 
     def owed(self, key: str) -> int:
         """How much of one counter is collected and not yet applied."""
-        return sum(layer.get(key, 0) for layer in self._layers)
+        return sum(layer.get((key, None), 0) for layer in self._layers)
 
     def settle(self, keys: Iterable[str], apply: Apply) -> None:
         """Apply what is owed to some counters now."""
-        owed = {key: by for key in keys if (by := self.owed(key))}
+        wanted = frozenset(keys)
+        owed = {where: by for where, by in self.sums().items() if where[0] in wanted}
         apply(owed)
-        for key, by in owed.items():
+        for (key, cell), by in owed.items():
             # Not taken out where it stands: an undone savepoint would undo what is applied here.
-            self.add(key, -by)
+            self.add(key, ((cell, -by),))
 
-    def sums(self) -> dict[str, int]:
-        """All that is collected, by key."""
-        return _merged(self._layers)
+    def sums(self) -> Sums[str]:
+        """All that is collected."""
+        return merged(self._layers)
 
     @contextmanager
     def following(self) -> Iterator[None]:
@@ -111,16 +114,8 @@ class Collector:
         """What came after a savepoint is now part of what came before it."""
         if savepoint in self._savepoints:
             at = self._savepoints.index(savepoint)
-            self._layers[at:] = [_merged(self._layers[at:])]
+            self._layers[at:] = [merged(self._layers[at:])]
             del self._savepoints[at:]
-
-
-def _merged(layers: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    sums: dict[str, int] = {}
-    for layer in layers:
-        for key, by in layer.items():
-            sums[key] = sums.get(key, 0) + by
-    return {key: by for key, by in sums.items() if by}
 
 
 _collectors: ContextVar[Mapping[str, Collector | Buffer]] = ContextVar(

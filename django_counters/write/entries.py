@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from uuid import UUID
 
-from django.db import router
-
 from django_counters.conf import Recipe
 from django_counters.exceptions import (
     InvalidDelta,
@@ -16,10 +14,10 @@ from django_counters.exceptions import (
     UnsupportedBounds,
     UnsupportedToken,
 )
-from django_counters.models import Counter
 from django_counters.registry import registry
+from django_counters.tables.standing import COUNTERS
 from django_counters.tokens import check_token, optional_token
-from django_counters.types import check_delta, check_key
+from django_counters.types import Delta, check_delta, check_key
 from django_counters.values import Appended
 from django_counters.write.change import Change, named
 from django_counters.write.pipeline import change
@@ -83,13 +81,28 @@ def _write(
             deltas.open(sorted({key for key, _ in (*plain, *tokened.values())}))
         if plain:
             (deltas.copy if copy else deltas.append_many)(plain)
-        replayed = deltas.append_many_once(tokened) if tokened else 0
+            deltas.add_cells(_summed(plain, alias))
+        # Which of them are new is known of each only where each is asked for by itself.
+        by_period = any(registry.policy(key).measure for key, _ in tokened.values())
+        replayed = 0 if not tokened else None if by_period else deltas.append_many_once(tokened)
         if replayed is None:
-            # Some were used before their counter came into the ledger: ask for each of them.
+            # Or some were used before their counter came into the ledger.
             replayed = sum(
-                append(key, by, token, alias).replayed for token, (key, by) in tokened.items()
+                append(key, by, token, alias).replayed
+                for key, token, by in sorted(
+                    (key, token, by) for token, (key, by) in tokened.items()
+                )
             )
     return len(plain) + len(tokened) - replayed
+
+
+def _summed(entries: Iterable[tuple[str, int]], alias: str) -> list[Delta]:
+    """What entries add to the cells of their counters."""
+    sums: dict[str, int] = {}
+    for key, by in entries:
+        if registry.policy(key).measure is not None:
+            sums[key] = sums.get(key, 0) + by
+    return [Change(named(key, alias, _LEDGER), by).delta for key, by in sums.items()]
 
 
 def _parts(entry: object) -> tuple[str, int, UUID | None]:
@@ -114,4 +127,4 @@ def _unbounded(key: str) -> str:
 
 
 def _writer() -> str:
-    return router.db_for_write(Counter)
+    return COUNTERS.writing()

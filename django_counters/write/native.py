@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import Iterable
 
 from asgiref.sync import AsyncToSync
-from django.db import router
 
-from django_counters.models import Counter
 from django_counters.registry import registry
+from django_counters.tables.standing import COUNTERS
 from django_counters.write.collector import collector_of
 
 
@@ -18,8 +17,7 @@ def is_native(keys: object, using: str | None, *, writes: bool) -> bool:
     if _within_synchronous_code() or not isinstance(keys, Iterable):
         # That code may have a transaction open, which only its own thread can see.
         return False
-    find = router.db_for_write if writes else router.db_for_read
-    if collector_of(using or find(Counter)) is not None:
+    if collector_of(COUNTERS.writing(using) if writes else COUNTERS.reading(using)) is not None:
         return False
     names = list(keys)
     return bool(names) and all(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from datetime import datetime
 from functools import partial
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
-from django.db import Error, router
+from django.db import Error
 
 from django_counters.conf import EXACT, Recipe
 from django_counters.exceptions import (
@@ -18,17 +19,30 @@ from django_counters.exceptions import (
     UnsupportedOption,
     UnsupportedToken,
 )
-from django_counters.models import Counter
+from django_counters.measure import Measure
+from django_counters.projections.cells import Tags
 from django_counters.registry import registry
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.tables import NAMED
 from django_counters.strategies.base import Outside, Strategy
 from django_counters.strategies.ledger import Claimed
+from django_counters.tables.standing import COUNTERS
 from django_counters.tokens import Token, check_token
-from django_counters.types import INT8, Batch, Delta, check_delta, check_key, check_mapping
+from django_counters.types import (
+    INT8,
+    Batch,
+    Delta,
+    Sums,
+    check_delta,
+    check_key,
+    check_mapping,
+    deltas_of,
+    namespace_of,
+    sums_of,
+)
 from django_counters.values import CountedMany, NewValues, Result, Unknown, result_of
 from django_counters.write.buffer import Buffer
-from django_counters.write.change import Change, Ref
+from django_counters.write.change import Change, Ref, named
 from django_counters.write.collector import Collector, acollecting, collecting, collector_of
 from django_counters.write.once import Call, once
 from django_counters.write.telling import aapplied, applied, tell
@@ -55,6 +69,7 @@ async def achange(asked: Change) -> Result:
     """`change` for async code, of what is not counted in the database; without a thread."""
     ref = asked.ref
     token = None if asked.token is None else _uuid(ref, asked.token)
+    await _know(ref.measure, ref.using)
     try:
         values = await aapplied(
             outside(ref.recipe, ref.table, ref.using), Batch((asked.delta,), token), ref.using
@@ -63,6 +78,13 @@ async def achange(asked: Change) -> Result:
         # It was used before the counter was cached: what for is in the database.
         return await sync_to_async(change)(asked)
     return result_of(values[ref.key])
+
+
+async def _know(measure: Measure | None, using: str) -> None:
+    """Ask the database for a measure once: what follows asks nothing of it."""
+    measures = registry.measures(using)
+    if measure is not None and not measures.knows(measure):
+        await sync_to_async(measures.ensure)(measure)
 
 
 def outside(recipe: Recipe, table: Table, using: str) -> Outside:
@@ -106,12 +128,19 @@ def _uuid(ref: Ref, token: Token) -> UUID:
     return token.uuid
 
 
-def change_many(deltas: object, sign: int, using: str | None, token: object = None) -> CountedMany:
+def change_many(
+    deltas: object,
+    sign: int,
+    using: str | None,
+    token: object = None,
+    at: datetime | None = None,
+    tags: Tags | None = None,
+) -> CountedMany:
     """Change many named counters, all or none."""
-    batch = _checked(deltas, sign)
+    alias = COUNTERS.writing(using)
+    batch = _checked(deltas, sign, at, tags, alias)
     if not batch:
         return CountedMany({})
-    alias = using or router.db_for_write(Counter)
     if token is not None:
         return _change_many_once(batch, check_token(token), alias)
     collector = collector_of(alias)
@@ -119,29 +148,40 @@ def change_many(deltas: object, sign: int, using: str | None, token: object = No
     return CountedMany(values)
 
 
-async def achange_many(deltas: object, sign: int, using: str | None) -> CountedMany:
+async def achange_many(
+    deltas: object, sign: int, using: str | None, at: datetime | None, tags: Tags | None
+) -> CountedMany:
     """`change_many` for async code, of what is not counted in the database."""
-    alias = using or router.db_for_write(Counter)
+    alias = COUNTERS.writing(using)
     groups: dict[Outside, list[Delta]] = {}
-    for delta in _checked(deltas, sign):
+    for name in {namespace_of(str(key)) for key in check_mapping(deltas)}:
+        await _know(registry.policy(f"{name}:").measure, alias)
+    for delta in _checked(deltas, sign, at, tags, alias):
         recipe = registry.policy(str(delta.key)).recipe
         groups.setdefault(outside(recipe, NAMED, alias), []).append(delta)
     if len(groups) != 1:
-        return await sync_to_async(change_many)(deltas, sign, using)
+        return await sync_to_async(change_many)(deltas, sign, using, None, at, tags)
     ((strategy, group),) = groups.items()
     return CountedMany(_by_text(await aapplied(strategy, Batch(tuple(group)), alias)))
 
 
-def _checked(deltas: object, sign: int) -> tuple[Delta, ...]:
-    """What is asked for many keys, with the bounds that their namespaces declare."""
+def _checked(
+    deltas: object, sign: int, at: datetime | None, tags: Tags | None, using: str
+) -> tuple[Delta, ...]:
+    """What is asked for many keys, with what their namespaces declare."""
     return tuple(
-        Delta(
-            name := check_key(key),
-            check_delta(sign * check_delta(by)),
-            registry.policy(name).bounds,
-        )
+        _delta(check_key(key), check_delta(sign * check_delta(by)), at, tags, using)
         for key, by in check_mapping(deltas).items()
     )
+
+
+def _delta(key: str, by: int, at: datetime | None, tags: Tags | None, using: str) -> Delta:
+    """What is asked for one of many keys."""
+    policy = registry.policy(key)
+    if policy.measure is None and at is None and tags is None:
+        # The common case: this runs once for each key.
+        return Delta(key, by, policy.bounds)
+    return Change(named(key, using), by, at=at, tags=tags).delta
 
 
 def _change_many_once(batch: tuple[Delta, ...], token: Token, using: str) -> CountedMany:
@@ -158,14 +198,14 @@ def _change_many_once(batch: tuple[Delta, ...], token: Token, using: str) -> Cou
 
 def collect(using: str | None) -> AbstractContextManager[None]:
     """A block whose unbounded changes are merged and applied when it ends."""
-    alias = using or router.db_for_write(Counter)
+    alias = COUNTERS.writing(using)
     begin = partial(_default(alias).all_or_nothing, own=False)
     return collecting(alias, begin, partial(_apply_sums, alias))
 
 
 def acollect(using: str | None) -> AbstractAsyncContextManager[None]:
     """`collect` for async code."""
-    alias = using or router.db_for_write(Counter)
+    alias = COUNTERS.writing(using)
     return acollecting(alias, sync_to_async(partial(_apply_sums, alias)))
 
 
@@ -176,14 +216,14 @@ def settle(names: Sequence[str], using: str) -> None:
         collector.settle(names, partial(_apply_sums, using))
 
 
-def _apply_sums(using: str, sums: Mapping[str, int]) -> None:
+def _apply_sums(using: str, sums: Sums[str]) -> None:
     """Apply what was collected. Asks no bounds: those were asked at once."""
     low, high = INT8
-    for key, by in sums.items():
+    for (key, _), by in sums.items():
         if not low <= by <= high:
             raise CounterOverflow(key=key, low=low, high=high)
     if sums:
-        _apply(tuple(Delta(key, by) for key, by in sums.items()), using)
+        _apply(deltas_of(sums), using)
 
 
 def _collect(
@@ -198,7 +238,7 @@ def _collect(
     for delta in deltas:
         if not delta.is_bounded:
             key = str(delta.key)
-            collector.add(key, delta.by)
+            collector.add(key, sums_of(delta))
             values[key] = Unknown(key, Unknown.COLLECTED)
     return values
 

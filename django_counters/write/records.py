@@ -10,13 +10,15 @@ from django.db import connections, models, router
 
 from django_counters.conf import Recipe
 from django_counters.exceptions import InvalidAdjustment, InvalidKey, UnsavedInstance
-from django_counters.models import Counter, SlottedCounter
-from django_counters.models.adjustment import NAME_LENGTH as MOST_ADJUSTED
-from django_counters.models.slot import NAME_LENGTH, RECORD_ID_LENGTH
-from django_counters.models.total import TotalField
+from django_counters.measure import Measure
 from django_counters.registry import registry
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.records import RecordKeys
+from django_counters.tables import CounterColumns
+from django_counters.tables.adjustment import NAME_LENGTH as MOST_ADJUSTED
+from django_counters.tables.slot import NAME_LENGTH, RECORD_ID_LENGTH
+from django_counters.tables.standing import SLOTS
+from django_counters.tables.total import TotalField
 from django_counters.types import UNBOUNDED, Bounds, why_no_key
 from django_counters.write.change import Ref, named
 
@@ -29,6 +31,7 @@ class Place(NamedTuple):
     table: Table
     recipe: Recipe
     bounds: Bounds = UNBOUNDED
+    measure: Measure | None = None
 
 
 def in_slots(record: object, name: object, using: str | None) -> Ref:
@@ -39,9 +42,10 @@ def in_slots(record: object, name: object, using: str | None) -> Ref:
         UnsavedInstance: the record has no row yet.
     """
     model, counter = checked(record, name)
-    alias = using or router.db_for_write(SlottedCounter, instance=record)
-    table, recipe, bounds = place_of(model, counter)
-    return Ref(table, key_of(record, table, alias), recipe, bounds, alias)
+    alias = SLOTS.writing(using, instance=record)
+    table, recipe, bounds, measure = place_of(model, counter)
+    key = key_of(record, table, alias)
+    return Ref(table, key, recipe, bounds, alias, measure=measure)
 
 
 def place_of(model: type[models.Model], name: str) -> Place:
@@ -113,7 +117,7 @@ def of_record(record: object, name: object, using: str | None = None) -> Ref:
     model, counter = checked(record, name)
     column = column_of(model, counter)
     if column is None:
-        alias = using or router.db_for_write(SlottedCounter, instance=record)
+        alias = SLOTS.writing(using, instance=record)
         native = key_of(record, registry.records(model, counter), alias)
         return _of_model(model, counter, native, alias)
     pk: Any = column.model._meta.pk
@@ -170,7 +174,7 @@ def ref_of(label: str, key: str, using: str | None = None) -> Ref:
     # The slots of a proxy are those of its model, and have one name.
     model = model._meta.concrete_model or model
     owner = column.model if column else model
-    alias = using or router.db_for_write(owner if column else SlottedCounter)
+    alias = using or router.db_for_write(owner if column else SLOTS.model)
     try:
         native = RecordKeys(owner._meta.pk, alias).natives([key])[key]
     except KeyError:
@@ -189,7 +193,8 @@ def _model_of(label: str) -> tuple[type[models.Model], str]:
     except (LookupError, ValueError):
         raise InvalidAdjustment(problem=f"there is no model for {label!r}") from None
     # The column of named counters is a total, too, and theirs alone.
-    if not isinstance(field_of_name, TotalField) or field_of_name.model is Counter:
+    is_total = isinstance(field_of_name, TotalField)
+    if not is_total or issubclass(field_of_name.model, CounterColumns):
         raise InvalidAdjustment(problem=f"{label} is no counter")
     return model, name
 
@@ -199,10 +204,11 @@ def _of_model(model: type[models.Model], name: str, native: Any, using: str) -> 
     if column is None:
         if not can_be_slotted(model):
             raise InvalidKey(key=native, reason="slots need an integer, UUID or text as record id")
-        (table, recipe, bounds), limit, native = place_of(model, name), None, str(native)
+        place, limit, native = place_of(model, name), None, str(native)
     else:
-        (table, recipe, bounds), limit = column.declared(), column.approve_above
+        place, limit = column.declared(), column.approve_above
+    table, recipe, bounds, measure = place
     if max(len(str(native)), len(table.label)) > MOST_ADJUSTED:
         reason = f"to be adjusted it may have {MOST_ADJUSTED} characters"
         raise InvalidKey(key=native, reason=reason)
-    return Ref(table, native, recipe, bounds, using, limit)
+    return Ref(table, native, recipe, bounds, using, limit, measure)

@@ -19,6 +19,7 @@ from sphinx.util.docutils import SphinxDirective
 
 import django_counters
 from django_counters import access, conf, exceptions
+from django_counters.calendar import PERIODS
 
 Row = tuple[str, ...]
 PACKAGE = Path(django_counters.__file__).resolve().parent
@@ -79,6 +80,22 @@ SETTINGS: dict[str, tuple[str, object, str]] = {
         f"integer from 1 to {conf.MOST_HISTORY_DAYS:,}",
         DECLARED.history_days,
         "For how many days what was recorded is kept.",
+    ),
+    "PER": (
+        f"list of periods: {', '.join(f'`{by!r}`' for by in PERIODS)}; or `None`",
+        None,
+        "By which periods increments are [counted](../how-to/count-over-time.md), beside the "
+        "total. `None`: by none.",
+    ),
+    "TAGS": (
+        "dictionary of names and numbers, or `None`",
+        None,
+        "How many values of each [tag](../how-to/count-by-tag.md) are counted apart. With `PER`.",
+    ),
+    "KEEP": (
+        "dictionary of periods and days, or `None`",
+        None,
+        "For how many days a period is kept; one that is not named, for ever. With `PER`.",
     ),
     "API": (
         "dictionary of [who may what](#api), or `None`",

@@ -6,6 +6,7 @@ from django.db import models
 from django.urls import reverse
 
 from django_counters import CounterField, CounterQuerySet
+from example_project.countries import MOST_COUNTRIES
 
 
 class Post(models.Model):
@@ -16,7 +17,14 @@ class Post(models.Model):
     body = models.TextField()
     published_at = models.DateTimeField(auto_now_add=True)
     # Patient, as the settings are: everything of the example shares one machine.
-    views = CounterField(strategy="cached", timeout=1, approve_above=100)
+    views = CounterField(
+        strategy="cached",
+        timeout=1,
+        approve_above=100,
+        per=["hour", "day"],
+        tags={"country": MOST_COUNTRIES},
+        keep={"hour": 35},
+    )
     likes = CounterField(strategy="slotted", approve_above=100)
 
     objects = CounterQuerySet.as_manager()

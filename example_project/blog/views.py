@@ -1,16 +1,26 @@
-"""Pages of the blog. What is seen and liked of a post, its page counts over the API."""
+"""Pages of the blog. What is liked of a post, its page counts over the API; what is seen, here."""
 
 from __future__ import annotations
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.csrf import csrf_protect, ensure_csrf_cookie
 from django.views.decorators.http import require_POST, require_safe
 
+from django_counters import InvalidMoment, OutcomeUnknown
+from example_project.blog.countries import (
+    TooOld,
+    cell,
+    count_view,
+    country_of,
+    seen_at,
+    table_of,
+)
 from example_project.blog.downloads import downloads_of, register
 from example_project.blog.models import Post
-from example_project.visits import count_visit
+from example_project.countries import COUNTED_AS_HEADER
+from example_project.visits import count_visit, marked
 
 
 @require_safe
@@ -30,7 +40,7 @@ def post(request: HttpRequest, pk: int) -> HttpResponse:
     context = {
         "post": found,
         "downloads": downloads,
-        "view_url": _increment_url(found, "views"),
+        "by_country": table_of(found),
         "like_url": _increment_url(found, "likes"),
     }
     return render(request, "blog/post.html", context)
@@ -38,6 +48,24 @@ def post(request: HttpRequest, pk: int) -> HttpResponse:
 
 def _increment_url(post: Post, field: str) -> str:
     return reverse("counters:increment", args=[f"{post._meta.label}.{field}:{post.pk}"])
+
+
+@require_POST
+@csrf_protect
+def view(request: HttpRequest, pk: int) -> HttpResponse:
+    """Count one view, by the country of who saw it and the day on which that was."""
+    found, country = get_object_or_404(Post, pk=pk), country_of(request)
+    value, known = None, True
+    try:
+        seen = seen_at(request.POST.get("seen", ""))
+        value = count_view(found, country, seen)
+    except (TooOld, InvalidMoment):
+        return HttpResponseBadRequest("That is no moment of the last days.")
+    except OutcomeUnknown:
+        known = False
+    counted_as = cell(found, country, seen)
+    headers = {COUNTED_AS_HEADER: f"{counted_as.country} {counted_as.day}"}
+    return marked(JsonResponse({"value": value}, headers=headers), known)
 
 
 @require_POST

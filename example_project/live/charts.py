@@ -1,21 +1,23 @@
-"""Orders by hour and by minute, as bars in SVG: drawn here, so a browser needs nothing for it."""
+"""Orders and views over time, as bars in SVG: drawn here, so a browser needs nothing for it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.template.loader import render_to_string
 from django.utils import timezone
 
 from django_counters import Bucket
 from django_counters.models import Counter
+from example_project.blog.models import Post
 from example_project.tally import ORDERS
 
 WIDTH, HEIGHT = 652, 170
 LEFT, TOP, BOTTOM = 52, 12, 24
 MOST_LINES = 4
 EVERY_LABEL = 6
+HOURS = 24
 # A period, and how many of them are shown.
 PERIODS = (("hour", timedelta(hours=1), 24), ("minute", timedelta(minutes=1), 30))
 
@@ -44,8 +46,10 @@ class Line:
 class Chart:
     """All that a template needs; measures are those of the view box."""
 
+    of: str
     by: str
     buckets: list[Bucket]
+    told: str
     width: int = WIDTH
     height: int = HEIGHT
     left: int = LEFT
@@ -57,7 +61,7 @@ class Chart:
 
     @property
     def total(self) -> int:
-        """All orders that are shown."""
+        """All that are shown."""
         return sum(bucket.change for bucket in self.buckets)
 
     @property
@@ -102,19 +106,37 @@ def _step(most: int) -> int:
     return step
 
 
+def all_charts() -> list[Chart]:
+    """All charts of the page."""
+    return [*orders(), views()]
+
+
+def views() -> Chart:
+    """The views of the last hours that have landed, of all posts."""
+    points = Post.views.series.of(Post.objects.all()).per("hour").last(HOURS).list()
+    buckets = [Bucket(point.start, point.end, point.value, None) for point in points]
+    return Chart("views", "hour", buckets, "as far as they are in the database")
+
+
 def orders() -> list[Chart]:
     """The orders of the last hours and of the last minutes, from their history in the ledger."""
     now = timezone.now()
     return [
-        Chart(by, Counter.objects.history(ORDERS, by=by, since=now - length * (shown - 1)))
+        Chart("orders", by, _history(by, now - length * (shown - 1)), "as the ledger tells them")
         for by, length, shown in PERIODS
     ]
+
+
+def _history(by: str, since: datetime) -> list[Bucket]:
+    return Counter.objects.history(ORDERS, by=by, since=since)
 
 
 def fragments(charts: list[Chart]) -> dict[str, str]:
     """What changes of the page while it is shown: the id of an element, and its content."""
     return {
-        f"orders-{part}-{chart.by}": render_to_string(f"live/{part}.html", {"chart": chart}).strip()
+        f"{chart.of}-{part}-{chart.by}": render_to_string(
+            f"live/{part}.html", {"chart": chart}
+        ).strip()
         for chart in charts
         for part in ("bars", "rows")
     }

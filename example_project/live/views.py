@@ -29,7 +29,7 @@ CACHE_KEY = "live-counts"
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
     """The page. Without JavaScript it shows the numbers of the moment."""
-    context = {"tables": _tables(), "charts": charts.orders(), "flow": present()}
+    context = {"tables": _tables(), "charts": charts.all_charts(), "flow": present()}
     return count_visit(request, render(request, "live/live.html", context), "live")
 
 
@@ -45,7 +45,7 @@ def counts(_: HttpRequest) -> JsonResponse:
         found = {
             "read_at": time.time(),
             "tables": _tables(),
-            "fragments": {**charts.fragments(charts.orders()), "flow": str(present())},
+            "fragments": {**charts.fragments(charts.all_charts()), "flow": str(present())},
         }
         with suppress(RedisError):
             # Redis expires in whole seconds, hence the second look at the age.

@@ -1,4 +1,4 @@
-// Counts over the API: a view when the page is seen, a like when the button is pressed.
+// Counts a view when the page is seen, and, over the API, a like when the button is pressed.
 // Without this script the button sends its form.
 "use strict";
 

@@ -26,7 +26,7 @@ from benchmarks.harness import Case, Effort, Pair, Sample, Work, WrongSum, at_le
 from benchmarks.models import FixedShard, VisitCount
 from benchmarks.session import Session
 from benchmarks.settings import COUNTERS
-from django_counters.models import Counter, CounterShard
+from django_counters.models import Counter, CounterCell, CounterShard
 from django_counters.registry import slots_of
 from django_counters.stores.redis.keys import SLOTS
 from django_counters.upkeep.flush import flush
@@ -44,6 +44,7 @@ READS = frozenset(
     {
         *("values", "read", "tail0", "tail100", "tail10000", "seal", "cached-read", "cached-page"),
         *("rest-read", "fixed16-read", "fixed100-read", "hitcount-again"),
+        *("cells-read", "cells-read-tags", "cells-read-each"),
     }
 )
 # One side alone changes what is stored.
@@ -114,7 +115,7 @@ def _spoil() -> None:
     """Let each stored value be one too high, wherever it is."""
     flush()
     there = connection.introspection.table_names()
-    for model in (Counter, CounterShard, FixedShard):
+    for model in (Counter, CounterCell, CounterShard, FixedShard):
         if model._meta.db_table in there:
             model._base_manager.update(value=F("value") + 1)
     if VisitCount._meta.db_table in there:

@@ -59,3 +59,27 @@ def test_the_chart_is_drawn_and_has_its_numbers_beside_it(
         page.get_by_role("link", name="Days").click()
         page.wait_for_url("**?by=day")
         page.locator("#counters-chart canvas").wait_for()
+
+
+def test_bars_by_tag_fit_a_telephone(page: Page, person: User, log_in: LogIn) -> None:
+    with override_counters(visits={"PER": ["hour", "day"], "TAGS": {"country": 50}}):
+        for number in range(14):
+            ago = timedelta(days=number % 5)
+            tags = {"country": f"Country {number}"}
+            Counter.objects.increment("visits:a", 20 + number, at=clock.now() - ago, tags=tags)
+        log_in(person)
+        page.set_viewport_size({"width": 390, "height": 844})
+        address = reverse("admin:django_counters_counter_change", args=[quote("visits:a")])
+        page.goto(f"{address}?by=day")
+        page.get_by_role("link", name="country").click()
+        page.wait_for_url("**?by=day&split=country")
+        picture = page.get_by_role("img", name="Chart of visits:a")
+        assert 250 < picture.bounding_box()["width"] <= 390  # type: ignore[index]
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        smallest = "Math.min(...[...document.querySelectorAll('.counters-bars text')]"
+        smallest += ".map(text => text.getBoundingClientRect().height))"
+        assert page.evaluate(smallest) > 10
+        assert page.locator(".counters-legend li").count() == 11
+        page.get_by_text("The numbers of the chart").click()
+        assert page.get_by_role("columnheader", name="(other)").is_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390

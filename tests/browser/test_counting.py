@@ -64,7 +64,9 @@ def beacons(page: Page) -> list[str]:
     sent: list[str] = []
 
     def note(url: str) -> None:
-        if url.endswith("/increment"):
+        if url.endswith("/view"):
+            sent.append("views")
+        elif url.endswith("/increment"):
             sent.append(url.rpartition(".")[2].partition(":")[0])
 
     page.on("request", lambda request: note(request.url))

@@ -139,8 +139,9 @@ def _printed(page: Path) -> int:
     override_settings(CACHES=caches, COUNTERS={}).enable()
     found = problems_of(page)
     for alias in settings.DATABASES:
-        # Without a connection the page has asked nothing of this database.
-        if connections[alias].connection is not None:
+        # Without a connection the page has asked nothing of this database; but at the end of a
+        # request the one that most pages use is closed.
+        if connections[alias].connection is not None or alias == "default":
             forget_pending(alias, prefix)
             call_command("flush", verbosity=0, interactive=False, database=alias)
     print("\n".join(found))

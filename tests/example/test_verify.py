@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter as Sums
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.conf import settings
+from django.db.models import F
+from django.utils.timezone import now
 
 from django_counters.models import (
     Counter,
@@ -14,7 +17,9 @@ from django_counters.models import (
     CounterShard,
     SlottedCounter,
 )
+from django_counters.tables import CounterCell
 from example_project import seeds, verify
+from example_project.blog.countries import cell, count_view
 from example_project.blog.downloads import register
 from example_project.blog.models import Post
 from example_project.flow import Flow
@@ -25,6 +30,8 @@ from example_project.shop.models import Product
 from example_project.shop.orders import place
 from example_project.tally import ORDERS
 from tests.conftest import forget_pending
+
+DAY = timedelta(days=1)
 
 
 def report(before: verify.Snapshot, sent: Sums[str]) -> Report:
@@ -37,6 +44,7 @@ def report(before: verify.Snapshot, sent: Sums[str]) -> Report:
         failed=0,
         failures=[],
         counts=verify.counts(before, after, sent),
+        by_country=verify.by_country(before, after, sent),
         sales=verify.sales(before, after, sent, "load-1"),
         flow=Flow(0, 0, 0),
         drifts=verify.drifts(),
@@ -53,6 +61,14 @@ def before(transactional_db: None) -> verify.Snapshot:
     return verify.snapshot()
 
 
+def of_day(country: str) -> Any:
+    """What has landed of the one view of a country: an hour and a day."""
+    settle()
+    found = CounterCell._base_manager.filter(tags=country)
+    assert found.count() == 2
+    return found
+
+
 def post() -> Post:
     return Post.objects.all()[0]
 
@@ -63,7 +79,7 @@ def sale() -> Product:
 
 def sent() -> Sums[str]:
     """What was sent: one of each, three lamps, ten more lamps, and a visitor's lamp."""
-    post().views.increment()
+    count_view(post(), "DE", now() - DAY)
     post().likes.increment()
     register(post())
     Counter.objects.increment("visits:shop")
@@ -77,7 +93,8 @@ def sent() -> Sums[str]:
         "visits:shop",
     )
     sums = {f"sold:{sale().pk}": 3, f"restocked:{sale().pk}": 10, ORDERS: 2}
-    return Sums({**dict.fromkeys(names, 1), **sums})
+    view = cell(post(), "DE", now() - DAY).name()
+    return Sums({**dict.fromkeys((*names, view), 1), **sums})
 
 
 def test_a_run_that_agrees(before: verify.Snapshot) -> None:
@@ -87,16 +104,47 @@ def test_a_run_that_agrees(before: verify.Snapshot) -> None:
     sums = found.as_json()
     for kind in ("views", "likes", "downloads", "visits"):
         assert sums[kind] == {"sent": 1, "counted": 1, "unknown": 0}
+    assert sums["views_by_country"] == {"sent": 1, "counted": 1, "unknown": 0}
+    (day,) = sums["days"]
+    assert (day["counter"], day["ok"]) == (cell(post(), "DE", now() - DAY).name(), True)
     assert sums["orders"] == {"sent": 2, "counted": 2, "unknown": 0}
     lamp = next(one for one in found.sales if one.product == sale().name)
     assert (lamp.before, lamp.restocked, lamp.left, lamp.sold, lamp.ordered) == (500, 10, 506, 4, 4)
 
 
+def test_views_of_another_country_or_day_are_noticed(before: verify.Snapshot) -> None:
+    """The sums agree, and what they are made of does not."""
+    expected = sent()
+    count_view(post(), "FR", now())
+    expected[f"blog.Post.views:{post().pk}"] += 1
+    expected[cell(post(), "FR", now() - DAY).name()] += 1
+    found = report(before, expected)
+    assert {row.counter: row.counted for row in found.by_country if not row.ok} == {
+        cell(post(), "FR", now() - DAY).name(): 0,
+        cell(post(), "FR", now()).name(): 1,
+    }
+    assert all(row.ok for row in found.counts)
+    assert (found.ok, found.wrong) == (False, 2)
+    assert "2 rows wrong" in written(found)
+
+
+def test_a_view_of_which_nobody_knows_may_be_counted_or_not(before: verify.Snapshot) -> None:
+    expected = sent()
+    expected[cell(post(), "FR", now()).name(known=False)] += 1
+    expected[f"unknown:blog.Post.views:{post().pk}"] += 1
+    assert report(before, expected).ok
+    count_view(post(), "FR", now())
+    assert report(before, expected).ok
+    count_view(post(), "FR", now())
+    assert not report(before, expected).ok
+
+
 @pytest.mark.parametrize(
     "tamper",
     [
-        pytest.param(lambda: Post.objects.all()[1].views.increment(1), id="a view too many"),
-        pytest.param(lambda: post().views.decrement(1), id="a view too few"),
+        pytest.param(lambda: of_day("DE").update(value=F("value") + 1), id="a view too many"),
+        pytest.param(lambda: of_day("DE").delete(), id="the view of a day is gone"),
+        pytest.param(lambda: Post.objects.filter(pk=post().pk).update(views=7), id="views set"),
         pytest.param(lambda: SlottedCounter.objects.all().delete(), id="slots gone"),
         pytest.param(lambda: Post.objects.filter(pk=post().pk).update(likes=1), id="likes set"),
         pytest.param(lambda: CounterShard.objects.all().delete(), id="shards gone"),

@@ -57,6 +57,11 @@ def assert_exact(found: dict[str, Any]) -> None:
     for kind in ("views", "likes", "downloads", "visits", "orders"):
         sent, counted = found[kind]["sent"], found[kind]["counted"]
         assert 0 < sent <= counted <= sent + found[kind]["unknown"]
+    views = found["views_by_country"]
+    assert (views["sent"], views["counted"]) == (found["views"]["sent"], found["views"]["counted"])
+    assert all(day["ok"] for day in found["days"])
+    # Some told later of what they had read before.
+    assert len({day["counter"].rpartition(":")[2] for day in found["days"]}) > 1
     assert (found["flow"]["waiting"], found["flow"]["lost"]) == (0, 0)
     assert found["flow"]["written"] == found["views"]["sent"] + found["visits"]["sent"]
 

@@ -12,6 +12,7 @@ import random
 import signal
 import sys
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,11 +21,17 @@ from unittest import mock
 
 import django
 
+from tests.faults.cells import COUNTRIES
 from tests.faults.scene import Log, lines
 
 CALLERS = 4
 COUNTED, UNKNOWN, NOT_COUNTED, LATE = "counted", "unknown", "not counted", "late"
 NAME = "counters faults caller"
+# Ways that know of no tags.
+ADJUSTED = "adjusted"
+UNTAGGED = (ADJUSTED, "asked")
+# What many of them count, beside what is their own.
+SHARED = ("shards:rest", "entries:rest")
 # Seconds. A commit takes about five thousandths of one, see the settings of the test.
 LIMIT = 0.012
 PAUSE = 0.003
@@ -58,7 +65,7 @@ class Caller:
             "token": _token,
             "many": _many,
             "collected": _collected,
-            "adjusted": _adjusted,
+            ADJUSTED: _adjusted,
             "asked": _asked,
         }
         for turn in range(calls):
@@ -66,7 +73,8 @@ class Caller:
             namespace = way if way in ("shards", "entries", "asked") else "plainly"
             key = f"{namespace}:{way}:{self._number}-{turn}"
             limit = self._chance.uniform(0, LIMIT) if self._chance.random() < 0.3 else 0
-            self._log.write(f"{self._told(ways[way], key, limit)}\t{key}")
+            told = self._told(ways[way], key, limit)
+            self._log.write(f"{told}\t{key}\t{'' if way in UNTAGGED else _tags(key)['country']}")
 
     def _told(self, count: Callable[[str], object], key: str, limit: float) -> str:
         from django.db import Error, connection, connections
@@ -95,17 +103,21 @@ class Caller:
         return told
 
 
+def _tags(key: str) -> dict[str, str]:
+    return {"country": COUNTRIES[zlib.crc32(key.encode()) % len(COUNTRIES)]}
+
+
 def _exact(key: str) -> None:
     from django_counters.models import Counter
 
-    assert Counter.objects.increment(key) == 1
+    assert Counter.objects.increment(key, tags=_tags(key)) == 1
 
 
 def _appended(key: str) -> None:
     """The new value of a ledger is not known."""
     from django_counters.models import Counter
 
-    Counter.objects.increment(key)
+    Counter.objects.increment(key, tags=_tags(key))
 
 
 def _traced(key: str) -> None:
@@ -124,21 +136,21 @@ def _traced(key: str) -> None:
 def _token(key: str) -> None:
     from django_counters.models import Counter
 
-    assert Counter.objects.increment(key, token=key) == 1
+    assert Counter.objects.increment(key, token=key, tags=_tags(key)) == 1
 
 
 def _many(key: str) -> None:
     """In several strategies, which takes a transaction."""
     from django_counters.models import Counter
 
-    Counter.objects.increment_many({key: 1, "shards:rest": 1, "entries:rest": 1})
+    Counter.objects.increment_many({key: 1, **dict.fromkeys(SHARED, 1)}, tags=_tags(key))
 
 
 def _collected(key: str) -> None:
     from django_counters.models import Counter
 
     with Counter.objects.collect():
-        Counter.objects.increment(key)
+        Counter.objects.increment(key, tags=_tags(key))
 
 
 def _adjusted(key: str) -> None:
@@ -212,7 +224,8 @@ def play(folder: Path, seed: int, calls: int) -> None:
             ended = [os.waitpid(pid, os.WNOHANG) for pid in living]
             assert not any(status for _, status in ended), "a caller has failed"
             living[:] = [pid for pid, (gone, _) in zip(living, ended, strict=True) if not gone]
-    keys = [line.partition("\t")[2] for line in lines(folder.glob("caller*.log"))]
+    keys = [line.split("\t")[1] for line in lines(folder.glob("caller*.log"))]
+    keys += SHARED
     book = Log(folder / "counted")
     for start in range(0, len(keys), 500):
         for key, value in Counter.objects.values_of(keys[start : start + 500]).items():

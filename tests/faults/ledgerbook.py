@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 
+from tests.faults.cells import PERIODS, Cells, cells_of, wrong_cells
 from tests.faults.readers import SURVEY, TOO_MUCH, WAITING
 from tests.faults.scene import HOT, Scene, lines
 from tests.faults.writers import COMMITTED, COUNTED, REFUSED, TOKENED, UNKNOWN
@@ -66,6 +67,8 @@ class Verdict:
         outside: counters that were acknowledged and are lost, though Redis did not lose them.
         inside: those that Redis lost.
         hot: attempted, counted, acknowledged, of the counter that many share.
+        tagged: the same by tag, where what is counted is its cells.
+        cells: counters whose cells are something else than their totals.
         kills: how often flushers killed themselves, by step.
         incidents: what was recorded, by kind.
         silent: moments when Redis lost something for which there is no incident.
@@ -83,6 +86,8 @@ class Verdict:
     outside: list[str] = field(default_factory=list)
     inside: list[str] = field(default_factory=list)
     hot: tuple[int, int, int] = (0, 0, 0)
+    tagged: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    cells: list[str] = field(default_factory=list)
     kills: Sums[str] = field(default_factory=Sums)
     incidents: Sums[str] = field(default_factory=Sums)
     silent: list[float] = field(default_factory=list)
@@ -101,6 +106,8 @@ class Verdict:
             f" doubled {len(self.doubled)}, counted though refused {len(self.refused)},"
             f" lost outside Redis's own loss {len(self.outside)}, inside {len(self.inside)};"
             f" hot {self.hot[2]} <= {self.hot[1]} <= {self.hot[0]};"
+            f" its cells {', '.join(f'{a} <= {c} <= {b}' for b, c, a in self.tagged.values())};"
+            f" wrong cells {len(self.cells)};"
             f" {self.reads[1]} reads, wrong {len(self.reads[0])};"
             f" kills {self.kills.total()} ({kills or 'none'}); incidents {incidents or 'none'};"
             f" drained in {self.drained} s"
@@ -115,12 +122,14 @@ class Verdict:
             "lost though Redis had it": self.outside,
             "lost without an incident": self.silent,
             "wrong reads": self.reads[0],
+            "cells that are not what is counted": self.cells,
             "quarantined": self.incidents["quarantined"],
             "incidents of a loss that is none": 0 if loses else self.incidents["lost"],
         }
-        attempted, counted, acknowledged = self.hot
-        if not (loses or acknowledged <= counted) or counted > attempted:
-            wrong["the shared counter"] = [str(self.hot)]
+        for name, one in {"": self.hot, **self.tagged}.items():
+            attempted, counted, acknowledged = one
+            if not (loses or acknowledged <= counted) or counted > attempted:
+                wrong[f"the shared counter {name}"] = [str(one)]
         return [f"{what}: {_short(found)}" for what, found in wrong.items() if found]
 
 
@@ -131,7 +140,7 @@ def _short(found: Any) -> str:
 def verdict(scene: Scene, url: str, losses: Sequence[Loss]) -> Verdict:
     """Read what the processes of a scene have written down, and its database."""
     found = Verdict(scene.seed)
-    told = _told(scene)
+    told, tags = _told(scene)
     with psycopg.connect(url) as database:
         values: dict[str, int] = dict(
             database.execute("SELECT key, value FROM django_counters_counter").fetchall()
@@ -139,14 +148,30 @@ def verdict(scene: Scene, url: str, losses: Sequence[Loss]) -> Verdict:
         incidents = [Incident(*row) for row in database.execute(INCIDENTS).fetchall()]
     found.incidents = Sums(one.what for one in incidents)
     _compare(found, told, values, incidents)
+    cells = cells_of(url)
+    found.cells = wrong_cells(cells, values, tags)
+    _share(found, scene, values, cells)
     _excuse(found, losses, [one.at for one in incidents if one.what in NOTICED])
     _collect(found, scene, values, min((loss.at for loss in losses), default=inf))
     return found
 
 
-def _told(scene: Scene) -> Mapping[str, str]:
-    said = lines(scene.path(".").glob("writer*.log"))
-    return {key: outcome for outcome, _, key in (line.partition(" ") for line in said)}
+def _told(scene: Scene) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """What writers were told of each key, and the tag that they have counted it with."""
+    said = [line.split(" ") for line in lines(scene.path(".").glob("writer*.log"))]
+    return {key: told for told, key, _ in said}, {key: tag for _, key, tag in said}
+
+
+def _share(found: Verdict, scene: Scene, values: Mapping[str, int], cells: Cells) -> None:
+    """Compare what many have counted, by tag, with what they were told."""
+    counted = cells.get((HOT, max(PERIODS)), {})
+    said = [line.split(" ") for line in lines([scene.path("hot.log")])]
+    found.tagged = {
+        f"with {tag or 'no tag'}": (int(attempted), counted.get(tag, 0), int(acknowledged))
+        for attempted, acknowledged, tag in said
+    }
+    attempted, _, acknowledged = map(sum, zip(*found.tagged.values(), strict=True))
+    found.hot = attempted, values.get(HOT, 0), acknowledged
 
 
 def _compare(
@@ -183,8 +208,6 @@ def _excuse(found: Verdict, losses: Sequence[Loss], noticed: list[float]) -> Non
 def _collect(found: Verdict, scene: Scene, values: Mapping[str, int], first_loss: float) -> None:
     folder = scene.path(".")
     found.kills = Sums(lines(folder.glob("kills.log")))
-    ((attempted, acknowledged),) = (map(int, line.split()) for line in lines([folder / "hot.log"]))
-    found.hot = attempted, values.get(HOT, 0), acknowledged
     found.reads = _reads(scene, first_loss)
     found.reads[0].extend(_surveyed(scene, values, first_loss))
     found.errors = "\n".join(lines(folder.glob("errors.log")))

@@ -32,7 +32,7 @@ def survey(scene: Scene, land: Callable[[], None]) -> None:
     from django_counters.models import Counter
 
     said = lines(scene.path(".").glob("writer*.log"))
-    keys = sorted({line.partition(" ")[2] for line in said}, key=_made)[-SURVEYED:]
+    keys = sorted({line.split(" ")[1] for line in said}, key=_made)[-SURVEYED:]
     found: dict[str, dict[str, int]] = {EXACT: {}, WAITING: _cached(keys)}
     for start in range(0, len(keys), PAGE):
         page = keys[start : start + PAGE]

@@ -11,6 +11,8 @@ from multiprocessing.sharedctypes import RawArray
 from pathlib import Path
 from typing import Any
 
+from tests.faults.cells import COUNTRIES
+
 SCENE = "COUNTERS_FAULTS_SCENE"
 HOT = "plain:hot"
 
@@ -68,12 +70,27 @@ def lines(paths: Iterable[Path]) -> list[str]:
 
 
 class Board:
-    """Numbers in memory that forks share. Each process writes to its own places only."""
+    """Numbers in memory that forks share. Each process writes to its own places only.
+
+    A writer has one for each country.
+    """
 
     def __init__(self, writers: int) -> None:
-        self.attempted: Any = RawArray(ctypes.c_int64, writers)
-        self.acknowledged: Any = RawArray(ctypes.c_int64, writers)
+        self.attempted: Any = RawArray(ctypes.c_int64, writers * len(COUNTRIES))
+        self.acknowledged: Any = RawArray(ctypes.c_int64, writers * len(COUNTRIES))
         self._over: Any = RawArray(ctypes.c_int64, 1)
+
+    def place(self, writer: int, country: str) -> int:
+        """Where a writer counts what it does for a country."""
+        return writer * len(COUNTRIES) + COUNTRIES.index(country)
+
+    def sums(self) -> list[str]:
+        """How many were attempted and acknowledged, a line for each country."""
+        step = len(COUNTRIES)
+        return [
+            f"{sum(self.attempted[at::step])} {sum(self.acknowledged[at::step])} {country}"
+            for at, country in enumerate(COUNTRIES)
+        ]
 
     def end(self) -> None:
         """Let nobody begin anything new."""

@@ -17,7 +17,7 @@ import psycopg
 import pytest
 import redis
 
-from django_counters.stores.redis.keys import SLOTS, Slots
+from django_counters.stores.redis.keys import CELL, SLOTS, Slots
 from example_project.bootstrap import binaries, children, folders, postgres
 from example_project.bootstrap.binaries import Program
 from example_project.bootstrap.children import Child
@@ -148,7 +148,8 @@ def held(client: Any, *, then: str = "", slots: Iterable[int] = range(SLOTS)) ->
         if then:
             pipe.execute_command(then, *(keys if then == "UNLINK" else ()))
         found = pipe.execute()[: -1 if then else None]
-    return frozenset(name for names in found for name in names if not name.startswith("\0"))
+    special = ("\0", CELL)
+    return frozenset(name for names in found for name in names if not name.startswith(special))
 
 
 def slots_in(client: Any) -> Slots | None:

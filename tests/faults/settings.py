@@ -7,6 +7,7 @@ from typing import Any
 
 import dj_database_url
 
+from tests.faults.cells import MEASURED
 from tests.settings import *  # noqa: F403
 
 # An alias of CACHES, or a URL.
@@ -20,11 +21,13 @@ CACHES = {
 }
 # A busy machine must not turn every other answer into an unknown outcome.
 PATIENCE = {"timeout": 0.5}
+CACHED = {"STRATEGY": "cached", "CACHE": CACHE, "OPTIONS": PATIENCE, **MEASURED}
 COUNTERS = {
-    "shards": {"STRATEGY": "sharded"},
-    "entries": {"STRATEGY": "ledger"},
-    "asked": {"API": {"read": "anyone", "increment": "authenticated"}},
-    "plain": {"STRATEGY": "cached", "CACHE": CACHE, "ON_REDIS_DOWN": "raise", "OPTIONS": PATIENCE},
-    "spill": {"STRATEGY": "cached", "CACHE": CACHE, "ON_REDIS_DOWN": "ledger", "OPTIONS": PATIENCE},
+    "plainly": MEASURED,
+    "shards": {"STRATEGY": "sharded", **MEASURED},
+    "entries": {"STRATEGY": "ledger", **MEASURED},
+    "asked": {"API": {"read": "anyone", "increment": "authenticated"}, **MEASURED},
+    "plain": {**CACHED, "ON_REDIS_DOWN": "raise"},
+    "spill": {**CACHED, "ON_REDIS_DOWN": "ledger"},
 }
 LOGGING_CONFIG = None

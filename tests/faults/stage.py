@@ -149,9 +149,9 @@ class Play:
         assert told(), log.read_text(errors="replace")[-3000:]
 
 
-def ran(url: str, settings: str, *words: str) -> str:
-    """What a module says that is run to its end, with a database and no Redis."""
-    variables = {"DATABASE_URL": url, "REDIS_URL": "unix:///nobody", "SITE_PREFIX": ""}
+def ran(url: str, settings: str, *words: str, redis: str = "unix:///nobody") -> str:
+    """What a module says that is run to its end, with a database and no Redis, or with one."""
+    variables = {"DATABASE_URL": url, "REDIS_URL": redis, "SITE_PREFIX": ""}
     told = subprocess.run(
         [sys.executable, "-m", *words],
         env={**os.environ, **variables, "DJANGO_SETTINGS_MODULE": settings},

@@ -5,14 +5,17 @@ from __future__ import annotations
 import pytest
 
 from tests.faults.flushers import STEPS
-from tests.faults.mutants import IGNORED, REFUSED
+from tests.faults.mutants import FORGOTTEN, IGNORED, REFUSED, UNCLAIMED
 from tests.faults.servers import APPEND_ONLY, server
 from tests.faults.stage import Stage
 
 pytestmark = pytest.mark.faults
 
 
-@pytest.mark.parametrize(("mutant", "shows"), [(IGNORED, "doubled"), (REFUSED, "outside")])
+SHOWN = {IGNORED: "doubled", REFUSED: "outside", UNCLAIMED: "cells", FORGOTTEN: "cells"}
+
+
+@pytest.mark.parametrize(("mutant", "shows"), SHOWN.items())
 def test_a_flush_that_is_broken(stage: Stage, mutant: str, shows: str) -> None:
     with (
         server(stage.folder, *APPEND_ONLY) as redis,

@@ -16,6 +16,7 @@ import pytest
 
 from example_project.bootstrap import folders, postgres
 from tests.faults.callers import COUNTED, LATE, NOT_COUNTED, UNKNOWN
+from tests.faults.cells import cells_of, wrong_cells
 from tests.faults.scene import lines
 from tests.faults.stage import SETTINGS, Stage
 
@@ -41,10 +42,11 @@ def test_what_a_call_says_is_true(stage: Stage) -> None:
     counted = {
         key: int(value) for value, key in (x.split("\t") for x in lines([stage.folder / "counted"]))
     }
-    found = Sums((key.split(":")[1], outcome, counted[key]) for outcome, key in said)
+    found = Sums((key.split(":")[1], outcome, counted[key]) for outcome, key, _ in said)
     stage.tell("calls", f"seed {stage.seed}: {dict(sorted(found.items()))}")
     assert len(said) == CALLS // 4 * 4
     assert [row for row in found if row[2] not in TRUE[row[1]]] == []
+    assert wrong_cells(cells_of(url), counted, {key: tag for _, key, tag in said}) == []
     # Each way was interrupted where nobody could tell, and where it was known, and it was done.
     outcomes = {row[:2] for row in found}
     ways = {way for way, _ in outcomes}

@@ -15,6 +15,7 @@ import pytest
 pytest.importorskip("gunicorn", reason="gunicorn is not installed")
 
 from example_project.bootstrap import postgres
+from tests.faults.cells import cells_of, wrong_cells
 from tests.faults.lossy import lossy
 from tests.faults.servers import APPEND_ONLY, Postgres, server
 from tests.faults.stage import PATIENCE, Stage, ran
@@ -28,6 +29,10 @@ LEAST = 100
 TIMEOUT = "0.5"
 # The database that each site has a copy of.
 SITE = "site"
+# Of what is counted by hour and day, which the counters of the package itself are not.
+VALUES = (
+    "SELECT key, value FROM django_counters_counter WHERE value <> 0 AND key NOT LIKE 'counters.%'"
+)
 # Nobody is at work any more, so nobody needs to be waited for. Zero would say that nobody was.
 PASS_LEASES = (
     "UPDATE django_counters_countertoken"
@@ -69,6 +74,14 @@ class Show:
         self._stage.tell("visitors", says)
         print(says)
 
+    def assert_cells(self, redis: str) -> None:
+        """When all has landed, the cells are what is counted."""
+        ran(self._url, "tests.rest.server_settings", "tests.faults.cells", redis=redis)
+        with psycopg.connect(self._url) as database:
+            values: dict[str, int] = dict(database.execute(VALUES).fetchall())
+        assert len(values) > LEAST // 10
+        assert wrong_cells(cells_of(self._url), values, dict.fromkeys(values, "")) == []
+
     def assert_kept(self) -> None:
         """Whatever was promised holds."""
         assert not self.visitors.odd, self.visitors.odd[:3]
@@ -79,8 +92,8 @@ class Show:
 
 
 @contextmanager
-def shown(stage: Stage, who: str, redis: str) -> Iterator[Show]:
-    """A site with visitors on a database of its own."""
+def shown(stage: Stage, who: str, redis: str, direct: str = "") -> Iterator[Show]:
+    """A site with visitors on a database of its own; ``direct``: the Redis behind a network."""
     url = stage.postgres.database(f"site_{secrets.token_hex(4)}", SITE, {})
     (stage.folder / "site").mkdir()
     variables = {"DATABASE_URL": url, "REDIS_URL": redis, "SITE_TIMEOUT": TIMEOUT}
@@ -90,6 +103,7 @@ def shown(stage: Stage, who: str, redis: str) -> Iterator[Show]:
         show.end()
         print(site.log())
         show.assert_kept()
+        show.assert_cells(direct or redis)
 
 
 @pytest.fixture(scope="session")
@@ -122,7 +136,7 @@ def test_answers_of_redis_are_lost(stage: Stage, who: str) -> None:
     with (
         server(stage.folder, *APPEND_ONLY) as redis,
         lossy(redis.url, stage.chance) as network,
-        shown(stage, who, network.url) as show,
+        shown(stage, who, network.url, redis.url) as show,
     ):
         for _ in show.moments(0.3, 0.6, least=5):
             network.cut()

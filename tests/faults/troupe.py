@@ -78,8 +78,7 @@ class Troupe:
         for pid in self._flushers.values():
             os.kill(pid, signal.SIGKILL)
             self._wait(pid)
-        sums = sum(self._board.attempted), sum(self._board.acknowledged)
-        Log(self._scene.path("hot.log")).write("{} {}".format(*sums))
+        Log(self._scene.path("hot.log")).write("\n".join(self._board.sums()))
 
     def _told(self, name: str) -> None:
         self._scene.path(name).touch()

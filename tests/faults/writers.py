@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from tests.faults.cells import COUNTRIES
 from tests.faults.scene import HOT, Board, Log, Scene
 
 # Of what is sent after COMMIT nobody is told; what cannot be sent is an incident.
@@ -48,18 +49,24 @@ class Writer:
         return f"{namespace}:{self._number}-{self._made}{mark}"
 
     def _one(self) -> None:
-        key = self._key("plain")
-        self._note(self._outcome(lambda objects: objects.increment(key)), key)
+        self._increment(self._key("plain"))
 
     def _spilled(self) -> None:
-        key = self._key("spill")
-        self._note(self._outcome(lambda objects: objects.increment(key)), key)
+        self._increment(self._key("spill"))
+
+    def _increment(self, key: str) -> None:
+        tags = self._tags()
+        self._note(self._outcome(lambda objects: objects.increment(key, tags=tags)), tags, key)
+
+    def _tags(self) -> dict[str, str]:
+        return {"country": self._chance.choice(COUNTRIES)}
 
     def _many(self) -> None:
         namespace = self._chance.choice(self._namespaces)
         keys = [self._key(namespace) for _ in range(self._chance.randint(2, 9))]
-        deltas = dict.fromkeys(keys, 1)
-        self._note(self._outcome(lambda objects: objects.increment_many(deltas)), *keys)
+        deltas, tags = dict.fromkeys(keys, 1), self._tags()
+        told = self._outcome(lambda objects: objects.increment_many(deltas, tags=tags))
+        self._note(told, tags, *keys)
 
     def _token(self) -> None:
         """Again until it is acknowledged; sometimes after that."""
@@ -67,10 +74,10 @@ class Writer:
         from django_counters.tokens import mint
 
         namespace = self._chance.choice(self._namespaces)
-        key, token = self._key(namespace, TOKENED), mint(clock.utc())
+        key, token, tags = self._key(namespace, TOKENED), mint(clock.utc()), self._tags()
 
         def count() -> str:
-            return self._outcome(lambda objects: objects.increment(key, token=token))
+            return self._outcome(lambda objects: objects.increment(key, token=token, tags=tags))
 
         outcome = REFUSED
         deadline = time.monotonic() + INSISTENCE
@@ -80,12 +87,14 @@ class Writer:
             time.sleep(0.01)
         if self._chance.random() < 0.2:
             count()
-        self._note(outcome, key)
+        self._note(outcome, tags, key)
 
     def _hot(self) -> None:
-        self._board.attempted[self._number] += 1
-        if self._outcome(lambda objects: objects.increment(HOT)) == COUNTED:
-            self._board.acknowledged[self._number] += 1
+        tags = self._tags()
+        place = self._board.place(self._number, tags["country"])
+        self._board.attempted[place] += 1
+        if self._outcome(lambda objects: objects.increment(HOT, tags=tags)) == COUNTED:
+            self._board.acknowledged[place] += 1
 
     def _commit(self) -> None:
         self._transaction(COMMITTED, rolls_back=False)
@@ -98,12 +107,12 @@ class Writer:
 
         from django_counters.exceptions import CounterError, OutcomeUnknown
 
-        key = self._key("plain")
+        key, tags = self._key("plain"), self._tags()
 
         def count(objects: Any) -> None:
             try:
                 with transaction.atomic():
-                    objects.increment(key)
+                    objects.increment(key, tags=tags)
                     transaction.set_rollback(rolls_back)
             except DatabaseError as error:
                 if isinstance(error, CounterError) or connection.is_usable():
@@ -113,10 +122,10 @@ class Writer:
 
         # Where COMMIT failed it is not known; a rollback that failed is one, too.
         committed = self._outcome(count)
-        self._note(meant if committed == COUNTED or rolls_back else committed, key)
+        self._note(meant if committed == COUNTED or rolls_back else committed, tags, key)
 
-    def _note(self, outcome: str, *keys: str) -> None:
-        self._log.write("\n".join(f"{outcome} {key}" for key in keys))
+    def _note(self, outcome: str, tags: dict[str, str], *keys: str) -> None:
+        self._log.write("\n".join(f"{outcome} {key} {tags['country']}" for key in keys))
 
     def _outcome(self, count: Callable[[Any], object]) -> str:
         """Count; any error that is none of ours ends this process, and the test fails."""

@@ -20,6 +20,7 @@ from django_counters.exceptions import (
 )
 from django_counters.models import Counter, CounterIncident
 from django_counters.registry import pending_in
+from django_counters.types import Delta
 from django_counters.upkeep.flush import flush
 from django_counters.values import Counted
 from tests.testapp.models import Abstract, Article, Beacon, City, Review, Ticket
@@ -205,7 +206,7 @@ def test_a_field_that_is_no_more_does_not_stop_the_others() -> None:
     article = Article.objects.create()
     pending = pending_in("default", 10, "default")
     amounts = {"testapp.Removed.hits 7": 5, "testapp.Article.removed 1": 2, "gone.App.x y z": 1}
-    pending.send(pending.add(amounts, -1))
+    pending.send(pending.add({name: Delta(name, by) for name, by in amounts.items()}, -1))
     article.reads.increment()
     Counter.objects.increment("views:a")
     report = flush()
@@ -220,7 +221,7 @@ def test_what_cannot_be_a_key_is_an_incident() -> None:
     pending = pending_in("default", 10, "default")
     keys = ("0x10", "1.0", " 1", "01", "1e0", "", "None", str(2**63))
     amounts = {f"testapp.Article.reads {key}": 5 for key in keys}
-    pending.send(pending.add(amounts, -1))
+    pending.send(pending.add({name: Delta(name, by) for name, by in amounts.items()}, -1))
     article.reads.increment()
     assert flush().quarantined == amounts
     assert column(article, "reads") == 1

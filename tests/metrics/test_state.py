@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -16,11 +17,13 @@ from prometheus_client import CollectorRegistry
 
 from django_counters import clock
 from django_counters.metrics import CountersCollector, gathering, names
-from django_counters.metrics.gathering import Gathered, Gathering, gather
+from django_counters.metrics.gathering import Gathering, Scrape, scraping
 from django_counters.metrics.samples import PARTS, Sample, samples
 from django_counters.models import Counter, CounterIncident
-from django_counters.models.horizon import CounterHorizon
+from django_counters.observe import facts
+from django_counters.observe.facts import Facts
 from django_counters.stores.sql.incidents import record
+from django_counters.tables.horizon import CounterHorizon
 from django_counters.testing import override_counters
 from django_counters.upkeep.flush import flush
 from tests.settling import roll_up
@@ -46,9 +49,16 @@ def _namespaces(cached: str) -> Iterator[None]:
 
 def now(using: str = "default") -> dict[str, Values]:
     """The samples of one database, by metric and labels; without the database."""
-    found = Gathered(using)
-    gather(found)
-    return by_name(samples(found))
+    *_, scrape = scraping(using)
+    return by_name(samples(scrape))
+
+
+def ask_instead(
+    monkeypatch: pytest.MonkeyPatch, part: str, answer: Callable[[str], object]
+) -> None:
+    """Let a part of the facts be answered by somebody else."""
+    label, _ = facts.PARTS[part]
+    monkeypatch.setattr(facts, "PARTS", {**facts.PARTS, part: (label, answer)})
 
 
 def by_name(found: Iterator[Sample]) -> dict[str, Values]:
@@ -123,7 +133,7 @@ def test_neither_statements_nor_samples_depend_on_the_number_of_counters() -> No
         count_everywhere(more)
         found = {name: set(values) for name, values in now().items()}
         with CaptureQueriesContext(connection) as captured:
-            gather(Gathered("default"))
+            list(scraping("default"))
         told.append((len(captured), found))
     assert told[0] == told[1]
     assert told[0][0] > 5
@@ -147,7 +157,7 @@ def test_a_part_that_is_away_hides_no_other(
     def fail(using: str) -> Any:
         raise error("the ledger is away")
 
-    monkeypatch.setattr(gathering, "state", fail)
+    ask_instead(monkeypatch, "ledger", fail)
     found = now()
     assert {part for (part,), value in found[names.UP.name].items() if not value} == {
         "ledger",
@@ -172,7 +182,8 @@ class TestTheCollector:
     ) -> None:
         collector = CountersCollector(max_age=0, patience=60)
         assert {using for using, _ in up_of(collector)} == {"default", "other"}
-        monkeypatch.setattr(gathering, "_has_tables", lambda using: using == "default")
+        tables = {"default": frozenset({Counter._meta.db_table}), "other": frozenset()}
+        ask_instead(monkeypatch, "tables", tables.__getitem__)
         assert {using for using, _ in up_of(collector)} == {"default"}
 
     def test_a_database_that_was_asked_for_is_told_to_be_down(
@@ -204,7 +215,7 @@ class TestTheCollector:
         closed: list[bool] = []
         run = Gathering("default", max_age=0, patience=60)
         monkeypatch.setattr(connections, "close_all", lambda: closed.append(True))
-        monkeypatch.setattr(gathering, "gather", lambda found: None)
+        monkeypatch.setattr(gathering, "scraping", lambda using: ())
         run.answer(run.begin())
         assert closed == [True]
 
@@ -222,18 +233,19 @@ class Slow:
         self.begun, self.go_on = threading.Event(), threading.Event()
         self.asked = 0
 
-    def __call__(self, found: Gathered) -> None:
+    def __call__(self, using: str) -> Iterator[Scrape]:
         self.asked += 1
         self.begun.set()
-        found.tables = True
+        found = Facts(using, tables=frozenset({Counter._meta.db_table}))
+        yield Scrape(found)
         assert self.go_on.wait(60)
-        found.requests = 5
+        yield Scrape(replace(found, requests=5))
 
 
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
     database = Slow()
-    monkeypatch.setattr(gathering, "gather", database)
+    monkeypatch.setattr(gathering, "scraping", database)
     yield database
     database.go_on.set()
 
@@ -273,7 +285,7 @@ class TestScrapesAtTheSameTime:
         one = Gathering("default", max_age=1, patience=1)
         run = one.begin()
         run.began -= 3
-        assert one.answer(run) == Gathered("default")
+        assert one.answer(run) == Scrape(Facts("default"))
         assert one.begin() is run
 
     def test_a_child_process_does_not_wait_for_the_thread_of_its_parent(

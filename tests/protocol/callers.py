@@ -83,12 +83,13 @@ def _spill(plan: Plan, world: World, increment: int) -> Iterator[Step]:
     if not plan.spill or times(world.spent, spills(increment)):
         return
     named = plan.has_token(increment) and plan.flaw is not Flaw.SPILL_WITHOUT_TOKEN
-    ledger = world.database.ledger
+    ledger, cells = world.database.ledger, world.database.cells
     if not (named and present(ledger) & new):
         ledger += new
+        cells += 0 if plan.flaw is Flaw.SPILL_WITHOUT_CELL else new
     after = _copied(world, world, increment)
     owing = world.owing | (new if plan.cached else 0)
-    database = world.database._replace(ledger=ledger)
+    database = world.database._replace(ledger=ledger, cells=cells)
     spent = spend(world.spent, spills(increment))
     after = after._replace(database=database, owing=owing, spent=spent)
     yield f"spill {increment}", _begin(after, increment)
@@ -101,6 +102,20 @@ def adjusting(plan: Plan, world: World) -> Iterator[Step]:
     database = world.database._replace(total=world.database.total + new)
     after = world._replace(database=database, acked=world.acked | new)
     yield "adjust", after._replace(owing=world.owing | (new if plan.cached else 0))
+
+
+def deleting(plan: Plan, world: World) -> Iterator[Step]:
+    """Delete a record with its cells; then tell Redis, soon or never."""
+    counter, database = plan.masks[0], world.database
+    if not database.deleted:
+        left = database._replace(
+            total=database.total & ~counter, cells=database.cells & ~counter, deleted=counter
+        )
+        gone = present(database.total) & counter
+        yield "delete", world._replace(database=left, lost=world.lost | gone)
+    elif waits := present(world.redis.amounts) & counter:
+        after = scripts.discard(plan, world, counter)
+        yield "discard", after._replace(lost=world.lost | waits)
 
 
 def _forget(plan: Plan, world: World) -> Iterator[Step]:

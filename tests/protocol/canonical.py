@@ -87,7 +87,7 @@ def _redis(redis: Redis, names: Names) -> Redis:
 
 def _generation(kept: Generation, names: Names) -> Generation:
     number, parent = names[kept.number], names[kept.parent]
-    return Generation(number, parent, kept.amounts, kept.tokens, kept.foreign)
+    return kept._replace(number=number, parent=parent)
 
 
 def _flusher(flusher: Flusher, names: Names) -> Flusher:

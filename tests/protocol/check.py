@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tests.protocol import scripts
 from tests.protocol.amounts import present, repeated, spelled
 from tests.protocol.canonical import canonical
@@ -9,7 +11,7 @@ from tests.protocol.flushing import flush
 from tests.protocol.plan import Plan
 from tests.protocol.reading import turn_ends
 from tests.protocol.spending import FAULTS
-from tests.protocol.state import Base, Flusher, Reader, Redis, World
+from tests.protocol.state import Base, Flusher, Generation, Reader, Redis, World
 
 
 def fault_of(plan: Plan, world: World, drained: set[World]) -> str:
@@ -25,6 +27,7 @@ def fault_of(plan: Plan, world: World, drained: set[World]) -> str:
         or (_cached(plan, world) if plan.cached else "")
         or (_left_to_nobody(plan, world) if plan.turns else "")
         or (_drained(plan, world, drained) if plan.drains else "")
+        or _cells(plan, world)
     )
 
 
@@ -43,11 +46,28 @@ def _kept(world: World) -> str:
     return f"{spelled(missed)} acknowledged and gone" if missed else ""
 
 
+def _cells(plan: Plan, world: World) -> str:
+    """Cells have what was counted, but for adjustments: in the database, and in what waits."""
+    database = world.database
+    landed = database.cells, database.counted & ~(7 * plan.adjustment)
+    waits = sum(kept.cells + kept.tokens for kept in _unlanded(world)), waiting(world)
+    for where, (cells, counted) in {"landed": landed, "waiting": waits}.items():
+        if cells != counted:
+            had, due = spelled(cells), spelled(counted)
+            return f"{where} cells have {had}, which is not what is counted: {due}"
+    return ""
+
+
 def waiting(world: World) -> int:
     """What Redis keeps that is not applied."""
+    return sum(kept.amounts for kept in _unlanded(world))
+
+
+def _unlanded(world: World) -> Iterator[Generation]:
     redis, batches = world.redis, world.database.batches
-    kept = [redis.open, *redis.ring]
-    return sum(g.amounts for g in kept if g is not None and not batches >> g.number & 1)
+    for kept in (redis.open, *redis.ring):
+        if kept is not None and not batches >> kept.number & 1:
+            yield kept
 
 
 def _cached(plan: Plan, world: World) -> str:

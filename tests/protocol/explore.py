@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from tests.protocol.callers import adjusting, callers
+from tests.protocol.callers import adjusting, callers, deleting
 from tests.protocol.canonical import canonical
 from tests.protocol.check import fault_of
 from tests.protocol.faults import faults
@@ -54,6 +54,8 @@ def successors(plan: Plan, world: World) -> Iterator[Step]:
         yield from reading(plan, world)
     if plan.adjust:
         yield from adjusting(plan, world)
+    if plan.deletes:
+        yield from deleting(plan, world)
     yield from faults(plan, world)
 
 

@@ -45,7 +45,7 @@ def _move(plan: Plan, world: World, flusher: Flusher) -> Moved:
     if flusher.at == "recalled":
         return _cut(plan, world, flusher)
     if flusher.at == "reading" and flusher.todo:
-        turns = plan.pages and flusher.page < 0
+        turns = plan.pages and not flusher.page
         return _turn(world, flusher) if turns else _read(plan, world, flusher)
     if flusher.at == "reading" and plan.flaw is Flaw.ACK_FIRST:
         return _acknowledge_early(plan, world, flusher)
@@ -80,12 +80,13 @@ def _chart(world: World) -> Chart:
 
 
 def _turn(world: World, flusher: Flusher) -> Moved:
-    """Read the first page of a generation, which has its tokens."""
+    """Read the first page of a generation, which has its tokens and its cells."""
     place, number = flusher.todo[0]
     kept = world.redis.ring[place]
     if kept is None or kept.number != number:
         return _miss(world, flusher)
-    return f"read the tokens of g{number}", world, flusher._replace(page=kept.tokens)
+    page = kept.tokens, kept.cells
+    return f"read the first page of g{number}", world, flusher._replace(page=page)
 
 
 def _read(plan: Plan, world: World, flusher: Flusher) -> Moved:
@@ -100,15 +101,16 @@ def _read(plan: Plan, world: World, flusher: Flusher) -> Moved:
         return "history changed", world, Flusher()
     if kept is None or kept.number != number:
         return _miss(world, flusher)
-    tokens = flusher.page if plan.pages else kept.tokens
-    copies = (*flusher.copies, (place, Generation(number, amounts=kept.amounts, tokens=tokens)))
-    return f"read g{number}", world, flusher._replace(todo=tuple(rest), page=-1, copies=copies)
+    tokens, cells = flusher.page or (kept.tokens, kept.cells)
+    copy = Generation(number, amounts=kept.amounts, tokens=tokens, cells=cells)
+    copies = (*flusher.copies, (place, copy))
+    return f"read g{number}", world, flusher._replace(todo=tuple(rest), page=(), copies=copies)
 
 
 def _miss(world: World, flusher: Flusher) -> Moved:
     """Go on without a generation: it is lost, or somebody else has landed it."""
     (_, number), *rest = flusher.todo
-    flusher = flusher._replace(todo=tuple(rest), page=-1)
+    flusher = flusher._replace(todo=tuple(rest), page=())
     might = flusher.might | world.unreported
     missed = flusher.missed | 1 << number
     return f"miss g{number}", world, flusher._replace(missed=missed, might=might)

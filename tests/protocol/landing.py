@@ -32,7 +32,7 @@ def _land(plan: Plan, world: World, copy: Generation) -> tuple[World, int]:
     """Apply a generation if nobody has; and what of it must not be folded into a base."""
     bit = 1 << copy.number
     if world.database.batches & bit and plan.flaw is not Flaw.NO_DEDUPE:
-        return world, _forgotten_by_others(plan, copy)
+        return _land_again(plan, world, copy), _forgotten_by_others(plan, copy)
     if copy.tokens & ~present(copy.amounts):
         return world._replace(fault="a token is taken out of a sum that it is not in"), 0
     landed = _sort(plan, world.database, copy)
@@ -40,6 +40,14 @@ def _land(plan: Plan, world: World, copy: Generation) -> tuple[World, int]:
     unacked = world.unacked | bit if plan.cached else 0
     world = world._replace(database=database, unacked=unacked)
     return world, plan.counters_of(landed.forgotten)
+
+
+def _land_again(plan: Plan, world: World, copy: Generation) -> World:
+    """The claim is for the cells, too."""
+    if plan.flaw is not Flaw.CELLS_WITHOUT_CLAIM:
+        return world
+    database = world.database
+    return world._replace(database=database._replace(cells=database.cells + copy.cells))
 
 
 def _forgotten_by_others(plan: Plan, copy: Generation) -> int:
@@ -55,10 +63,13 @@ class Landed(NamedTuple):
 
 
 def _sort(plan: Plan, database: Database, copy: Generation) -> Landed:
-    """Amounts go to the totals, tokens to the ledger, and what does not fit into quarantine."""
+    """Amounts go to the totals, tokens to the ledger, and what does not fit into quarantine.
+
+    The cells go with what they belong to.
+    """
     flaw = plan.flaw
     rest = copy.amounts - (0 if flaw is Flaw.TOKEN_IN_SUM else copy.tokens)
-    refused = rest & plan.poison
+    refused = rest & (plan.poison | database.deleted)
     used = copy.tokens & present(database.ledger)
     new = copy.tokens if flaw is Flaw.TOKEN_TWICE_IN_LEDGER else copy.tokens & ~used
     kept = 0 if flaw is Flaw.QUARANTINE_DROPS else refused
@@ -66,9 +77,22 @@ def _sort(plan: Plan, database: Database, copy: Generation) -> Landed:
         total=database.total + rest - refused,
         ledger=database.ledger + new,
         quarantined=database.quarantined + kept,
+        cells=database.cells + _cells(plan, database, copy, new),
     )
     used = 0 if flaw is Flaw.ACK_FOLDS_TOKENS else used
     return Landed(database, used | (0 if flaw is Flaw.ACK_FOLDS_QUARANTINED else refused))
+
+
+def _cells(plan: Plan, database: Database, copy: Generation, new: int) -> int:
+    """Those of totals that take what comes, and those of tokens that are new in the ledger."""
+    flaw, refusing = plan.flaw, plan.poison | database.deleted
+    if flaw is Flaw.CELLS_OF_DELETED:
+        # As if only a sum could be refused.
+        refusing &= plan.counters_of(copy.amounts)
+    tokens = copy.tokens if flaw is Flaw.TOKEN_CELL_AGAIN else new
+    if flaw is Flaw.TOKEN_CELL_REFUSED and copy.amounts & ~copy.tokens & refusing:
+        tokens &= ~refusing
+    return (copy.cells if flaw is Flaw.CELLS_OF_REFUSED else copy.cells & ~refusing) + tokens
 
 
 def _fence(plan: Plan, world: World, flusher: Flusher, before: Database) -> World:

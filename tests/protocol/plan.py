@@ -9,6 +9,7 @@ from functools import cached_property
 from tests.protocol.amounts import one
 from tests.protocol.state import Flusher, Redis, World
 
+CELLS = "not what is counted"
 GONE, TWICE, CACHE = "acknowledged and gone", "counted twice in the database", "a cached read"
 STUCK, UNNOTICED = "cannot be flushed", "a loss, and no incident"
 NO_LOSS = "an incident, and nothing was lost"
@@ -22,11 +23,7 @@ class Flaw(Enum):
         self.plan = plan
         self.fault = fault
 
-    PAGES_OF_TWO = (
-        "pages of two histories are read as one",
-        "tokens, pages",
-        "a sum that it is not in",
-    )
+    PAGES_OF_TWO = "pages of two histories are read as one", "tokens, pages", CELLS
     MINTED_AT_CUT = "the id is minted at the cut", "flush", TWICE
     NO_TIMELINE = "nobody looks whether the history changed", "flush", GONE
     NO_DEDUPE = "what was applied is applied again", "flush", TWICE
@@ -79,6 +76,16 @@ class Flaw(Enum):
     QUARANTINE_DROPS = "the amount in quarantine is not written down", "quarantine", GONE
     QUARANTINE_BLOCKS = "what does not fit stops its neighbours", "quarantine", STUCK
 
+    CELL_ELSEWHERE = "a cell waits in another generation than its counter", "flush", CELLS
+    CELLS_WITHOUT_CLAIM = "a generation that has landed lands its cells again", "flush", CELLS
+    CELLS_OF_REFUSED = "the cells of what is refused are landed", "quarantine", CELLS
+    SPILL_WITHOUT_CELL = "a spill forgets its cell", "tokens", CELLS
+    TOKEN_CELL_AGAIN = "a token that was counted lands its cell again", "tokens", CELLS
+    TOKEN_CELL_AT_ONCE = "the cell of a token waits beside its entry", "tokens", CELLS
+    TOKEN_CELL_REFUSED = "a full total refuses the cell of a token", "tokens, quarantine", CELLS
+    DISCARD_LEAVES_CELLS = "a discarded counter leaves its cells", "deletion", CELLS
+    CELLS_OF_DELETED = "cells of a deleted record are landed", "deletion", CELLS
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -92,7 +99,9 @@ class Plan:
         evictions: How often a generation is lost by eviction, DEL or FLUSHALL.
         early: The length at which an open generation is sealed by who adds to it; 0: never.
         poisoned: The counter that nothing fits into.
-        pages: Whether a flusher reads the tokens of a generation before its amounts.
+        pages: Whether a flusher reads the tokens and cells of a generation before its amounts.
+        deletes: Whether the record of the first counter is deleted, and what waits for it after
+            that.
         turns: Whether a total is asked for before it is too old, by one reader, who may die.
         drains: Whether to flush everything from each state in which all flushers are idle.
     """
@@ -115,6 +124,7 @@ class Plan:
     adjust: bool = False
     fence: bool = False
     pages: bool = False
+    deletes: bool = False
     turns: bool = False
     drains: bool = False
     flaw: Flaw | None = None

@@ -115,14 +115,25 @@ def told_by(redis: Redis) -> tuple[tuple[int, int], ...]:
     return told
 
 
-def add(plan: Plan, world: World, increment: int) -> World | None:
-    """Add to P. None: RINGFULL, nothing was written."""
+def add(plan: Plan, world: World, increment: int, *, cell: bool = True) -> World | None:
+    """Add to P, both to the counter and to its cell. None: RINGFULL, nothing was written."""
     world = begin(plan, world)
     opened = world.redis.open
     if is_foreign(plan, world) or opened is None:
         return None
     opened = opened._replace(amounts=opened.amounts + one(increment))
-    return _seal_early(plan, world._replace(redis=world.redis._replace(open=opened)))
+    world = world._replace(redis=world.redis._replace(open=opened))
+    if plan.flaw is Flaw.CELL_ELSEWHERE:
+        world = seal(plan, world)
+    return _seal_early(plan, _with_cell(world, increment) if cell else world)
+
+
+def _with_cell(world: World, increment: int) -> World:
+    opened = world.redis.open
+    if opened is None:
+        return world
+    opened = opened._replace(cells=opened.cells + one(increment))
+    return world._replace(redis=world.redis._replace(open=opened))
 
 
 def _seal_early(plan: Plan, world: World) -> World:
@@ -136,6 +147,7 @@ def _seal_early(plan: Plan, world: World) -> World:
 def add_once(plan: Plan, world: World, increment: int) -> World | None:
     """Add to P with an entry, unless the token was used. None: RINGFULL, nothing was written.
 
+    Its cell is kept in the entry, so that it is landed only where the entry is.
     The key of the token may be gone while its entry still waits, and P can keep one entry only.
     """
     world = begin(plan, world)
@@ -151,7 +163,8 @@ def add_once(plan: Plan, world: World, increment: int) -> World | None:
     entry = 0 if plan.flaw is Flaw.TOKEN_WITHOUT_ENTRY else token
     opened = redis.open._replace(tokens=redis.open.tokens | entry)
     redis = redis._replace(tokens=redis.tokens | token, open=opened)
-    return add(plan, world._replace(redis=redis), increment)
+    beside = not entry or plan.flaw is Flaw.TOKEN_CELL_AT_ONCE
+    return add(plan, world._replace(redis=redis), increment, cell=beside)
 
 
 def look(plan: Plan, world: World) -> World:
@@ -190,6 +203,18 @@ def forget(plan: Plan, world: World, counters: int) -> World:
         return world
     lease = base.lease if plan.flaw is Flaw.FORGET_KEEPS_LEASE else 0
     return with_base(world, _without(base, counters)._replace(lease=lease, turn=False))
+
+
+def discard(plan: Plan, world: World, counter: int) -> World:
+    """Take away what waits for a counter whose record is deleted, and its cells."""
+    cells = 0 if plan.flaw is Flaw.DISCARD_LEAVES_CELLS else counter
+
+    def left(kept: Generation | None) -> Generation | None:
+        return kept and kept._replace(amounts=kept.amounts & ~counter, cells=kept.cells & ~cells)
+
+    redis = world.redis
+    redis = redis._replace(open=left(redis.open), ring=tuple(map(left, redis.ring)))
+    return forget(plan, world._replace(redis=redis), counter)
 
 
 def _without(base: Base, counters: int) -> Base:

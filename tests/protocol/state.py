@@ -22,7 +22,8 @@ class Generation(NamedTuple):
         parent: The generation that was sealed when it was made; 0: it was born from nothing. Only
             a fence asks for it.
         amounts: The increments in it, with those that have a token.
-        tokens: The set of those that left an entry with their token.
+        tokens: The set of those that left an entry with their token, which has their cells.
+        cells: The increments in its cells.
         foreign: Whether it belongs to a history of Redis that is over.
     """
 
@@ -30,6 +31,7 @@ class Generation(NamedTuple):
     parent: int = 0
     amounts: int = 0
     tokens: int = 0
+    cells: int = 0
     foreign: bool = False
 
 
@@ -86,6 +88,8 @@ class Database(NamedTuple):
         total: The totals.
         ledger: The entries.
         quarantined: The amounts in incidents.
+        cells: The increments in the cells.
+        deleted: The counter whose record was deleted: 7 in the digits of its increments.
         batches: The generations that were applied.
         seen: P at the last flush; 0: the slot was never flushed.
         age: How many crashes ago Redis was at the last flush; -1: the slot was never flushed.
@@ -94,6 +98,8 @@ class Database(NamedTuple):
     total: int = 0
     ledger: int = 0
     quarantined: int = 0
+    cells: int = 0
+    deleted: int = 0
     batches: int = 0
     seen: int = 0
     age: int = -1
@@ -136,7 +142,7 @@ class Flusher(NamedTuple):
         might: The losses that it can have noticed.
         chart: What the cut told.
         todo: Place and number of what it still has to read.
-        page: The tokens of a generation whose amounts it has not read yet.
+        page: The tokens and the cells of a generation whose amounts it has not read yet; or none.
         outdated: Whether the history has changed since its cut. Only who reads pages asks.
         copies: What it has read.
         missed: What was no longer there when it came to read it, as bits.
@@ -149,7 +155,7 @@ class Flusher(NamedTuple):
     might: int = 0
     chart: Chart = Chart()
     todo: tuple[tuple[int, int], ...] = ()
-    page: int = -1
+    page: tuple[int, ...] = ()
     outdated: bool = False
     copies: tuple[tuple[int, Generation], ...] = ()
     missed: int = 0

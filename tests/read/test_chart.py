@@ -10,8 +10,10 @@ import pytest
 from django.test import override_settings
 
 from django_counters import clock
+from django_counters.admin.recent import HOURS, recent_of
 from django_counters.models import Counter, CounterDelta, CounterPartition, CounterSample
-from django_counters.read.chart import Point, Series, series
+from django_counters.read.chart import Chart, ChartPoint, charted, offered
+from django_counters.read.readings import readings_of
 from django_counters.tokens import mint
 from tests.settling import roll_up
 
@@ -40,7 +42,7 @@ def sample(key: str, moment: datetime, value: int) -> None:
     CounterSample.objects.create(key=key, moment=clock.shown(moment), value=value)
 
 
-def points(found: Series) -> list[tuple[datetime, int, int | None]]:
+def points(found: Chart) -> list[tuple[datetime, int, int | None]]:
     return [(clock.meant(p.moment), p.value, p.change) for p in found.points]
 
 
@@ -48,7 +50,7 @@ def points(found: Series) -> list[tuple[datetime, int, int | None]]:
 class TestLedger:
     def test_each_hour_has_its_change_and_the_value_at_its_end(self) -> None:
         entries((NOON, 5), (NOON - INSTANT, -2), (NOON - 3 * HOUR, 10), (NOON - 2 * DAY, 100))
-        found = series("orders:a")
+        found = charted("orders:a")
         assert (found.key, found.by, found.source) == ("orders:a", "hour", "ledger")
         assert [point.moment for point in found.points] == [
             NOON - HOUR * hours for hours in range(24, -1, -1)
@@ -63,7 +65,7 @@ class TestLedger:
 
     def test_what_begins_with_the_first_period_is_counted_once(self) -> None:
         entries((NOON - DAY, 3), (NOON - DAY - INSTANT, 4))
-        assert points(series("orders:a"))[0] == (NOON - DAY, 7, 3)
+        assert points(charted("orders:a"))[0] == (NOON - DAY, 7, 3)
 
     def test_what_is_not_kept_is_left_out(self) -> None:
         entries((NOON, 5), (MIDNIGHT - 2 * DAY, 1), (MIDNIGHT - 3 * DAY, 2))
@@ -77,7 +79,7 @@ class TestLedger:
             sealed_at=NOW,
             dropped_at=NOW,
         )
-        assert points(series("orders:a", "day")) == [
+        assert points(charted("orders:a", "day")) == [
             (MIDNIGHT - 2 * DAY, 3, 1),
             (MIDNIGHT - DAY, 3, 0),
             (MIDNIGHT, 8, 5),
@@ -90,10 +92,10 @@ def test_what_is_rolled_up_makes_no_difference(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(clock, "utc", lambda: present)
     hour = present.replace(minute=0, second=0, microsecond=0)
     entries((hour, 5), (hour - 2 * HOUR, 3))
-    before = series("orders:a")
+    before = charted("orders:a")
     roll_up()
     entries((hour, 1))
-    after = series("orders:a")
+    after = charted("orders:a")
     assert Counter.objects.get(key="orders:a").value == 8
     assert after.points[:-1] == before.points[:-1]
     assert points(after)[-1] == (hour, 9, 6)
@@ -103,16 +105,16 @@ class TestRecorded:
     def test_a_period_without_a_sample_has_the_value_before(self) -> None:
         sample("views:a", NOON - 4 * HOUR, 10)
         sample("views:a", NOON - HOUR, 7)
-        assert series("views:a") == Series(
+        assert charted("views:a") == Chart(
             "views:a",
             "hour",
             "recorded",
             (
-                Point(NOON - 4 * HOUR, 10, None),
-                Point(NOON - 3 * HOUR, 10, 0),
-                Point(NOON - 2 * HOUR, 10, 0),
-                Point(NOON - HOUR, 7, -3),
-                Point(NOON, 7, 0),
+                ChartPoint(NOON - 4 * HOUR, 10, None),
+                ChartPoint(NOON - 3 * HOUR, 10, 0),
+                ChartPoint(NOON - 2 * HOUR, 10, 0),
+                ChartPoint(NOON - HOUR, 7, -3),
+                ChartPoint(NOON, 7, 0),
             ),
         )
 
@@ -120,9 +122,9 @@ class TestRecorded:
         sample("views:a", NOON - 40 * DAY, 3)
         sample("views:a", NOON - 2 * DAY, 4)
         sample("views:a", NOON, 6)
-        found = points(series("views:a"))
+        found = points(charted("views:a"))
         assert (len(found), found[0], found[-1]) == (25, (NOON - DAY, 4, 0), (NOON, 6, 2))
-        days = points(series("views:a", "day"))
+        days = points(charted("views:a", "day"))
         assert (len(days), days[0]) == (31, (MIDNIGHT - 30 * DAY, 3, 0))
         assert days[-3:] == [(MIDNIGHT - 2 * DAY, 4, 1), (MIDNIGHT - DAY, 4, 0), (MIDNIGHT, 6, 2)]
 
@@ -132,17 +134,70 @@ class TestRecorded:
         sample("sales:a", midnight, 5)
         sample("sales:a", midnight - DAY, 4)
         with override_settings(TIME_ZONE="Pacific/Kiritimati"):
-            assert points(series("sales:a")) == [(midnight - DAY, 4, None), (midnight, 5, 1)]
+            assert points(charted("sales:a")) == [(midnight - DAY, 4, None), (midnight, 5, 1)]
 
     def test_it_works_without_time_zones(self) -> None:
         with override_settings(USE_TZ=False):
             sample("views:a", NOON - HOUR, 5)
-            (first, last) = series("views:a").points
-        assert first == Point((NOON - HOUR).replace(tzinfo=None), 5, None)
-        assert last == Point(NOON.replace(tzinfo=None), 5, 0)
+            (first, last) = charted("views:a").points
+        assert first == ChartPoint((NOON - HOUR).replace(tzinfo=None), 5, None)
+        assert last == ChartPoint(NOON.replace(tzinfo=None), 5, 0)
 
     @pytest.mark.django_db(databases=["default", "other"])
     def test_each_database_has_its_own(self) -> None:
         CounterSample.objects.using("other").create(key="views:a", moment=NOON, value=5)
-        assert series("views:a").points == ()
-        assert points(series("views:a", using="other")) == [(NOON, 5, None)]
+        assert charted("views:a").points == ()
+        assert points(charted("views:a", using="other")) == [(NOON, 5, None)]
+
+
+class TestCounted:
+    @pytest.fixture(autouse=True)
+    def _by_period(self, override_counters: Callable[..., None]) -> None:
+        override_counters(
+            visits={"PER": ["hour", "day"], "KEEP": {"hour": 30}, "HISTORY": "1h"},
+            daily={"PER": ["day"]},
+            lately={"PER": ["hour"], "KEEP": {"hour": 3}},
+            monthly={"PER": ["month"]},
+        )
+
+    def test_each_period_has_what_was_counted_in_it(self) -> None:
+        Counter.objects.create(key="visits:a", value=100)
+        for moment, by in ((NOON, 5), (NOON - 2 * HOUR, -2), (NOON - 3 * DAY, 10)):
+            Counter.objects.increment("visits:a", by, at=moment)
+        found = charted("visits:a")
+        assert (found.by, found.source, len(found.points)) == ("hour", "counted", 25)
+        assert points(found)[-3:] == [
+            (NOON - 2 * HOUR, 108, -2),
+            (NOON - HOUR, 108, 0),
+            (NOON, 113, 5),
+        ]
+        days = points(charted("visits:a", "day"))
+        assert (len(days), days[-4], days[-1]) == (
+            31,
+            (MIDNIGHT - 3 * DAY, 110, 10),
+            (MIDNIGHT, 113, 3),
+        )
+
+    def test_it_is_offered_what_is_stored(self) -> None:
+        assert offered("visits:a") == ("hour", "day")
+        assert offered("daily:a") == ("day",)
+        assert charted("daily:a", "hour").by == "day"
+        # Months are in no chart.
+        assert charted("monthly:a").source == "none"
+
+    def test_what_is_not_kept_is_left_out(self) -> None:
+        Counter.objects.increment("lately:a", 4, at=NOON - 2 * DAY)
+        Counter.objects.increment("lately:a", 5, at=NOON)
+        days = points(charted("lately:a", "day"))
+        assert days == [(MIDNIGHT - 2 * DAY, 4, 4), (MIDNIGHT - DAY, 4, 0), (MIDNIGHT, 9, 5)]
+
+    def test_a_list_has_the_last_hours_of_all(self) -> None:
+        for key, by in (("visits:a", 5), ("visits:b", 7)):
+            Counter.objects.increment(key, by, at=NOON - HOUR)
+        Counter.objects.increment("visits:a", 1, at=NOON - 2 * DAY)
+        lines = recent_of(readings_of(["visits:a", "visits:b"]), None)
+        assert {key: line[-4:] for key, line in lines.items()} == {
+            "visits:a": [1, 1, 6, 6],
+            "visits:b": [0, 0, 7, 7],
+        }
+        assert {len(line) for line in lines.values()} == {HOURS + 1}

@@ -14,12 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from django_counters import Bucket, clock
+from django_counters.calendar import PERIODS
 from django_counters.exceptions import InvalidKey, InvalidPeriod
 from django_counters.models import (
     Counter,
     CounterDelta,
 )
-from django_counters.read.calendar import PERIODS
 from django_counters.read.history import MOST_BUCKETS
 from django_counters.tokens import mint
 

@@ -29,7 +29,6 @@ OPEN: dict[str, Any] = {
     "decrement": "staff",
     "adjust": "permission",
 }
-# Records have no history.
 ALL: dict[str, Any] = {**OPEN, "history": "anyone"}
 ORIGIN = "https://example.org"
 NAMESPACES: dict[str, dict[str, Any]] = {
@@ -98,7 +97,7 @@ def fields(db: None, cached: str) -> dict[str, str]:
     """A field of each strategy is exposed; the key of one counter of each."""
 
     for model, name in ((Post, "likes"), (Song, "plays"), (Article, "reads")):
-        expose(model, name, **OPEN)
+        expose(model, name, **ALL)
     return {
         "exact field": f"testapp.Post.likes:{Post.objects.create().pk}",
         "slotted field": f"testapp.Song.plays:{Song.objects.create().pk}",

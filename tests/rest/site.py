@@ -19,8 +19,11 @@ OPEN: dict[str, Any] = {"read": "anyone", "increment": "authenticated"}
 # Patient: the machine of a test may be busy.
 PATIENCE = {"timeout": float(os.environ.get("SITE_TIMEOUT", "10"))}
 NAMESPACES: dict[str, dict[str, Any]] = {
-    "likes": {"API": OPEN},
-    "views": {"STRATEGY": "cached", "ON_REDIS_DOWN": "raise", "OPTIONS": PATIENCE, "API": OPEN},
+    "likes": {"API": OPEN, "PER": ["hour", "day"]},
+    "views": {
+        **{"STRATEGY": "cached", "ON_REDIS_DOWN": "raise", "OPTIONS": PATIENCE},
+        **{"API": OPEN, "PER": ["hour", "day"]},
+    },
 }
 STARTED_WITHIN = 60
 # Seconds: longer than any server may take for one request.

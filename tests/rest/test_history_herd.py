@@ -34,9 +34,9 @@ class Work:
             0,
             False,
         )
-        self._series = chart.series
+        self._series = chart.charted
 
-    def __call__(self, *asked: Any) -> chart.Series:
+    def __call__(self, *asked: Any) -> chart.Chart:
         self.times += 1
         self.begun.release()
         assert self.goes_on.acquire(timeout=WITHIN)
@@ -48,7 +48,7 @@ class Work:
 @pytest.fixture
 def work(monkeypatch: pytest.MonkeyPatch) -> Work:
     made = Work()
-    monkeypatch.setattr(chart, "series", made)
+    monkeypatch.setattr(chart, "charted", made)
     return made
 
 

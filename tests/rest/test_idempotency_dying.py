@@ -136,7 +136,7 @@ class TestBesideTheTransaction:
         answers: list[Any] = []
         change = targets.Named.change
 
-        def late(self: Any, by: int, token: Any = None) -> Any:
+        def late(self: Any, *_: Any) -> Any:
             monkeypatch.undo()
             pass_lease()
             answers.append(send(client, case))
@@ -182,7 +182,7 @@ class TestBesideTheTransaction:
             assert CounterToken._base_manager.count() == 1
 
 
-def lose_the_answer(self: Any, by: int, token: Any = None) -> Any:
+def lose_the_answer(self: Any, *_: Any) -> Any:
     raise OutcomeUnknown(using="redis")
 
 

@@ -13,12 +13,12 @@ from django_counters.access import CREATED
 from django_counters.checks import check_setting
 from django_counters.limits.admission import admit
 from django_counters.metrics import names
-from django_counters.metrics.gathering import Gathered, gather
+from django_counters.metrics.gathering import scraping
 from django_counters.metrics.samples import samples
 from django_counters.models import Counter
+from django_counters.observe.doctor import examine
 from django_counters.registry import registry
 from django_counters.testing import assert_counts, override_counters
-from django_counters.upkeep.doctor import examine
 from tests.concurrency.crowd import Threads
 from tests.rest.conftest import OPEN, ORIGIN, As, Client, problem
 
@@ -79,9 +79,8 @@ def test_a_namespace_that_is_full_is_told(as_: As, caplog: pytest.LogCaptureFixt
             user.do("increment", f"likes:{number}")
             full = [one.subject for one in examine() if one.needed and "full" in one.action]
             assert full == told
-        found = Gathered("default")
-        gather(found)
-        values = {(s.metric, *s.labels[1:]): s.value for s in samples(found)}
+        *_, scrape = scraping("default")
+        values = {(s.metric, *s.labels[1:]): s.value for s in samples(scrape)}
     assert values[names.CREATED, "likes"] == values[names.MOST_CREATED, "likes"] == 2
     assert values[names.UP, "rooms"] == 1
     # When it becomes full, and not whenever somebody is refused.

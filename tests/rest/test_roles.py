@@ -139,7 +139,7 @@ def _bytes(answer: Any, key: str) -> tuple[Any, ...]:
 def test_a_record_that_is_hidden_is_one_that_there_is_not(as_: As) -> None:
     hidden = Post.objects.create(title="draft")
     shown = Post.objects.create(title="published")
-    expose(Post, "likes", **OPEN, records=Post.objects.filter(title="published"))
+    expose(Post, "likes", **ALL, records=Post.objects.filter(title="published"))
     root = as_("superuser")
     for endpoint in SINGLE:
         there_is_not, not_shown, there_is = (

@@ -27,6 +27,7 @@ from django_counters.rest import expose
 from django_counters.rest.describing import OPERATIONS
 from django_counters.testing import override_counters
 from tests.rest.conftest import NAMED, NAMESPACES, OPEN
+from tests.rest.measured import MEASURED
 from tests.rest.schema import PATH
 from tests.testapp.models import Article, Post, Song
 
@@ -59,11 +60,17 @@ enabled = false
 [checks.positive_data_acceptance]
 expected-statuses = {expected}
 
-# that no counter is there twice, or that all of them are kept in one place.
+# that no counter is there twice, that all of them are kept in one place, or which of them are
+# counted by which tags and periods.
 [[operations]]
-include-operation-id = "counters_increment_many"
+include-operation-id = {refusing}
 [operations.checks.positive_data_acceptance]
 expected-statuses = {expected_of_refusing}
+
+# Few keys have a series.
+[[operations]]
+include-operation-id = "counters_series"
+parameters = {{ "path.key" = "signups:a" }}
 """
 FEW = ("--max-examples", "20", "--generation-deterministic")
 # The same requests each time, so that a change fails for what it did: others with another number.
@@ -73,13 +80,15 @@ amounts = pytest.mark.parametrize(
     "amount",
     [pytest.param(FEW, id="few"), pytest.param(MANY, id="many", marks=pytest.mark.slow)],
 )
+REFUSING = [f"counters_{name}" for name in ("increment", "decrement", "increment_many", "series")]
 EXPECTED = ["2xx", "3xx", "401", "403", "404", "409", "422", "429"]
 
 
 def run(folder: Path, url: str, values: Mapping[str, list[str]], *options: str) -> None:
     """Run it in a process of its own, on a server. It may find nothing."""
     configuration = folder / "schemathesis.toml"
-    lists = {**values, "expected": EXPECTED, "expected_of_refusing": [*EXPECTED, "400"]}
+    statuses = {"expected": EXPECTED, "expected_of_refusing": [*EXPECTED, "400"]}
+    lists = {**values, **statuses, "refusing": REFUSING}
     texts = {name: json.dumps(found) for name, found in lists.items()}
     configuration.write_text(CONFIGURATION.format(**texts), encoding="utf-8")
     command = [
@@ -115,7 +124,7 @@ def served() -> Iterator[str]:
     """A server with threads that knows the namespaces of the tests; where it is."""
     namespaces: dict[str, Any] = {
         name: {**policy, "API": {**policy["API"], **_ANY}}
-        for name, policy in NAMESPACES.items()
+        for name, policy in {**NAMESPACES, "signups": MEASURED}.items()
         if "API" in policy
     }
     with override_counters(**namespaces):
@@ -133,7 +142,14 @@ def keys_in_rows() -> list[str]:
     named = [key for strategy, key in NAMED.items() if strategy != "cached"]
     post, song = Post.objects.create(), Song.objects.create()
     records = [f"testapp.Post.likes:{post.pk}", f"testapp.Song.plays:{song.pk}"]
-    return [*named, *records, "stock:a/b", "likes:\N{GREEK SMALL LETTER OMEGA}", "hits:a"]
+    return [
+        *named,
+        *records,
+        "stock:a/b",
+        "likes:\N{GREEK SMALL LETTER OMEGA}",
+        "hits:a",
+        "signups:a",
+    ]
 
 
 def keys_in_redis() -> list[str]:

@@ -18,7 +18,7 @@ pytestmark = [
 def test_it_is_refused(as_: As, who: str) -> None:
     client = as_(who)
     actions = ("increment", "decrement", "adjust", "increment/", "decrement/", "adjust/")
-    reads = ("", "exact", "history", "exact/", "history/")
+    reads = ("", "exact", "history", "series", "exact/", "history/", "series/")
     answers = [client.at("likes:tea/", action) for action in reads]
     answers += [client.at("likes:tea", "exact/"), client.do("increment/", "likes:tea")]
     answers += [client.do(action, "likes:tea/") for action in actions]

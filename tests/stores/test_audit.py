@@ -257,7 +257,7 @@ class TestMaking:
             cursor.execute(left)
             assert len(cursor.fetchall()) == 2
             try:
-                call_command("migrate", "django_counters", "0004", verbosity=0)
+                call_command("migrate", "django_counters", "0002", verbosity=0)
                 cursor.execute(left)
                 assert cursor.fetchall() == []
             finally:

@@ -19,7 +19,7 @@ from django_counters.stores.redis import keys
 from django_counters.stores.redis.keys import PLACES, slot_of
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
-from django_counters.types import INT8
+from django_counters.types import INT8, Delta
 from django_counters.upkeep.flush import Report, flush
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("cached")]
@@ -212,7 +212,7 @@ class TestQuarantine:
     @pytest.mark.parametrize("key", ["", "a" * 201, "e\u0301"])
     def test_what_is_no_key_is_an_incident(self, key: str) -> None:
         pending = pending_in("default", 10, "default")
-        pending.send(pending.add({key: 5}, -1))
+        pending.send(pending.add({key: Delta(key, 5)}, -1))
         Counter.objects.increment("views:a")
         assert flush().quarantined == {key: 5}
         assert stored() == {"views:a": 1}

@@ -13,6 +13,7 @@ from django_counters.models import Counter, CounterIncident
 from django_counters.registry import pending_in, slots_of
 from django_counters.stores.redis.keys import PLACES, SLOTS, slot_of
 from django_counters.testing import override_counters
+from django_counters.types import Delta
 from django_counters.upkeep.flush import flush
 from tests.stores.redis.servers import Server, needs_redis, running
 from tests.strategies.test_cached_flush import KEYS, Killed, kill_at, stored
@@ -163,7 +164,7 @@ class TestAnotherHistory:
         for number in range(12):
             keys = list(islice(_of_slot_anew(number), 996))
             pending = pending_in(f"redis://127.0.0.1:{own.port}/0", 10, "default")
-            pending.send(pending.add(dict.fromkeys(keys, 1), -1))
+            pending.send(pending.add({key: Delta(key, 1) for key in keys}, -1))
             assert flush().counters == 996
 
 

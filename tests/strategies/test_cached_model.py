@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter as Tally
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from django_counters import clock
-from django_counters.models import Counter, CounterDelta, CounterIncident, CounterShard
+from django_counters.models import Counter, CounterCell, CounterDelta, CounterIncident, CounterShard
 from django_counters.registry import slots_of
 from django_counters.stores.redis.keys import SLOTS
 from django_counters.testing import override_counters
@@ -22,13 +23,16 @@ from django_counters.upkeep.flush import flush
 from django_counters.upkeep.rollup import rollup
 from tests import machines
 from tests.conftest import forget_pending
+from tests.projections.conftest import cells
 from tests.strategies.test_cached_flush import STEPS, Killed, kill_at
 from tests.testapp.models import Article, City
 
 KEYS = ["views:a", "views:b", "views:größe", "views:%s{}*", "likes:a"]
-CACHED: dict[str, Any] = {"STRATEGY": "cached", "OPTIONS": {"timeout": 10}}
-AWAY: dict[str, Any] = {"STRATEGY": "cached", "CACHE": "redis://127.0.0.1:1/0"}
-LIKES: list[dict[str, Any]] = [CACHED, {}, {"STRATEGY": "sharded"}, {"STRATEGY": "ledger"}]
+PER: dict[str, Any] = {"PER": ["hour", "day"], "TAGS": {"country": 9}}
+CACHED: dict[str, Any] = {"STRATEGY": "cached", "OPTIONS": {"timeout": 10}, **PER}
+AWAY: dict[str, Any] = {"STRATEGY": "cached", "CACHE": "redis://127.0.0.1:1/0", **PER}
+OTHERS: list[dict[str, Any]] = [PER, {"STRATEGY": "sharded", **PER}, {"STRATEGY": "ledger", **PER}]
+LIKES = [CACHED, *OTHERS]
 YEAR = 365 * 86_400.0
 FIELDS = {"article": ("reads", "claps"), "city": ("trips",)}
 
@@ -36,6 +40,7 @@ keys = st.sampled_from(KEYS)
 views = st.sampled_from(KEYS[:4])
 deltas = st.integers(-9, 9).filter(bool) | st.sampled_from([-(2**55) - 1, 2**55 + 1])
 many = st.dictionaries(keys, deltas, max_size=4)
+countries = st.sampled_from(["DE", "FR", None])
 columns = st.sampled_from([(name, field) for name, fields in FIELDS.items() for field in fields])
 
 
@@ -49,12 +54,21 @@ class Model(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.prefix = str(django_settings.CACHES["default"]["KEY_PREFIX"])
-        for model in (Counter, CounterDelta, CounterShard, CounterIncident, Article, City):
+        for model in (
+            Counter,
+            CounterCell,
+            CounterDelta,
+            CounterShard,
+            CounterIncident,
+            Article,
+            City,
+        ):
             model._base_manager.all()._raw_delete("default")
         forget_pending("default", self.prefix)
         flush()
         CounterIncident._base_manager.all()._raw_delete("default")
         self.values = dict.fromkeys(KEYS, 0)
+        self.by_country: Tally[tuple[str, str | None]] = Tally()
         self.records: dict[str, models.Model] = {
             "article": Article.objects.create(),
             "city": City.objects.create(pk="%s 'ß'\n{x}"),
@@ -78,43 +92,46 @@ class Model(RuleBasedStateMachine):
         self.forget_known_totals()
         self.likes = to
 
-    @rule(key=views, by=deltas)
-    def increment(self, key: str, by: int) -> None:
-        self.values[key] += by
+    @rule(key=views, by=deltas, country=countries)
+    def increment(self, key: str, by: int, country: str | None) -> None:
+        self._count({key: by}, country)
         with self.declared:
-            assert Counter.objects.increment(key, by) == self.values[key]
+            told = Counter.objects.increment(key, by, tags={"country": country})
+        assert told == self.values[key]
 
-    @rule(by=deltas)
-    def increment_the_one_that_changes(self, by: int) -> None:
-        self.values["likes:a"] += by
+    @rule(by=deltas, country=countries)
+    def increment_the_one_that_changes(self, by: int, country: str | None) -> None:
+        self._count({"likes:a": by}, country)
         with self.declared:
-            Counter.objects.increment("likes:a", by)
+            Counter.objects.increment("likes:a", by, tags={"country": country})
 
-    @rule(batch=many)
-    def increment_many(self, batch: dict[str, int]) -> None:
-        self._count(batch)
+    @rule(batch=many, country=countries)
+    def increment_many(self, batch: dict[str, int], country: str | None) -> None:
+        self._count(batch, country)
         with self.declared:
-            Counter.objects.increment_many(batch)
+            Counter.objects.increment_many(batch, tags={"country": country})
 
-    def _count(self, batch: dict[str, int]) -> None:
+    def _count(self, batch: dict[str, int], country: str | None = None) -> None:
         for key, by in batch.items():
             self.values[key] += by
+            self.by_country[key, country] += by
 
-    @rule(key=views, by=deltas)
-    def increment_with_a_token(self, key: str, by: int) -> None:
+    @rule(key=views, by=deltas, country=countries)
+    def increment_with_a_token(self, key: str, by: int, country: str | None) -> None:
         token = mint(clock.utc())
         self.tokens.append((token, key, by))
-        self.values[key] += by
+        self._count({key: by}, country)
         with self.declared:
-            told: Any = Counter.objects.increment(key, by, token=token)
+            told: Any = Counter.objects.increment(key, by, token=token, tags={"country": country})
         assert (told, told.replayed) == (self.values[key], False)
 
-    @rule(data=st.data())
-    def repeat_a_token(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), country=countries)
+    def repeat_a_token(self, data: st.DataObject, country: str | None) -> None:
         if self.tokens:
             token, key, by = data.draw(st.sampled_from(self.tokens))
+            tags = {"country": country}
             with self.declared:
-                told: Any = Counter.objects.increment(key, by, token=token)
+                told: Any = Counter.objects.increment(key, by, token=token, tags=tags)
             assert told.replayed
 
     @rule(column=columns, by=deltas)
@@ -130,21 +147,21 @@ class Model(RuleBasedStateMachine):
         with self.declared:
             try:
                 with transaction.atomic():
-                    Counter.objects.increment_many(batch)
+                    Counter.objects.increment_many(batch, tags={"country": "FR"})
                     self._in_a_savepoint(inner, undo_inner)
                     if undo:
                         raise Undone
             except Undone:
                 return
-        self._count(batch)
+        self._count(batch, "FR")
         if not undo_inner:
-            self._count(inner)
+            self._count(inner, "DE")
 
     def _in_a_savepoint(self, batch: dict[str, int], undo: bool) -> None:
         try:
             with transaction.atomic():
                 for key, by in batch.items():
-                    Counter.objects.increment(key, by)
+                    Counter.objects.increment(key, by, tags={"country": "DE"})
                 if undo:
                     raise Undone
         except Undone:
@@ -155,15 +172,16 @@ class Model(RuleBasedStateMachine):
         with self.declared, Counter.objects.collect():
             for key, by in batch.items():
                 Counter.objects.increment(key, by)
-                Counter.objects.increment(key, by)
-        self._count({key: 2 * by for key, by in batch.items()})
+                Counter.objects.increment(key, by, tags={"country": "FR"})
+        self._count(batch)
+        self._count(batch, "FR")
 
     @rule(key=views, by=deltas)
     def without_redis(self, key: str, by: int) -> None:
         """What is known of totals is without it for a minute; an exact value has it."""
-        self.values[key] += by
+        self._count({key: by}, "DE")
         with override_counters(views=AWAY):
-            Counter.objects.increment(key, by)
+            Counter.objects.increment(key, by, tags={"country": "DE"})
         self.forget_known_totals()
 
     @rule()
@@ -220,6 +238,16 @@ class Model(RuleBasedStateMachine):
         for (name, field), expected in self.counts.items():
             column = type(self.records[name])._base_manager.values_list(field, flat=True).get()
             assert column == expected
+        for period in ("hour", "day"):
+            assert self._cells(period) == {w: by for w, by in self.by_country.items() if by}
+
+    def _cells(self, period: str) -> dict[tuple[str, str | None], int]:
+        """What is in the cells of a period, by key and country."""
+        found: Tally[tuple[str, str | None]] = Tally()
+        for key in KEYS:
+            for (_, tags), value in cells(key, period).items():
+                found[key, tags or None] += value
+        return {where: by for where, by in found.items() if by}
 
 
 @pytest.mark.django_db(transaction=True)

@@ -30,6 +30,7 @@ from django_counters.stores.redis.keys import SLOTS
 from django_counters.strategies.cached import AHEAD, TOKEN_WINDOW
 from django_counters.testing import override_counters
 from django_counters.tokens import mint, moment_of
+from django_counters.types import Delta
 from django_counters.upkeep.flush import flush
 from tests.stores.redis.proxy import Proxy, proxied
 from tests.strategies.test_cached_flush import Killed, kill_at
@@ -313,7 +314,7 @@ def test_one_that_was_held_up_for_days_is_quarantined() -> None:
     token = mint(clock.utc() - timedelta(days=3))
     pending = pending_in("default", 10, "default")
     window = (timedelta(days=4), AHEAD)
-    pending.send(pending.add_once("views:a", 5, token.hex, -1, window))
+    pending.send(pending.add_once("views:a", Delta("views:a", 5), token.hex, -1, window))
     Counter.objects.increment("views:a", 2)
     Counter.objects.increment("views:b", 3)
     report = flush()

@@ -232,3 +232,38 @@ class Mixed(models.Model):
     small_counted = IntegerCounterField()
 
     objects: ClassVar[models.Manager[Mixed]] = models.Manager()
+
+
+class Story(models.Model):
+    """Its counters are counted by period and tag, each in another way."""
+
+    per: ClassVar[dict[str, Any]] = {"per": ["hour", "day"], "tags": {"country": 3}}
+
+    opens = CounterField(**per, floor=0)
+    plays = CounterField(strategy="slotted", **per)
+    reads = CounterField(strategy="cached", timeout=PATIENCE, **per)
+
+    objects = CounterQuerySet["Story"].as_manager()
+
+
+class Site(models.Model):
+    """Counted by period and tag, in the row and in slots."""
+
+    visits = CounterField(per=["hour", "day"], tags={"country": 5})
+    downloads = CounterField(strategy="slotted", per=["day"])
+
+    objects: ClassVar[Any] = CounterQuerySet["Site"].as_manager()
+
+
+class Sensor(models.Model):
+    """Counted by period; its key is a UUID."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4)
+    ticks = CounterField(per=["day"])
+
+
+class Shop(Site):
+    """A child with a key of its own."""
+
+    code = models.CharField(max_length=10, primary_key=True)
+    site = models.OneToOneField(Site, models.CASCADE, parent_link=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import assert_type
 
 from django_counters import (
+    Appended,
     CachedCounterField,
     Counted,
     CountedMany,
@@ -12,7 +13,7 @@ from django_counters import (
     Reading,
     Unknown,
 )
-from django_counters.models import Counter
+from django_counters.models import Counter, CounterDelta, CounterShard, SlottedCounter
 from django_counters.upkeep.flush import Report, flush
 from tests.testapp.models import Article, Post, Product, Ticket
 
@@ -23,6 +24,16 @@ def named() -> None:
     assert_type(Counter.objects.values_of(["a"]), dict[str, int])
     assert_type(Counter.objects.read("a"), Reading)
     assert_type(Counter.objects.filter(key="a").increment(), int)
+
+
+def rows() -> None:
+    assert_type(Counter.objects.get(), Counter)
+    assert_type(Counter.objects.filter(key="a").get(), Counter)
+    assert_type(CounterShard.objects.get(), CounterShard)
+    assert_type(CounterShard.objects.increment("a"), Counted | Unknown)
+    assert_type(SlottedCounter.objects.get(), SlottedCounter)
+    assert_type(CounterDelta.objects.append("a", 1), Appended)
+    assert_type(CounterDelta.objects.filter(key="a").get(), CounterDelta)
 
 
 def refused() -> None:

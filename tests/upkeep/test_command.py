@@ -84,8 +84,10 @@ class TestLedger:
         Counter.objects.increment("a", token="old")
         CounterToken.objects.update(created_at=clock.now() - timedelta(days=3))
         Counter.objects.increment("a", token="new")
-        assert output("prune") == "1 tokens, 0 generations, 0 samples and 0 buckets forgotten"
-        nothing = {"tokens": 0, "generations": 0, "samples": 0, "buckets": 0}
+        assert (
+            output("prune") == "1 tokens, 0 generations, 0 samples, 0 buckets and 0 cells forgotten"
+        )
+        nothing = {"tokens": 0, "generations": 0, "samples": 0, "buckets": 0, "cells": 0}
         assert json.loads(output("prune", "--json")) == nothing
 
     @pytest.mark.django_db(transaction=True)

@@ -25,8 +25,8 @@ from django_counters.testing import override_counters
 from django_counters.types import INT8
 from django_counters.upkeep.flush import Report
 from django_counters.upkeep.sources import sources
+from tests.observe.test_redises import NOBODY
 from tests.stores.redis.counting import eventually
-from tests.upkeep.test_backlog import NOBODY
 from tests.upkeep.test_command import output
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -17,9 +17,9 @@ from django_counters.models import (
     CounterIncident,
     CounterShard,
 )
+from django_counters.observe.doctor import examine
 from django_counters.testing import assert_counts
 from django_counters.types import INT8
-from django_counters.upkeep.doctor import examine
 from django_counters.upkeep.ledger import rebase
 from django_counters.upkeep.rollup import rollup
 from django_counters.upkeep.verify import verify

@@ -18,10 +18,10 @@ from django_counters.hints import HINTS
 from django_counters.models import (
     CounterDelta,
 )
+from django_counters.observe.doctor import examine
 from django_counters.stores.sql.partitions import SqlPartitions
 from django_counters.testing import assert_counts, override_counters
 from django_counters.tokens import mint, moment_of
-from django_counters.upkeep.doctor import examine
 from django_counters.upkeep.partitions import Report, maintain, partitions_ahead, plan
 from django_counters.upkeep.rollup import rollup
 

@@ -10,9 +10,12 @@ import pytest
 from django.core.management import call_command
 
 from django_counters.models import CounterIncident, SlottedCounter
+from django_counters.observe.doctor import examine
 from django_counters.registry import pending_in
-from django_counters.upkeep import doctor, renames
+from django_counters.types import Delta
+from django_counters.upkeep import renames
 from django_counters.upkeep.flush import flush
+from django_counters.upkeep.places import strangers
 from tests.settling import roll_up
 from tests.testapp.models import Article, Song
 
@@ -95,7 +98,7 @@ def test_what_waits_in_redis_lands_in_the_field(label: str) -> None:
     """Also in one that is not counted in Redis any more."""
     article = Article.objects.create(reads=1, shares=1)
     pending = pending_in("default", 10, "default")
-    pending.send(pending.add({f"{label} {article.pk}": 5}, -1))
+    pending.send(pending.add({f"{label} {article.pk}": Delta(article.pk, 5)}, -1))
     assert flush().quarantined == {}
     assert not CounterIncident._base_manager.exists()
     expected = (6, 1) if label.endswith("seen") else (1, 6)
@@ -112,12 +115,12 @@ def test_what_is_left_of_a_field_that_was_removed_is_found_before_and_after_a_ro
     for _ in range(2):
         # The kinds of records, and what is left.
         with django_assert_num_queries(2):
-            (found,) = doctor._strangers("default")
-        assert (found.subject, found.needed) == ("testapp.song.heat", True)
+            assert [one.name for one in strangers("default")] == ["heat"]
+        (found,) = (one for one in examine() if one.subject == "testapp.song.heat")
+        assert found.needed
         assert found.action.startswith(f"the field is gone: {found.command} drops")
         assert found.action.endswith("10 in 2 rows")
         roll_up()
-    assert found in doctor.examine()
     eval(found.command, {"SlottedCounter": SlottedCounter})
-    assert [*doctor._strangers("default")] == []
+    assert [*strangers("default")] == []
     assert SlottedCounter.objects.value(songs[0], "downloads") == 5

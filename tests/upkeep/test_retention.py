@@ -19,8 +19,8 @@ from django_counters.models import (
     CounterHorizon,
     CounterPartition,
 )
-from django_counters.models.horizon import beginning
 from django_counters.stores.sql.partitions import SqlPartitions
+from django_counters.tables.horizon import beginning
 from django_counters.testing import assert_counts, override_counters
 from django_counters.tokens import mint
 from django_counters.upkeep.ledger import rebase

@@ -11,11 +11,12 @@ import pytest
 
 celery = pytest.importorskip("celery", reason="the extra celery is not installed")
 
+from django_counters.models import CounterIncident  # noqa: E402
 from django_counters.registry import slots_of  # noqa: E402
 from django_counters.tasks import FLUSH  # noqa: E402
 from tests.stores.redis.counting import eventually, server  # noqa: E402
 from tests.workers.connections import shared  # noqa: E402
-from tests.workers.running import PATIENCE, Crew, check, counting, landed  # noqa: E402
+from tests.workers.running import PATIENCE, Crew, check, counting, landed, waits  # noqa: E402
 
 pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
 STEPS = ("look", "cut", "judge", "read", "apply", "acknowledge", "acknowledged")
@@ -57,7 +58,9 @@ def test_beat_and_a_worker_land_it_once(broker: str, crew: Crew) -> None:
         begun = flushes(crew)
         assert eventually(lambda: flushes(crew) >= begun + DUPLICATES, PATIENCE)
     # It is the worker that lands the rest, too.
-    assert eventually(lambda: landed().items() >= dict(acknowledged).items(), PATIENCE)
+    all_there = eventually(lambda: landed().items() >= dict(acknowledged).items(), PATIENCE)
+    found = [incident.detail for incident in CounterIncident.objects.all()]
+    assert all_there, f"{landed()} of {dict(acknowledged)}, {waits()} wait, {found}"
     worker.stop(grace=30)
     check(acknowledged)
     assert crew.noted("failed") == []

@@ -31,14 +31,13 @@ from django_counters.exceptions import (
 from django_counters.management import adjusting, auditing, top
 from django_counters.management.history import history
 from django_counters.management.looping import until_asked_to_end
-from django_counters.upkeep.doctor import Finding, examine
+from django_counters.observe.doctor import Finding, examine
 from django_counters.upkeep.flush import Report as Flushed
 from django_counters.upkeep.flush import flush
 from django_counters.upkeep.ledger import rebase
 from django_counters.upkeep.partitions import maintain
 from django_counters.upkeep.partitions import plan as planned
-from django_counters.upkeep.prune import prune, prune_landed, prune_limits
-from django_counters.upkeep.recording import forget_history
+from django_counters.upkeep.prune import prune_all
 from django_counters.upkeep.rollup import Report, rollup
 from django_counters.upkeep.verify import verify
 
@@ -278,15 +277,11 @@ class Command(BaseCommand):
         self.stdout.write(history(using, as_json=as_json))
 
     def _prune(self, using: str, *, as_json: bool, **_: Any) -> None:
-        gone = {
-            "tokens": prune(using),
-            "generations": prune_landed(using),
-            "samples": forget_history(using),
-            "buckets": prune_limits(using),
-        }
+        gone = prune_all(using)
         as_text = (
             f"{gone['tokens']} tokens, {gone['generations']} generations, "
-            f"{gone['samples']} samples and {gone['buckets']} buckets forgotten"
+            f"{gone['samples']} samples, "
+            f"{gone['buckets']} buckets and {gone['cells']} cells forgotten"
         )
         self.stdout.write(json.dumps(gone) if as_json else as_text)
 

@@ -5,13 +5,20 @@ from __future__ import annotations
 import hashlib
 import os
 import zlib
+from datetime import UTC, datetime
+from functools import lru_cache
 
 from django_counters.clock import utc
+from django_counters.types import Cell
 
 SLOTS = 16
 PLACES = 8
 # How the fields of a generation begin that stand for an increment with a token.
 TOKEN = "\0k"  # noqa: S105
+
+
+# And those that stand for a cell. No field of a counter has white space and this beginning.
+CELL = "#"
 
 
 class Slots:
@@ -57,6 +64,35 @@ def bucket(digest: bytes, prefix: str = "") -> str:
 
 def _digits(text: str) -> str:
     return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:12]
+
+
+def cell_field(cell: Cell, counter: str) -> str:
+    """The field of a generation that stands for a cell of a counter, beside that of the counter."""
+    measure, period, start, tags = cell
+    return f"{CELL}{measure}.{period}.{int(start.timestamp())} {tags} {counter}"
+
+
+def cell_in(field: str) -> tuple[str, Cell] | None:
+    """The counter and the cell that a field stands for; None where it is that of a counter.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if not field.startswith(CELL) or " " not in field:
+        return None
+    field.encode()  # raises where somebody else has written other bytes
+    numbers, tags, counter = field[1:].split(" ", 2)
+    return counter, Cell(*_period_in(numbers), tags)
+
+
+@lru_cache(maxsize=1000)
+def _period_in(numbers: str) -> tuple[int, int, datetime]:
+    """Many cells are of the same period."""
+    measure, period, start = map(int, numbers.split("."))
+    try:
+        return measure, period, datetime.fromtimestamp(start, UTC)
+    except (OverflowError, OSError) as error:
+        raise ValueError(numbers) from error
 
 
 def slot_of(counter: str) -> int:

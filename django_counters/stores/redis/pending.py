@@ -16,9 +16,10 @@ from django_counters.stores.redis.addresses import Address
 from django_counters.stores.redis.breaker import STATES, State
 from django_counters.stores.redis.client import _clients, client_of
 from django_counters.stores.redis.commands import Command, Refused
-from django_counters.stores.redis.keys import SLOTS, TOKEN, Slots, proposed
+from django_counters.stores.redis.keys import CELL, SLOTS, TOKEN, Slots, cell_in, proposed
 from django_counters.stores.redis.requests import Request, Requests
 from django_counters.stores.redis.scripts import ACKNOWLEDGE, CUT, HOLD, OWN, READ, RELEASE, WAITING
+from django_counters.types import Cell, Sums
 
 _T = TypeVar("_T")
 _PAGE = 1000
@@ -26,6 +27,8 @@ _PAGE = 1000
 _REFRESHED_AFTER = timedelta(days=1)
 # Milliseconds after which the flush of a process that died may be taken over.
 _FLIGHT = 10_000
+# How fields begin that are not, or may not be, those of counters.
+_SPECIAL = frozenset(("\0", CELL))
 
 
 class Sealed(NamedTuple):
@@ -68,15 +71,25 @@ class Waiting(NamedTuple):
     oldest: str
 
 
+class Tokened(NamedTuple):
+    """An increment that has a token, and the cells that it adds as much to."""
+
+    counter: str
+    by: int
+    cells: tuple[Cell, ...] = ()
+
+
 class Contents(NamedTuple):
     """What was added to a generation; each increment with a token is part of its sum, too.
 
-    ``strange``: what somebody else has written there.
+    ``strange``: what somebody else has written there. ``cells``: what was added to cells, by
+    counter and cell, without increments that have tokens.
     """
 
     sums: Mapping[str, int]
-    tokens: Mapping[str, tuple[str, int]]
+    tokens: Mapping[str, Tokened]
     strange: Mapping[str, str]
+    cells: Sums[str]
 
 
 class RedisPending(Requests):
@@ -265,38 +278,53 @@ class RedisPending(Requests):
 
 
 def _contents(fields: Mapping[str, str]) -> Contents:
-    own = {name: text for name, text in fields.items() if name[:1] == "\0"}
+    special = {name: text for name, text in fields.items() if name[:1] in _SPECIAL}
     try:
-        sums = {name: int(text) for name, text in fields.items() if name not in own}
-        return Contents(sums, _tokens(own), {})
+        sums = {name: int(text) for name, text in fields.items() if name not in special}
+        contents = _Read(sums, {}, {}, {})
+        for name, text in special.items():
+            contents.take(name, text)
     except ValueError:
-        return _told_apart(fields, own)
+        # Somebody else has written something, too: it is told apart from what is ours.
+        contents = _Read({}, {}, {}, {})
+        for name, text in fields.items():
+            try:
+                contents.take(name, text)
+            except ValueError:
+                contents.strange[name] = text
+    return Contents(*contents)
 
 
-def _tokens(own: Mapping[str, str]) -> dict[str, tuple[str, int]]:
-    tokens: dict[str, tuple[str, int]] = {}
-    for name, text in own.items():
+class _Read(NamedTuple):
+    """Contents as they are read."""
+
+    sums: dict[str, int]
+    tokens: dict[str, Tokened]
+    strange: dict[str, str]
+    cells: dict[tuple[str, Cell | None], int]
+
+    def take(self, name: str, text: str) -> None:
+        """Take one field.
+
+        Raises:
+            ValueError: somebody else has written it.
+        """
         if name.startswith(TOKEN):
-            by, _, counter = text.partition(" ")
-            counter.encode()  # raises where somebody else has written other bytes
-            tokens[str(UUID(name.removeprefix(TOKEN)))] = (counter, int(by))
-    return tokens
-
-
-def _told_apart(fields: Mapping[str, str], own: Mapping[str, str]) -> Contents:
-    """What is ours, where somebody else has written something, too."""
-    sums: dict[str, int] = {}
-    tokens: dict[str, tuple[str, int]] = {}
-    strange: dict[str, str] = {}
-    for name, text in fields.items():
-        try:
-            if name in own:
-                tokens.update(_tokens({name: text}))
+            self.tokens[str(UUID(name.removeprefix(TOKEN)))] = _tokened(text)
+        elif name[:1] != "\0":
+            cell = cell_in(name)
+            if cell is None:
+                self.sums[name] = int(text)
             else:
-                sums[name] = int(text)
-        except ValueError:
-            strange[name] = text
-    return Contents(sums, tokens, strange)
+                self.cells[cell] = int(text)
+
+
+def _tokened(text: str) -> Tokened:
+    first, *fields = text.split("\n")
+    by, _, counter = first.partition(" ")
+    counter.encode()  # raises where somebody else has written other bytes
+    cells = tuple(found[1] for field in fields if (found := cell_in(field)))
+    return Tokened(counter, int(by), cells)
 
 
 def _cut(slot: int, reply: Sequence[Any]) -> Cut:

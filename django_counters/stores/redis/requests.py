@@ -18,11 +18,12 @@ from django_counters.exceptions import (
 )
 from django_counters.stores.base import Added, Found, Lease
 from django_counters.stores.redis.commands import Command, Refused
-from django_counters.stores.redis.keys import Slots, proposed, slot_of
+from django_counters.stores.redis.keys import Slots, cell_field, proposed, slot_of
 from django_counters.stores.redis.scripts import (
     ADD,
     ADD_ONCE,
     DISCARD,
+    DISCARD_CELLS,
     FILL,
     FORGET,
     LOOK,
@@ -30,6 +31,7 @@ from django_counters.stores.redis.scripts import (
     Script,
 )
 from django_counters.tokens import moment_of
+from django_counters.types import Delta
 
 _T = TypeVar("_T")
 
@@ -68,36 +70,49 @@ class Requests:
         self._slots = slots
         self._together = together
 
-    def add(self, deltas: Mapping[str, int], age: int) -> Request[Added]:
-        """Add to counters; their values, where a total not older than ``age`` ms is known."""
+    def add(self, deltas: Mapping[str, Delta], age: int) -> Request[Added]:
+        """Add to counters, and to their cells.
+
+        Their values, where a total not older than ``age`` ms is known.
+        """
         if len(deltas) == 1:
             return self._add_to_one(*next(iter(deltas.items())), age)
         groups = self._groups(deltas)
-        words = {
-            slot: (proposed(slot), len(mine), *(w for c in mine for w in (c, deltas[c])))
-            for slot, mine in groups.items()
-        }
+        words: dict[int, tuple[Any, ...]] = {}
+        for slot, mine in groups.items():
+            counters: list[str | int] = []
+            cells: list[str | int] = []
+            for name in mine:
+                delta = deltas[name]
+                counters += (name, delta.by)
+                if delta.effects:
+                    cells += _cells(name, delta)
+            words[slot] = (proposed(slot), len(mine), len(cells) // 2, *counters, *cells)
         parts = self._parts(groups)
         commands = [self._command(ADD, part, (age,), words) for part in parts]
         return Request(commands, lambda replies: self._added(parts, groups, replies))
 
-    def _add_to_one(self, counter: str, by: int, age: int) -> Request[Added]:
+    def _add_to_one(self, counter: str, delta: Delta, age: int) -> Request[Added]:
         slot = slot_of(counter)
-        words = (age, proposed(slot), 1, counter, by)
+        cells = _cells(counter, delta) if delta.effects else []
+        words: tuple[str | int, ...] = (age, proposed(slot), 1, len(cells) // 2, counter, delta.by)
+        words += tuple(cells)
         command = Command(ADD, self._slots.keys(slot), words)
         return Request((command,), partial(self._added_to_one, counter))
 
     def add_once(
-        self, counter: str, by: int, token: str, age: int, window: tuple[timedelta, timedelta]
+        self, counter: str, delta: Delta, token: str, age: int, window: tuple[timedelta, timedelta]
     ) -> Request[tuple[Found, bool]]:
-        """Add to one counter unless its token was used, or is out of its window.
+        """Add to one counter, and to its cells, unless its token was used or is out of its window.
 
         ``window``: how long ago, and how far ahead by the clock of Redis, its time may be.
         """
         slot = slot_of(counter)
         keys = (*self._slots.keys(slot), self._token_key(counter, token))
         back, ahead = (part // _MILLISECOND for part in window)
-        words = (age, proposed(slot), counter, by, token, back, ahead)
+        cells = [cell_field(effect.cell, counter) for effect in delta.effects]
+        words: tuple[str | int, ...] = (age, proposed(slot), counter, delta.by, token, back, ahead)
+        words += tuple(cells)
         return Request([Command(ADD_ONCE, keys, words)], self._added_once)
 
     def look(self, counters: Iterable[str], age: int) -> Request[Mapping[str, Found]]:
@@ -129,9 +144,12 @@ class Requests:
         """Forget totals that were changed in another way than by what waits here."""
         return self._without(FORGET, counters)
 
-    def discard(self, counters: Iterable[str]) -> Request[None]:
-        """Take away what waits for counters that are no more, and forget their totals."""
-        return self._without(DISCARD, counters)
+    def discard(self, counters: Iterable[str], *, cells: bool = False) -> Request[None]:
+        """Take away what waits for counters that are no more, and forget their totals.
+
+        ``cells``: they may have cells, which are looked for in all that waits.
+        """
+        return self._without(DISCARD_CELLS if cells else DISCARD, counters)
 
     def _without(self, script: Script, counters: Iterable[str]) -> Request[None]:
         commands = [
@@ -219,6 +237,11 @@ def _seen(added: Added) -> Mapping[str, Found]:
     for refused in added.refused.values():
         raise refused
     return added.found
+
+
+def _cells(counter: str, delta: Delta) -> list[str | int]:
+    """The field and the amount of each cell."""
+    return [word for cell, by in delta.effects for word in (cell_field(cell, counter), by)]
 
 
 def found_in(answer: str) -> Found:

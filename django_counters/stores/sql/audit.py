@@ -9,9 +9,9 @@ from django.db import IntegrityError
 
 from django_counters import clock
 from django_counters.exceptions import RetryTransaction
-from django_counters.models import CounterAdjustment
 from django_counters.stores.sql.chain import digest_of
 from django_counters.stores.sql.session import Session
+from django_counters.tables import CounterAdjustment
 
 # Rows of one statement.
 _AT_ONCE = 500

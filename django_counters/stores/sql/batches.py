@@ -16,6 +16,7 @@ from django_counters.exceptions import (
 )
 from django_counters.stores.base import Batched, Refusal, Seen
 from django_counters.stores.sql.block import Block
+from django_counters.stores.sql.cells import SqlCells
 from django_counters.stores.sql.deltas import aware
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.partitions import Busy
@@ -23,7 +24,7 @@ from django_counters.stores.sql.records import RecordKeys
 from django_counters.stores.sql.session import Session
 from django_counters.stores.sql.tables import NAMED
 from django_counters.stores.sql.totals import SqlTotals, hex_of
-from django_counters.types import INT8, KEY_LENGTH, SMALL, Amounts, check_key
+from django_counters.types import INT8, KEY_LENGTH, SMALL, Amounts, Sums, check_key
 
 # Milliseconds: others may have to wait behind us for as long.
 LOCK_TIMEOUT = 2_000
@@ -39,6 +40,7 @@ class SqlBatches:
         self._session = Session(using)
         self._sql = self._session.dialect.landing
         self._named = SqlTotals(NAMED, using)
+        self._cells = SqlCells(self._session)
 
     @contextmanager
     def landing(
@@ -128,6 +130,18 @@ class SqlBatches:
         if credits:
             self._credit(quoted, keys, credits)
         return refused
+
+    def land_cells(self, sums: Sums[str]) -> bool:
+        """Add to cells, after the totals that they belong to; False where a value does not fit."""
+        self._check_that_it_is_a_landing()
+        try:
+            with self._session.all_or_nothing():
+                self._cells.add_sums(sums)
+        except Error as error:
+            if not self._session.dialect.overflowed(error):
+                raise
+            return False
+        return True
 
     def known(self, generations: Iterable[str]) -> set[str]:
         """Those among them that are landed, as far as their rows are kept."""

@@ -8,7 +8,7 @@ from datetime import UTC
 from typing import Any
 
 from django_counters import clock
-from django_counters.models.adjustment import CounterAdjustment
+from django_counters.tables.adjustment import CounterAdjustment
 
 # Part of every digest. Another list of columns, or another form of them, is another version.
 VERSION = 1

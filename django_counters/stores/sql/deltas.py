@@ -22,12 +22,12 @@ from django_counters.exceptions import (
     TokenConflict,
     TokenExpired,
 )
-from django_counters.models import CounterHorizon
-from django_counters.models.horizon import beginning
 from django_counters.stores.sql.dialects.ledger import Appends, Entry, Outcome
 from django_counters.stores.sql.totals import SqlReads
+from django_counters.tables import CounterHorizon
+from django_counters.tables.horizon import beginning
 from django_counters.tokens import Token, mint, moment_of
-from django_counters.types import INT8
+from django_counters.types import INT8, Delta
 
 # The clocks of those who make tokens may be ahead by so much.
 AHEAD = timedelta(hours=1)
@@ -97,6 +97,13 @@ class SqlDeltas(SqlReads):
                 entry = (token, moment_of(token), key, changes[key])
                 self._session.run(self._appends.adjust, entry)
         return tokens
+
+    def add_cells(self, deltas: Sequence[Delta]) -> None:
+        """Add to the cells of entries, within the transaction that appends them.
+
+        Appending waits for nobody: so the cells are those of a shard that nobody uses.
+        """
+        self._cells.add(deltas, apart=True)
 
     def open(self, keys: Sequence[str]) -> None:
         """Make the totals that entries need, in the order of their keys."""

@@ -7,8 +7,8 @@ from typing import Any
 from django.db import connections, transaction
 from django.db.backends.base.creation import TEST_DATABASE_PREFIX
 
-from django_counters.models.adjustment import CounterAdjustment
 from django_counters.stores.sql.dialects import dialect_of
+from django_counters.tables.adjustment import CounterAdjustment
 
 STRICT = "strict"
 FLUSHABLE = "flushable"

@@ -12,9 +12,10 @@ from django.db.transaction import TransactionManagementError
 
 from django_counters import clock
 from django_counters.exceptions import CounterOverflow, LedgerFenced, RetryTransaction
-from django_counters.models import Counter, CounterHorizon
 from django_counters.stores.sql.deltas import AHEAD, RESTORED, aware
 from django_counters.stores.sql.session import Session
+from django_counters.tables import CounterHorizon
+from django_counters.tables.standing import COUNTERS
 from django_counters.types import INT8
 
 # Milliseconds to wait for totals that others hold: they may want what is held here.
@@ -144,10 +145,10 @@ class SqlHorizon:
         """How far the ledger is rolled up."""
         return self._states().first() or CounterHorizon(pk=1)
 
-    def fenced(self) -> str:
-        """Why the ledger cannot be rolled up; empty where it can."""
+    def fenced(self, state: CounterHorizon) -> str:
+        """Why the ledger cannot be rolled up from there; empty where it can."""
         try:
-            self._check(self.state(), self._mark())
+            self._check(state, self._mark())
         except LedgerFenced as error:
             return str(error)
         return ""
@@ -171,7 +172,7 @@ class SqlHorizon:
         """
         if self._states().exists():
             return
-        used = Counter._base_manager.using(self._using).filter(outside__isnull=False)
+        used = COUNTERS.rows(self._using).filter(outside__isnull=False)
         if check and any(row.value != row.outside for row in used.iterator()):
             raise LedgerFenced(using=self._using, reason="has lost its horizon")
         rows = [CounterHorizon(pk=1, cluster=self._cluster())]

@@ -10,8 +10,8 @@ from django.db import Error
 
 from django_counters import clock
 from django_counters.exceptions import OutcomeUnknown
-from django_counters.models import CounterIncident
 from django_counters.signals import incident_recorded
+from django_counters.tables import CounterIncident
 
 logger = logging.getLogger("django_counters")
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from django.db import connections
 
-from django_counters.models import CounterDelta
 from django_counters.stores.sql.dialects import DIALECTS
 from django_counters.stores.sql.partitions import SqlPartitions
+from django_counters.tables.standing import ENTRIES
 
 
 @contextmanager
@@ -29,9 +29,10 @@ def ledger_table(schema_editor: Any) -> Iterator[None]:
 
 def remake_plain_table(using: str) -> None:
     """Make the table anew where it came about without migrations; it is empty then."""
-    if not SqlPartitions(using).made_plain() or CounterDelta._base_manager.using(using).exists():
+    if not SqlPartitions(using).made_plain() or ENTRIES.rows(using).exists():
         return
+    model = ENTRIES.model
     with connections[using].schema_editor() as schema_editor:
-        schema_editor.delete_model(CounterDelta)
+        schema_editor.delete_model(model)
         with ledger_table(schema_editor):
-            schema_editor.create_model(CounterDelta)
+            schema_editor.create_model(model)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from django.db import connections, transaction
 
 from django_counters.stores.sql.block import is_of_a_test_case
 from django_counters.stores.sql.totals import SqlReads
+from django_counters.types import Cell, Sums, merged
 
-Send = Callable[[Mapping[Hashable, int]], None]
+Send = Callable[[Sums[Hashable]], None]
 
 
 class Outbox:
@@ -21,16 +22,16 @@ class Outbox:
 
     def __init__(self, send: Send) -> None:
         self.send = send
-        self._sums: dict[Hashable, int] = {}
+        self._sums: dict[tuple[Hashable, Cell | None], int] = {}
 
-    def add(self, deltas: Mapping[Hashable, int]) -> None:
+    def add(self, sums: Sums[Hashable]) -> None:
         """Keep increments until the transaction commits."""
-        for key, by in deltas.items():
-            self._sums[key] = self._sums.get(key, 0) + by
+        for where, by in sums.items():
+            self._sums[where] = self._sums.get(where, 0) + by
 
     def deliver(self) -> None:
         """Send what was kept."""
-        sums = {key: by for key, by in self._sums.items() if by}
+        sums = merged([self._sums])
         if sums:
             self.send(sums)
 
@@ -52,8 +53,8 @@ class SqlLanded(SqlReads):
         sql = self._session.dialect.landing.settled
         return bool(sql) and bool(self._session.run(sql, (), writes=False)[0][0])
 
-    def after_commit(self, deltas: Mapping[Hashable, int], send: Send, *, merge: bool) -> None:
-        """Send deltas when the caller's transaction commits; else never.
+    def after_commit(self, sums: Sums[Hashable], send: Send, *, merge: bool) -> None:
+        """Send sums when the caller's transaction commits; else never.
 
         ``merge``: together with others that go the same way, in one round trip.
         """
@@ -62,7 +63,7 @@ class SqlLanded(SqlReads):
             outbox = Outbox(send)
             # An error there must not keep other hooks from running: the transaction is committed.
             transaction.on_commit(outbox.deliver, using=self._session.using, robust=True)
-        outbox.add(deltas)
+        outbox.add(sums)
 
     def _present(self, send: Send) -> Outbox | None:
         """The outbox of this savepoint, if there is one already."""

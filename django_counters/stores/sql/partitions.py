@@ -10,11 +10,11 @@ from typing import Any
 from django.db import Error, connections
 
 from django_counters import clock
-from django_counters.models import CounterPartition
-from django_counters.models.horizon import beginning
 from django_counters.stores.sql.deltas import aware
 from django_counters.stores.sql.dialects.ledger import DELTAS, Extent
 from django_counters.stores.sql.session import Session
+from django_counters.tables import CounterPartition
+from django_counters.tables.horizon import beginning
 
 # How long to wait for a lock, while others may have to wait behind us.
 HURRY = "200"

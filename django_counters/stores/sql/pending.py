@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 
 from django_counters.exceptions import CounterOverflow, RecordMissing
+from django_counters.stores.sql.cells import MANY_NUMBERED, NUMBERED
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.totals import SqlReads
 from django_counters.types import Delta
@@ -23,11 +24,14 @@ class SqlPending(SqlReads):
         Takes the row ``number``, waiting for it, or one that nobody holds. None, and nothing
         changed, where the value would not fit, or the record is missing.
         """
-        key, by, _, _ = delta
-        address = self._owner.address(key)
+        key, by = delta.key, delta.by
+        params = self._sql.arrange(by, number, key, self._owner.address(key))
         with self._overflow(self.label(key)):
-            rows = self._session.run(self._sql.add, self._sql.arrange(by, number, key, address))
-        if not rows or None in rows[0] or False in rows[0][1:]:
+            if delta.effects:
+                rows = self._cells.run(self._sql.add, params, NUMBERED, (delta,))
+            else:
+                rows = self._session.run(self._sql.add, params)
+        if not rows or None in rows[0]:
             return None
         return int(rows[0][0])
 
@@ -39,10 +43,9 @@ class SqlPending(SqlReads):
         """
         if self._sql.add_many:
             with self._overflow(f"one of {len(deltas)} counters"):
-                rows = self._session.run(
-                    self._sql.add_many, self._session.dialect.batch({d.key: d.by for d in deltas})
-                )
-            return {key: int(value) for key, value in rows}
+                sums = self._session.dialect.batch({delta.key: delta.by for delta in deltas})
+                rows = self._cells.run(self._sql.add_many, sums, MANY_NUMBERED, deltas)
+            return {key: int(value) for key, value, _ in rows}
         with self.all_or_nothing():
             return {
                 delta.key: self._fitting(delta) for delta in sorted(deltas, key=lambda d: str(d[0]))

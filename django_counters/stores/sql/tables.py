@@ -6,8 +6,9 @@ from typing import Any
 
 from django.db import models
 
-from django_counters.models import Counter, CounterShard, SlottedCounter
 from django_counters.stores.sql.dialects import Pending, Table
+from django_counters.stores.sql.dialects.ledger import COUNTER, SHARDS, SLOTS
+from django_counters.tables import CounterColumns, ShardColumns, SlotColumns
 
 
 def column(model: type[models.Model], name: str) -> str:
@@ -17,17 +18,17 @@ def column(model: type[models.Model], name: str) -> str:
 
 
 NAMED = Table(
-    name=Counter._meta.db_table,
-    key=column(Counter, "key"),
-    value=column(Counter, "value"),
-    touched=column(Counter, "updated_at"),
+    name=COUNTER,
+    key=column(CounterColumns, "key"),
+    value=column(CounterColumns, "value"),
+    touched=column(CounterColumns, "updated_at"),
     inserts=True,
-    outside=column(Counter, "outside"),
+    outside=column(CounterColumns, "outside"),
     pending=Pending(
-        name=CounterShard._meta.db_table,
-        owner=(column(CounterShard, "key"),),
-        number=column(CounterShard, "shard"),
-        value=column(CounterShard, "value"),
+        name=SHARDS,
+        owner=(column(ShardColumns, "key"),),
+        number=column(ShardColumns, "shard"),
+        value=column(ShardColumns, "value"),
     ),
 )
 
@@ -35,14 +36,14 @@ NAMED = Table(
 def slots(model: type[models.Model], name: str) -> Pending:
     """The slots of one counter of a model's records."""
     return Pending(
-        name=SlottedCounter._meta.db_table,
+        name=SLOTS,
         owner=(
-            column(SlottedCounter, "record_type"),
-            column(SlottedCounter, "record_id"),
-            column(SlottedCounter, "name"),
+            column(SlotColumns, "record_type"),
+            column(SlotColumns, "record_id"),
+            column(SlotColumns, "name"),
         ),
-        number=column(SlottedCounter, "slot"),
-        value=column(SlottedCounter, "count"),
+        number=column(SlotColumns, "slot"),
+        value=column(SlotColumns, "count"),
         record=(model, name),
     )
 

@@ -10,6 +10,7 @@ from uuid import UUID
 from django.db import Error
 
 from django_counters.exceptions import CounterOverflow
+from django_counters.stores.sql.cells import MANY, ONE, SqlCells
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.session import Owner, Session
 from django_counters.types import UNBOUNDED, Amounts, Bounds, Delta
@@ -26,6 +27,7 @@ class SqlReads:
         self._quoted = table.quoted(self._session.quote)
         self._owner = Owner(table.pending, self._session)
         self._reads = self._session.dialect.reads(self._quoted)
+        self._cells = SqlCells(self._session)
 
     def read_one(self, key: Hashable) -> Amounts | None:
         """Return the total and what is pending, of one moment; None if there is neither."""
@@ -70,6 +72,10 @@ class SqlReads:
         """A transaction, or a savepoint in the caller's."""
         return self._session.all_or_nothing(own=own)
 
+    def add_cells(self, deltas: Sequence[Delta]) -> None:
+        """Add to the cells of changes, within the transaction that makes them."""
+        self._cells.add(deltas)
+
     def commits_at_once(self) -> bool:
         """Whether a change is committed by its own statement."""
         return self._session.commits_at_once()
@@ -111,15 +117,20 @@ class SqlTotals(SqlReads):
         counter still wait elsewhere. The statement waits for other writers of the row, then looks
         at the value that they left.
         """
-        key, by, bounds, _ = delta
+        key, by, bounds, _, effects = delta
         if by == 1 and bounds == UNBOUNDED:
-            rows = self._session.run(self._sql.unit, self._addressed((key,)))
-            return rows[0][0] if rows else None
-        limit = self._limit(by, bounds)
-        if limit is None:
-            return None
-        sql = self._sql.rising if by > 0 else self._sql.falling
-        rows = self._session.run(sql, self._addressed((by, limit, key)))
+            sql, params = self._sql.unit, self._addressed((key,))
+        else:
+            limit = self._limit(by, bounds)
+            if limit is None:
+                return None
+            sql = self._sql.rising if by > 0 else self._sql.falling
+            params = self._addressed((by, limit, key))
+        if effects:
+            with self._overflow(self.label(key)):
+                rows = self._cells.run(sql, params, ONE, (delta,))
+        else:
+            rows = self._session.run(sql, params)
         return rows[0][0] if rows else None
 
     def add_many(self, deltas: Sequence[Delta]) -> Mapping[Hashable, int]:
@@ -130,21 +141,25 @@ class SqlTotals(SqlReads):
         Raises:
             CounterOverflow: a sum does not fit; the statement changed nothing.
         """
-        return self.add_sums({delta.key: delta.by for delta in deltas})
+        return self.add_sums({delta.key: delta.by for delta in deltas}, deltas)
 
-    def add_sums(self, sums: Mapping[Hashable, int]) -> Mapping[Hashable, int]:
-        """Do what `add_many` does, with sums by key."""
+    def add_sums(
+        self, sums: Mapping[Hashable, int], deltas: Sequence[Delta] = ()
+    ) -> Mapping[Hashable, int]:
+        """Do what `add_many` does, with sums by key; ``deltas`` may have effects."""
+        batch = self._session.dialect.batch(sums)
         with self._overflow(f"one of {len(sums)} counters"):
-            return dict(self._session.run(self._sql.add_many, self._session.dialect.batch(sums)))
+            return dict(self._cells.run(self._sql.add_many, batch, MANY, deltas))
 
-    def settle(self, key: Hashable, by: int = 0) -> int | None:
+    def settle(self, delta: Delta) -> int | None:
         """Add to one total whatever waits elsewhere, and hold it until the transaction ends.
 
         Returns the total alone; None if there is no row.
         """
+        key, by = delta.key, delta.by
         limit = self.capacity[1] - max(by, 0)
         with self._overflow(self.label(key)):
-            rows = self._session.run(self._sql.settling, (by, limit, key))
+            rows = self._cells.run(self._sql.settling, (by, limit, key), ONE, (delta,))
         return int(rows[0][0]) if rows else None
 
     def _addressed(self, params: tuple[object, ...]) -> tuple[object, ...]:

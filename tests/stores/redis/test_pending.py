@@ -31,7 +31,12 @@ from django_counters.stores.redis.keys import SLOTS, Slots, slot_of, space_of
 from django_counters.stores.redis.pending import RedisPending
 from django_counters.stores.redis.requests import Requests
 from django_counters.tokens import mint
+from django_counters.types import Delta
 from tests.stores.redis.servers import Server, needs_redis, running
+
+
+def _deltas(sums: dict[str, int]) -> dict[str, Delta]:
+    return {name: Delta(name, by) for name, by in sums.items()}
 
 
 class Bench:
@@ -54,7 +59,9 @@ class Bench:
         return self.pending.send(request)
 
     def add(self, age: int = -1, **deltas: int) -> dict[str, tuple[int | None, int]]:
-        found = self.send(self.pending.add(deltas, age)).found
+        found = self.send(
+            self.pending.add({name: Delta(name, by) for name, by in deltas.items()}, age)
+        ).found
         return {name: (each.total, each.pending) for name, each in found.items()}
 
     def look(self, *names: str, age: int = -1) -> Any:
@@ -108,18 +115,18 @@ class TestSlots:
 class TestRequests:
     def test_a_cluster_answers_the_same(self, bench: Bench) -> None:
         names = {f"n{number}": number + 1 for number in range(100)}
-        apart = bench.apart()
-        for request in (apart.add(names, -1), apart.look(names, -1)):
+        apart, deltas = bench.apart(), _deltas(names)
+        for request in (apart.add(deltas, -1), apart.look(names, -1)):
             # Each command is about one slot, so about one server.
             assert {len(command.keys) for command in request.commands} == {10}
-        found = apart.send(apart.add(names, -1)).found
+        found = apart.send(apart.add(deltas, -1)).found
         assert {name: each.pending for name, each in found.items()} == names
         assert {name: each.pending for name, each in bench.look(*names).items()} == names
 
     def test_what_part_of_a_cluster_refuses(self, bench: Bench) -> None:
         apart = bench.apart()
-        apart.send(apart.add({"views:a": 2**62}, -1))
-        added = apart.send(apart.add({"views:a": 2**62, "views:b": 1}, -1))
+        apart.send(apart.add(_deltas({"views:a": 2**62}), -1))
+        added = apart.send(apart.add(_deltas({"views:a": 2**62, "views:b": 1}), -1))
         assert (set(added.found), set(added.refused)) == ({"views:b"}, {"views:a"})
         assert isinstance(added.refused["views:a"], CounterOverflow)
 
@@ -293,7 +300,9 @@ class TestAnotherHistory:
         if verb == "add":
             assert bench.add(HOUR, a=1) == {"a": (None, 2)}
         elif verb == "add_once":
-            once = bench.pending.add_once("a", 1, mint(clock.utc()).hex, HOUR, (DAY, DAY))
+            once = bench.pending.add_once(
+                "a", Delta("a", 1), mint(clock.utc()).hex, HOUR, (DAY, DAY)
+            )
             assert bench.send(once)[0].total is None
         elif verb == "fill":
             bench.send(bench.pending.fill({"a": (7, Lease(version, 2**52))}))

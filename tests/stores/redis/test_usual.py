@@ -37,11 +37,13 @@ class Twin:
     def run(self, script: Script, keys: tuple[str, ...], *words: Any) -> Any:
         return self.server.eval(script.text, len(keys), *keys, *words)
 
-    def add(self, age: int, *parts: tuple[int, str, dict[str, int]]) -> Any:
-        keys = tuple(key for slot, _, _ in parts for key in self.keys[slot])
+    def add(self, age: int, *parts: tuple[int, str, dict[str, int], dict[str, int]]) -> Any:
+        """Add to counters and to cells of slots."""
+        keys = tuple(key for slot, *_ in parts for key in self.keys[slot])
         words: list[Any] = [age]
-        for _, generation, deltas in parts:
-            words += [generation, len(deltas), *(w for pair in deltas.items() for w in pair)]
+        for _, generation, deltas, cells in parts:
+            words += [generation, len(deltas), len(cells)]
+            words += [w for part in (deltas, cells) for pair in part.items() for w in pair]
         try:
             return [
                 _timeless(line) for line in self.run(self.add_script, keys, *words).splitlines()
@@ -116,7 +118,15 @@ def _step(chance: random.Random) -> Callable[[Twin], Any]:
         }
         for slot in slots
     }
-    parts = [(slot, generations[slot], deltas[slot]) for slot in slots]
+    cells = {
+        slot: {
+            f"#1.2.{start} DE {key}": chance.choice([by, 1, 2**61])
+            for key, by in deltas[slot].items()
+            for start in chance.sample([3600, 7200], chance.choice([0, 0, 1, 2]))
+        }
+        for slot in slots
+    }
+    parts = [(slot, generations[slot], deltas[slot], cells[slot]) for slot in slots]
     age = chance.choice([MINUTE, MINUTE, MINUTE, 0, -1])
     totals = {key: chance.choice([5, -1, 10**18]) for key in COUNTERS}
     slot, ended, soon = slots[0], chance.choice(ENDED), int(time.time() * 1000) - 50_000
@@ -160,7 +170,7 @@ def _grow_old(twin: Twin, slot: int, asked: int) -> None:
 def _warm(twins: tuple[Twin, Twin], deltas: dict[str, int]) -> None:
     """Count once, so that totals can be filled in; then they are known."""
     generation = proposed(0)
-    both(twins, lambda twin: twin.add(MINUTE, (0, generation, deltas)))
+    both(twins, lambda twin: twin.add(MINUTE, (0, generation, deltas, {})))
     both(twins, lambda twin: twin.fill(0, generation, dict.fromkeys(deltas, 10)))
 
 
@@ -171,6 +181,9 @@ def test_the_usual_case_is_taken(twins: tuple[Twin, Twin], keys: list[str]) -> N
     _warm(twins, deltas)
     # Somebody else may use the server meanwhile, which only adds to them.
     assert any(_given(usual, deltas) <= 6 for _ in range(1000))
+    cells = {f"#1.2.3600 DE {key}": 1 for key in keys}
+    # A cell that is new makes it look how much is there.
+    assert any(_given(usual, deltas, cells) <= 7 for _ in range(1000))
     assert min(_given(plain, deltas) for _ in range(20)) > 6
 
 
@@ -178,18 +191,18 @@ def test_the_usual_case_is_taken(twins: tuple[Twin, Twin], keys: list[str]) -> N
 @pytest.mark.parametrize("by", [ODD, -ODD, 2**53 + 1, 3])
 def test_what_is_known_grows_exactly(twins: tuple[Twin, Twin], total: int, by: int) -> None:
     twin, generation = twins[0], proposed(0)
-    twin.add(MINUTE, (0, generation, {"views:grows": by}))
+    twin.add(MINUTE, (0, generation, {"views:grows": by}, {}))
     _cut(twin, 0, proposed(0))
-    twin.add(MINUTE, (0, generation, {"views:grows": 1}))
+    twin.add(MINUTE, (0, generation, {"views:grows": 1}, {}))
     twin.fill(0, generation, {"views:grows": total})
     _land(twin, 0, proposed(0))
     assert twin.server.hget(twin.keys[0][1], "views:grows") == str(total + by)
 
 
-def _given(twin: Twin, deltas: dict[str, int]) -> int:
+def _given(twin: Twin, deltas: dict[str, int], cells: dict[str, int] | None = None) -> int:
     """How many commands the server has executed meanwhile: for us, and for whoever uses it."""
     before = _calls(twin.server)
-    twin.add(MINUTE, (0, proposed(0), deltas))
+    twin.add(MINUTE, (0, proposed(0), deltas, cells or {}))
     return _calls(twin.server) - before
 
 

@@ -2,7 +2,8 @@
 --
 -- KEYS   ten for each slot: open, base, ring
 -- ARGV   age, how old a known total may be (milliseconds)
---        for each slot: a new generation, how many counters, then counter and delta of each
+--        for each slot: a new generation, how many counters, how many cells, then counter and delta
+--        of each, then field and delta of each cell
 -- Output one line for each counter, its answer (see slot.lua)
 -- Errors RINGFULL, OVERFLOW: nothing was added
 
@@ -11,24 +12,26 @@ local slots, at, first = {}, 2, 1
 while at <= #ARGV do
   local slot = opened(first, ARGV[at])
   if slot.full then return RINGFULL end
-  slot.proposed, slot.counters, slot.deltas = ARGV[at], {}, {}
-  for i = 1, tonumber(ARGV[at + 1]) do
-    slot.counters[i], slot.deltas[i] = ARGV[at + 2 * i], ARGV[at + 2 * i + 1]
+  slot.proposed, slot.counters, slot.fields, slot.deltas = ARGV[at], {}, {}, {}
+  local counters, cells = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
+  for i = 1, counters + cells do
+    slot.fields[i], slot.deltas[i] = ARGV[at + 1 + 2 * i], ARGV[at + 2 + 2 * i]
+    if i <= counters then slot.counters[i] = slot.fields[i] end
   end
-  at, first = at + 2 + 2 * #slot.counters, first + 2 + PLACES
-  slot.present = fields_of(slot.open, slot.counters)
-  for i, counter in ipairs(slot.counters) do
+  at, first = at + 3 + 2 * #slot.fields, first + 2 + PLACES
+  slot.present = fields_of(slot.open, slot.fields)
+  for i, field in ipairs(slot.fields) do
     -- Far from the limits a double is good enough to tell.
     if math.abs(tonumber(slot.present[i] or 0) + tonumber(slot.deltas[i])) > 2 ^ 62 then
-      return redis.error_reply('OVERFLOW ' .. counter)
+      return redis.error_reply('OVERFLOW ' .. field)
     end
   end
   slots[#slots + 1] = slot
 end
 local told = {}
 for _, slot in ipairs(slots) do
-  for i, counter in ipairs(slot.counters) do
-    redis.call('HINCRBY', slot.open, counter, slot.deltas[i])
+  for i, field in ipairs(slot.fields) do
+    redis.call('HINCRBY', slot.open, field, slot.deltas[i])
   end
   for _, answer in ipairs(answers(slot, slot.counters, age, slot.proposed)) do
     told[#told + 1] = answer

@@ -1,8 +1,8 @@
 -- Add to one counter, unless its token was used.
 --
 -- KEYS   open, base, ring, and the key of the token: "<delta> <counter>", a line break, the answer
--- ARGV   age (milliseconds), a new generation, counter, delta, token, and how many milliseconds ago
---        and ahead its time may be
+-- ARGV   age (milliseconds), a new generation, counter, delta, token, how many milliseconds ago and
+--        ahead its time may be, and the fields of its cells
 -- Output { answer, 0 }; where the token was used { what was answered then, 1 }
 -- Errors RINGFULL, OVERFLOW, CONFLICT (used for something else), EXPIRED: nothing was added
 
@@ -22,7 +22,8 @@ local function used()
   end
   for _, hash in ipairs(hashes) do
     local found = redis.call('HGET', hash, '\0k' .. token)
-    if found then return found, answers(slot, { counter }, tonumber(ARGV[1]), proposed)[1] end
+    -- Its cells do not matter: a later call may be of another hour.
+    if found then return string.match(found, '^[^\n]*'), answers(slot, { counter }, tonumber(ARGV[1]), proposed)[1] end
   end
 end
 
@@ -35,7 +36,8 @@ if math.abs(tonumber(present or 0) + tonumber(delta)) > 2 ^ 62 then
   return redis.error_reply('OVERFLOW ' .. counter)
 end
 redis.call('HINCRBY', slot.open, counter, delta)
-redis.call('HSET', slot.open, '\0k' .. token, entry)
+-- The landing adds to the cells, if the token is new there, too.
+redis.call('HSET', slot.open, '\0k' .. token, table.concat({ entry, unpack(ARGV, 8) }, '\n'))
 answer = answers(slot, { counter }, tonumber(ARGV[1]), proposed)[1]
 redis.call('SET', remembered, entry .. '\n' .. answer, 'PX', back + ahead)
 seal_early(slot, proposed)

@@ -10,8 +10,9 @@
 --   \0t  the history of the server that it belongs to (master_replid)
 --   \0b  the places of the ring that are taken, one digit each
 --   \0o  the generation before it; empty where there was none
---   \0k<token>  "<delta> <counter>", an increment that has a token
+--   \0k<token>  "<delta> <counter>", an increment that has a token, and a line for each of its cells
 --   <counter>   what was added to it, those with tokens included
+--   #<measure>.<period>.<start> <tags> <counter>   what was added to a cell, without those
 -- Fields of the base:
 --   \0t  the history of the server that it belongs to
 --   \0v  the lease: whoever holds it may fill in totals

@@ -18,38 +18,70 @@ local function is_present(history)
   return type(info) == 'string' and string.find(info, 'master_replid:' .. history, 1, true)
 end
 
-local function is_small(number)
-  return number < LARGEST and number > -LARGEST
-end
-
 -- The sum, where it is exact and is written as an integer; nothing where it may not be.
 local function exact_sum(amount, delta)
-  local a, b = tonumber(amount), tonumber(delta)
-  if is_small(a) and is_small(b) and is_small(a + b) then return a + b end
+  local sum = amount + delta
+  if sum < LARGEST and sum > -LARGEST and delta < LARGEST and delta > -LARGEST then return sum end
 end
 
--- One counter, which the open generation has already: most of what is asked is this.
+-- One that is so large is to be sealed early.
+local function is_large(open, more)
+  return more > 0 and redis.call('HLEN', open) + more > 5000
+end
+
+-- Fields with their sums, for HSET, of words that begin at `at`; `amounts` after `skipped` others are
+-- what they have now. And how many of them are new. Nothing where a sum is not exact.
+local function sums_of(amounts, skipped, at, count)
+  local sums, new = {}, 0
+  for i = 1, count do
+    local amount = amounts[skipped + i]
+    if not amount then amount, new = 0, new + 1 end
+    local sum = exact_sum(amount, tonumber(ARGV[at + 2 * i - 1]))
+    if not sum then return end
+    sums[2 * i - 1], sums[2 * i] = ARGV[at + 2 * i - 2], sum
+  end
+  return sums, new
+end
+
+-- One counter, which the open generation has already: most of what is asked is this. Its cells, if
+-- there are some, follow it.
 local function one(age, counter, delta)
-  local call = redis.call
-  local open = call('HMGET', KEYS[1], '\0t', '\0b', counter)
+  local call, count = redis.call, (#ARGV - 4) / 2
+  local names = { '\0t', '\0b', counter }
+  for i = 2, count do names[i + 2] = ARGV[3 + 2 * i] end
+  local open = call('HMGET', KEYS[1], unpack(names))
   local history, amount = open[1], open[3]
   if not amount or open[2] ~= '' then return end
   local base = call('HMGET', KEYS[2], '\0t', counter, '\0m' .. counter)
   local total, asked = base[2], base[3]
   if base[1] ~= history or not total or not asked then return end
   if not is_present(history) then return end
-  local old, sum = milliseconds() - asked, exact_sum(amount, delta)
+  local old, sum = milliseconds() - asked, exact_sum(amount, tonumber(delta))
   if old > age or not sum then return end
-  call('HINCRBY', KEYS[1], counter, delta)
+  if count == 1 then
+    call('HINCRBY', KEYS[1], counter, delta)
+  else
+    local sums, new = { counter, sum }, 0
+    for i = 2, count do
+      local had, at = open[i + 2], 2 * i
+      if not had then had, new = 0, new + 1 end
+      local added = exact_sum(had, tonumber(ARGV[4 + at]))
+      if not added then return end
+      sums[at - 1], sums[at] = ARGV[3 + at], added
+    end
+    if is_large(KEYS[1], new) then return end
+    call('HSET', KEYS[1], unpack(sums))
+  end
   return (old > 0 and old or 0) .. ' ' .. total .. ' ' .. sum
 end
 
--- What is asked for the counters of a slot, whose words begin at `at`.
-local function fields(at, count)
+-- What is asked for a slot, whose words begin at `at`: counters, then cells.
+local function fields(at, count, cells)
   local open, base = { '\0t', '\0b' }, { '\0t' }
-  for i = 1, count do
-    local counter = ARGV[at + 2 * i]
-    open[i + 2], base[2 * i], base[2 * i + 1] = counter, counter, '\0m' .. counter
+  for i = 1, count + cells do
+    local field = ARGV[at + 1 + 2 * i]
+    open[i + 2] = field
+    if i <= count then base[2 * i], base[2 * i + 1] = field, '\0m' .. field end
   end
   return open, base
 end
@@ -59,24 +91,21 @@ local function several(age)
   local history = redis.call('HGET', KEYS[1], '\0t')
   if not history or not is_present(history) then return end
   for first = 1, #KEYS, 10 do
-    local count, fresh, added = tonumber(ARGV[at + 1]), false, {}
-    if count > MOST then return end
-    local names, known = fields(at, count)
+    local count, cells = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
+    if count + cells > MOST then return end
+    local names, known = fields(at, count, cells)
     local open = redis.call('HMGET', KEYS[first], unpack(names))
     local base = redis.call('HMGET', KEYS[first + 1], unpack(known))
     if open[1] ~= history or open[2] ~= '' or base[1] ~= history then return end
+    local added, new = sums_of(open, 2, at + 3, count + cells)
+    if not added then return end
     for i = 1, count do
-      local total, asked, amount = base[2 * i], base[2 * i + 1], open[i + 2]
+      local total, asked = base[2 * i], base[2 * i + 1]
       if not total or not asked or now - asked > age then return end
-      if not amount then amount, fresh = 0, true end
-      local sum = exact_sum(amount, ARGV[at + 2 * i + 1])
-      if not sum then return end
-      added[2 * i - 1], added[2 * i] = names[i + 2], sum
-      told[#told + 1] = (now > asked + 0 and now - asked or 0) .. ' ' .. total .. ' ' .. sum
+      told[#told + 1] = (now > asked + 0 and now - asked or 0) .. ' ' .. total .. ' ' .. added[2 * i]
     end
-    -- One that is so large is to be sealed early.
-    if fresh and redis.call('HLEN', KEYS[first]) + count > 5000 then return end
-    sums[first], at = added, at + 2 + 2 * count
+    if is_large(KEYS[first], new) then return end
+    sums[first], at = added, at + 3 + 2 * (count + cells)
   end
   for first, added in pairs(sums) do redis.call('HSET', KEYS[first], unpack(added)) end
   return table.concat(told, '\n')
@@ -85,6 +114,9 @@ end
 local age, answer = tonumber(ARGV[1]), nil
 -- In the last fifth of it somebody has to ask; see `due` in slot.lua.
 age = age - age / 5
-if age >= 0 then answer = #ARGV == 5 and one(age, ARGV[4], ARGV[5]) or several(age) end
+if age >= 0 then
+  local single = #KEYS == 10 and ARGV[3] == '1' and #ARGV < MOST
+  answer = single and one(age, ARGV[5], ARGV[6]) or several(age)
+end
 if answer then return answer end
 

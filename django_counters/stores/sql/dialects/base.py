@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django_counters.stores.sql.dialects.audit import Audit
+from django_counters.stores.sql.dialects.cells import Cells
 from django_counters.stores.sql.dialects.hottest import Hottest
 from django_counters.stores.sql.dialects.landing import Landing
 from django_counters.stores.sql.dialects.ledger import Ledger
@@ -53,9 +54,10 @@ class Reads:
 class Spread:
     """The statements that let increments wait in rows of their own.
 
-    Rows of ``add``: the new value, or NULL or no row where nothing was changed; ``arrange`` makes
-    its parameters from the delta, the number of a row or None, the key, and the address. The
-    parameters of ``add_many`` are deltas, as the dialect's ``batch`` makes them.
+    Rows of ``add``: the new value and the number of the row that was taken, if it matters; a NULL
+    or no row where nothing was changed. ``arrange`` makes its parameters from the delta, the
+    number of a row or None, the key, and the address. Rows of ``add_many``: keys, values, numbers.
+    Its parameters are deltas, as the dialect's ``batch`` makes them.
     """
 
     add: str
@@ -143,6 +145,7 @@ class Dialect:
     audit: Audit
     samples: Samples
     limits: Limits
+    cells: Cells
     hottest: Hottest
 
 

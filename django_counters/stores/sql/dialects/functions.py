@@ -14,10 +14,10 @@ from django.db import connections, transaction
 from django.db.backends.utils import CursorWrapper
 
 from django_counters.stores.sql.dialects import ledger_functions
+from django_counters.stores.sql.dialects.cells import CELLS, upsert
 from django_counters.stores.sql.dialects.ledger import COUNTER as _COUNTER
 from django_counters.stores.sql.dialects.ledger import SHARDS as _SHARDS
-
-_SLOTS = "django_counters_slottedcounter"
+from django_counters.stores.sql.dialects.ledger import SLOTS as _SLOTS
 
 # Every statement finds its rows by an index. A plan that was made while a table was small would
 # read all of it, and a connection keeps its plans while the table grows.
@@ -107,27 +107,27 @@ END $body$
 _PICK = """
   IF wanted IS NULL THEN
     IF rows > 1 THEN
-      SELECT s.ctid INTO free FROM {table} s
+      SELECT s.ctid, s.{number} INTO free, wanted FROM {table} s
       WHERE {owned} AND s.{number} >= pg_backend_pid() % rows AND s.{value} BETWEEN low AND high
       ORDER BY s.{number} LIMIT 1 FOR UPDATE SKIP LOCKED;
     END IF;
     IF free IS NULL AND rows > 0 THEN
-      SELECT s.ctid INTO free FROM {table} s
+      SELECT s.ctid, s.{number} INTO free, wanted FROM {table} s
       WHERE {owned} AND s.{number} >= 0 AND s.{value} BETWEEN low AND high
       ORDER BY s.{number} LIMIT 1 FOR UPDATE SKIP LOCKED;
     END IF;
     IF free IS NOT NULL THEN
       UPDATE {table} s SET {value} = s.{value} + d WHERE s.ctid = free;
-      RETURN result;
+      {done}
     END IF;
-    SELECT n INTO wanted FROM generate_series(0, cap - 1) n
-    WHERE NOT EXISTS (SELECT FROM {table} s WHERE {owned} AND s.{number} = n)
+    SELECT g.i INTO wanted FROM generate_series(0, cap - 1) AS g (i)
+    WHERE NOT EXISTS (SELECT FROM {table} s WHERE {owned} AND s.{number} = g.i)
     ORDER BY random() LIMIT 1;
     wanted := COALESCE(wanted, floor(random() * cap)::int);
   END IF;
   INSERT INTO {table} AS s ({columns}, {number}, {value}) VALUES ({arguments}, wanted, d)
   ON CONFLICT ({columns}, {number}) DO UPDATE SET {value} = s.{value} + d;
-  RETURN result;
+  {done}
 """
 
 # What a row may hold before it changes by d.
@@ -137,12 +137,13 @@ _LIMITS = """
   high bigint := 9223372036854775807 - GREATEST(d, 0);
 """
 
-# Total and shards are read in one statement, which is one snapshot; then the row is written.
-# NULL where the sum would not fit.
+# Total and shards are read in one statement, which is one snapshot; then the row is written. The
+# new value and the shard that was taken; NULL where the sum would not fit.
 _SHARD = (
     f"""
-CREATE OR REPLACE FUNCTION django_counters_shard(d bigint, cap int, wanted int, k text)
-RETURNS bigint {_PLANNED_ONCE} AS $body$
+CREATE OR REPLACE FUNCTION django_counters_shard(
+  d bigint, cap int, wanted int, k text, OUT v bigint, OUT n int)
+{_PLANNED_ONCE} AS $body$
 DECLARE result numeric; rows int; {_LIMITS}
 BEGIN
   SELECT d + COALESCE(SUM(s.value), 0) + COALESCE((SELECT t.value + CASE WHEN t.outside IS NULL
@@ -150,8 +151,9 @@ BEGIN
     COALESCE(MAX(s.shard) + 1, 0)
   INTO result, rows FROM {_SHARDS} s WHERE s.key = k;
   IF result NOT BETWEEN -9223372036854775808 AND 9223372036854775807 THEN
-    RETURN NULL;
+    RETURN;
   END IF;
+  v := result;
 """
     + _PICK.format(
         table=_SHARDS,
@@ -160,6 +162,7 @@ BEGIN
         arguments="k",
         number="shard",
         value="value",
+        done="n := wanted; RETURN;",
     )
     + """
 END $body$
@@ -168,12 +171,12 @@ END $body$
 
 _SHARD_MANY = """
 CREATE OR REPLACE FUNCTION django_counters_shard_many(ks text[], ds bigint[], cap int)
-RETURNS TABLE (k text, v bigint) LANGUAGE plpgsql AS $body$
+RETURNS TABLE (k text, v bigint, n int) LANGUAGE plpgsql AS $body$
 DECLARE one record;
 BEGIN
   FOR one IN SELECT u.k, u.d FROM unnest(ks, ds) AS u (k, d) ORDER BY u.k COLLATE "C" LOOP
     k := one.k;
-    v := django_counters_shard(one.d, cap, NULL, one.k);
+    SELECT s.v, s.n INTO v, n FROM django_counters_shard(one.d, cap, NULL, one.k) s;
     IF v IS NULL THEN
       RAISE numeric_value_out_of_range USING MESSAGE = 'counter out of range: ' || k;
     END IF;
@@ -201,14 +204,14 @@ BEGIN
 END $body$
 """
 
-# Whether it was counted: not where the value would leave the range of the column. The value is
+# The slot that was taken; NULL where the value would leave the range of the column. The value is
 # not returned: total and slots have to be read in the snapshot of the statement that calls this.
 _SLOT = (
     f"""
 CREATE OR REPLACE FUNCTION django_counters_slot(
   d bigint, cap int, kind int, record text, counter text,
   total bigint, least_value bigint, greatest_value bigint)
-RETURNS boolean {_PLANNED_ONCE} AS $body$
+RETURNS int {_PLANNED_ONCE} AS $body$
 DECLARE result boolean; rows int; wanted int; {_LIMITS}
 BEGIN
   SELECT COALESCE(SUM(s.count), 0) + total + d BETWEEN least_value AND greatest_value,
@@ -216,7 +219,7 @@ BEGIN
   INTO result, rows FROM {_SLOTS} s
   WHERE s.record_type_id = kind AND s.record_id = record AND s.name = counter;
   IF NOT result THEN
-    RETURN result;
+    RETURN NULL;
   END IF;
 """
     + _PICK.format(
@@ -226,14 +229,53 @@ BEGIN
         arguments="kind, record, counter",
         number="slot",
         value="count",
+        done="RETURN wanted;",
     )
     + """
 END $body$
 """
 )
 
+# The cells of what a change of one counter has counted, and its value as it is. NULL for the value,
+# or for the row that was taken, is nothing counted. Nearly always a cell is there, and an UPDATE
+# writes less into the log than an INSERT that meets a conflict.
+_CELLS = f"""
+CREATE OR REPLACE FUNCTION django_counters_cells(
+  v anyelement, n int, m int, k text, t text, d bigint, ps smallint[], ss timestamptz[])
+RETURNS anyelement {_INDEXED} AS $body$
+BEGIN
+  IF v IS NULL OR n IS NULL THEN
+    RETURN v;
+  END IF;
+  FOR i IN 1 .. array_length(ps, 1) LOOP
+    UPDATE {CELLS} AS c SET value = c.value + d
+    WHERE c.measure_id = m AND c.key = k AND c.period = ps[i] AND c.start = ss[i]
+      AND c.tags = t AND c.shard = n;
+    IF NOT FOUND THEN
+      {upsert("VALUES (m, k, ps[i], ss[i], t, n, d)")};
+    END IF;
+  END LOOP;
+  RETURN v;
+END $body$
+"""
+
+# A shard that no other transaction uses. Appends wait for nobody, so neither do their cells, unless
+# as many transactions are open as there are shards. The lock is that of the transaction.
+_CELL_SHARD = """
+CREATE OR REPLACE FUNCTION django_counters_cell_shard() RETURNS int LANGUAGE plpgsql AS $body$
+BEGIN
+  FOR n IN 0..63 LOOP
+    IF pg_try_advisory_xact_lock(hashtext('django_counters_cells'), n) THEN
+      RETURN n;
+    END IF;
+  END LOOP;
+  RETURN pg_backend_pid() % 64;
+END $body$
+"""
+
 FUNCTIONS = (
     *ledger_functions.FUNCTIONS,
+    _CELL_SHARD,
     _ADD,
     _ADD_MANY,
     _READ,
@@ -242,10 +284,11 @@ FUNCTIONS = (
     _SLOTS_OF,
     _WAITS,
     _SLOT,
+    _CELLS,
 )
 _VERSION = hashlib.sha256("".join(FUNCTIONS).encode()).hexdigest()
 _LAST = "django_counters_slot(bigint, int, int, text, text, bigint, bigint, bigint)"
-_NAMES = "^django_counters_(add|append|open|read|shard|slot|tail|waits)"
+_NAMES = "^django_counters_(add|append|cell|open|read|shard|slot|tail|waits)"
 
 
 def install(using: str) -> None:

@@ -12,6 +12,7 @@ from django_counters.stores.base import Outcome as Outcome
 
 COUNTER = "django_counters_counter"
 SHARDS = "django_counters_countershard"
+SLOTS = "django_counters_slottedcounter"
 DELTAS = "django_counters_counterdelta"
 HORIZON = "django_counters_counterhorizon"
 TOKENS = "django_counters_countertoken"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from django.db import InterfaceError, OperationalError
 
@@ -22,6 +23,8 @@ from django_counters.stores.sql.dialects.base import (
     updates,
     waiting,
 )
+from django_counters.stores.sql.dialects.cells import Cells, upsert
+from django_counters.stores.sql.dialects.cells import forget as forget_cells
 from django_counters.stores.sql.dialects.functions import install
 from django_counters.stores.sql.dialects.hottest import hottest
 from django_counters.stores.sql.dialects.landing_postgresql import LANDING
@@ -76,10 +79,10 @@ def _reads(table: Table) -> Reads:
 def _spread(table: Table, cap: int) -> Spread:
     if table.pending.record is None:
         return Spread(
-            add=f"SELECT django_counters_shard(%s, {cap}, %s, %s)",
+            add=f"SELECT v, n FROM django_counters_shard(%s, {cap}, %s, %s)",
             arrange=lambda by, wanted, key, address: (by, wanted, key),  # noqa: ARG005
             add_many=(
-                f"SELECT k, v FROM django_counters_shard_many(%s::text[], %s::bigint[], {cap})"
+                f"SELECT k, v, n FROM django_counters_shard_many(%s::text[], %s::bigint[], {cap})"
             ),
         )
     low, high = table.capacity
@@ -106,6 +109,70 @@ def _address(table: Table) -> str:
     name = table.pending.record[1].replace("'", "''").replace("%", "%%").replace("\\", "\\\\")
     record = f"{table.key}::text" if table.value else "%s"
     return f"%s, {record}, E'{name}'"
+
+
+def _beside(change: str, columns: Sequence[str]) -> str:
+    """A change and its cells. The change comes first, for the cells are made from its rows."""
+    shard = "c.n" if "n" in columns else "0"
+    same = " AND u.k = c.k" if "k" in columns else ""
+    counted = " AND ".join(f"c.{column} IS NOT NULL" for column in columns)
+    return (
+        f"WITH django_counters_change ({', '.join(columns)}) AS MATERIALIZED ({change}), "
+        "django_counters_cells AS ("
+        + upsert(
+            f"SELECT u.m, u.k, u.p, u.s, u.t, {shard}, u.d FROM django_counters_change c, {_GIVEN} "
+            f"WHERE {counted}{same}"
+        )
+        + ") SELECT * FROM django_counters_change"
+    )
+
+
+def _after(change: str, columns: Sequence[str]) -> str:
+    """The same for one counter: a function keeps its plan, and needs few parameters."""
+    shard = "c.n" if "n" in columns else "0"
+    call = f"django_counters_cells({{}}, {shard}, %s, %s, %s, %s, %s, %s)"
+    if change.startswith("SELECT django_counters_add("):
+        # To plan what is one expression takes less time.
+        return "SELECT " + call.format(change.removeprefix("SELECT "))
+    values = (call.format("c.v"), *(f"c.{column}" for column in columns[1:]))
+    given = f"WITH c ({', '.join(columns)}) AS MATERIALIZED ({change})"
+    return f"{given} SELECT {', '.join(values)} FROM c"
+
+
+def _arrange(rows: Sequence[Sequence[Any]]) -> tuple[str, ...]:
+    """Arrays as texts: the driver takes longer for each value of a list."""
+    measures, keys, periods, starts, tags, shards, values = zip(*rows, strict=True)
+    known = {start: str(start) for start in set(starts)}
+    moments = [known[start] for start in starts]
+    return (
+        *(_array(measures), _texts(keys), _array(periods), _array(moments)),
+        *(_texts(tags), _array(shards), _array(values)),
+    )
+
+
+def _array(values: Iterable[object]) -> str:
+    """An array of what needs no quotes."""
+    return f"{{{','.join(map(str, values))}}}"
+
+
+def _texts(values: Iterable[str]) -> str:
+    quoted = [value.replace("\\", "\\\\").replace('"', '\\"') for value in values]
+    joined = '","'.join(quoted)
+    return f'{{"{joined}"}}'
+
+
+def _alike(rows: Sequence[Sequence[Any]]) -> tuple[Any, ...] | None:
+    measure, key, _, _, tags, _, by = rows[0]
+    if any(row[0] != measure or row[4] != tags or row[6] != by for row in rows):
+        return None
+    periods, starts = _array([row[2] for row in rows]), _array([row[3] for row in rows])
+    return measure, key, tags, by, periods, starts
+
+
+_GIVEN = (
+    "unnest(%s::int[], %s::text[], %s::smallint[], %s::timestamptz[], %s::text[], %s::smallint[], "
+    "%s::bigint[]) AS u (m, k, p, s, t, n, d)"
+)
 
 
 def _chosen(query: str, tables: Sequence[Table]) -> str:
@@ -310,6 +377,17 @@ DIALECT = Dialect(
     audit=AUDIT,
     samples=_SAMPLES,
     limits=_LIMITS,
+    cells=Cells(
+        beside=_beside,
+        after=_after,
+        alike=_alike,
+        add=upsert(f"SELECT * FROM {_GIVEN}"),
+        apart=upsert(
+            f"SELECT m, k, p, s, t, (SELECT django_counters_cell_shard()), d FROM {_GIVEN}"
+        ),
+        arrange=_arrange,
+        forget=forget_cells("ctid = ANY(ARRAY({} FOR UPDATE SKIP LOCKED))", "ctid"),
+    ),
     hottest=hottest(
         recently=f"{NOW} - make_interval(secs => %s)",
         moment="%s::timestamptz",

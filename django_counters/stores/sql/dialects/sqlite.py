@@ -22,6 +22,8 @@ from django_counters.stores.sql.dialects.base import (
     updates,
     waiting,
 )
+from django_counters.stores.sql.dialects.cells import COLUMNS, Cells, upsert
+from django_counters.stores.sql.dialects.cells import forget as forget_cells
 from django_counters.stores.sql.dialects.hottest import hottest
 from django_counters.stores.sql.dialects.landing_sqlite import LANDING
 from django_counters.stores.sql.dialects.ledger_sqlite import LEDGER, NOW, tail_of, tails
@@ -274,6 +276,14 @@ _LIMITS = Limits(
     ),
 )
 
+_GIVEN = ", ".join(f"json_extract(j.value, '$[{place}]')" for place, _ in enumerate(COLUMNS))
+
+# A sum that does not fit would become a float; the column refuses NULL.
+_ADD_CELLS = upsert(
+    f"SELECT {_GIVEN} FROM json_each(%s) AS j WHERE true",
+    f"CASE WHEN {_fits('t.value', 'EXCLUDED.value')} THEN t.value + EXCLUDED.value END",
+)
+
 DIALECT = Dialect(
     totals=_totals,
     reads=_reads,
@@ -302,6 +312,16 @@ DIALECT = Dialect(
     audit=AUDIT,
     samples=_SAMPLES,
     limits=_LIMITS,
+    cells=Cells(
+        beside=None,
+        after=None,
+        alike=lambda rows: None,  # noqa: ARG005
+        add=_ADD_CELLS,
+        # There is one writer.
+        apart=_ADD_CELLS,
+        arrange=lambda rows: (json.dumps(rows),),
+        forget=forget_cells("rowid IN ({})", "rowid"),
+    ),
     hottest=hottest(
         recently="STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW', %s)",
         moment="%s",

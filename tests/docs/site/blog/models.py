@@ -16,7 +16,7 @@ class Post(models.Model):
     )
     views = CounterField(strategy="cached", timeout=10)
     likes = CounterField(strategy="slotted")
-    downloads = IntegerCounterField()
+    downloads = IntegerCounterField(per=["hour", "day"], keep={"hour": 35})
 
     objects = CounterQuerySet["Post"].as_manager()
 

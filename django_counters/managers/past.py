@@ -1,0 +1,102 @@
+"""The public API: how counters by key came about, and how they went."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, tzinfo
+
+from asgiref.sync import sync_to_async
+
+from django_counters.managers.adjusting import AdjustingManager
+from django_counters.managers.rows import Row
+from django_counters.read import history, series
+from django_counters.read.history import Bucket, Explanation
+from django_counters.read.series import Series
+
+
+class PastManager(AdjustingManager[Row]):
+    """Tells what was counted when."""
+
+    def series(self, key: str | Iterable[str], *, using: str | None = None) -> Series:
+        """What was counted over time and by tag, of a counter or of several of one namespace.
+
+        The namespace declares ``PER``, or is a ledger, whose entries have no tags. See `Series`.
+
+        Raises:
+            InvalidKey: a key is none, or there is none.
+            UnsupportedSeries: the keys are of several namespaces.
+        """
+        return series.series(key, using or self._db)
+
+    def history(
+        self,
+        key: str,
+        by: str = "hour",
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        tz: tzinfo | None = None,
+        using: str | None = None,
+    ) -> list[Bucket]:
+        """How a counter changed, period by period; periods in which nothing was counted are zero.
+
+        Where the namespace declares ``PER``, the same as `series`. Of a ledger, from its entries.
+        ``by`` is a minute, hour, day, week or month, as the clocks of ``tz`` show them, so a day
+        may have 23 or 25 hours; where it is not given, those by which periods are stored, and of a
+        ledger those of the current time zone. The first period is the one that ``since`` falls
+        into, the last one begins before ``until`` (now). Entries stand at the time of their token.
+
+        Raises:
+            UnsupportedHistory: the namespace declares no ``PER`` and is no ledger, and the counter
+                has no entry.
+            HistoryNotKept: that time is not kept; it says from when on it is.
+            InvalidPeriod: no such period, more than 10,000 of them, or the stored ones begin
+                elsewhere.
+        """
+        return series.history(key, by, since, until, tz, using or self._db)
+
+    def value_at(self, key: str, moment: datetime, *, using: str | None = None) -> int:
+        """What the value of a counter of the ledger was at a moment.
+
+        It is what the value is now, without the entries whose token is later than the moment. What
+        did not come through the ledger counts as if it had always been there.
+
+        Raises:
+            UnsupportedHistory: the namespace is no ledger, and the counter has no entry.
+            HistoryNotKept: entries since then are dropped.
+        """
+        return history.value_at(key, moment, using or self._db)
+
+    def explain(  # type: ignore[override]
+        self, key: str, *, last: int = 10, using: str | None = None
+    ) -> Explanation:
+        """What a value is made of, and the last entries, in one statement: the parts sum to it.
+
+        Django's own ``explain()``, of a query, is that of a queryset: ``objects.all().explain()``.
+        """
+        return history.explain(key, last, using or self._db)
+
+    async def ahistory(
+        self,
+        key: str,
+        by: str = "hour",
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        tz: tzinfo | None = None,
+        using: str | None = None,
+    ) -> list[Bucket]:
+        """`history` for async code."""
+        return await sync_to_async(self.history)(
+            key, by, since=since, until=until, tz=tz, using=using
+        )
+
+    async def avalue_at(self, key: str, moment: datetime, *, using: str | None = None) -> int:
+        """`value_at` for async code."""
+        return await sync_to_async(self.value_at)(key, moment, using=using)
+
+    async def aexplain(  # type: ignore[override]
+        self, key: str, *, last: int = 10, using: str | None = None
+    ) -> Explanation:
+        """`explain` for async code."""
+        return await sync_to_async(self.explain)(key, last=last, using=using)

@@ -1,0 +1,246 @@
+"""What waits where, what is left behind by a change of strategy, and what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.apps import apps
+from django.conf import settings
+from django.db import DEFAULT_DB_ALIAS, router
+from django.utils.translation import gettext as _
+
+from django_counters.conf import problems
+from django_counters.observe.facts import RECENT, Facts, Incidents, Room, Unfolded, gather
+from django_counters.observe.redises import LATE, Redis
+from django_counters.tables import CounterIncident
+from django_counters.tables.standing import COUNTERS
+from django_counters.upkeep.ledger import State
+from django_counters.upkeep.partitions import ledgers, too_few
+from django_counters.upkeep.places import Stranger
+from django_counters.upkeep.sources import Source
+
+# The facts that there are findings about.
+NEEDED = ("spread", "ledger", "redises", "incidents", "rooms", "strangers", "guard")
+_COMMAND = "manage.py counters"
+# What says more about incidents of a kind.
+_ABOUT = {
+    CounterIncident.Kind.DRIFT: f"{_COMMAND} verify",
+    CounterIncident.Kind.AUDIT: f"{_COMMAND} verify-audit",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing to know.
+
+    Attributes:
+        subject: what it is about.
+        strategy: that of the counters it is about; "" where it is about none.
+        rows: how many rows wait; of cached counters, how many generations.
+        counters: of how many counters.
+        action: what to do, or why something waits; empty where there is nothing to say.
+        needed: whether somebody has to do something.
+        lag: for how many seconds something waits at most, in Redis; None elsewhere.
+        command: what to run about it, as it stands in ``action``; empty where no command helps.
+    """
+
+    subject: str
+    strategy: str
+    rows: int
+    counters: int
+    action: str = ""
+    needed: bool = False
+    lag: float | None = None
+    command: str = ""
+
+
+def _wrong(subject: str, strategy: str, text: str, command: str = "", **told: object) -> Finding:
+    """Something to do. The text has places for the command and for what is told."""
+    action = text % {"command": command, **told}
+    return Finding(subject, strategy, 0, 0, action, needed=True, command=command)
+
+
+def examine(using: str = DEFAULT_DB_ALIAS) -> list[Finding]:
+    """Look at one database: what waits where, and whether it belongs there.
+
+    A Redis that does not answer is a finding. Where the settings are wrong, or the tables are not
+    there, it looks no further.
+    """
+    has_ledger = COUNTERS.stands_in(using)
+    found = facts_of(using, *(part for part in NEEDED if part != "ledger" or has_ledger))
+    for away in found.away:
+        raise away.error
+    return list(findings(found))
+
+
+def facts_of(using: str, *parts: str) -> Facts:
+    """Parts of the facts of a database, unless it is hindered: then it looks no further."""
+    found = Facts(using)
+    for more in (("tables",), parts):
+        if found.away or any(_hindrances(found)):
+            break
+        found = gather(found, *more)
+    return found
+
+
+def to_do(found: Facts) -> tuple[Finding, ...]:
+    """What somebody has to do something about, as far as it is known."""
+    return tuple(finding for finding in findings(found) if finding.needed)
+
+
+def findings(found: Facts) -> Iterator[Finding]:
+    """All that there is to know, out of what was gathered. Asks nobody."""
+    hindrances = list(_hindrances(found))
+    if hindrances:
+        yield from hindrances
+        return
+    yield from map(_unfolded, found.spread or ())
+    if found.ledger:
+        yield from _of_ledger(found.ledger)
+    for redis in found.redises or ():
+        yield from _of_redis(redis)
+    yield from map(_of_incidents, found.incidents or ())
+    yield from map(_full, (room for room in found.rooms or () if room.created >= room.most))
+    yield from map(_stranger, found.strangers or ())
+    if found.guard:
+        loose = _("the guard of the adjustments is %(state)s: run %(command)s")
+        yield _wrong("adjustments", "", loose, "manage.py migrate", state=found.guard)
+
+
+def _hindrances(found: Facts) -> Iterator[Finding]:
+    """What is wrong in the settings; if nothing is, which tables are missing."""
+    wrong = [
+        _says_more("settings", "", problem.message, "manage.py check")
+        for problem in problems(getattr(settings, "COUNTERS", None))
+    ]
+    yield from wrong or _missing(found)
+
+
+def _says_more(subject: str, strategy: str, problem: str, command: str) -> Finding:
+    """A problem whose message stands alone; the command leads to what can be done."""
+    more = _("%(command)s says more")
+    return _wrong(subject, strategy, f"%(problem)s ({more})", command, problem=problem)
+
+
+def _missing(found: Facts) -> Iterator[Finding]:
+    using = found.using
+    if found.tables is None or not COUNTERS.stands_in(using):
+        return
+    models = apps.get_app_config(CounterIncident._meta.app_label).get_models()
+    used = [model for model in models if router.allow_migrate_model(using, model)]
+    wanted = {model._meta.db_table for model in used if model._meta.managed}
+    missing = wanted - found.tables
+    if missing:
+        which = _("tables") if missing == wanted else ", ".join(sorted(missing))
+        lacks = _("%(database)s does not have the %(tables)s: run %(command)s")
+        yield _wrong("database", "", lacks, "manage.py migrate", database=using, tables=which)
+
+
+def _unfolded(one: Unfolded) -> Finding:
+    waits = (one.subject, one.strategy, one.rows, one.counters)
+    if one.strategy == one.left_by:
+        return Finding(*waits)
+    command = f"{_COMMAND} rollup"
+    told = {"strategy": one.left_by, "command": command}
+    left = _("left from %(strategy)s: %(command)s folds it") % told
+    return Finding(*waits, left, needed=True, command=command)
+
+
+def _of_ledger(found: State) -> Iterator[Finding]:
+    """What waits in the ledger, and what keeps it from being rolled up."""
+    waits = ("ledger", "ledger", found.entries, found.counters)
+    if found.fenced:
+        yield Finding(*waits, found.fenced, needed=True, command=f"{_COMMAND} rebase")
+    elif found.entries:
+        yield Finding(*waits, _held_by(found))
+    if ledgers() and too_few(found.partitions_ahead):
+        ahead, number = _("%(number)s partitions ahead: run %(command)s"), found.partitions_ahead
+        yield _wrong("ledger", "ledger", ahead, f"{_COMMAND} partitions", number=number)
+
+
+def _held_by(found: State) -> str:
+    """Who keeps entries from being rolled up, where somebody does."""
+    if found.holder is None:
+        return ""
+    what, name, since, does = found.holder
+    oldest = _("the oldest %(what)s is %(name)s") % {"what": what, "name": name}
+    begun = _("since %(time)s") % {"time": f"{since:%H:%M:%S}"} if since else ""
+    who = ", ".join(part for part in (oldest, begun, does) if part)
+    if not found.lag:
+        return who
+    age = _("the totals are %(seconds)d s old") % {"seconds": round(found.lag.total_seconds())}
+    return f"{age}; {who}"
+
+
+def _of_redis(redis: Redis) -> Iterator[Finding]:
+    """What waits in one Redis, and what is wrong with it."""
+    if redis.source.pending is None:
+        yield _lost(redis.source)
+    elif redis.generations is None:
+        mute = _("it cannot be asked: %(reason)s")
+        yield _wrong(redis.name, "cached", mute, reason=redis.problem)
+    elif redis.is_foreign:
+        foreign = _(
+            "it holds increments for another database: if this one has taken its place, "
+            "run %(command)s"
+        )
+        yield _wrong(redis.name, "cached", foreign, f"{_COMMAND} flush --adopt")
+    elif redis.generations:
+        yield _waiting(redis, redis.generations)
+    for code, message in redis.weak:
+        if f"counters.{code}" not in settings.SILENCED_SYSTEM_CHECKS:
+            yield _says_more(redis.name, "cached", message, "manage.py check --deploy")
+
+
+def _lost(source: Source) -> Finding:
+    if source.is_declared:
+        return _says_more(source.name, "cached", source.problem, "manage.py check")
+    gone = _("it was counted in, and cannot be found to flush it: %(problem)s")
+    return _wrong(source.name, "cached", gone, problem=source.problem)
+
+
+def _waiting(redis: Redis, generations: int) -> Finding:
+    command = f"{_COMMAND} flush" if redis.is_late else ""
+    told = {"minutes": LATE // timedelta(minutes=1), "command": command}
+    never = _("nothing has landed for %(minutes)d minutes: does %(command)s run?") % told
+    return Finding(
+        *(redis.name, "cached", generations, redis.counters, never if redis.is_late else ""),
+        needed=redis.is_late,
+        lag=round(redis.lag.total_seconds() if redis.lag else 0.0, 3),
+        command=command,
+    )
+
+
+def _full(room: Room) -> Finding:
+    """A namespace in which strangers can create no more counters."""
+    full = _("full: %(created)d counters were created over HTTP, as %(option)s says")
+    return _wrong(room.namespace, "", full, created=room.created, option="max_counters")
+
+
+def _of_incidents(one: Incidents) -> Finding:
+    last = f"{one.last:%Y-%m-%d %H:%M}"
+    told = {"kind": one.label, "number": one.number, "days": RECENT.days, "last": last}
+    what = _("%(kind)s: %(number)d in %(days)d days, the last at %(last)s") % told
+    if one.kind == CounterIncident.Kind.HISTORY:
+        # Each restart is one, also where all was kept: to be known, and nothing to be done.
+        return Finding("incidents", "", 0, 0, what)
+    if one.kind in _ABOUT:
+        return _says_more("incidents", "", what, _ABOUT[CounterIncident.Kind(one.kind)])
+    return Finding("incidents", "", 0, 0, what, needed=True)
+
+
+def _stranger(one: Stranger) -> Finding:
+    label = f"{one.kind.app_label}.{one.kind.model}.{one.name}"
+    if one.has_model:
+        slots = f"SlottedCounter.objects.filter(record_type={one.kind.pk}, name={one.name!r})"
+        command = f"{slots}.delete()"
+        gone = _("the field is gone: %(command)s drops what is left, %(amount)d in %(rows)d rows")
+    else:
+        # Django does nothing about an app that is not installed, unless it is told to.
+        is_there = one.kind.app_label in apps.app_configs
+        stale = "manage.py remove_stale_contenttypes"
+        command = stale if is_there else f"{stale} --include-stale-apps"
+        gone = _("the model is gone: %(command)s drops what is left, %(amount)d in %(rows)d rows")
+    return _wrong(label, "", gone, command, amount=one.amount, rows=one.rows)

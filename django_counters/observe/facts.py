@@ -1,0 +1,258 @@
+"""What is known of the counters of one database: asked here alone, for all who tell of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from functools import cache, partial
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
+
+from django.db import Error, connections, router, transaction
+from django.db.models import Count, Max
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
+
+from django_counters import clock
+from django_counters.exceptions import CounterError
+from django_counters.limits.admission import created_key
+from django_counters.observe.rates import Rate, entries, landed
+from django_counters.observe.redises import UNANSWERED, Redis, ask, reason_of, unasked
+from django_counters.read.values import values_of
+from django_counters.registry import registry
+from django_counters.stores.sql import guard
+from django_counters.stores.sql.identity import identity_of
+from django_counters.tables import AdjustmentRequest, CounterAdjustment, CounterIncident
+from django_counters.tables.standing import COUNTERS
+from django_counters.upkeep.ledger import State, state
+from django_counters.upkeep.places import Stranger, places, strangers
+
+logger = logging.getLogger("django_counters")
+# For how long an incident is shown.
+RECENT = timedelta(days=7)
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Away:
+    """A part that could not be asked, and why."""
+
+    part: str
+    reason: str
+    error: Exception = field(compare=False, repr=False)
+
+
+class Unfolded(NamedTuple):
+    """Rows of shards or slots that wait for a rollup.
+
+    Attributes:
+        subject: the namespace, or the field.
+        strategy: what is declared for the counters now.
+        left_by: the strategy whose rows these are.
+        rows: how many they are.
+        counters: of how many counters.
+    """
+
+    subject: str
+    strategy: str
+    left_by: str
+    rows: int
+    counters: int
+
+
+@dataclass(frozen=True, slots=True)
+class Incidents:
+    """Incidents of one kind: how many there were lately, and when the last one was."""
+
+    kind: str
+    label: str
+    number: int
+    last: datetime
+
+
+class Room(NamedTuple):
+    """One namespace: how many of its counters were created over HTTP, and how many may be."""
+
+    namespace: str
+    created: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """How the counters of one database are. What is not known, or was not asked, is None.
+
+    Attributes:
+        using: the database.
+        tables: the names of all its tables.
+        spread: what waits in shards and slots.
+        ledger: how the ledger is.
+        redises: how each Redis is.
+        incidents: how many there were lately, by kind.
+        requests: how many adjustments wait for a second person.
+        rooms: how many counters were created over HTTP.
+        strangers: what is left of fields and models that the project has no more.
+        guard: what is wrong with the guard of the adjustments; empty where nothing is.
+        landed: how much came from Redis.
+        entries: how many entries the ledger got, by the time that their tokens carry.
+        away: what could not be asked.
+    """
+
+    using: str
+    tables: frozenset[str] | None = None
+    spread: tuple[Unfolded, ...] | None = None
+    ledger: State | None = None
+    redises: tuple[Redis, ...] | None = None
+    incidents: tuple[Incidents, ...] | None = None
+    requests: int | None = None
+    rooms: tuple[Room, ...] | None = None
+    strangers: tuple[Stranger, ...] | None = None
+    guard: str | None = None
+    landed: tuple[Rate, ...] | None = None
+    entries: tuple[Rate, ...] | None = None
+    away: tuple[Away, ...] = ()
+
+    @property
+    def has_counters(self) -> bool | None:
+        """Whether there is the table of counters; None where that is not known."""
+        return None if self.tables is None else COUNTERS.model._meta.db_table in self.tables
+
+
+def gather(found: Facts, *parts: str) -> Facts:
+    """Ask for those of `PARTS` that are not known yet, and add them. Changes nothing.
+
+    The number of queries does not depend on how much was counted.
+    """
+    for more in growing(found, *parts):
+        found = more
+    return found
+
+
+def growing(found: Facts, *parts: str) -> Iterator[Facts]:
+    """The same, with one answer more each time; what is slow or away hides no other."""
+    for part in parts:
+        if getattr(found, part) is not None:
+            continue
+        label, ask_it = PARTS[part]
+        answer = asked(_(label), found.using, partial(ask_it, found.using))
+        if isinstance(answer, Away):
+            found = replace(found, away=(*found.away, answer))
+        else:
+            found = replace(found, **{part: answer})
+        yield found
+        for redises in _answering(found) if part == "redises" else ():
+            found = replace(found, redises=redises)
+            yield found
+
+
+def _answering(found: Facts) -> Iterator[tuple[Redis, ...]]:
+    """With the answer of one Redis more each time. One that does not answer is an answer, too."""
+    identity, redises = cache(partial(identity_of, found.using)), list(found.redises or ())
+    for at, redis in enumerate(redises):
+        if redis.source.pending is not None:
+            answer = asked(redis.name, found.using, partial(ask, redis, found.using, identity))
+            if isinstance(answer, Away):
+                answer = replace(redis, problem=answer.reason)
+            redises[at] = replace(answer, breaker=redis.source.pending.breaker())
+            yield tuple(redises)
+
+
+def asked(part: str, using: str, ask_it: Callable[[], _T]) -> _T | Away:
+    """What a part is, or that it is away: one that cannot be asked must not hide the others."""
+    # PostgreSQL answers nothing more in a transaction in which a statement has failed.
+    held = connections[using].in_atomic_block
+    try:
+        with transaction.atomic(using) if held else nullcontext():
+            return ask_it()
+    except Exception as error:
+        if not isinstance(error, (Error, CounterError, *UNANSWERED)):
+            logger.exception("%s of the database %s cannot be asked.", part, using)
+        return Away(part, reason_of(error), error)
+
+
+def incidents(using: str, since: timedelta = RECENT) -> tuple[Incidents, ...]:
+    """How many there were of each kind lately, and when the last one was."""
+    if not router.allow_migrate_model(using, CounterIncident):
+        return ()
+    labels = {kind: str(label) for kind, label in CounterIncident.Kind.choices}
+    recent = CounterIncident._base_manager.using(using).filter(found_at__gt=clock.now() - since)
+    kinds = recent.values("kind").annotate(number=Count("pk"), last=Max("found_at"))
+    return tuple(
+        Incidents(row["kind"], labels.get(row["kind"], row["kind"]), row["number"], row["last"])
+        for row in kinds.order_by("kind")
+    )
+
+
+def databases() -> list[str]:
+    """All databases that may have the tables of counters."""
+    return [alias for alias in connections if COUNTERS.stands_in(alias)]
+
+
+def _tables(using: str) -> frozenset[str]:
+    return frozenset(connections[using].introspection.table_names())
+
+
+def _spread(using: str) -> tuple[Unfolded, ...]:
+    """What waits in shards and slots for a rollup."""
+    found = []
+    for place in places(using):
+        if place.strategy:
+            left = place.left or place.folding.left()
+            if left.rows:
+                found.append(Unfolded(place.label, place.strategy, "slotted", *left))
+        else:
+            found += [_shards(*one) for one in place.folding.namespaces().items()]
+    return tuple(found)
+
+
+def _shards(namespace: str, left: tuple[int, int]) -> Unfolded:
+    strategy = registry.policy(f"{namespace}:" if namespace else "").recipe.strategy
+    return Unfolded(namespace or _("(no namespace)"), strategy, "sharded", *left)
+
+
+def _rooms(using: str) -> tuple[Room, ...]:
+    """The namespaces in which the API may create counters, if it does so in this database."""
+    if COUNTERS.writing() != using:
+        return ()
+    caps = {
+        namespace: policy.access.max_counters
+        for namespace, policy in registry.policies().items()
+        if policy.access.creates
+    }
+    created = values_of(map(created_key, caps), using)
+    return tuple(Room(name, created[created_key(name)], most) for name, most in caps.items())
+
+
+def _requests(using: str) -> int:
+    waits = AdjustmentRequest.State.WAITING
+    return AdjustmentRequest._base_manager.using(using).filter(state=waits).count()
+
+
+def _guard(using: str) -> str:
+    """How the database guards its adjustments, where that is not as it should be."""
+    if not router.allow_migrate_model(using, CounterAdjustment):
+        return ""
+    found = guard.state(using)
+    return "" if found == guard.wanted_state(using) else found
+
+
+_TO_DO = gettext_noop("what has to be done")
+# What can be asked, as people call it, and how; in the order in which it is asked.
+PARTS: Mapping[str, tuple[str, Callable[[str], Any]]] = MappingProxyType(
+    {
+        "tables": (gettext_noop("database"), _tables),
+        "spread": (gettext_noop("shards and slots"), _spread),
+        "ledger": (gettext_noop("ledger"), state),
+        "redises": (gettext_noop("Redis"), unasked),
+        "incidents": (gettext_noop("incidents"), incidents),
+        "rooms": (_TO_DO, _rooms),
+        "strangers": (_TO_DO, lambda using: tuple(strangers(using))),
+        "guard": (_TO_DO, _guard),
+        "requests": (gettext_noop("requests"), _requests),
+        "landed": (gettext_noop("landed increments"), landed),
+        "entries": (gettext_noop("entries"), entries),
+    }
+)

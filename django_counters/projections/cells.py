@@ -1,0 +1,186 @@
+"""From a change to its cells: one for each period that its measure stores, with its tags."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from zoneinfo import ZoneInfo
+
+from django.utils.functional import Promise
+
+from django_counters import clock
+from django_counters.calendar import PERIODS, period_of
+from django_counters.exceptions import InvalidMoment, InvalidTags, UnsupportedSeries
+from django_counters.measure import OTHER, SEPARATOR, TAG_LENGTH, TAGS_LENGTH, Measure
+from django_counters.registry import registry
+from django_counters.stores.sql.measures import AHEAD, Stored
+from django_counters.types import Cell, Effect
+
+Tags = Mapping[str, str | int | None]
+_ENCODED = {"%": "%25", SEPARATOR: "%7C", " ": "%20", OTHER: "%7E"}
+_ENCODE = str.maketrans(_ENCODED)
+
+
+def effects_of(
+    measure: Measure | None,
+    key: str,
+    by: int,
+    at: object = None,
+    tags: object = None,
+    *,
+    using: str,
+    admits: bool = True,
+) -> tuple[Effect, ...]:
+    """What a change of a counter adds to its cells: ``by`` to each of them.
+
+    Args:
+        measure: what is declared; None where the counter is not counted by period.
+        key: what people call the counter.
+        by: the change of its total.
+        at: when it happened; None for now.
+        tags: values by the names of tags.
+        using: the database.
+        admits: whether values that are not to be counted apart become ``~`` here. Else whoever
+            lands them sees to it, and nothing is asked of the database here.
+
+    Raises:
+        UnsupportedSeries: ``at`` or ``tags``, and the counter is not counted by period.
+        InvalidTags: a tag is not declared, or a value cannot be one.
+        InvalidMoment: ``at`` is no moment, more than 5 minutes ahead, or before all that is kept.
+    """
+    if measure is None:
+        if at is None and tags is None:
+            return ()
+        asked = "at" if tags is None else "tags"
+        raise UnsupportedSeries(key=key, reason=f"{asked} needs periods, and it declares none")
+    now = clock.utc()
+    moment = None if at is None else _checked_moment(at, now)
+    named = _checked_tags(measure, key, tags)
+    stored = registry.measures(using).ensure(measure)
+    text = _encoded(stored, named, key)
+    if text and admits:
+        text = registry.measures(using).admitted(measure, stored, text)
+    if moment is None:
+        # Most changes are made now, and nearly all in the same minute as the one before.
+        minute = now.replace(second=0, microsecond=0)
+        return _effects_now(measure, stored, minute, minute, text, by)
+    try:
+        return _effects(measure, stored, now, moment, text, by)
+    except OverflowError as error:
+        raise InvalidMoment(moment=at, reason="it is out of the range of dates") from error
+
+
+def decoded(text: str, names: Sequence[str]) -> dict[str, str]:
+    """The tags of a cell; those that were not given are left out."""
+    values = text.split(SEPARATOR)
+    return {name: _plain(value) for name, value in zip(names, values, strict=False) if value}
+
+
+def _plain(value: str) -> str:
+    if value == OTHER:
+        return value
+    for character, code in reversed(_ENCODED.items()):
+        value = value.replace(code, character)
+    return value
+
+
+def encoded(value: str) -> str:
+    """A value of a tag as it stands in a cell."""
+    return value.translate(_ENCODE)
+
+
+def _effects(
+    measure: Measure, stored: Stored, now: datetime, moment: datetime, tags: str, by: int
+) -> tuple[Effect, ...]:
+    zone = ZoneInfo(stored.zone)
+    found = tuple(
+        Effect(Cell(stored.id, PERIODS.index(period) + 1, start, tags), by)
+        for period, start in _starts(measure, moment, now, zone)
+    )
+    if not found:
+        reason = f"no period of {measure.name} is kept for so long"
+        raise InvalidMoment(moment=moment, reason=reason)
+    return found
+
+
+_effects_now = lru_cache(maxsize=256)(_effects)
+
+
+def _starts(
+    measure: Measure, moment: datetime, now: datetime, zone: ZoneInfo
+) -> Iterator[tuple[str, datetime]]:
+    """The periods that a moment falls into, of those that are still kept."""
+    keep = dict(measure.keep)
+    for period in measure.per:
+        start, end = period_of(period, moment, zone)
+        days = keep.get(period)
+        if days is None or end > now - timedelta(days=days):
+            yield period, start
+
+
+def _checked_moment(at: object, now: datetime) -> datetime:
+    if not isinstance(at, datetime):
+        raise InvalidMoment(moment=at, reason=f"it is a {type(at).__name__}, not a datetime")
+    try:
+        moment = clock.meant(at).astimezone(UTC)
+    except (OverflowError, ValueError) as error:
+        raise InvalidMoment(moment=at, reason="it is out of the range of UTC") from error
+    if moment > now + AHEAD:
+        minutes = AHEAD // timedelta(minutes=1)
+        raise InvalidMoment(moment=at, reason=f"it is more than {minutes} minutes ahead")
+    return moment
+
+
+def _checked_tags(measure: Measure, key: str, tags: object) -> dict[str, str]:
+    """The given values by name, as texts; those that are empty are left out."""
+    if tags is None:
+        return {}
+    if not isinstance(tags, Mapping):
+        raise InvalidTags(tags=tags, key=key, reason="they are no dictionary")
+    declared = dict(measure.tags)
+    found: dict[str, str] = {}
+    for name, value in tags.items():
+        if name not in declared:
+            known = ", ".join(declared) or "none"
+            raise InvalidTags(tags=tags, key=key, reason=f"{name!r} is not declared, but {known}")
+        reason = why_no_value(value)
+        if reason:
+            raise InvalidTags(tags=tags, key=key, reason=f"the value of {name!r} {reason}")
+        if value is not None and value != "":
+            found[name] = text_of(value)
+    return found
+
+
+def text_of(value: object) -> str:
+    """The text of a value, in one form: a member of an enumeration is what it stands for."""
+    text = str.__str__(value) if isinstance(value, str) else str(value)
+    return unicodedata.normalize("NFC", text)
+
+
+def why_no_value(value: object) -> str | None:
+    """Say what is wrong with the value of a tag; None if it is one."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, str | int | Promise):
+        return f"is a {type(value).__name__}, not a text or an integer"
+    if isinstance(value, int) and abs(value) >= 10**TAG_LENGTH:
+        return f"has more than {TAG_LENGTH} digits"
+    text = text_of(value)
+    if len(text) > TAG_LENGTH:
+        return f"has {len(text)} characters, {TAG_LENGTH} are allowed"
+    if not text.isprintable():
+        return "contains a character that cannot be printed"
+    return None
+
+
+def _encoded(stored: Stored, named: Mapping[str, str], key: str) -> str:
+    """The values in the order of the stored names."""
+    values = [encoded(named.get(name, "")) for name in stored.tags]
+    joined = SEPARATOR.join(values).rstrip(SEPARATOR)
+    longest = max(map(len, values), default=0)
+    if longest > TAG_LENGTH or len(joined) > TAGS_LENGTH:
+        reason = f"encoded, a value may have {TAG_LENGTH} characters and all of them {TAGS_LENGTH}"
+        raise InvalidTags(tags=dict(named), key=key, reason=reason)
+    return joined

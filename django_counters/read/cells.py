@@ -1,0 +1,261 @@
+"""What cells tell of a series: one statement that sums them in the database."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, tzinfo
+from functools import cache
+from itertools import pairwise
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from django.db import Error, models
+from django.utils import timezone
+from django.utils.functional import Promise
+
+from django_counters import clock
+from django_counters.calendar import PERIODS
+from django_counters.exceptions import InvalidTags, UnsupportedSeries
+from django_counters.measure import OTHER, Measure
+from django_counters.projections.cells import decoded, encoded, text_of, why_no_value
+from django_counters.read import history
+from django_counters.read.sources import Cells, Source
+from django_counters.read.spans import Known, Plan, Span, plan, within_dates
+from django_counters.registry import registry
+from django_counters.stores.sql.measures import Stored
+from django_counters.stores.sql.session import Session
+from django_counters.tables import CounterCell
+
+#: The values of the tags that are asked for, in that order; None for one that was not given.
+Combination = tuple[str | None, ...]
+_FIRST, _END = datetime(1970, 1, 1), datetime(9000, 1, 1)  # noqa: DTZ001
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """All that a series was asked for.
+
+    Attributes:
+        source: whose cells.
+        span: of which time.
+        where: tags, and which values of them count; None among these for one that was not given.
+        tags: by which tags.
+        using: the database.
+    """
+
+    source: Source
+    span: Span = field(default_factory=Span)
+    where: tuple[tuple[str, frozenset[str | None]], ...] = ()
+    tags: tuple[str, ...] = ()
+    using: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was counted.
+
+    Attributes:
+        starts: where the periods begin, and where the last one ends.
+        amounts: one for each period, or one for all, by the key of the cells (empty where all
+            counters are one) and the values of tags.
+        names: what people call the counters, by the key of their cells.
+    """
+
+    starts: Sequence[datetime]
+    amounts: Mapping[tuple[str, Combination], list[int]]
+    names: Mapping[str, Any] = field(default_factory=dict)
+
+
+def found(asked: Asked, *, summed: bool = False, each: bool = False) -> Found:
+    """Read what is asked for.
+
+    Args:
+        asked: the series.
+        summed: one number, not one for each period.
+        each: for each counter, not for all together.
+
+    Raises:
+        UnsupportedSeries: the counters are not counted by period.
+        InvalidPeriod, HistoryNotKept: what is stored cannot tell it.
+        CounterUnavailable: the database cannot be reached.
+    """
+    using = asked.source.database(asked.using)
+    if asked.source.entries:
+        return _of_entries(asked, summed=summed, each=each, using=using)
+    stored, planned = _planned(asked, using, summed=summed)
+    amounts: dict[tuple[str, Combination], list[int]] = {}
+    periods = 1 if summed else len(planned.starts) - 1
+    number = cache(lambda start: bisect_right(planned.starts, clock.meant(start)) - 1)
+    for key, combination, start, amount in _rows(asked, stored, planned, summed, each, using):
+        row = amounts.setdefault((key, combination), [0] * periods)
+        row[0 if start is None else number(start)] += amount
+    names = asked.source.names(using, {key for key, _ in amounts}) if each else {}
+    return Found(planned.starts, amounts, names)
+
+
+def starts_of(asked: Asked) -> Sequence[datetime]:
+    """Where the periods begin that are asked for, and where the last one ends: reads no cells.
+
+    Raises:
+        UnsupportedSeries, InvalidPeriod, HistoryNotKept, CounterUnavailable: as `found`.
+    """
+    if asked.source.entries:
+        now, zone = clock.utc(), timezone.get_current_timezone()
+        with within_dates(asked.span):
+            return _starts_of_entries(asked.span, now, zone, summed=False)
+    return _planned(asked, asked.source.database(asked.using), summed=False)[1].starts
+
+
+def _planned(asked: Asked, using: str, *, summed: bool) -> tuple[Stored | None, Plan]:
+    """What is stored of the series, and how it is read."""
+    measure = measured(asked.source)
+    stored = registry.measures(using).present(measure)
+    zone = ZoneInfo(stored.zone) if stored else timezone.get_default_timezone()
+    # A period that is declared, and that nobody has counted by, is not known from the beginning.
+    since: dict[str, datetime | None] = dict.fromkeys(measure.per, clock.utc() if stored else None)
+    since.update(stored.since if stored else ())
+    return stored, plan(Known(measure, zone, since), asked.span, summed=summed)
+
+
+def measured(source: Source) -> Measure:
+    """What is declared to be counted by period and tag.
+
+    Raises:
+        UnsupportedSeries: nothing is; or its history is that of a ledger, which has no tags.
+    """
+    if source.entries:
+        raise UnsupportedSeries(key=source.label, reason="entries of a ledger have no tags")
+    if source.measure is None:
+        raise UnsupportedSeries(key=source.label, reason="it declares no PER, and is no ledger")
+    return source.measure
+
+
+def check_tags(source: Source, names: Iterable[str]) -> tuple[str, ...]:
+    """The names of tags, each of them once.
+
+    Raises:
+        InvalidTags: one is not declared.
+    """
+    known = [name for name, _ in measured(source).tags]
+    given = tuple(dict.fromkeys(names))
+    for name in given:
+        if name not in known:
+            reason = f"{name!r} is not declared, but {', '.join(known) or 'none'}"
+            raise InvalidTags(tags=given, key=source.label, reason=reason)
+    return given
+
+
+def check_values(source: Source, name: str, given: object) -> frozenset[str | None]:
+    """The values of a tag that count, as texts; None for cells without one.
+
+    Raises:
+        InvalidTags: what is given cannot be one.
+    """
+    single = isinstance(given, (str, bytes, Promise, type(None))) or not isinstance(given, Iterable)
+    values: Collection[Any] = [given] if single else list(given)  # type: ignore[call-overload]
+    for value in values:
+        reason = why_no_value(value)
+        if reason:
+            problem = f"the value of {name!r} {reason}"
+            raise InvalidTags(tags={name: given}, key=source.label, reason=problem)
+    return frozenset(None if value in (None, "") else text_of(value) for value in values)
+
+
+def _rows(
+    asked: Asked, stored: Stored | None, planned: Plan, summed: bool, each: bool, using: str
+) -> Iterator[tuple[str, Combination, datetime | None, int]]:
+    """Key, values of tags, start and sum of the cells that are asked for."""
+    if stored is None:
+        # Nobody has counted.
+        return
+    cells = _cells(asked, stored, planned, using)
+    columns = (("key",) if each else ()) + (("tags",) if asked.tags else ())
+    columns += () if summed else ("start",)
+
+    @cache
+    def combination(text: str) -> Combination:
+        given = decoded(text, stored.tags)
+        return tuple(given.get(name) for name in asked.tags)
+
+    place = int(each)
+    for row in _summed(cells, columns, using):
+        values = combination(row[place]) if asked.tags else ()
+        yield row[0] if each else "", values, None if summed else row[-2], row[-1]
+
+
+def _cells(asked: Asked, stored: Stored, planned: Plan, using: str) -> Cells:
+    number = PERIODS.index(planned.period) + 1
+    cells = CounterCell._base_manager.using(using).filter(measure_id=stored.id, period=number)
+    cells = asked.source.among(cells, using)
+    if planned.starts:
+        since, until = clock.shown(planned.starts[0]), clock.shown(planned.starts[-1])
+        cells = cells.filter(start__gte=since, start__lt=until)
+    for name, values in asked.where:
+        cells = cells.filter(_has(stored, name, values))
+    return cells
+
+
+def _summed(cells: Cells, columns: Sequence[str], using: str) -> list[tuple[Any, ...]]:
+    total = models.Sum("value")
+    try:
+        if not columns:
+            return [(cells.aggregate(amount=total)["amount"] or 0,)]
+        return list(cells.order_by().values_list(*columns).annotate(amount=total))
+    except Error as error:
+        Session(using).translate(error)
+        raise
+
+
+def _has(stored: Stored, name: str, values: Collection[str | None]) -> models.Q:
+    """Whether a tag of a cell has one of some values.
+
+    A cell has them in a fixed order, with a bar between; those that are missing at the end are left
+    out.
+    """
+    if name not in stored.tags:
+        # Nobody has given it yet.
+        return models.Q() if None in values else models.Q(key__in=())
+    place = stored.tags.index(name)
+    texts = [re.escape(_in_cell(value)) for value in sorted(filter(None, values))]
+    patterns = [rf"^([^|]*[|]){{{place}}}({'|'.join(texts)})([|]|$)"] if texts else []
+    if None in values:
+        patterns.append(rf"^([^|]*[|]){{{place}}}([|]|$)")
+        patterns += [rf"^[^|]*([|][^|]*){{0,{place - 1}}}$"] if place else []
+    return models.Q(tags__regex="|".join(patterns)) if patterns else models.Q(key__in=())
+
+
+def _in_cell(value: str) -> str:
+    return value if value == OTHER else encoded(value)
+
+
+def _of_entries(asked: Asked, *, summed: bool, each: bool, using: str) -> Found:
+    """The same of a ledger, counter by counter."""
+    keys = asked.source.entries
+    now, zone = clock.utc(), timezone.get_current_timezone()
+    with within_dates(asked.span):
+        starts = _starts_of_entries(asked.span, now, zone, summed)
+    between = [starts[0], starts[-1]] if summed else starts
+    amounts: dict[tuple[str, Combination], list[int]] = {}
+    for key in keys:
+        buckets = history.buckets_of(key, list(between), between[0], using)
+        row = amounts.setdefault((key if each else "", ()), [0] * len(buckets))
+        for number, bucket in enumerate(buckets):
+            row[number] += bucket.change
+    return Found(starts, amounts, {key: key for key in keys} if each else {})
+
+
+def _starts_of_entries(span: Span, now: datetime, zone: tzinfo, summed: bool) -> list[datetime]:
+    if span.by is not None:
+        return span.starts(now, zone)
+    if summed and span.is_open:
+        return [clock.meant(_FIRST), clock.meant(_END)]
+    return [moment.astimezone(span.zone or zone) for moment in span.bounds(now)]
+
+
+def pairs_of(starts: Sequence[datetime]) -> list[tuple[datetime, datetime]]:
+    """When each period begins and ends, as Django hands out moments."""
+    shown = [clock.shown(start) for start in starts]
+    return list(pairwise(shown))

@@ -1,0 +1,146 @@
+"""What one counter counted in its last periods, also by a tag: what a chart with bars shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django_counters import clock
+from django_counters.calendar import PERIODS
+from django_counters.exceptions import HistoryNotKept
+from django_counters.measure import OTHER
+from django_counters.read.points import Split
+from django_counters.read.series import Series, series
+from django_counters.read.values import value_of
+from django_counters.registry import registry
+
+ALL, VALUE, WITHOUT, OTHERS = "all", "value", "without", "other"
+#: How many periods are shown, the present one included.
+SHOWN = {"hour": 24, "day": 30, "week": 26, "month": 12}
+#: How many values of a tag are shown apart.
+MOST_VALUES = 10
+# At least as long as any of that name, also where clocks are set.
+_LENGTHS = {
+    "hour": timedelta(hours=1),
+    "day": timedelta(hours=25),
+    "week": timedelta(days=7, hours=2),
+    "month": timedelta(days=31, hours=2),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What was counted with one value of a tag.
+
+    Attributes:
+        kind: ``"value"``; ``"without"`` for what has no such tag, ``"other"`` for all values that
+            are not shown apart, ``"all"`` where nothing is split.
+        name: the value; empty for the other kinds.
+        amounts: one for each period.
+    """
+
+    kind: str
+    name: str
+    amounts: tuple[int, ...]
+
+    @property
+    def total(self) -> int:
+        """The sum of them."""
+        return sum(self.amounts)
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """The last periods of a counter, the earliest first.
+
+    Attributes:
+        by: what a period is.
+        split: the tag, or empty.
+        starts: when each begins.
+        rows: the largest first, and what is not shown apart at last.
+        values: the value of the counter at the end of each; empty where it is split.
+    """
+
+    key: str
+    by: str
+    split: str
+    starts: tuple[datetime, ...]
+    rows: tuple[Row, ...]
+    values: tuple[int, ...] = ()
+
+    @property
+    def totals(self) -> tuple[int, ...]:
+        """What was counted in each, whatever its tag."""
+        return tuple(map(sum, zip(*(row.amounts for row in self.rows), strict=True)))
+
+
+def periods_of(key: str) -> tuple[str, ...]:
+    """The periods that can be told of a counter: longer ones from days, hours and minutes."""
+    measure = registry.policy(key).measure
+    stored = measure.per if measure else ()
+    nested = [PERIODS.index(by) for by in stored if by in ("minute", "hour", "day")]
+    finest = min(nested, default=len(PERIODS))
+    return tuple(by for by in SHOWN if by in stored or PERIODS.index(by) >= finest)
+
+
+def tags_of(key: str) -> tuple[str, ...]:
+    """The tags that a counter can be split by."""
+    measure = registry.policy(key).measure
+    return tuple(name for name, _ in measure.tags) if measure else ()
+
+
+def counted(key: str, by: str, split: str = "", using: str | None = None) -> Counted:
+    """Read what was counted; periods that are not kept as a whole are left out.
+
+    What cannot be told falls back: to the shortest period that can, and to no tag.
+
+    Raises:
+        CounterError: this is no key, nothing is counted by period, or it cannot be read.
+    """
+    told = periods_of(key)
+    by = by if by in told else next(iter(told), "hour")
+    asked = series(key, using).per(by)
+    if split in tags_of(key):
+        return _split(key, by, split, asked)
+    points = _last(asked, by)
+    amounts = tuple(point.value for point in points)
+    starts = tuple(point.start for point in points)
+    # Back from the present value: what was counted before there were periods stays in it.
+    now = value_of(key, using)
+    values = tuple(now - sum(amounts[place + 1 :]) for place in range(len(amounts)))
+    return Counted(key, by, "", starts, (Row(ALL, "", amounts),), values)
+
+
+def _split(key: str, by: str, split: str, asked: Series) -> Counted:
+    splits: list[Split] = _last(asked.by(split), by)
+    points = splits[0].points if splits else _last(asked, by)
+    starts = tuple(point.start for point in points)
+    return Counted(key, by, split, starts, tuple(_rows(splits, split, len(starts))))
+
+
+def _rows(splits: Sequence[Split], tag: str, periods: int) -> list[Row]:
+    """The largest ones apart, and the rest together."""
+    apart = [one for one in splits if one.tags[tag] != OTHER][:MOST_VALUES]
+    rows = [_row(one, one.tags[tag]) for one in apart]
+    rest = [one.points for one in splits if one not in apart]
+    if rest or not rows:
+        amounts = [sum(points[place].value for points in rest) for place in range(periods)]
+        rows.append(Row(OTHERS, "", tuple(amounts)))
+    return rows
+
+
+def _row(split: Split, value: str | None) -> Row:
+    amounts = tuple(point.value for point in split.points)
+    return Row(WITHOUT if value is None else VALUE, value or "", amounts)
+
+
+def _last(asked: Any, by: str) -> list[Any]:
+    """The last periods, or of them those that are kept as a whole."""
+    try:
+        return list(asked.last(SHOWN[by]))
+    except HistoryNotKept as error:
+        # The period in which it begins may not be.
+        first = clock.meant(error.since) + _LENGTHS[by]
+        return list(asked.between(first)) if first < clock.utc() else []

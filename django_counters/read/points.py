@@ -1,0 +1,52 @@
+"""What a series is made of: periods, and rows of them by tag."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from django_counters.read.cells import Combination, pairs_of
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One period of a series.
+
+    Attributes:
+        start: when it begins.
+        end: when the next one does.
+        value: what was counted in it; zero where nothing was.
+    """
+
+    start: datetime
+    end: datetime
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The periods of what was counted with the same values of some tags.
+
+    Attributes:
+        tags: the values by the names of the tags: ``"~"`` for those that are not counted apart,
+            None where none was given.
+        points: one for each period.
+        total: the sum of them.
+    """
+
+    tags: Mapping[str, str | None]
+    points: tuple[Point, ...]
+    total: int
+
+
+def points_of(starts: Sequence[datetime], amounts: Sequence[int] | None) -> list[Point]:
+    """A point for each period; zeros where nothing was counted."""
+    pairs = pairs_of(starts)
+    values = amounts or [0] * len(pairs)
+    return [Point(*pair, value) for pair, value in zip(pairs, values, strict=True)]
+
+
+def order_of(amount: int, values: Combination) -> tuple[int, tuple[str, ...]]:
+    """What orders rows by tag: the largest first."""
+    return -amount, tuple(value or "" for value in values)

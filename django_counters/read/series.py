@@ -1,0 +1,294 @@
+"""Counts over time and by tag, as people ask for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, tzinfo
+from typing import Any, Generic, Self, TypeAlias, TypeVar
+
+from asgiref.sync import sync_to_async
+from django.db import models
+
+from django_counters import clock
+from django_counters.exceptions import InvalidPeriod, InvalidTags
+from django_counters.read import history as entries
+from django_counters.read.cells import (
+    Asked,
+    Found,
+    check_tags,
+    check_values,
+    found,
+    starts_of,
+)
+from django_counters.read.history import Bucket
+from django_counters.read.points import Point, Split, order_of, points_of
+from django_counters.read.sources import Records, of_keys, of_records
+from django_counters.read.spans import (
+    Span,
+    check_between,
+    check_last,
+    check_period,
+    check_zone,
+)
+from django_counters.registry import registry
+from django_counters.tables.total import TotalField
+from django_counters.types import check_key
+
+#: A value of a tag: a text, or an integer, which is counted as its text.
+Value = str | int | None
+
+
+_Row = TypeVar("_Row")
+_Total = TypeVar("_Total")
+# Within the class `list` is its own.
+_Rows: TypeAlias = list[_Row]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _Asking(Generic[_Row, _Total]):
+    """What is asked for, step by step. Each step gives another object; none asks the database."""
+
+    _asked: Asked
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self._asked.source.label}>"
+
+    def __iter__(self) -> Iterator[_Row]:
+        return iter(self.list())
+
+    def per(self, period: str) -> Self:
+        """By minute, hour, day, week (from Monday) or month. Without it, all of the time is one.
+
+        Raises:
+            InvalidPeriod: there is no such period.
+        """
+        return self._timed(by=check_period(period))
+
+    def last(self, time: int | str) -> Self:
+        """The last periods, the present one included (``30``), or a time back from now (``"7d"``).
+
+        A time is a number and ``m`` (minutes), ``h`` (hours of sixty minutes), ``d`` (days of 24
+        hours) or ``w``. It begins with the whole period in which its first moment is.
+
+        Raises:
+            InvalidPeriod: it is neither, is zero, or is more than 10,000 periods.
+        """
+        given = check_last(time)
+        number, length = (None, given) if isinstance(given, timedelta) else (given, None)
+        return self._timed(number=number, length=length, since=None, until=None)
+
+    def between(self, since: datetime, until: datetime | None = None) -> Self:
+        """From one moment on, and up to another one, or to now.
+
+        With `per`, from the period that ``since`` is in, to the last one that begins before
+        ``until``. Without, exactly: a stored period has to begin at both. A moment without a time
+        zone is of the current one.
+
+        Raises:
+            InvalidPeriod: ``until`` is not the later one, or one is no datetime.
+        """
+        start, end = check_between(since, until)
+        return self._timed(number=None, length=None, since=start, until=end)
+
+    def tz(self, zone: tzinfo | str) -> Self:
+        """By the clocks of a time zone, ``"Europe/Berlin"``; without it, of that which is stored.
+
+        Raises:
+            InvalidPeriod: there is no such zone.
+        """
+        return self._timed(zone=check_zone(zone))
+
+    def where(self, /, **tags: Value | Iterable[Value]) -> Self:
+        """Only what was counted with a value of a tag, or with any of several; None for without.
+
+        Raises:
+            InvalidTags: a tag is not declared, or this cannot be a value.
+            UnsupportedSeries: the counters are not counted by period.
+        """
+        asked = self._asked
+        check_tags(asked.source, tags)
+        more = tuple((name, check_values(asked.source, name, tags[name])) for name in tags)
+        return replace(self, _asked=replace(asked, where=(*asked.where, *more)))
+
+    def using(self, alias: str) -> Self:
+        """From another database, such as a replica."""
+        return replace(self, _asked=replace(self._asked, using=alias))
+
+    @property
+    def as_of(self) -> datetime | None:
+        """What was committed before this moment is in what is read after it: the present moment.
+
+        None for cached counters: what is read of them is as of the last flush.
+        """
+        return None if self._asked.source.lands else clock.now()
+
+    def starts(self) -> _Rows[datetime]:
+        """When the periods begin, and at last when the last one ends; aware. Reads no counts.
+
+        Raises:
+            InvalidPeriod, HistoryNotKept: as `list`.
+        """
+        self._check_time()
+        return [*starts_of(self._asked)]
+
+    def list(self) -> _Rows[_Row]:
+        """The rows, in one statement."""
+        self._check_time()
+        return self._rows(found(self._asked), "")
+
+    def each(self) -> dict[Any, _Rows[_Row]]:
+        """The rows of each counter, by its key, or by the primary key of its record.
+
+        Of all records of a field, those that were ever counted are there.
+        """
+        self._check_time()
+        told = found(self._asked, each=True)
+        return {name: self._rows(told, key) for key, name in told.names.items()}
+
+    def total(self) -> _Total:
+        """What was counted in all of the time; without a time, in all that is kept."""
+        raise NotImplementedError
+
+    async def alist(self) -> _Rows[_Row]:
+        """`list` for async code."""
+        return await sync_to_async(self.list)()
+
+    async def aeach(self) -> dict[Any, _Rows[_Row]]:
+        """`each` for async code."""
+        return await sync_to_async(self.each)()
+
+    async def atotal(self) -> _Total:
+        """`total` for async code."""
+        return await sync_to_async(self.total)()
+
+    def _rows(self, told: Found, key: str) -> _Rows[_Row]:
+        raise NotImplementedError
+
+    def _timed(self, **changes: Any) -> Self:
+        span: Span = replace(self._asked.span, **changes)
+        return replace(self, _asked=replace(self._asked, span=span))
+
+    def _check_time(self) -> None:
+        if self._asked.span.is_open and self._asked.span.by is None:
+            raise InvalidPeriod(period=None, known="say which time: per(), last() or between()")
+
+
+class Series(_Asking[Point, int]):
+    """What was counted over time. Lazy: `list`, `total`, `each` and a loop ask the database.
+
+        Counter.objects.series("signups:site").per("day").last(30).list()
+
+    Raises:
+        UnsupportedSeries: the counters are not counted by period, and are of no ledger.
+        InvalidPeriod: what is stored does not begin where the periods do that are asked for.
+        HistoryNotKept: what was then is not kept; it says from when on it is.
+        CounterUnavailable: the database cannot be reached.
+    """
+
+    __slots__ = ()
+
+    def by(self, *tags: str) -> Splits:
+        """Apart for each value of a tag, or each combination of values of several.
+
+        Raises:
+            InvalidTags: one is not declared, or none is given.
+            UnsupportedSeries: the counters are not counted by period.
+        """
+        source = self._asked.source
+        if not tags:
+            raise InvalidTags(tags=(), key=source.label, reason="by() needs the name of one")
+        return Splits(replace(self._asked, tags=check_tags(source, tags)))
+
+    def total(self) -> int:
+        """What was counted in all of the time; without a time, in all that is kept."""
+        return sum(sum(row) for row in found(self._asked, summed=True).amounts.values())
+
+    def _rows(self, told: Found, key: str) -> list[Point]:
+        return points_of(told.starts, told.amounts.get((key, ())))
+
+
+class Splits(_Asking[Split, dict[Any, int]]):
+    """What was counted over time, by tag: `Split` after `Split`, the largest first."""
+
+    __slots__ = ()
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """By which tags."""
+        return self._asked.tags
+
+    def total(self) -> dict[Any, int]:
+        """What was counted in all of the time, by value, the largest first.
+
+        Of several tags the values are a tuple.
+        """
+        told = found(self._asked, summed=True).amounts
+        sums = {combination: sum(row) for (_, combination), row in told.items()}
+        ordered = sorted(sums.items(), key=lambda item: order_of(item[1], item[0]))
+        return {one[0] if len(one) == 1 else one: amount for one, amount in ordered}
+
+    def _rows(self, told: Found, key: str) -> list[Split]:
+        rows = [
+            Split(dict(zip(self._asked.tags, one, strict=True)), points, sum(row))
+            for (of, one), row in told.amounts.items()
+            if of == key
+            for points in [tuple(points_of(told.starts, row))]
+        ]
+        return sorted(rows, key=lambda row: order_of(row.total, tuple(row.tags.values())))
+
+
+class RecordSeries(Series):
+    """The series of a field: of all records together, as long as none are chosen."""
+
+    __slots__ = ()
+
+    def of(self, records: models.QuerySet[Any] | Iterable[models.Model] | models.Model) -> Series:
+        """Of some records: those of a queryset, or some that are loaded.
+
+        Raises:
+            InvalidKey: something else is among them.
+            UnsavedInstance: one has no row yet.
+        """
+        source = self._asked.source
+        assert isinstance(source, Records)
+        chosen = of_records(source.field, source.model, records)
+        return Series(replace(self._asked, source=chosen))
+
+
+def series(keys: object, using: str | None = None) -> Series:
+    """The series of a named counter, or of several."""
+    return Series(Asked(of_keys(keys), using=using))
+
+
+def series_of(field: TotalField, record: models.Model) -> Series:
+    """The series of one record."""
+    return Series(Asked(Records(field, type(record), (record,))))
+
+
+def series_of_all(field: TotalField, model: type[models.Model]) -> RecordSeries:
+    """The series of all records of a model with a field; of a child, those of its parent's."""
+    inherits = model._meta.concrete_model is not field.model._meta.concrete_model
+    chosen = model._base_manager.all() if inherits else None
+    return RecordSeries(Asked(Records(field, model, chosen)))
+
+
+def history(
+    key: object,
+    by: str,
+    since: datetime | None,
+    until: datetime | None,
+    zone: tzinfo | None,
+    using: str | None,
+) -> list[Bucket]:
+    """The changes of one counter, period by period: from its cells, else from its entries."""
+    name = check_key(key)
+    policy = registry.policy(name)
+    if policy.measure is None or policy.recipe.can.entries:
+        return entries.history(name, by, since, until, zone, using)
+    asked = series(name, using).per(by)
+    asked = asked if zone is None else asked.tz(zone)
+    start, end = entries.span_of(by, since, until)
+    if start >= end:
+        return []
+    return [Bucket(p.start, p.end, p.value, None) for p in asked.between(start, end)]

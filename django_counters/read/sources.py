@@ -1,0 +1,195 @@
+"""Whose series is read: named counters, or the records of a field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from django.db import connections, models, router
+from django.db.models.functions import Cast
+
+from django_counters.exceptions import InvalidKey, UnsavedInstance, UnsupportedSeries
+from django_counters.measure import Measure
+from django_counters.read.values import check_keys
+from django_counters.registry import registry
+from django_counters.tables import CounterCell
+from django_counters.tables.standing import COUNTERS
+from django_counters.tables.total import TotalField
+from django_counters.types import check_key
+
+Cells = models.QuerySet[CounterCell]
+
+
+class Source(Protocol):
+    """Whose cells are read."""
+
+    @property
+    def label(self) -> str:
+        """What errors call it."""
+
+    @property
+    def measure(self) -> Measure | None:
+        """What is declared; None where nothing is counted by period."""
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """The keys of a ledger, whose periods are read from its entries."""
+
+    @property
+    def lands(self) -> bool:
+        """Whether increments wait outside of the database until they are landed."""
+
+    def database(self, using: str | None) -> str:
+        """Where the cells are."""
+
+    def among(self, cells: Cells, using: str) -> Cells:
+        """Those of the counters that are meant."""
+
+    def names(self, using: str, found: Iterable[str]) -> dict[str, Any]:
+        """What people call each counter, by the key of its cells; ``found`` has those with some."""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Named counters of one policy."""
+
+    keys: tuple[str, ...]
+
+    @property
+    def label(self) -> str:
+        return ", ".join(self.keys[:3]) + (" …" if len(self.keys) > 3 else "")
+
+    @property
+    def measure(self) -> Measure | None:
+        return registry.policy(self.keys[0]).measure if self.keys else None
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        if self.measure is not None:
+            return ()
+        return tuple(key for key in self.keys if registry.policy(key).recipe.can.entries)
+
+    @property
+    def lands(self) -> bool:
+        return bool(self.keys) and registry.policy(self.keys[0]).recipe.can.outside
+
+    def database(self, using: str | None) -> str:
+        return COUNTERS.reading(using)
+
+    def among(self, cells: Cells, using: str) -> Cells:  # noqa: ARG002
+        return _of_keys(cells, self.keys)
+
+    def names(self, using: str, found: Iterable[str]) -> dict[str, Any]:  # noqa: ARG002
+        return {key: key for key in self.keys}
+
+
+def of_keys(given: object) -> Named:
+    """The counters with one key, or with several.
+
+    Raises:
+        InvalidKey: what is given is none, or there is none.
+        UnsupportedSeries: they do not count by the same periods, so no statement reads them all.
+    """
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        return Named((check_key(given),))
+    keys = tuple(check_keys(given))
+    if not keys:
+        raise InvalidKey(key=given, reason="a series needs at least one")
+    policies = [registry.policy(key) for key in keys]
+    if len({(policy.measure, policy.recipe.can.entries) for policy in policies}) > 1:
+        reason = "these keys are of several namespaces, and one series is of one"
+        raise UnsupportedSeries(key=Named(keys).label, reason=reason)
+    return Named(keys)
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Records of a model with a field.
+
+    Attributes:
+        field: the counter.
+        model: the model that was asked, maybe a child of that of the field.
+        chosen: which of its records; None for all that were ever counted.
+    """
+
+    field: TotalField
+    model: type[models.Model]
+    chosen: models.QuerySet[Any] | tuple[models.Model, ...] | None = None
+
+    @property
+    def label(self) -> str:
+        return f"{self.field.model._meta.label}.{self.field.name}"
+
+    @property
+    def measure(self) -> Measure | None:
+        return self.field.measure
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def lands(self) -> bool:
+        return bool(self.field.declared().recipe.can.outside)
+
+    @property
+    def _pk(self) -> Any:
+        return self.field.model._meta.pk
+
+    def database(self, using: str | None) -> str:
+        if using is not None:
+            return using
+        if isinstance(self.chosen, models.QuerySet):
+            return self.chosen.db
+        # Loaded together, they are in one database.
+        hints = {"instance": self.chosen[0]} if self.chosen else {}
+        return router.db_for_read(self.model, **hints)
+
+    def among(self, cells: Cells, using: str) -> Cells:
+        if self.chosen is None:
+            return cells
+        if isinstance(self.chosen, models.QuerySet):
+            text = Cast(self._pk.attname, models.TextField())
+            return cells.filter(key__in=self.chosen.using(using).values_list(text))
+        return _of_keys(cells, tuple(self.names(using, ())))
+
+    def names(self, using: str, found: Iterable[str]) -> dict[str, Any]:
+        if self.chosen is None:
+            key: Any = self._pk
+            while key.is_relation:
+                key = key.target_field
+            return {text: key.to_python(text) for text in found}
+        if isinstance(self.chosen, models.QuerySet):
+            pairs: Any = self.chosen.using(using).values_list(self._pk.attname, "pk")
+        else:
+            pairs = ((self._saved(record), record.pk) for record in self.chosen)
+        prepared, connection = self._pk.get_db_prep_value, connections[using]
+        return {str(prepared(key, connection)): pk for key, pk in pairs}
+
+    def _saved(self, record: models.Model) -> Any:
+        key = getattr(record, self._pk.attname)
+        if record._state.adding or key is None:
+            raise UnsavedInstance(key=f"{self.label}:{key}")
+        return key
+
+
+def _of_keys(cells: Cells, keys: tuple[str, ...]) -> Cells:
+    return cells.filter(key=keys[0]) if len(keys) == 1 else cells.filter(key__in=keys)
+
+
+def of_records(field: TotalField, model: type[models.Model], chosen: object) -> Records:
+    """Records of a model: those of a queryset, or some that are loaded.
+
+    Raises:
+        InvalidKey: something else is among them.
+    """
+    if isinstance(chosen, models.QuerySet):
+        wrong = None if issubclass(chosen.model, field.model) else chosen.model
+        found: Any = chosen.all()
+    else:
+        found = tuple(chosen) if isinstance(chosen, Iterable) else (chosen,)
+        wrong = next((one for one in found if not isinstance(one, field.model)), None)
+    if wrong is not None:
+        raise InvalidKey(key=wrong, reason=f"it is no record of {field.model._meta.label}")
+    return Records(field, model, found)

@@ -1,0 +1,42 @@
+"""Tables and their columns. No arithmetic, no SQL."""
+
+from __future__ import annotations
+
+from django_counters.tables.adjustment import CounterAdjustment
+from django_counters.tables.batch import CounterBatch, CounterSource
+from django_counters.tables.cell import CounterCell
+from django_counters.tables.counter import CounterColumns
+from django_counters.tables.delta import DeltaColumns
+from django_counters.tables.horizon import CounterHorizon
+from django_counters.tables.incident import CounterIncident
+from django_counters.tables.limit import CounterLimit
+from django_counters.tables.measure import CounterMeasure, CounterTag
+from django_counters.tables.partition import CounterArchive, CounterPartition
+from django_counters.tables.request import AdjustmentRequest
+from django_counters.tables.sample import CounterSample
+from django_counters.tables.shard import ShardColumns
+from django_counters.tables.slot import SlotColumns
+from django_counters.tables.token import CounterToken
+from django_counters.tables.total import TotalField
+
+__all__ = [
+    "AdjustmentRequest",
+    "CounterAdjustment",
+    "CounterArchive",
+    "CounterBatch",
+    "CounterCell",
+    "CounterColumns",
+    "CounterHorizon",
+    "CounterIncident",
+    "CounterLimit",
+    "CounterMeasure",
+    "CounterPartition",
+    "CounterSample",
+    "CounterSource",
+    "CounterTag",
+    "CounterToken",
+    "DeltaColumns",
+    "ShardColumns",
+    "SlotColumns",
+    "TotalField",
+]

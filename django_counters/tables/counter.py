@@ -1,0 +1,63 @@
+"""Named counters: one row each, and the keys of all tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.db import models
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.utils.translation import gettext_lazy as _
+
+from django_counters.tables.total import TotalField, WideTotalField
+from django_counters.types import KEY_LENGTH
+
+if TYPE_CHECKING:
+    _CharField = models.CharField[str, str]
+else:
+    _CharField = models.CharField
+
+
+class KeyField(_CharField):
+    """A text primary key that PostgreSQL compares byte by byte.
+
+    Every writer then locks rows in the same order, whatever the locale of the database, and one
+    index serves both equality and prefixes.
+    """
+
+    def db_parameters(self, connection: BaseDatabaseWrapper) -> dict[str, str | None]:
+        parameters = dict(super().db_parameters(connection))
+        if connection.vendor == "postgresql":
+            parameters["collation"] = "C"
+        return parameters
+
+    def db_type(self, connection: BaseDatabaseWrapper) -> str | None:
+        if connection.vendor == "postgresql":
+            # Django adds a second, pattern-matching index to whatever starts with "varchar".
+            return f"character varying({self.max_length})"
+        return super().db_type(connection)
+
+
+class CounterColumns(models.Model):
+    """What a `Counter` has."""
+
+    key = KeyField(_("key"), max_length=KEY_LENGTH, primary_key=True)
+    # Never indexed: PostgreSQL then updates the row within its page, without touching any index.
+    value = TotalField(_("value"), default=0)
+    updated_at = models.DateTimeField(_("updated at"), auto_now=True)
+    # The part of the value that did not come through the ledger; NULL where nothing ever did.
+    outside: WideTotalField = WideTotalField(  # type: ignore[misc]
+        _("outside the ledger"), null=True, blank=True, default=None, editable=False
+    )
+
+    class Meta:
+        abstract = True
+        verbose_name = _("counter")
+        verbose_name_plural = _("counters")
+        permissions = [
+            ("adjust_counter", _("Can adjust a counter")),
+            ("increment_counter", _("Can increment a counter over HTTP")),
+            ("decrement_counter", _("Can decrement a counter over HTTP")),
+        ]
+
+    def __str__(self) -> str:
+        return str(self.key)

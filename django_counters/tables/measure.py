@@ -1,0 +1,57 @@
+"""What is counted by period and by tag, and which values its tags have."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from django_counters.measure import TAG_LENGTH
+from django_counters.tables.counter import KeyField
+
+NAME_LENGTH = 255
+
+
+class CounterMeasure(models.Model):
+    """A namespace or a field with ``per``. Its cells are read by what this row says.
+
+    ``zone`` is the time zone whose clocks begin its periods: that of the settings when the row was
+    made. ``tags`` are the names of its tags in the order in which cells have their values: a new
+    one comes last, and none is taken out. ``periods``: since when each is counted by, as an ISO
+    moment; None for those that were declared first.
+    """
+
+    id = models.AutoField(primary_key=True)
+    name = KeyField(_("name"), max_length=NAME_LENGTH, unique=True)
+    zone = models.CharField(_("time zone"), max_length=64)
+    tags = models.JSONField(_("tags"), default=list)
+    periods = models.JSONField(_("periods"), default=dict)
+    made_at = models.DateTimeField(_("made at"), auto_now_add=True)
+
+    class Meta:
+        verbose_name = _("counter measure")
+        verbose_name_plural = _("counter measures")
+
+    def __str__(self) -> str:
+        return str(self.name)
+
+
+class CounterTag(models.Model):
+    """A value of a tag that is counted apart."""
+
+    pk = models.CompositePrimaryKey("measure_id", "name", "value")
+    measure = models.ForeignKey(
+        CounterMeasure,
+        on_delete=models.CASCADE,
+        related_name="+",
+        db_index=False,
+        verbose_name=_("measure"),
+    )
+    name = KeyField(_("name"), max_length=TAG_LENGTH)
+    value = KeyField(_("value"), max_length=TAG_LENGTH)
+
+    class Meta:
+        verbose_name = _("counter tag")
+        verbose_name_plural = _("counter tags")
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.value}"

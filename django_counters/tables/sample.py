@@ -1,0 +1,30 @@
+"""What totals were: one row for each counter and period in which it changed."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from django_counters.tables.counter import KeyField
+from django_counters.types import KEY_LENGTH
+
+
+class CounterSample(models.Model):
+    """The total of a named counter at the end of a period, for namespaces that ask for it.
+
+    ``moment`` is when the period begins, ``value`` the last total that was seen in it. The row of
+    the present period follows the total until the period is over. A period without a row has the
+    value of the row before: what does not change is not written.
+    """
+
+    pk = models.CompositePrimaryKey("key", "moment")
+    key = KeyField(_("key"), max_length=KEY_LENGTH)
+    moment = models.DateTimeField(_("moment"), db_index=True)
+    value = models.BigIntegerField(_("value"))
+
+    class Meta:
+        verbose_name = _("counter sample")
+        verbose_name_plural = _("counter samples")
+
+    def __str__(self) -> str:
+        return f"{self.key} {self.value}"

@@ -1,0 +1,169 @@
+"""The column that holds a total: written by increments, never by ``save()``."""
+
+from __future__ import annotations
+
+from copy import copy
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Case, Value
+from django.db.models.expressions import Col
+from django.db.models.functions import Cast
+from django.db.models.query_utils import DeferredAttribute
+
+from django_counters.measure import Measure
+from django_counters.tables import assigned
+from django_counters.values import Counted, Result, Unknown
+
+if TYPE_CHECKING:
+    from django.db.backends.base.base import BaseDatabaseWrapper
+    from django.db.models.expressions import Combinable
+
+    _BigIntegerField = models.BigIntegerField[int | Combinable, int]
+else:
+    _BigIntegerField = models.BigIntegerField
+
+
+class Loaded(int):
+    """What an instance holds of a total: an int that may be stale by the time it is written."""
+
+    def __reduce__(self) -> tuple[type[int], tuple[int]]:
+        return int, (int(self),)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[type[int], tuple[int]]:
+        # A copy or a pickle is a plain number.
+        return self.__reduce__()
+
+
+class TotalAttribute(DeferredAttribute):
+    """Keeps a plain int on the instance, and hands it out as one that was loaded."""
+
+    field: TotalField
+
+    def __get__(self, instance: models.Model | None, cls: type[models.Model] | None = None) -> Any:
+        if instance is None:
+            return self
+        value = super().__get__(instance, cls)
+        return self.hand_out(value, instance) if isinstance(value, int) else value
+
+    def __set__(self, instance: models.Model, value: Any) -> None:
+        name = self.field.attname
+        if not instance._state.adding and settings.DEBUG:
+            self._watch(instance, name, value)
+        if isinstance(value, Unknown):
+            # What a change returned: the instance holds what it held.
+            return
+        instance.__dict__[name] = int(value) if isinstance(value, Loaded | Counted) else value
+
+    def _watch(self, instance: models.Model, name: str, value: Any) -> None:
+        """Note a number that somebody made, and that is not the one that is there."""
+        present = instance.__dict__.get(name)
+        if hasattr(value, "resolve_expression"):
+            # It will be written.
+            assigned.forget(instance, name)
+        elif isinstance(value, Loaded | Result):
+            # full_clean() assigns the same again, refresh_from_db() what another instance has,
+            # and some code what a change returned.
+            if getattr(value, "_instance", None) is not instance:
+                assigned.forget(instance, name)
+        elif value != present and not hasattr(present, "resolve_expression"):
+            assigned.note(instance, name)
+
+    def __delete__(self, instance: models.Model) -> None:
+        # As of any field of Django: whoever asks for it next has it loaded.
+        if self.field.attname not in instance.__dict__:
+            raise AttributeError(self.field.attname)
+        del instance.__dict__[self.field.attname]
+
+    def hand_out(self, value: int, instance: models.Model) -> Loaded:  # noqa: ARG002
+        return Loaded(value)
+
+
+class TotalField(_BigIntegerField):
+    """A BIGINT that an instance inserts with its row and never writes again.
+
+    ``save()``, ``save(update_fields=…)``, ``update_or_create()`` and ``bulk_update()`` leave the
+    stored number as it is, whatever the instance holds. An expression (``F("views") + 1``) is
+    written: the database evaluates it on the present number. So is ``QuerySet.update(views=0)``,
+    which says what it does. Loading a fixture writes the numbers of the fixture.
+    """
+
+    descriptor_class = TotalAttribute
+    #: What the column is to expressions.
+    plain_class: type[models.Field[Any, Any]] = models.BigIntegerField
+    strategy = "exact"
+    #: By how much one person alone may adjust it; None: by any amount.
+    approve_above: int | None = None
+    #: What is counted by period; None where nothing is.
+    measure: Measure | None = None
+
+    def declared(self) -> Any:
+        """Where the totals of a counter of records stand, and how they are counted."""
+        raise NotImplementedError
+
+    def place(self) -> Any:
+        """Where the totals of a counter of records stand, and how its slots are made."""
+        raise NotImplementedError
+
+    def pre_save(self, model_instance: models.Model, add: bool) -> Any:
+        value = getattr(model_instance, self.attname)
+        assigned.save(model_instance, self.attname, inserts=add)
+        if add or hasattr(value, "resolve_expression"):
+            return int(value) if isinstance(value, Loaded) else value
+        # A column set to itself: the row keeps whatever it has when the statement reaches it.
+        return models.F(self.attname)
+
+    def get_db_prep_save(self, value: Any, connection: BaseDatabaseWrapper) -> Any:
+        value = super().get_db_prep_save(value, connection)
+        # bulk_update() asks the instance for the attribute, not pre_save(), and hides what it got
+        # in a CASE. update(views=…) gives an expression of its own, or the value as it is.
+        case = value.get_source_expressions()[0] if isinstance(value, Cast) else value
+        if isinstance(case, Case):
+            column = self.get_col("")
+            for when in case.cases:
+                if isinstance(when.result, Value) and _field_of(when.result) is self:
+                    when.result = column
+        return value
+
+    def get_col(self, alias: str, output_field: Any = None) -> Col:
+        """The column as one of Django's own integer fields.
+
+        Django combines expressions whose fields are of one class, or of a class that it knows.
+        """
+        asked = None if output_field == self else output_field
+        return self._plain.get_col(alias, asked)
+
+    @cached_property
+    def _plain(self) -> models.Field[Any, Any]:
+        plain: models.Field[Any, Any] = copy(self)
+        plain.__class__ = self.plain_class
+        return plain
+
+    def value_from_object(self, obj: models.Model) -> Any:
+        value = super().value_from_object(obj)
+        return int(value) if isinstance(value, Loaded) else value
+
+
+def _field_of(value: Any) -> Any:
+    """The field that a value was given with, if it was."""
+    return value._output_field_or_none
+
+
+class WideTotalField(TotalField):
+    """A total that may be larger than any value: what others make smaller again is not part of it.
+
+    SQLite has no wider integers.
+    """
+
+    def db_type(self, connection: BaseDatabaseWrapper) -> str | None:
+        if connection.vendor == "postgresql":
+            return "numeric(40, 0)"
+        return super().db_type(connection)
+
+    # What comes from there is no integer yet.
+    get_col = models.BigIntegerField.get_col
+
+    def from_db_value(self, value: Any, *_: Any) -> int | None:
+        return None if value is None else int(value)

@@ -1,0 +1,66 @@
+"""The upkeep of what is counted by period: its names, and what is kept no longer."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from zoneinfo import ZoneInfo
+
+from django.db import DEFAULT_DB_ALIAS, router
+
+from django_counters import clock
+from django_counters.calendar import PERIODS, period_of
+from django_counters.projections.declared import declared_measures
+from django_counters.registry import registry
+from django_counters.stores.sql.cells import SqlCells
+from django_counters.stores.sql.session import Session
+from django_counters.tables import CounterCell, CounterMeasure
+from django_counters.upkeep.renames import present_name
+
+
+def make_measures(using: str) -> None:
+    """Make the rows of all declared measures, so that no increment has to.
+
+    One whose field has another name now, as the migrations say, keeps its row and its cells.
+    """
+    measures = registry.measures(using)
+    declared = list(declared_measures(using))
+    rows = CounterMeasure._base_manager.using(using)
+    known = set(rows.values_list("name", flat=True))
+    for name in known - {measure.name for measure in declared}:
+        if name.count(".") < 2:
+            continue
+        present = present_name(name)
+        heirs = [one.name for one in declared if _as_migrations_say(one.name) == present]
+        if heirs and heirs[0] not in known:
+            rows.filter(name=name).update(name=heirs[0])
+    for measure in declared:
+        measures.ensure(measure)
+
+
+def _as_migrations_say(label: str) -> str:
+    """A label with the name of its model as migrations have it."""
+    app, _, name = label.rpartition(".")
+    return f"{app.lower()}.{name}"
+
+
+def prune_cells(using: str = DEFAULT_DB_ALIAS) -> int:
+    """Forget cells that are older than ``KEEP`` says; how many those were. In small batches.
+
+    Coarser cells were written together with them, and stay. Any number of these can run at once.
+    """
+    if not router.allow_migrate_model(using, CounterCell):
+        return 0
+    cells, now, gone = SqlCells(Session(using)), clock.utc(), 0
+    for measure in declared_measures(using):
+        stored = registry.measures(using).find(measure.name)
+        if stored is None:
+            continue
+        for period, days in measure.keep:
+            # One that began before is kept as long as a part of it is.
+            zone = ZoneInfo(stored.zone)
+            first, _ = period_of(period, now - timedelta(days=days), zone)
+            forgotten = cells.forget(stored.id, PERIODS.index(period) + 1, first)
+            if forgotten:
+                registry.measures(using).forgotten(measure.name, period, first)
+            gone += forgotten
+    return gone

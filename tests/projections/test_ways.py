@@ -1,0 +1,133 @@
+"""Whatever changes a total changes its cells: querysets, entries, corrections, and many tags."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+
+from django_counters import clock
+from django_counters.exceptions import InsufficientCount
+from django_counters.models import Counter, CounterCell, CounterDelta, CounterShard, SlottedCounter
+from django_counters.registry import registry
+from django_counters.testing import override_counters
+from django_counters.tokens import mint
+from tests.projections.conftest import MEASURED, by_country, cells, land
+from tests.testapp.models import Story
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def of_story(story: Story, field: str) -> int:
+    return sum(by_country(str(story.pk), f"testapp.Story.{field}").values())
+
+
+@pytest.mark.usefixtures("cached")
+class TestQuerysets:
+    def test_they_count_by_period(self) -> None:
+        stories = [Story.objects.create(), Story.objects.create()]
+        Story.objects.increment(opens=3, plays=2, reads=1)
+        Story.objects.filter(pk=stories[0].pk).decrement(opens=1)
+        land()
+        for field, sums in {"opens": [2, 3], "plays": [2, 2], "reads": [1, 1]}.items():
+            assert [of_story(story, field) for story in stories] == sums
+
+    def test_a_refused_one_counts_nothing(self) -> None:
+        first, second = Story.objects.create(opens=5), Story.objects.create()
+        with pytest.raises(InsufficientCount):
+            Story.objects.decrement(opens=1)
+        assert not CounterCell.objects.exists()
+        assert (first.opens.value(), second.opens.value()) == (5, 0)
+
+    def test_slots_of_a_field(self) -> None:
+        story = Story.objects.create()
+        SlottedCounter.objects.increment(story, "plays", 4)
+        SlottedCounter.objects.increment(story, "opens", 2)
+        assert (of_story(story, "plays"), of_story(story, "opens")) == (4, 2)
+
+
+class TestEntries:
+    def test_many(self) -> None:
+        with override_counters(hits={"STRATEGY": "ledger", **MEASURED}):
+            token = mint(clock.utc())
+            CounterDelta.objects.append("hits:a", 1, token=token)
+            entries: list[Any] = [("hits:a", 2), ("hits:b", 3), ("hits:a", 4)]
+            CounterDelta.objects.append_many(entries)
+            CounterDelta.objects.append_many(
+                [("hits:a", 1, token), ("hits:b", 9, mint(clock.utc()))]
+            )
+            if Counter.objects.db_manager("default").db == "default":
+                CounterDelta.objects.append_many([("hits:b", 5)], copy=True)
+            assert Counter.objects.value("hits:a") == sum(cells("hits:a").values()) == 7
+            assert Counter.objects.value("hits:b") == sum(cells("hits:b").values()) == 17
+
+    def test_shards(self) -> None:
+        with override_counters(hits=MEASURED):
+            CounterShard.objects.increment("hits:a", 3)
+            assert sum(cells("hits:a").values()) == 3
+
+
+class TestCorrections:
+    def test_an_adjustment_stands_in_its_period(self, counted: str) -> None:
+        actor = User.objects.create(username="ann")
+        Counter.objects.increment(counted, 5, tags={"country": "DE"})
+        land()
+        Counter.objects.adjust(counted, to=3, reason="miscounted", actor=actor)
+        assert by_country(counted) == {"DE": 5, None: -2}
+        assert Counter.objects.value(counted) == 3
+
+    def test_so_does_one_of_a_record(self, cached: str) -> None:
+        actor = User.objects.create(username="ann")
+        for field in ("opens", "plays", "reads"):
+            story = Story.objects.create()
+            getattr(story, field).increment(5)
+            land()
+            getattr(story, field).adjust(by=2, reason="found", actor=actor)
+            assert of_story(story, field) == 7
+
+    def test_a_forgotten_counter_comes_to_nothing(self, counted: str) -> None:
+        Counter.objects.increment(counted, 5)
+        land()
+        assert Counter.objects.forget(counted) == 5
+        assert sum(cells(counted).values()) == Counter.objects.value(counted) == 0
+
+
+class TestMemory:
+    def test_a_process_keeps_no_more_values_than_are_declared(self) -> None:
+        """100,000 values of a tag, and as many keys, leave its memory as it was."""
+        with override_counters(hits={"PER": ["day"], "TAGS": {"country": 3}}):
+            stored = registry.measures("default")
+            for number in range(200):
+                self._count(number)
+            gc.collect()
+            tracemalloc.start()
+            before, _ = tracemalloc.get_traced_memory()
+            measure = registry.policy("hits:a").measure
+            assert measure
+            for number in range(100_000):
+                row = stored.ensure(measure)
+                assert stored.admit(row, "country", f"v{number}", 3) == "~" or number < 3
+            for number in range(2_000):
+                self._count(number)
+            gc.collect()
+            grown = tracemalloc.get_traced_memory()[0] - before
+            tracemalloc.stop()
+        assert grown < 200_000, f"{grown} bytes more"
+
+    @staticmethod
+    def _count(number: int) -> None:
+        Counter.objects.increment(f"hits:{number}", tags={"country": f"v{number}"})
+
+
+def test_history_of_days_that_are_gone(counted: str) -> None:
+    """What is counted late is counted once, and where it belongs."""
+    now = clock.utc()
+    for days in range(40):
+        Counter.objects.increment(counted, days + 1, at=now - timedelta(days=days))
+    land()
+    assert sorted(cells(counted).values()) == list(range(1, 41))
+    assert sum(cells(counted, "hour").values()) == Counter.objects.value(counted) == 820

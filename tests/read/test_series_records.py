@@ -1,0 +1,147 @@
+"""Counts over time of records: of one, of some, and of all."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from django_counters import CounterField, clock
+from django_counters.exceptions import InvalidKey, UnsavedInstance, UnsupportedSeries
+from django_counters.read.series import RecordSeries, Series
+from tests.testapp.models import Post, Sensor, Shop, Site
+
+pytestmark = pytest.mark.django_db
+NOW = datetime(2024, 5, 3, 12, 30, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def _now(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "utc", lambda: NOW)
+
+
+def sites(*by: int) -> list[Site]:
+    made = [Site.objects.create() for _ in by]
+    for site, one in zip(made, by, strict=True):
+        site.visits.increment(one, at=NOW - timedelta(hours=one), tags={"country": f"c{one % 2}"})
+    return made
+
+
+def total(series: Series) -> int:
+    return series.per("hour").last(24).total()
+
+
+def test_one_record() -> None:
+    one, two = sites(1, 2)
+    points = one.visits.series.per("hour").last(3).list()
+    assert [point.value for point in points] == [0, 1, 0]
+    assert (total(one.visits.series), total(two.visits.series)) == (1, 2)
+    assert total(Site.visits.of(two.pk).series) == 2
+    assert total(Site.objects.defer("visits").get(pk=two.pk).visits.series) == 2
+    assert one.visits.series.by("country").total() == {"c1": 1}
+    assert list(one.visits.series.per("day").each()) == [one.pk]
+
+
+def test_all_records_and_some() -> None:
+    one, two, three = sites(1, 2, 3)
+    every = Site.visits.series
+    assert isinstance(every, RecordSeries)
+    assert total(every) == 6
+    assert every.by("country").total() == {"c1": 4, "c0": 2}
+    assert total(every.of([one, three])) == 4
+    assert total(every.of(one)) == 1
+    assert total(every.of([])) == 0
+    assert total(every.of(Site.objects.filter(pk__gt=one.pk))) == 5
+    assert total(every.of(Site.objects.order_by("-pk")[:1])) == 3
+    assert total(every.of(Site.objects.none())) == 0
+    assert total(every.per("hour").of(Site.objects.with_counts())) == 6
+    assert two.pk
+
+
+def test_each_record_by_its_key() -> None:
+    one, two = sites(1, 2)
+    never = Site.objects.create()
+    every = Site.visits.series.per("day").last(1)
+
+    def told(series: Series) -> dict[Any, int]:
+        return {pk: points[0].value for pk, points in series.each().items()}
+
+    assert told(every) == {one.pk: 1, two.pk: 2}
+    assert told(every.of([two, never])) == {two.pk: 2, never.pk: 0}
+    assert told(every.of(Site.objects.exclude(pk=one.pk))) == {two.pk: 2, never.pk: 0}
+
+
+def test_slots() -> None:
+    site = Site.objects.create()
+    site.downloads.increment(at=NOW)
+    site.downloads.increment(2, at=NOW)
+    assert site.downloads.series.per("day").last(1).total() == 3
+    assert Site.downloads.series.of(Site.objects.all()).total() == 3
+
+
+def test_keys_that_are_no_numbers() -> None:
+    one, two = Sensor.objects.create(), Sensor.objects.create()
+    for sensor in (one, one, two):
+        sensor.ticks.increment(at=NOW)
+    assert one.ticks.series.total() == 2
+    every = Sensor.ticks.series.per("day").last(1)
+    assert set(every.each()) == {one.pk, two.pk}
+    assert all(isinstance(pk, uuid.UUID) for pk in every.each())
+    assert every.of(Sensor.objects.filter(pk=one.pk)).total() == 2
+    assert list(every.of(Sensor.objects.filter(pk=one.pk)).each()) == [one.pk]
+
+
+def test_children_have_the_counter_of_their_parent() -> None:
+    shop = Shop.objects.create(code="x")
+    shop.visits.increment(3, at=NOW)
+    Site.objects.create().visits.increment(at=NOW)
+    assert shop.visits.series.total() == 3
+    assert (Shop.visits.series.total(), Site.visits.series.total()) == (3, 4)
+    assert Shop.visits.series.of(Shop.objects.all()).total() == 3
+    assert list(Shop.visits.series.of(Shop.objects.all()).per("day").last(1).each()) == ["x"]
+    assert Site.visits.series.of([shop]).total() == 3
+
+
+@pytest.mark.django_db(databases=["default", "other"])
+def test_each_database_has_its_own() -> None:
+    site = Site.objects.using("other").create()
+    site.visits.increment(4, at=NOW)
+    assert site.visits.series.total() == 4
+    assert Site.visits.series.of(Site.objects.using("other").all()).total() == 4
+    assert Site.visits.series.of([site]).total() == 4
+    assert Site.visits.series.using("other").total() == 4
+    assert Site.visits.series.total() == 0
+
+
+def test_what_is_refused() -> None:
+    (site,) = sites(1)
+    wrong: list[Callable[[], object]] = [
+        lambda: Site.visits.series.of(Post.objects.all()),
+        lambda: Site.visits.series.of([site, Post()]),
+        lambda: Site.visits.series.of([site.pk]),  # type: ignore[list-item]
+        lambda: Site.visits.series.of(site.pk),  # type: ignore[arg-type]
+    ]
+    for call in wrong:
+        with pytest.raises(InvalidKey, match=r"no record of testapp\.Site"):
+            call()
+    with pytest.raises(UnsavedInstance):
+        total(Site().visits.series)
+    with pytest.raises(UnsupportedSeries, match=r"testapp\.Post\.views is not counted by period"):
+        total(Post.objects.create().views.series)
+    assert isinstance(Post._meta.get_field("views"), CounterField)
+
+
+def test_a_queryset_is_part_of_the_statement() -> None:
+    sites(1, 2)
+    every = Site.visits.series.per("hour").last(24)
+    assert every.total() == 3
+    some = every.of(Site.objects.all())
+    for call in (every.list, some.list, some.by("country").list, some.total):
+        with CaptureQueriesContext(connection) as queries:
+            call()
+        assert len(queries) == 1

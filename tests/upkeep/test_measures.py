@@ -1,0 +1,73 @@
+"""Measures keep their cells when fields get other names, and forget what is kept no longer."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+
+from django_counters import clock
+from django_counters.models import Counter, CounterCell, CounterMeasure
+from django_counters.registry import registry
+from django_counters.testing import override_counters
+from django_counters.upkeep.measures import make_measures, prune_cells
+from tests.projections.conftest import MEASURED, cells
+
+pytestmark = pytest.mark.django_db(transaction=True)
+KEEP: dict[str, Any] = {**MEASURED, "KEEP": {"hour": 3}}
+
+
+class TestNames:
+    def test_migrate_makes_them(self) -> None:
+        CounterMeasure.objects.all().delete()
+        registry.forget_strategies()
+        with override_counters(hits=MEASURED):
+            call_command("migrate", verbosity=0)
+        names = set(CounterMeasure.objects.values_list("name", flat=True))
+        assert {"hits", "testapp.Story.opens", "testapp.Story.reads"} <= names
+
+    def test_a_field_that_got_another_name_keeps_its_cells(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As the migrations of the project say it."""
+        CounterMeasure.objects.all().delete()
+        old = CounterMeasure.objects.create(name="testapp.Story.seen", zone="UTC", tags=[])
+        registry.forget_strategies()
+        monkeypatch.setattr(
+            "django_counters.upkeep.measures.present_name",
+            lambda name: "testapp.story.opens" if name == "testapp.Story.seen" else name.lower(),
+        )
+        make_measures("default")
+        assert CounterMeasure.objects.get(name="testapp.Story.opens").pk == old.pk
+        assert not CounterMeasure.objects.filter(name="testapp.Story.seen").exists()
+
+
+class TestForgetting:
+    def test_finer_cells_go_and_coarser_ones_stay(self) -> None:
+        now = clock.utc()
+        with override_counters(hits={**MEASURED, "KEEP": {"hour": 9}}):
+            for days in range(8):
+                Counter.objects.increment("hits:a", at=now - timedelta(days=days))
+        with override_counters(hits=KEEP):
+            assert prune_cells() == len([days for days in range(8) if days > 3])
+            assert prune_cells() == 0
+        assert sum(cells("hits:a", "hour").values()) == 4
+        assert sum(cells("hits:a", "day").values()) == 8
+
+    def test_what_is_kept_for_ever_stays(self) -> None:
+        ago = clock.utc() - timedelta(days=3000)
+        with override_counters(hits=MEASURED):
+            Counter.objects.increment("hits:a", at=ago)
+            assert prune_cells() == 0
+        assert CounterCell.objects.count() == 2
+
+    def test_in_small_batches(self) -> None:
+        now = clock.utc()
+        with override_counters(hits={"PER": ["hour"], "KEEP": {"hour": 300}}):
+            deltas = {f"hits:{number}": 1 for number in range(2500)}
+            Counter.objects.increment_many(deltas, at=now - timedelta(days=5))
+        with override_counters(hits={"PER": ["hour"], "KEEP": {"hour": 2}}):
+            assert prune_cells() == 2500
+        assert not CounterCell.objects.exists()
