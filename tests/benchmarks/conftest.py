@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from multiprocessing.forkserver import ensure_running
 
 import pytest
 from django.db import connection
@@ -10,10 +11,18 @@ from django.db import connection
 from benchmarks import database
 from benchmarks.models import NaiveCounter, Post
 from example_project.bootstrap.services import services
+from tests.concurrency.crowd import FORKS, PRELOADED
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[str]:
+def forks() -> None:
+    """Start the server of processes, whose environment those of all later tests have."""
+    FORKS.set_forkserver_preload(PRELOADED)
+    ensure_running()
+
+
+@pytest.fixture(scope="module")
+def server(forks: None) -> Iterator[str]:
     """A Redis of these tests alone: one of the cases opens a port of it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("REDIS_URL", raising=False)

@@ -10,7 +10,6 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from multiprocessing.forkserver import ensure_running
 
 import pytest
 from django.db import connection
@@ -30,7 +29,6 @@ from django_counters.models import Counter, CounterCell, CounterShard
 from django_counters.registry import slots_of
 from django_counters.stores.redis.keys import SLOTS
 from django_counters.upkeep.flush import flush
-from tests.concurrency.crowd import FORKS, PRELOADED
 
 pytestmark = [
     pytest.mark.postgres,
@@ -75,10 +73,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(autouse=True)
 def _few(override_counters: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The namespaces of the benchmarks, and little to do. Processes know the app of the tests."""
+    """The namespaces of the benchmarks, and little to do."""
     override_counters(**COUNTERS)
-    FORKS.set_forkserver_preload(PRELOADED)
-    ensure_running()  # one server for all
     monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "benchmarks.settings")
     monkeypatch.setattr(peers_visits, "EARLIER", 10)
 
