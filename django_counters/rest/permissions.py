@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib.auth.models import AnonymousUser
@@ -28,27 +29,28 @@ _PERMISSIONS = {
 
 
 class CounterPermission(BasePermission):
-    """Asks what the namespace, or ``expose()``, declares for one action.
+    """Applies the rule that the namespace, or ``expose()``, declares for one action.
 
-    Views of this package ask it for each counter of a request, twice: before the counter is looked
-    up, and with it. A view of your own calls ``self.check_object_permissions(request, target)`` for
-    each of ``django_counters.rest.targets.targets_of([key])``.
+    The views of this package check each counter twice: before they look it up, and with it.
+    A view of your own calls ``self.check_object_permissions(request, target)`` for each of
+    ``django_counters.rest.targets.targets_of([key])``.
     """
 
     action: ClassVar[str]
 
     def admits(self, request: Request, view: APIView, access: Access) -> bool:
-        """Whether someone may do it at all, whatever the counter."""
+        """Whether the request may act on any counter with this access."""
         rule = access.rule(self.action)
         if rule not in _RULES:
             return bool(import_string(rule)().has_permission(request, view))
         admitted = _RULES[rule](request, self.action)
         if not admitted and rule != PERMISSION:
-            self.waste(request)
+            # A forbidden counter and an unknown one take the same time to refuse.
+            _has_permission(request, self.action)
         return admitted
 
     def has_object_permission(self, request: Request, view: APIView, obj: Target) -> bool:
-        """Whether someone may do it with this counter."""
+        """Whether the request may act on this counter."""
         if not self.admits(request, view, obj.access):
             return False
         rule = obj.access.rule(self.action)
@@ -56,57 +58,50 @@ class CounterPermission(BasePermission):
             return True
         return bool(import_string(rule)().has_object_permission(request, view, obj))
 
-    def waste(self, request: Request) -> None:
-        """Do the work of one who is asked for a permission.
-
-        Else it would take a refusal longer where there is something to be refused.
-        """
-        _has_permission(request, self.action)
-
 
 class MayRead(CounterPermission):
-    """Admits to the values of a counter."""
+    """May read the value of a counter."""
 
     action = "read"
 
 
 class MayReadHistory(CounterPermission):
-    """Admits to how a counter went."""
+    """May read the history of a counter."""
 
     action = "history"
 
 
 class MayIncrement(CounterPermission):
-    """Admits to adding to a counter."""
+    """May add to a counter."""
 
     action = "increment"
 
 
 class MayDecrement(CounterPermission):
-    """Admits to taking from a counter."""
+    """May subtract from a counter."""
 
     action = "decrement"
 
 
 class MayAdjust(CounterPermission):
-    """Admits to correcting a counter, with a reason that is kept."""
+    """May adjust a counter, with a reason that is kept."""
 
     action = "adjust"
 
 
 def user_of(request: Request) -> Any:
-    """Who asks; where ``UNAUTHENTICATED_USER`` is None, that is still somebody."""
+    """The user; an `AnonymousUser` also where ``UNAUTHENTICATED_USER`` is None."""
     user: Any = request.user
     return AnonymousUser() if user is None else user
 
 
 def is_user(request: Request) -> bool:
-    """Whether somebody is logged in; one who has shown no more than some token is not."""
+    """Whether a user is logged in. A token without a user does not count."""
     return bool(user_of(request).is_authenticated)
 
 
 def is_anonymous(request: Request) -> bool:
-    """Whether nobody has said who they are."""
+    """Whether the request has neither a user nor a token."""
     return not is_user(request) and request.auth is None
 
 
@@ -114,27 +109,11 @@ def _has_permission(request: Request, action: str) -> bool:
     return bool(user_of(request).has_perm(_PERMISSIONS[action]))
 
 
-def _nobody(request: Request, action: str) -> bool:  # noqa: ARG001
-    return False
-
-
-def _anyone(request: Request, action: str) -> bool:  # noqa: ARG001
-    return True
-
-
-def _authenticated(request: Request, action: str) -> bool:  # noqa: ARG001
-    return is_user(request)
-
-
-def _staff(request: Request, action: str) -> bool:  # noqa: ARG001
-    return is_user(request) and bool(user_of(request).is_staff)
-
-
-_RULES = {
-    NOBODY: _nobody,
-    ANYONE: _anyone,
-    BEACON: _anyone,
-    AUTHENTICATED: _authenticated,
-    STAFF: _staff,
+_RULES: Mapping[str, Callable[[Request, str], bool]] = {
+    NOBODY: lambda *_: False,
+    ANYONE: lambda *_: True,
+    BEACON: lambda *_: True,
+    AUTHENTICATED: lambda request, _: is_user(request),
+    STAFF: lambda request, _: is_user(request) and bool(user_of(request).is_staff),
     PERMISSION: _has_permission,
 }
