@@ -1,23 +1,31 @@
-"""Many counters in one request: all or nothing, or what there is to be read."""
+"""Many counters in one request: all or none are changed, and the known ones are read."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from django.db import router
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from django_counters import clock
+from django_counters.conf import MAX_AGE
+from django_counters.exceptions import CounterUnavailable
 from django_counters.models import Counter
+from django_counters.querysets import CounterQuerySet
+from django_counters.read.readings import readings_of
 from django_counters.registry import registry
 from django_counters.rest.base import CounterView
 from django_counters.rest.bodies import ChangeManyBody, ReadManyBody
 from django_counters.rest.describing import described
 from django_counters.rest.permissions import MayIncrement, MayRead
 from django_counters.rest.problems import Refused
-from django_counters.rest.reading import readings
-from django_counters.rest.targets import Circumstances, Named, Target
+from django_counters.rest.targets import Circumstances, Named, OfRecord, Target
 from django_counters.rest.views import change_body, reading_body
+from django_counters.stores.sql.tables import NAMED
+from django_counters.strategies.base import Outside
+from django_counters.types import Reading
 from django_counters.values import Result
 from django_counters.write import pipeline
 
@@ -31,7 +39,7 @@ class ReadManyView(CounterView):
     may = MayRead
 
     def post(self, request: Request) -> Response:  # noqa: ARG002
-        """Read. What is unknown and what is forbidden is listed alike."""
+        """Read. Unknown and forbidden counters are listed alike."""
         asked = self.checked(ReadManyBody)
         keys = list(dict.fromkeys(asked["keys"]))
         targets = self.visible(keys)
@@ -43,6 +51,73 @@ class ReadManyView(CounterView):
         return Response(body, headers={"Cache-Control": "no-store"})
 
 
+def readings(targets: Mapping[str, Target], *, exact: bool) -> dict[str, Reading]:
+    """The readings by key, in few steps. Leaves out a record that was deleted meanwhile.
+
+    Raises:
+        CounterUnavailable: an exact value cannot be read.
+    """
+    named = [key for key, target in targets.items() if isinstance(target, Named)]
+    found = _known_exactly(named) if exact else _cached(named)
+    groups: dict[str, list[OfRecord]] = {}
+    for target in targets.values():
+        if isinstance(target, OfRecord):
+            groups.setdefault(target.exposed.label, []).append(target)
+    for group in groups.values():
+        found.update(_of_records(group, exact=exact))
+    return found
+
+
+def _known_exactly(keys: list[str]) -> dict[str, Reading]:
+    found = readings_of(keys)
+    for key, reading in found.items():
+        if reading.consistency != "exact":
+            raise CounterUnavailable(using=registry.policy(key).recipe.cache, reason="no answer")
+    return found
+
+
+def _cached(keys: list[str]) -> dict[str, Reading]:
+    alias = router.db_for_write(Counter)
+    inside: list[str] = []
+    groups: dict[tuple[Outside, float], list[str]] = {}
+    for key in keys:
+        policy = registry.policy(key)
+        strategy = registry.outside(policy.recipe, NAMED, alias)
+        group = groups.setdefault((strategy, policy.max_age), []) if strategy else inside
+        group.append(key)
+    found = readings_of(inside)
+    for (strategy, max_age), group in groups.items():
+        found.update({str(key): one for key, one in strategy.readings(group, max_age).items()})
+    return found
+
+
+def _of_records(group: list[OfRecord], *, exact: bool) -> dict[str, Reading]:
+    exposed = group[0].exposed
+    alias = group[0].alias
+    field: Any = exposed.field
+    strategy = registry.outside(field.recipe, field.table, alias)
+    if strategy is None or exact:
+        return _exact_of_records(group)
+    natives = {field._key(target.record, alias): target.key for target in group}
+    return {natives[key]: found for key, found in strategy.readings(natives, MAX_AGE).items()}
+
+
+def _exact_of_records(group: list[OfRecord]) -> dict[str, Reading]:
+    exposed, as_of = group[0].exposed, clock.now()
+    name = exposed.field.name
+    # The queryset of the records may use another database than their model.
+    alias = router.db_for_read(exposed.model, instance=group[0].record)
+    rows: CounterQuerySet[Any] = CounterQuerySet(exposed.model, using=alias).filter(
+        pk__in=[target.record.pk for target in group]
+    )
+    values = {row.pk: int(getattr(row, name)) for row in rows.with_counts(name)}
+    return {
+        target.key: Reading(values[target.record.pk], 0, 0, as_of, "exact")
+        for target in group
+        if target.record.pk in values
+    }
+
+
 @described("increment_many")
 class IncrementManyView(CounterView):
     """``POST bulk/increment``: up to 500 counters, all or none of them."""
@@ -50,7 +125,7 @@ class IncrementManyView(CounterView):
     may = MayIncrement
 
     def post(self, request: Request) -> Response:  # noqa: ARG002
-        """Count. Each counter is asked for its own permission."""
+        """Count. Each counter is checked for its own permission."""
         asked = self.checked(ChangeManyBody)
         items = {item["key"]: item["by"] for item in asked.pop("counters")}
         circumstances = Circumstances(**asked)
@@ -63,20 +138,20 @@ class IncrementManyView(CounterView):
             counters = _changed(changes, circumstances, using, joins=joins)
             return {"counters": counters, "replayed": False}
 
-        # A key of a counter is no name beside them: its amount is a number.
+        # No counter can be mistaken for ``tags`` or ``at``: amounts are numbers.
         told = circumstances.told()
         return self.answered(
             {**told, "counters": items} if told else items, work, using, joins=joins
         )
 
     def marked(self, body: Mapping[str, Any], *, replayed: bool) -> Mapping[str, Any]:
-        """As that of one counter, for each of them."""
+        """Mark each counter of the answer, too."""
         counters = [{**part, "replayed": replayed} for part in body["counters"]]
         return {"counters": counters, "replayed": replayed}
 
 
 def _place(targets: Mapping[str, Target]) -> tuple[bool, str]:
-    """Whether a transaction keeps these counters together, and of which database."""
+    """Whether one transaction changes these counters, and its database."""
     joining = {target.joins for target in targets.values()}
     places = {target.alias for target in targets.values()}
     if len(joining) > 1 or len(places) > 1 or (joining == {False} and not _is_one_step(targets)):
@@ -86,7 +161,7 @@ def _place(targets: Mapping[str, Target]) -> tuple[bool, str]:
 
 
 def _is_one_step(targets: Mapping[str, Target]) -> bool:
-    """Whether Redis is asked only once for all of these cached counters."""
+    """Whether one step in Redis changes all of these cached counters."""
     recipes = {registry.policy(key).recipe for key, t in targets.items() if isinstance(t, Named)}
     records = sum(not isinstance(target, Named) for target in targets.values())
     return len(recipes) + records == 1
@@ -104,7 +179,7 @@ def _changed(
 
 
 def _counted(changes: Changes, circumstances: Circumstances) -> dict[str, Result]:
-    """Records first and in one order, so that no two requests wait for each other."""
+    """Change records first and in one order, so that two requests cannot deadlock."""
     values: dict[str, Result] = {}
     named: dict[str, int] = {}
     for key in sorted(changes):

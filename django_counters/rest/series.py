@@ -1,4 +1,4 @@
-"""``GET counters/{key}/series``: what was counted over time and by tag."""
+"""``GET counters/{key}/series`` and ``/history``: what was counted over time and by tag."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from rest_framework import exceptions as drf
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from django_counters.read import chart
 from django_counters.read.points import Point, Split, points_of
 from django_counters.read.series import Series, Splits
 from django_counters.rest.base import CounterView, iso
@@ -20,7 +21,34 @@ from django_counters.rest.parameters import MOST_POINTS
 from django_counters.rest.permissions import MayReadHistory
 from django_counters.rest.questions import Question, question_of, told_of
 from django_counters.rest.sharing import Made, shared
+from django_counters.rest.targets import Named
 from django_counters.rest.views import is_known
+
+
+@described("history")
+class HistoryView(CounterView):
+    """``GET counters/{key}/history?by=hour``: the last day by hours, or 30 days by days."""
+
+    may = MayReadHistory
+
+    def get(self, request: Request, key: str) -> Response:
+        """The values of a counter, from its ledger or from its recorded history."""
+        target = self.target(key)
+        if not isinstance(target, Named):
+            raise drf.NotFound("Counters of records have a series, and no history.")
+        by = request.query_params.get("by", "hour")
+        kept = shared(("history", by, key), lambda: _history(key, by))
+        return Response(kept.body, headers=self.kept(target, kept.lasts))
+
+
+def _history(key: str, by: str) -> Made:
+    found = chart.charted(key, by)
+    points = [
+        {"moment": iso(point.moment), "value": point.value, "change": point.change}
+        for point in found.points
+    ]
+    body = {"key": found.key, "by": found.by, "source": found.source, "points": points}
+    return Made(body, any(point.value or point.change for point in found.points))
 
 
 @described("series")
@@ -30,7 +58,7 @@ class SeriesView(CounterView):
     may = MayReadHistory
 
     def get(self, request: Request, key: str) -> Response:
-        """What was counted: from the cells of a counter, or from the entries of its ledger."""
+        """What was counted, from the cells of a counter or from the entries of its ledger."""
         target = self.target(key)
         question = question_of(request.query_params)
         asked = question.put_to(target.series)
@@ -43,7 +71,7 @@ class SeriesView(CounterView):
 
 
 def _mark(body: dict[str, Any]) -> int:
-    """A number that stands for what was counted, whenever it was read."""
+    """A number for the ETag. It does not depend on when the series was read."""
     told = {name: part for name, part in body.items() if name != "as_of"}
     digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).digest()
     return int.from_bytes(digest[:8])
@@ -74,7 +102,7 @@ def _whole(asked: Series, starts: Sequence[datetime]) -> dict[str, Any]:
 
 def _split(asked: Splits, starts: Sequence[datetime]) -> dict[str, Any]:
     totals = asked.total()
-    # There are no more rows in the next statement, but for what is counted meanwhile.
+    # The next statement returns no more rows than this, except for what is counted meanwhile.
     _check(max(1, len(starts) - 1) * len(totals))
     rows = asked.list() if starts else [_row(asked, *item) for item in totals.items()]
     points = _together(rows) if rows else points_of(starts, None)
@@ -94,7 +122,7 @@ def _row(asked: Splits, values: Any, total: int) -> Split:
 
 
 def _together(rows: Iterable[Split]) -> list[Point]:
-    """The points of all rows, which are of the same periods."""
+    """The sums of all rows, which have the same periods."""
     columns = zip(*(row.points for row in rows), strict=True)
     return [
         Point(column[0].start, column[0].end, sum(point.value for point in column))
@@ -109,11 +137,7 @@ def _told(points: Iterable[Point]) -> list[dict[str, Any]]:
 
 
 def _check(number: int) -> None:
-    """Refuse an answer that is too long.
-
-    Raises:
-        ValidationError: it has more than 1,000 points.
-    """
+    """Refuse an answer of more than `MOST_POINTS` points."""
     if number > MOST_POINTS:
         says = f"That is {number:,} points, and an answer has at most {MOST_POINTS:,}: ask for"
         says += " longer periods, less time, or fewer values of tags."

@@ -6,8 +6,7 @@ from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
 from django_counters.rest.bulk import IncrementManyView, ReadManyView
-from django_counters.rest.history import HistoryView
-from django_counters.rest.series import SeriesView
+from django_counters.rest.series import HistoryView, SeriesView
 from django_counters.rest.views import (
     AdjustView,
     DecrementView,
