@@ -13,7 +13,8 @@ from django.core.exceptions import ValidationError
 from django.db import models, router
 
 from django_counters.access import CLOSED, Access
-from django_counters.conf import MAX_AGE
+from django_counters.conf import MAX_AGE, Recipe
+from django_counters.fields.values import CounterValue, NotLoaded
 from django_counters.measure import Measure
 from django_counters.models import Counter, CounterAdjustment
 from django_counters.projections.cells import Tags, effects_of
@@ -25,13 +26,13 @@ from django_counters.values import Result
 
 
 class Circumstances(NamedTuple):
-    """What is said of a change beside by how much: what it is counted by, and when it happened."""
+    """The tags of a change, and when it happened."""
 
     tags: Tags | None = None
     at: datetime | None = None
 
     def told(self) -> dict[str, Any]:
-        """What was given, as it stands in JSON."""
+        """What was given, for JSON."""
         moment = None if self.at is None else self.at.isoformat()
         given = {"tags": self.tags, "at": moment}
         return {name: value for name, value in given.items() if value is not None}
@@ -45,32 +46,28 @@ class Target(ABC):
     """One counter that a request is about.
 
     Attributes:
-        key: how the API names it.
+        key: its name in the API.
         access: who may do what with it.
-        max_age: how old a value may be that is read from a cache, in seconds.
+        recipe: how it is kept.
+        measure: the periods and tags that it is counted by, if any.
+        max_age: how old a value from a cache may be, in seconds.
     """
 
     key: str
     access: Access
+    recipe: Recipe
+    measure: Measure | None
+    max_age: float
 
     @property
-    @abstractmethod
     def joins(self) -> bool:
         """Whether a change of it is part of a transaction of the database."""
+        return self.recipe.can.joins
 
     @property
     @abstractmethod
     def alias(self) -> str:
-        """The database that it is written in."""
-
-    @property
-    @abstractmethod
-    def max_age(self) -> float: ...
-
-    @property
-    @abstractmethod
-    def measure(self) -> Measure | None:
-        """By which periods and tags it is counted; None where it is by none."""
+        """The database that it is written to."""
 
     @property
     @abstractmethod
@@ -78,7 +75,7 @@ class Target(ABC):
         """What was counted over time."""
 
     def check(self, circumstances: Circumstances) -> None:
-        """Refuse what cannot be said of a change of it, before anything is made for it.
+        """Check the tags and the moment of a change, before anything is created for it.
 
         Raises:
             UnsupportedSeries, InvalidTags, InvalidMoment: it cannot be counted so.
@@ -93,18 +90,16 @@ class Target(ABC):
     ) -> Result:
         """Change it, and return its value."""
 
-    @abstractmethod
     def read(self, *, exact: bool) -> Reading:
-        """Its value, and what is known of it."""
+        """Read its value."""
+        return self._read("exact" if exact or self.joins else "cached")
+
+    @abstractmethod
+    def _read(self, consistency: str) -> Reading: ...
 
     @abstractmethod
     def adjust(self, **order: Any) -> CounterAdjustment:
-        """Correct it."""
-
-    @property
-    def takes_tokens(self) -> bool:
-        """Whether a change of it that is not part of a transaction counts once with a token."""
-        return False
+        """Adjust it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,28 +107,12 @@ class Named(Target):
     """A counter by key."""
 
     @property
-    def joins(self) -> bool:
-        return registry.policy(self.key).recipe.can.joins
-
-    @property
     def alias(self) -> str:
         return router.db_for_write(Counter)
 
     @property
-    def max_age(self) -> float:
-        return registry.policy(self.key).max_age
-
-    @property
-    def measure(self) -> Measure | None:
-        return registry.policy(self.key).measure
-
-    @property
     def series(self) -> Series:
         return Counter.objects.series(self.key)
-
-    @property
-    def takes_tokens(self) -> bool:
-        return True
 
     def change(
         self, by: int, token: UUID | None = None, circumstances: Circumstances = PLAIN
@@ -143,9 +122,8 @@ class Named(Target):
             self.key, by, token=token, immediately=not self.joins, at=at, tags=tags
         )
 
-    def read(self, *, exact: bool) -> Reading:
-        cached = not exact and not self.joins
-        return Counter.objects.read(self.key, consistency="cached" if cached else "exact")
+    def _read(self, consistency: str) -> Reading:
+        return Counter.objects.read(self.key, consistency=consistency)
 
     def adjust(self, **order: Any) -> CounterAdjustment:
         return Counter.objects.adjust(self.key, **order)
@@ -159,51 +137,33 @@ class OfRecord(Target):
     record: models.Model
 
     @property
-    def joins(self) -> bool:
-        return self.exposed.field.recipe.can.joins
-
-    @property
     def alias(self) -> str:
         return router.db_for_write(type(self.record), instance=self.record)
 
     @property
-    def max_age(self) -> float:
-        return MAX_AGE
-
-    @property
-    def measure(self) -> Measure | None:
-        return self.exposed.field.measure
+    def _value(self) -> CounterValue | NotLoaded:
+        value: CounterValue | NotLoaded = getattr(self.record, self.exposed.field.name)
+        return value
 
     @property
     def series(self) -> Series:
-        series: Series = self._value.series
-        return series
-
-    @property
-    def _value(self) -> Any:
-        return getattr(self.record, self.exposed.field.name)
+        return self._value.series
 
     def change(
         self, by: int, token: UUID | None = None, circumstances: Circumstances = PLAIN
     ) -> Result:
         tags, at = circumstances
-        result: Result = self._value.increment(
-            by, token=token, immediately=not self.joins, at=at, tags=tags
-        )
-        return result
+        return self._value.increment(by, token=token, immediately=not self.joins, at=at, tags=tags)
 
-    def read(self, *, exact: bool) -> Reading:
-        cached = not exact and not self.joins
-        reading: Reading = self._value.read(consistency="cached" if cached else "exact")
-        return reading
+    def _read(self, consistency: str) -> Reading:
+        return self._value.read(consistency=consistency)
 
     def adjust(self, **order: Any) -> CounterAdjustment:
-        adjusted: CounterAdjustment = self._value.adjust(**order)
-        return adjusted
+        return self._value.adjust(**order)
 
 
 def access_to(key: object) -> Access:
-    """Who may do what with a counter; nobody where it is not declared."""
+    """The access that is declared for a counter; closed where none is."""
     if not isinstance(key, str):
         return CLOSED
     namespace = namespace_of(key)
@@ -215,21 +175,20 @@ def access_to(key: object) -> Access:
 
 
 def targets_of(keys: Iterable[str]) -> dict[str, Target]:
-    """The counters with these keys, those of one model in one query; without what is not there.
+    """The counters with these keys. Those of one model take one query. Leaves out missing records.
 
     Raises:
-        InvalidKey: one of them is none.
+        InvalidKey: a key is invalid.
     """
     found: dict[str, Target] = {}
-    groups: dict[str, list[str]] = {}
+    groups: dict[Exposed, list[str]] = {}
     for key in keys:
-        if exposed_as(namespace_of(check_key(key))):
-            groups.setdefault(namespace_of(key), []).append(key)
+        if exposed := exposed_as(namespace_of(check_key(key))):
+            groups.setdefault(exposed, []).append(key)
         else:
-            found[key] = Named(key, access_to(key))
-    for namespace, group in groups.items():
-        exposed = exposed_as(namespace)
-        assert exposed is not None
+            policy = registry.policy(key)
+            found[key] = Named(key, access_to(key), policy.recipe, policy.measure, policy.max_age)
+    for exposed, group in groups.items():
         found.update(_of_records(exposed, group))
     return found
 
@@ -241,15 +200,17 @@ def _of_records(exposed: Exposed, keys: list[str]) -> dict[str, Target]:
         if native is not None:
             natives[key] = native
     records = exposed.queryset().in_bulk(list(set(natives.values())))
+    field = exposed.field
+    declared = (exposed.access, field.recipe, field.measure, MAX_AGE)
     return {
-        key: OfRecord(key, exposed.access, exposed, records[native])
+        key: OfRecord(key, *declared, exposed, records[native])
         for key, native in natives.items()
         if native in records
     }
 
 
 def _native(exposed: Exposed, text: str) -> Any:
-    """The primary key that a text means; None where it is not written as we would write it."""
+    """The primary key that a text means; None where it is not in the canonical form."""
     field: Any = exposed.model._meta.pk
     try:
         native = field.to_python(text)

@@ -24,7 +24,7 @@ from django_counters.rest.permissions import (
     MayRead,
     is_user,
 )
-from django_counters.rest.targets import Circumstances, Target
+from django_counters.rest.targets import Circumstances, Named, Target
 from django_counters.types import Reading
 from django_counters.values import Result, result_of
 
@@ -37,7 +37,7 @@ class ReadView(CounterView):
     exact: ClassVar[bool] = False
 
     def get(self, request: Request, key: str) -> Response:
-        """The value of a counter that is good enough for a page."""
+        """The value, which may come from a cache."""
         target = self.target(key)
         reading = target.read(exact=self.exact)
         headers = {"ETag": f'W/"{reading.value}"', **self.kept(target, self.lasts(target))}
@@ -46,13 +46,13 @@ class ReadView(CounterView):
         return Response(reading_body(key, reading), headers=headers)
 
     def lasts(self, target: Target) -> str:
-        """For how long it may be kept: as long as what it was read from may be old."""
+        """How long clients may keep it: as long as the cached value may be old."""
         return "no-cache" if self.exact else f"max-age={int(target.max_age)}"
 
 
 @described("read_exact")
 class ExactView(ReadView):
-    """``GET counters/{key}/exact``: what was committed before it was asked for."""
+    """``GET counters/{key}/exact``: includes all that was committed before the request."""
 
     exact = True
 
@@ -63,7 +63,7 @@ class ChangeView(CounterView):
     sign: ClassVar[int]
 
     def post(self, request: Request, key: str) -> Response:  # noqa: ARG002
-        """Count. With an Idempotency-Key: once, however often it is sent."""
+        """Count. With an Idempotency-Key, count once however often the request is sent."""
         target = self.target(key)
         asked = self.checked(ChangeBody)
         by, circumstances = self.sign * asked.pop("by"), Circumstances(**asked)
@@ -73,9 +73,9 @@ class ChangeView(CounterView):
             return change_body(target, by, target.change(by, token, circumstances))
 
         whole = {"by": by, **circumstances.told()}
-        return self.answered(
-            whole, work, target.alias, joins=target.joins, resumes=target.takes_tokens
-        )
+        # Outside of a transaction, only named counters count once with a token.
+        resumes = isinstance(target, Named)
+        return self.answered(whole, work, target.alias, joins=target.joins, resumes=resumes)
 
 
 @described("increment")
@@ -101,11 +101,11 @@ class AdjustView(CounterView):
     may = MayAdjust
 
     def get_permissions(self) -> list[Any]:
-        """As elsewhere; but the schema would say of `AllowAny` that no login is needed."""
+        """Without `AllowAny`: from it, the schema would say that no login is needed."""
         return [one for one in super().get_permissions() if type(one) is not AllowAny]
 
     def post(self, request: Request, key: str) -> Response:
-        """Set a counter right. The actor is who is authenticated."""
+        """Adjust a counter. The actor is the authenticated user."""
         target = self.target(key)
         if not is_user(request):
             raise drf.NotAuthenticated
@@ -122,7 +122,7 @@ class AdjustView(CounterView):
 
 
 def is_known(value: int, known: str) -> bool:
-    """Whether a client has the value already; how it was read does not matter to it."""
+    """Whether the client has the value already, read in whichever way."""
     if not known:
         return False
     tags = {tag.removeprefix("W/") for tag in parse_etags(known)}
@@ -130,7 +130,7 @@ def is_known(value: int, known: str) -> bool:
 
 
 def reading_body(key: str, reading: Reading) -> Mapping[str, Any]:
-    """What is answered to who reads."""
+    """The answer to a read."""
     return {
         "key": key,
         "value": reading.value,
@@ -140,7 +140,7 @@ def reading_body(key: str, reading: Reading) -> Mapping[str, Any]:
 
 
 def change_body(target: Target, by: int, result: Result) -> dict[str, Any]:
-    """What is answered to who counts. A value that is not known is none."""
+    """The answer to a change. The value is None where it is not known."""
     known = "exact" if target.joins else "cached"
     return {
         "key": target.key,
