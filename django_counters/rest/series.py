@@ -17,9 +17,8 @@ from django_counters.read.points import Point, Split, points_of
 from django_counters.read.series import Series, Splits
 from django_counters.rest.base import CounterView, iso
 from django_counters.rest.describing import described
-from django_counters.rest.parameters import MOST_POINTS
+from django_counters.rest.parameters import MOST_POINTS, Question, question_of, told_of
 from django_counters.rest.permissions import MayReadHistory
-from django_counters.rest.questions import Question, question_of, told_of
 from django_counters.rest.sharing import Made, shared
 from django_counters.rest.targets import Named
 from django_counters.rest.views import is_known
