@@ -1,4 +1,4 @@
-"""What all views of the API have in common."""
+"""The base class of the views of the API."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NO_SUCH = "There is no such counter."
 NO_SLASH = (
     "The address of a counter has no slash at its end; a bulk takes a key that ends with one."
 )
-# Seconds. To refuse what would be admitted is worse than to wait for it.
+# Seconds. A refusal in error is worse than a wait.
 LIMIT_TIMEOUT = 0.5
 
 
@@ -50,27 +50,27 @@ class CounterView(APIView):
     renderer_classes = (JSONRenderer,)
     content_negotiation_class = OnlyJSON
     metadata_class = None
-    # Nothing is answered to OPTIONS, so that it is not in Allow either.
+    # Without OPTIONS.
     http_method_names = ["get", "head", "post"]
-    # REST framework asks its permissions of models here for a login alone: there is no model.
+    # Permissions of models in the settings only ask for a login here: there is no model.
     _ignore_model_permissions = True
     may: ClassVar[type[CounterPermission]]
 
     @classmethod
     def as_view(cls, **initkwargs: Any) -> Any:
         view: Any = super().as_view(**initkwargs)
-        # What is answered has been committed, also where requests are transactions.
+        # Commit before the answer, also with ATOMIC_REQUESTS.
         view._non_atomic_requests = set(connections)
         return view
 
     def get_permissions(self) -> list[Any]:
-        """What the project asks for by default, and what is declared for the counter."""
+        """The default permissions of the project, and that of the counter."""
         return [*super().get_permissions(), self.may()]
 
     def kept(self, target: Target, lasts: str) -> dict[str, str]:
-        """Who may keep what is read: caches that many share, or the reader alone."""
+        """The headers of a read: shared caches may keep it only if anyone may read it."""
         *by_default, _ = self.get_permissions()
-        # A class of another kind may look at anything: what it admits is for who was admitted.
+        # Other classes may admit one client and not another.
         is_open = all(type(permission) is AllowAny for permission in by_default)
         is_public = is_open and target.access.rule(self.may.action) == ANYONE
         whose = "public" if is_public else "private"
@@ -82,8 +82,7 @@ class CounterView(APIView):
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
         if kwargs.get("key", "").endswith("/"):
-            # Clients add one to addresses, and would count something else. Whatever the method is:
-            # of ``/increment/`` all is the key.
+            # Some clients add a slash to addresses, and would count something else.
             raise drf.ValidationError({"key": [NO_SLASH]})
 
     def target(self, key: str) -> Target:
@@ -93,11 +92,11 @@ class CounterView(APIView):
     def targets(self, keys: Sequence[str]) -> dict[str, Target]:
         """All of these counters.
 
-        Whether one is unknown or forbidden cannot be told, also not by the time that it takes.
+        An unknown counter cannot be told from a forbidden one, not even by the time it takes.
 
         Raises:
-            InvalidKey: one of them is none.
-            NotAuthenticated, PermissionDenied, NotFound: one of them cannot be reached in this way.
+            InvalidKey: a key is invalid.
+            NotAuthenticated, PermissionDenied, NotFound: the request may not act on one of them.
         """
         permission = self.may()
         for key in keys:
@@ -110,10 +109,10 @@ class CounterView(APIView):
         return found
 
     def visible(self, keys: Sequence[str]) -> dict[str, Target]:
-        """Those of the counters that can be reached in this way.
+        """Those of the counters that the request may act on.
 
         Raises:
-            InvalidKey: one of them is none.
+            InvalidKey: a key is invalid.
         """
         permission = self.may()
         admitted = [key for key in keys if permission.admits(self.request, self, access_to(key))]
@@ -127,7 +126,7 @@ class CounterView(APIView):
         }
 
     def _refuse(self, access: Access) -> NoReturn:
-        """Say no, in the same way whether or not there is such a counter."""
+        """Refuse in the same way whether or not the counter exists."""
         if is_anonymous(self.request):
             raise drf.NotAuthenticated
         if MayRead().admits(self.request, self, access):
@@ -135,11 +134,7 @@ class CounterView(APIView):
         raise drf.NotFound(NO_SUCH)
 
     def checked(self, body: type[Body]) -> dict[str, Any]:
-        """The body of the request.
-
-        Raises:
-            ValidationError: something is wrong with it.
-        """
+        """The validated body of the request."""
         check_carried(self.request)
         valid: dict[str, Any] = checker(body).run_validation(self.request.data)
         return valid
@@ -147,10 +142,10 @@ class CounterView(APIView):
     def admit_changes(
         self, changes: Mapping[str, tuple[Target, int]], circumstances: Circumstances = PLAIN
     ) -> None:
-        """Ask what holds for changes of counters that may be changed: sizes, origins, limits.
+        """Check the amounts, origins and limits of permitted changes, and create new counters.
 
         Raises:
-            ValidationError, Refused, Throttled, NotFound: they may not be made in this way.
+            ValidationError, Refused, Throttled, NotFound: the changes are refused.
         """
         if circumstances.at is not None and not is_user(self.request):
             raise drf.ValidationError({"at": ["Only who is logged in may say when it happened."]})
@@ -173,7 +168,7 @@ class CounterView(APIView):
         name = namespace or "default"
         limits = [(name, principal_of(self.request), access.limit)] if access.limit else []
         for bits, rate in access.network_limits:
-            # The widest at last: who is refused takes nothing from their neighbours.
+            # The widest comes last: a refused client takes nothing from its neighbours.
             network = network_of(self.request, bits)
             limits += [(f"{name}/{bits}", network, rate)] if network else []
         for called, whom, rate in limits:
@@ -181,12 +176,8 @@ class CounterView(APIView):
             if number > most:
                 says = f"At most {most} of {namespace} at once: more are never within the limit."
                 raise drf.ValidationError({"counters": [says]})
-            limit(
-                *(self.request, namespace, rate, number),
-                timeout=LIMIT_TIMEOUT,
-                whom=whom,
-                called=called,
-            )
+            given = (self.request, namespace, rate, number)
+            limit(*given, timeout=LIMIT_TIMEOUT, whom=whom, called=called)
 
     def _admit_size(self, key: str, access: Access, by: int) -> None:
         most = access.max_delta if is_user(self.request) else 1
@@ -208,9 +199,8 @@ class CounterView(APIView):
         joins: bool,
         resumes: bool = False,
     ) -> Response:
-        """Do what is asked; with an Idempotency-Key once, and answer as that one was answered."""
+        """Do the work and answer. With an Idempotency-Key, do it once and repeat the answer."""
         once = once_of(self.request, asked, using, joins=joins, resumes=resumes)
-        # The answer is nobody else's, and not to be kept.
         headers = {"Cache-Control": "no-store"}
         if once is None:
             return Response(work(None), headers=headers)
@@ -220,7 +210,7 @@ class CounterView(APIView):
         return Response(self.marked(body, replayed=replayed), headers=headers)
 
     def marked(self, body: Mapping[str, Any], *, replayed: bool) -> Mapping[str, Any]:
-        """An answer that says whether it is that of an earlier request."""
+        """The answer, which says whether it repeats that of an earlier request."""
         return {**body, "replayed": replayed}
 
 

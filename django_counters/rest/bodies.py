@@ -1,4 +1,4 @@
-"""What requests carry and what they are answered: checked on the way in, described for OpenAPI."""
+"""The bodies of requests and of answers, as serializers that also describe them for OpenAPI."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from django_counters.tables.adjustment import CASE_LENGTH, LEAST_REASON, REASON_
 from django_counters.types import KEY_LENGTH
 
 MOST_ITEMS = 500
-# How many are told of one object.
+# Unknown fields that one error names.
 MOST_UNKNOWN = 5
 
 
 class Described(serializers.Serializer[Any]):
-    """An object that is part of the schema.
+    """An object of the schema.
 
     Attributes:
-        says: what the schema says of it beside its fields.
-        of_fields: what it says of fields beside what they say themselves.
+        says: what the schema says of the object, in addition to its fields.
+        of_fields: what it says of fields, in addition to what they say themselves.
     """
 
     says: ClassVar[Mapping[str, Any]] = {}
@@ -41,7 +41,7 @@ class Described(serializers.Serializer[Any]):
 
 
 class Body(Described):
-    """An object with these fields and no others: one that is misspelt would be ignored."""
+    """An object with these fields and no others: a misspelt field must not be ignored."""
 
     says = {"additionalProperties": False}
     default_error_messages = {"null": "An object is needed."}
@@ -56,13 +56,13 @@ class Body(Described):
 
 @cache
 def checker(body: type[Body]) -> Body:
-    """The one serializer that checks all bodies of a kind.
+    """The one serializer that validates all bodies of a kind.
 
-    To make one costs ten times as much as to check with it, for it copies all its fields. Only
-    ``run_validation`` may be called: it keeps nothing of what it is given, as ``is_valid`` does.
+    A new one for each body takes ten times as long, because it copies its fields. Only
+    ``run_validation`` may be called: unlike ``is_valid``, it keeps no data.
     """
     made = body()
-    assert made.fields  # built before there are others who would build them, too
+    assert made.fields  # builds them now, before several threads do
     return made
 
 

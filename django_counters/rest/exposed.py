@@ -1,4 +1,4 @@
-"""Counter fields that the API reaches. Each is named by its model, as in ``blog.Post.views``."""
+"""The counter fields in the API. Each is named by its model, as in ``blog.Post.views``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from django_counters.fields import CounterField, counter_fields
 
 @dataclass(frozen=True, slots=True)
 class Exposed:
-    """One counter field, who may reach it, and for which records."""
+    """One counter field in the API, its access, and its records."""
 
     field: CounterField
     access: Access
@@ -24,11 +24,11 @@ class Exposed:
 
     @property
     def label(self) -> str:
-        """What stands before the colon of its keys."""
+        """The part of its keys before the colon."""
         return f"{self.model._meta.label}.{self.field.name}"
 
     def queryset(self) -> models.QuerySet[Any]:
-        """The records that can be reached, anew for each request."""
+        """The records in the API. Each request needs a new queryset."""
         return (self.model._default_manager if self.records is None else self.records).all()
 
 
@@ -48,20 +48,20 @@ def expose(
     limit: str | None = None,
     records: models.QuerySet[Any] | None = None,
 ) -> None:
-    """Let the API reach counter fields of a model: ``expose(Post, "views", read="anyone")``.
+    """Add counter fields of a model to the API: ``expose(Post, "views", read="anyone")``.
 
-    The key of such a counter is ``<app>.<Model>.<field>:<primary key>``. Who may do what is said
-    as in the ``API`` option of a namespace; nobody may do what is not named. Call it where the URLs
-    are; a second call for the same field replaces the first.
+    The key of such a counter is ``<app>.<Model>.<field>:<primary key>``. The arguments are those of
+    the ``API`` option of a namespace; nobody may do what is not named. Call it where the URLs are;
+    a second call for the same field replaces the first.
 
     Args:
         names: counter fields.
-        records: which records can be reached (``Post.objects.filter(published=True)``); all others
-            look as if they did not exist. Asked anew for each request.
+        records: the records in the API, as in ``Post.objects.filter(published=True)``. All others
+            look as if they did not exist. Each request evaluates it anew.
 
     Raises:
-        InvalidConfiguration: there is no such field, something is wrong with who may what, or in
-            the records none can be looked up.
+        InvalidConfiguration: there is no such field, an argument is invalid, or no record can be
+            looked up in ``records``.
     """
     given: dict[str, Any] = {
         "read": read,
@@ -73,10 +73,12 @@ def expose(
         "origins": origins,
         "limit": limit,
     }
-    access = _checked(model._meta.label, _said(given))
+    # Arguments that were not given are left out; a zero or an empty text was given, and is wrong.
+    given = {name: value for name, value in given.items() if value not in (None, ())}
+    access = _checked(model._meta.label, given)
     _check_records(model, records)
     fields = {field.name: field for field in counter_fields(model)}
-    # All or none of them: what is half exposed is not what anybody has asked for.
+    # Expose all or none of them.
     for name in names or ("",):
         if name not in fields:
             problem = f"{model._meta.label} has no counter field {name!r}."
@@ -87,13 +89,13 @@ def expose(
 
 
 def _check_records(model: type[models.Model], records: Any) -> None:
-    """Refuse what would be an error at each request, or the records of another model."""
+    """Refuse records of another model, and those that would fail at each request."""
     if records is None:
         return
     problem = ""
     concrete = model._meta.concrete_model
     is_queryset = isinstance(records, models.QuerySet)
-    # That of a child may have another primary key.
+    # A child model may have another primary key.
     if not is_queryset or records.model._meta.concrete_model is not concrete:
         problem = f"records are a queryset of {model._meta.label}"
     elif records.query.is_sliced or records.query.combinator:
@@ -106,11 +108,6 @@ def _check_records(model: type[models.Model], records: Any) -> None:
         raise InvalidConfiguration(problem=f"expose({model._meta.label}): {problem}")
 
 
-def _said(given: dict[str, Any]) -> dict[str, Any]:
-    # What is not said is left out; a zero or an empty text was said, and is wrong.
-    return {name: value for name, value in given.items() if value not in (None, ())}
-
-
 def _checked(label: str, given: dict[str, Any]) -> Access:
     for problem in access_problems(given):
         raise InvalidConfiguration(problem=f"expose({label}): {problem}")
@@ -121,5 +118,5 @@ def _checked(label: str, given: dict[str, Any]) -> Access:
 
 
 def exposed_as(label: str) -> Exposed | None:
-    """The field that keys with this beginning mean."""
+    """The field whose keys begin with this label."""
     return _exposed.get(label)

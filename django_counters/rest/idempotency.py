@@ -1,4 +1,4 @@
-"""The Idempotency-Key of a request: what it asks for is done once, however often it is sent."""
+"""The Idempotency-Key of a request: its work is done once, however often it is sent."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ HEADER = "HTTP_IDEMPOTENCY_KEY"
 # A string of RFC 8941.
 _QUOTED = re.compile(r'"((?:[^"\\]|\\["\\])*)"')
 _ESCAPED = re.compile(r'\\(["\\])')
-# How long a request may take that changes what is not part of the database.
+# How long a request may take that changes something outside of the database.
 _LEASE = timedelta(seconds=10)
-# Instead of the end of a lease: whoever had it is known to have counted nothing.
+# The end of a lease whose holder has counted nothing.
 _NOT_COUNTED = 0
 Body = dict[str, Any]
 Work = Callable[[UUID | None], Body]
 
 
 class Answer(NamedTuple):
-    """What a request is answered, and whether it was answered before."""
+    """An answer, and whether it is that of an earlier request."""
 
     body: Body
     replayed: bool
@@ -45,8 +45,8 @@ class Answer(NamedTuple):
 class Once(NamedTuple):
     """One request with an Idempotency-Key.
 
-    ``joins``: what it changes is part of a transaction of the database ``using``. ``resumes``:
-    where it is not, it counts once with the token that the work is given.
+    ``joins``: its change is part of a transaction of the database ``using``.
+    ``resumes``: otherwise, the change counts once with the token that the work is given.
     """
 
     token: Token
@@ -56,12 +56,12 @@ class Once(NamedTuple):
     resumes: bool
 
     def do(self, work: Work) -> Answer:
-        """Do it, unless it was done; what it was answered then.
+        """Do the work, or return the answer of the request that did it.
 
         Raises:
-            Refused: somebody else is at it (409).
+            Refused: another request is doing it (409).
             TokenConflict: the key was used for another request.
-            OutcomeUnknown: somebody was at it and did not end, and nobody can say how far it came.
+            OutcomeUnknown: another request did not finish it, and may have counted.
         """
         return self._within_transaction(work) if self.joins else self._claimed_first(work)
 
@@ -72,7 +72,7 @@ class Once(NamedTuple):
             if kept is not None and "body" in kept:
                 return Answer(kept["body"], True)
             if kept is not None and kept["until"]:
-                # Somebody was at it when the counter was still kept elsewhere.
+                # Another request began it when the counter was still outside of the database.
                 raise OutcomeUnknown(using=self.using)
             body = work(None)
             tokens.keep(self.token, {"body": body})
@@ -90,11 +90,11 @@ class Once(NamedTuple):
             body = work(UUID(attempt["token"]) if self.resumes else None)
         except OutcomeUnknown:
             if self.resumes:
-                # With its token it counts once: whoever comes next need not wait for that.
+                # With its token it counts once, so the next request need not wait.
                 self._release(tokens, {**attempt, "until": clock.utc().timestamp()}, attempt)
             raise
         except (CounterError, APIException, OperationalError, InterfaceError):
-            # What is answered with "nothing was counted"; after any other error nobody knows.
+            # After these errors nothing was counted; after any other, it is unknown.
             self._release(tokens, {**attempt, "until": _NOT_COUNTED}, attempt)
             raise
         self._keep(tokens, body)
@@ -118,21 +118,21 @@ class Once(NamedTuple):
         return {"token": token, "until": (now + _LEASE).timestamp()}
 
     def _keep(self, tokens: TokensStore, body: Body) -> None:
-        # It is counted, whatever becomes of this. Whoever asks again with the same key learns it,
-        # or that nobody knows: never will it be counted again.
+        # It is counted, also if this fails. Then the same key is answered that the outcome is
+        # unknown, and it is never counted again.
         with suppress(CounterError, Error):
             tokens.keep(self.token, {"body": body})
 
     def _release(
         self, tokens: TokensStore, left: Mapping[str, Any], attempt: Mapping[str, Any]
     ) -> None:
-        """Give the lease back before its time."""
+        """Return the lease early."""
         with suppress(CounterError, Error), tokens.all_or_nothing():
             if self._is_ours(tokens, attempt):
                 tokens.keep(self.token, left)
 
     def _is_ours(self, tokens: TokensStore, attempt: Mapping[str, Any]) -> bool:
-        """Whether nobody has taken over, and perhaps answered, since the lease has passed."""
+        """Whether no other request has taken over after the end of the lease."""
         if not self.resumes:
             return True
         return (
@@ -144,12 +144,12 @@ class Once(NamedTuple):
 def once_of(
     request: Request, asked: Mapping[str, Any], using: str, *, joins: bool, resumes: bool
 ) -> Once | None:
-    """The idempotency of a request; None where it asks for none.
+    """The idempotency of a request; None without a key.
 
-    A key belongs to the principal and to the method and path of the request.
+    A key belongs to the principal, the method and the path of the request.
 
     Raises:
-        InvalidToken: the key has no characters, or more than 255.
+        InvalidToken: the key is empty, or longer than 255 characters.
     """
     given = request.META.get(HEADER)
     if given is None:
@@ -162,7 +162,7 @@ def once_of(
 
 
 def _unquoted(given: str) -> str:
-    """The key itself: a structured field has it in quotes, and others have none."""
+    """The key without the quotes of a structured field, which some clients leave out."""
     found = _QUOTED.fullmatch(given.strip())
     return _ESCAPED.sub(r"\1", found[1]) if found else given
 

@@ -1,4 +1,4 @@
-"""Reads bodies: JSON of a limited size, in which no name is there twice."""
+"""Parses bodies: JSON of a limited size without duplicate names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LARGEST = 512 * 1024
 
 
 class StrictJSONParser(BaseParser):
-    """JSON as RFC 8259 has it. Of a name that is there twice nobody knows which one was meant."""
+    """Parses JSON as RFC 8259 has it. Refuses duplicate names, whose meaning is unclear."""
 
     media_type = "application/json"
 
@@ -33,7 +33,7 @@ class StrictJSONParser(BaseParser):
 
         Raises:
             TooLarge: it has more than half a megabyte.
-            ParseError: it is no JSON.
+            ParseError: it is not JSON.
         """
         body = stream.read(LARGEST + 1)
         if len(body) > LARGEST:
@@ -41,7 +41,7 @@ class StrictJSONParser(BaseParser):
         try:
             found = json.loads(body.decode(), object_pairs_hook=_object, parse_constant=_no_number)
             if b"\\u" in body:
-                # Half a character can be written so; it can neither be kept nor be answered.
+                # An escape may be half a character, which can neither be kept nor be answered.
                 json.dumps(found, ensure_ascii=False).encode()
             return found
         except (ValueError, RecursionError) as error:
@@ -49,13 +49,13 @@ class StrictJSONParser(BaseParser):
 
 
 def check_carried(request: Request) -> None:
-    """Refuse a body that would be taken for none, and so for a count of one.
+    """Refuse a body that REST framework would ignore: an ignored body is a count of one.
 
     Raises:
-        Refused: nobody says how long it is.
+        Refused: it has no length.
         UnsupportedMediaType: it is not JSON, or compressed.
     """
-    meta = request.META  # ``headers`` would be made of all of it, for each request
+    meta = request.META  # faster than ``headers``, which are built for each request
     encoding = meta.get("HTTP_CONTENT_ENCODING", "").strip().lower()
     if encoding not in ("", "identity"):
         raise UnsupportedMediaType(encoding, "The body is to be sent as it is, not compressed.")
@@ -79,10 +79,10 @@ def _no_number(name: str) -> Any:
 
 
 class OnlyJSON(BaseContentNegotiation):
-    """Answers in JSON, whatever a client would rather have."""
+    """Answers in JSON, whatever the client accepts."""
 
     def select_parser(self, request: Request, parsers: Iterable[Any]) -> Any:
-        """The parser for the type of the body; None where there is none."""
+        """The parser for the type of the body, if there is one."""
         given = (request.content_type or "").partition(";")[0].strip().lower()
         return next((parser for parser in parsers if parser.media_type == given), None)
 

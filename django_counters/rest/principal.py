@@ -1,4 +1,4 @@
-"""Who sends a request: a user, or an address where nobody is logged in."""
+"""Who sends a request: a user, or an address if nobody is logged in."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from rest_framework.request import Request
 from rest_framework.settings import api_settings
 
 UNKNOWN = "unknown"
-# What is no address comes from a stranger, and may be as long as a header.
+# A text that is no address comes from a stranger, and may be as long as a header.
 _LONGEST = 100
-# Some proxies write the port, too: it is another one for each connection.
+# Some proxies write the port, too, which differs for each connection.
 _WITH_PORT = re.compile(r"\[([^\]]*)\](?::\d+)?|(\d+\.\d+\.\d+\.\d+):\d+", re.ASCII)
 _NETWORK_BITS = 64
 
 
 def principal_of(request: Request | HttpRequest) -> str:
-    """``user:<model>:<pk>`` for who is authenticated, else ``address:<address>``.
+    """``user:<model>:<pk>`` of an authenticated user, else ``address:<address>``.
 
-    Where users are of several models, two of them may have the same primary key.
+    It contains the model because users of two models may have the same primary key.
     """
     user = _user_of(request)
     if user is not None:
@@ -32,11 +32,11 @@ def principal_of(request: Request | HttpRequest) -> str:
 
 
 def network_of(request: Request | HttpRequest, bits: int) -> str | None:
-    """The IPv6 network of so many bits that a request comes from: ``network:2001:db8::/48``.
+    """The IPv6 network that a request comes from, of so many bits: ``network:2001:db8::/48``.
 
-    None of who is authenticated, and of who has no IPv6 address.
+    None for an authenticated user, and for any other address.
     """
-    address = _address_in(_hop(request).strip())
+    address = _address_in(_hop(request))
     if _user_of(request) is not None or not isinstance(address, IPv6Address):
         return None
     return f"network:{_network(address, bits)}"
@@ -48,34 +48,31 @@ def _user_of(request: Request | HttpRequest) -> Any:
 
 
 def address_of_client(request: Request | HttpRequest) -> str:
-    """The address that a request comes from; ``unknown`` where the server tells none.
+    """The address that a request comes from; ``unknown`` if the server tells none.
 
-    That is who is connected to the server. If ``NUM_PROXIES`` of ``REST_FRAMEWORK`` is a number n
-    above zero, it is the n-th from the right in ``X-Forwarded-For``: the one that the outermost of
-    those proxies has seen. What stands further left is whatever the client wrote, and is not read;
-    without ``NUM_PROXIES`` that is the whole header.
+    That is the address of the connection. If ``NUM_PROXIES`` of ``REST_FRAMEWORK`` is a number n
+    above zero, it is the n-th from the right in ``X-Forwarded-For``: the address that the outermost
+    of those proxies has seen. The client may have written anything further left, so that is not
+    read; without ``NUM_PROXIES``, the header is not read at all.
 
-    Of an IPv6 address it is the network (/64), for a client has all of it. An IPv4 address that is
-    written as an IPv6 address is an IPv4 address.
+    For an IPv6 address it is the network (/64), because a client has all of it. An IPv4 address
+    that is written as an IPv6 address is an IPv4 address.
     """
-    return _narrowed(_hop(request).strip())
+    text = _hop(request)
+    address = _address_in(text)
+    if address is None:
+        return text[:_LONGEST] or UNKNOWN
+    return str(address) if isinstance(address, IPv4Address) else _network(address, _NETWORK_BITS)
 
 
 def _hop(request: Request | HttpRequest) -> str:
-    direct = str(request.META.get("REMOTE_ADDR") or "")
+    direct = str(request.META.get("REMOTE_ADDR") or "").strip()
     proxies = api_settings.NUM_PROXIES
     forwarded = str(request.META.get("HTTP_X_FORWARDED_FOR") or "").strip()
     if not proxies or not forwarded:
         return direct
     hops = forwarded.split(",")
-    return hops[-min(proxies, len(hops))]
-
-
-def _narrowed(text: str) -> str:
-    address = _address_in(text)
-    if address is None:
-        return text[:_LONGEST] or UNKNOWN
-    return str(address) if isinstance(address, IPv4Address) else _network(address, _NETWORK_BITS)
+    return hops[-min(proxies, len(hops))].strip()
 
 
 def _address_in(text: str) -> IPv4Address | IPv6Address | None:

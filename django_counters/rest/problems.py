@@ -1,9 +1,10 @@
-"""What the API answers where it does not do what was asked: RFC 9457, problem details."""
+"""The errors that the API answers: problem details, as in RFC 9457."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from http import HTTPStatus
+from math import ceil
 from typing import Any, NamedTuple
 
 from django.conf import settings
@@ -18,16 +19,16 @@ from django_counters import exceptions as errors
 
 CONTENT_TYPE = "application/problem+json"
 _TYPES = "urn:django-counters:"
-# Seconds after which it is worth while to ask again.
+# Seconds.
 RETRY_AFTER = 1
 _DATABASE_AWAY = (OperationalError, InterfaceError)
 
 
 class Kind(NamedTuple):
-    """What one error means to a client.
+    """The answer to one kind of error.
 
-    ``data``: which attributes of the error it is told. ``says``: what it is told instead of the
-    text of the error, which may be about our servers.
+    ``data``: the attributes of the error that it contains. ``says``: its text, where that of the
+    error may be about our servers.
     """
 
     status: int
@@ -94,7 +95,7 @@ _FIELDS: Mapping[type[Exception], str] = {
 
 
 class Refused(drf.APIException):
-    """One error of the API itself, with what a client is told of it."""
+    """An error of the API itself, with data for the client."""
 
     def __init__(self, status: int, name: str, says: str, **data: Any) -> None:
         super().__init__(says)
@@ -105,14 +106,14 @@ class Refused(drf.APIException):
 
 
 class TooLarge(Refused):
-    """A body that nobody needs."""
+    """A body that is too large."""
 
     def __init__(self, most: int) -> None:
         super().__init__(413, "too-large", f"A body may have {most} bytes.", most=most)
 
 
 def answer(error: Exception, context: Mapping[str, Any]) -> Response | None:  # noqa: ARG001
-    """The exception handler of the views. What it does not know is an error of the server."""
+    """The exception handler of the views. An unknown error is one of the server."""
     if isinstance(error, Http404):
         error = drf.NotFound()
     elif isinstance(error, DjangoPermissionDenied):
@@ -123,17 +124,16 @@ def answer(error: Exception, context: Mapping[str, Any]) -> Response | None:  # 
         error = TooLarge(settings.DATA_UPLOAD_MAX_MEMORY_SIZE or 0)
     kind = _kind_of(error)
     if kind is not None:
-        return _response(kind.status, kind.name, kind.says or str(error), **_data(kind, error))
-    if isinstance(error, drf.APIException):
-        return _of_framework(error)
-    return None
+        says, data = kind.says or str(error), _data(kind, error)
+        return _response(kind.status, kind.name, says, kind.retry_after, **data)
+    return _of_framework(error) if isinstance(error, drf.APIException) else None
 
 
 def _kind_of(error: Exception) -> Kind | None:
     for kind in type(error).__mro__:
         if kind in _KINDS:
             return _KINDS[kind]
-    # Of our own statements it is said what became of them: this is one of another app's.
+    # Our own statements raise errors of ours, so this one is of another app.
     return _AWAY if isinstance(error, _DATABASE_AWAY) else None
 
 
@@ -142,8 +142,6 @@ def _data(kind: Kind, error: Exception) -> dict[str, Any]:
     for known, field in _FIELDS.items():
         if isinstance(error, known):
             data["errors"] = [{"field": field, "detail": str(error)}]
-    if kind.retry_after is not None:
-        data["retry_after"] = kind.retry_after
     return data
 
 
@@ -154,32 +152,25 @@ def _plain(value: Any) -> Any:
 
 
 def _of_framework(error: drf.APIException) -> Response:
-    headers = {}
-    if header := getattr(error, "auth_header", None):
-        headers["WWW-Authenticate"] = header
-    data: dict[str, Any] = {}
     if isinstance(error, drf.ValidationError):
-        data["errors"] = list(_flat("", error.detail))
-        response = _response(400, "invalid", "The request is not valid.", **data)
+        wrong = list(_flat("", error.detail))
+        response = _response(400, "invalid", "The request is not valid.", errors=wrong)
     elif isinstance(error, Refused):
         says = str(error.detail)
-        response = _response(
-            error.status_code, error.name, says, retry_after=error.retry_after, **error.data
-        )
+        response = _response(error.status_code, error.name, says, error.retry_after, **error.data)
     else:
         wait = getattr(error, "wait", None)
-        if wait is not None:
-            data["retry_after"] = max(1, -int(-wait // 1))
-        elif error.status_code == 503:
-            data["retry_after"] = RETRY_AFTER
-        response = _response(error.status_code, "", _in_words(error), **data)
-    for name, value in headers.items():
-        response[name] = value
+        if wait is None and error.status_code == 503:
+            wait = RETRY_AFTER
+        retry_after = None if wait is None else max(1, ceil(wait))
+        response = _response(error.status_code, "", _in_words(error), retry_after)
+    if header := getattr(error, "auth_header", None):
+        response["WWW-Authenticate"] = header
     return response
 
 
 def _in_words(error: drf.APIException) -> str:
-    """What it says; those of simplejwt say it beside data of their own."""
+    """The text of an error. Those of simplejwt have it beside other data."""
     detail: Any = error.detail
     if isinstance(detail, Mapping):
         detail = detail.get("detail", error.default_detail)
@@ -198,10 +189,13 @@ def _flat(path: str, detail: Any) -> Any:
         yield {"field": path, "detail": str(detail)}
 
 
-def _response(status: int, name: str, detail: str, **data: Any) -> Response:
-    retry_after = data.get("retry_after")
-    if retry_after is None:
-        data.pop("retry_after", None)
+def _response(
+    status: int, name: str, detail: str, retry_after: int | None = None, **data: Any
+) -> Response:
+    headers = {"Cache-Control": "no-store"}
+    if retry_after is not None:
+        headers["Retry-After"] = str(retry_after)
+        data["retry_after"] = retry_after
     body = {
         "type": f"{_TYPES}{name}" if name else "about:blank",
         "title": HTTPStatus(status).phrase,
@@ -209,6 +203,4 @@ def _response(status: int, name: str, detail: str, **data: Any) -> Response:
         "detail": detail,
         **data,
     }
-    headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
-    headers["Cache-Control"] = "no-store"
     return Response(body, status=status, headers=headers, content_type=CONTENT_TYPE)

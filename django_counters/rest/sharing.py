@@ -1,4 +1,4 @@
-"""Answers that are much work: one request works each of them out, for all others."""
+"""Shares expensive answers: one request computes an answer for all others."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from django_counters.exceptions import CounterUnavailable
 from django_counters.models import CounterDelta
 from django_counters.rest.problems import RETRY_AFTER, Refused
 
-# Seconds. For how long an answer is the present one, and for how long it is there for those who
-# would otherwise wait for the next one. Who dies at work keeps others from it for no longer.
+# Seconds that an answer is fresh, and seconds that a stale one serves while the next is computed. A
+# process that died at it blocks the others no longer than that.
 MAX_AGE = 60
 _AT_WORK = 60
 _CACHE = "default"
 
 
 class Made(NamedTuple):
-    """An answer, and whether it is worth keeping.
+    """An answer, and whether it is kept.
 
-    Names of which nothing is known are without number, and quickly answered.
+    Those about unknown names are not kept: they are quickly computed, and endlessly many.
     """
 
     body: dict[str, Any]
@@ -34,29 +34,28 @@ class Made(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """An answer, and until when it is the present one: a moment in seconds."""
+    """An answer, and until when it is fresh: a moment in seconds."""
 
     body: dict[str, Any]
     until: float
 
     @property
     def lasts(self) -> str:
-        """For how long clients may keep it."""
+        """How long clients may keep it."""
         return f"max-age={max(0, round(self.until - clock.utc().timestamp()))}"
 
 
 def shared(question: Sequence[str], work: Callable[[], Made]) -> Kept:
-    """The present answer, or the last one while somebody works out the next one.
+    """The fresh answer, or the last one while another request computes the next one.
 
-    To work it out may take seconds: were each request to do it, a few of them would keep all
-    workers busy.
+    That may take seconds: if each request did it, a few of them would keep all workers busy.
 
     Args:
-        question: what is asked for: who asks for the same is answered the same.
-        work: works out the answer.
+        question: identifies the answer.
+        work: computes the answer.
 
     Raises:
-        Refused: somebody is at it, and there is no answer yet.
+        Refused: another request computes it, and there is no answer yet.
     """
     name = _name_of(question)
     kept, is_mine = _kept_or_begun(name)
@@ -69,12 +68,12 @@ def shared(question: Sequence[str], work: Callable[[], Made]) -> Kept:
 
 
 def _kept_or_begun(name: str) -> tuple[Kept | None, bool]:
-    """The answer that there is, and whether it is on the caller to work out the next one."""
+    """The kept answer, and whether the caller has to compute the next one."""
     with _cache() as cache:
         kept = cache.get(name)
         if _is_present(kept) or not cache.add(_work_on(name), True, _AT_WORK):
             return kept, False
-        # Whoever was at it may have come to the end in between.
+        # Another request may have finished in between.
         kept = cache.get(name)
         if _is_present(kept):
             cache.delete(_work_on(name))
@@ -88,7 +87,7 @@ def _is_present(kept: Kept | None) -> bool:
 
 def _worked_out(name: str, work: Callable[[], Made]) -> Kept:
     try:
-        # Everybody gets the same answer, whichever time zone the request is in.
+        # The answer must not depend on the time zone of this request.
         with timezone.override(None):
             made = work()
         kept = Kept(made.body, clock.utc().timestamp() + MAX_AGE)
@@ -103,7 +102,7 @@ def _worked_out(name: str, work: Callable[[], Made]) -> Kept:
 
 @contextmanager
 def _cache() -> Iterator[BaseCache]:
-    """Where answers are kept. Without it all requests at once would do the work: none does."""
+    """The cache. While it is away no request computes answers, or all of them would at once."""
     try:
         yield caches[_CACHE]
     except Exception as error:
@@ -112,7 +111,7 @@ def _cache() -> Iterator[BaseCache]:
 
 
 def _name_of(question: Sequence[str]) -> str:
-    """Sites that share a cache may have counters of the same name."""
+    """The key of an answer: sites that share a cache may have counters of the same name."""
     database = connections[router.db_for_read(CounterDelta)].settings_dict
     place = [str(database[part]) for part in ("HOST", "PORT", "NAME")]
     told = "\n".join((*place, *question)).encode("utf-8", "surrogatepass")

@@ -1,4 +1,4 @@
-"""The single values that requests carry: each is taken as it is meant, or refused."""
+"""The fields of requests. They convert nothing: a value has the right type, or is refused."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class WholeNumber(serializers.Field[int, Any, int, Any]):
 
 @extend_schema_field({"type": "integer"})
 class Value(WholeNumber):
-    """A value. What a ledger or shards add up to may be more than 64 bits."""
+    """A value of a counter. The sum of a ledger or of shards may be more than 64 bits."""
 
 
 @extend_schema_field({**_INT8, "minimum": 1})
 class Amount(WholeNumber):
-    """How much is counted: one or more."""
+    """The amount of a change: one or more."""
 
     default_error_messages = {"least": "It is at least 1."}
 
@@ -54,7 +54,7 @@ class Amount(WholeNumber):
 
 
 class Text(serializers.CharField):
-    """A text, and not what could be made one."""
+    """A text, and no other value that Django could convert to one."""
 
     def to_internal_value(self, data: Any) -> str:
         if not isinstance(data, str):
@@ -67,7 +67,7 @@ class Word(serializers.ChoiceField):
 
 
 class Several(serializers.ListField):
-    """A list that is not looked into where it is too long: all that is wrong would be told."""
+    """A list. If it is too long, its items are not validated: the errors would be as long."""
 
     def to_internal_value(self, data: Any) -> list[Any]:
         if isinstance(data, list):
@@ -78,7 +78,7 @@ class Several(serializers.ListField):
 
 @extend_schema_field({"type": "string", "format": "date-time"})
 class Moment(serializers.DateTimeField):
-    """ISO 8601 with an offset: without one, nobody knows whose clock it was."""
+    """ISO 8601 with an offset: without one, the moment is not known."""
 
     default_error_messages = {
         "naive": "An offset is needed, as in 2026-03-01T12:00:00Z or 2026-03-01T13:00:00+01:00."
@@ -100,7 +100,7 @@ _TAG_VALUE = {"oneOf": [{"type": "string", "maxLength": TAG_LENGTH, "nullable": 
 
 
 class TagValue(serializers.Field[Any, Any, Any, Any]):
-    """A text, or an integer, which is counted as its text; null for none."""
+    """A text, or an integer, which is counted as its text; null for no value."""
 
     default_error_messages = {
         "invalid": "A text or a whole number is needed.",
@@ -121,7 +121,7 @@ class TagValue(serializers.Field[Any, Any, Any, Any]):
     {"type": "object", "maxProperties": MOST_TAGS, "additionalProperties": _TAG_VALUE}
 )
 class Tags(serializers.DictField):
-    """Values by the names of tags. Not looked into where there are too many."""
+    """Values by the names of tags. If there are too many, the values are not validated."""
 
     default_error_messages = {
         "many": f"There are at most {MOST_TAGS} tags.",
