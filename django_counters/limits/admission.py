@@ -1,4 +1,4 @@
-"""Which counters of a namespace strangers may create, and how many: counted when one is created."""
+"""Admits new counters that requests create: by their names, and up to a number."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ logger = logging.getLogger("django_counters")
 
 
 class Refusal(Enum):
-    """Why counters may not come into being."""
+    """Why counters may not be created."""
 
     NAME = auto()
     ROOM = auto()
 
 
 def admit(keys: Iterable[str], access: Access) -> Refusal | None:
-    """Let counters of one namespace exist, all or none; why not, where they may not.
+    """Create counters of one namespace that have no row, all or none; why not, if they may not be.
 
-    A counter that has a row is let through, whoever made it. Rows of known counters are asked for
-    once in a process, so that counting what exists costs nothing more, and no rows are ever
-    counted. However many are made, it is one transaction of a few statements.
+    A process asks once for the row of a counter, so that counting an existing counter costs
+    nothing more. Creating any number of counters is one transaction of a few statements, none of
+    which counts rows.
 
     Raises:
         CounterUnavailable, ReadOnlyDatabase: the database cannot be asked.
-        RetryTransaction: the caller's transaction does not see what others have made.
+        RetryTransaction: the caller's transaction does not see what others have created.
     """
     alias = COUNTERS.writing()
     known = registry.admitted(alias)
@@ -55,9 +55,9 @@ def _absent(keys: set[str], alias: str) -> set[str]:
 
 
 def _made(keys: set[str], most: int, alias: str) -> bool:
-    """Make counters, unless that would be more than may be made over HTTP.
+    """Create counters, unless the namespace would have more than ``most`` of them.
 
-    Whoever makes some in the namespace has its number first, and the next one waits for that.
+    Concurrent callers wait for each other: they hold the counter of created counters first.
     """
     namespace = namespace_of(next(iter(keys)))
     counted = created_key(namespace)
@@ -67,7 +67,7 @@ def _made(keys: set[str], most: int, alias: str) -> bool:
         absent = _absent(keys, alias)
         if held.value + len(absent) > most:
             return False
-        # The project may just have made some of them, which take no room.
+        # The project may just have created some of them, which take no room.
         made = corrections.make(sorted(absent))
         corrections.correct({counted: made})
     if made and held.value + made == most:
@@ -77,5 +77,5 @@ def _made(keys: set[str], most: int, alias: str) -> bool:
 
 
 def created_key(namespace: str) -> str:
-    """The counter that says how many counters of a namespace were created over HTTP."""
+    """The key of the counter of the counters that were created over HTTP in a namespace."""
     return short_key(f"{CREATED}:{namespace}")

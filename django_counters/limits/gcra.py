@@ -1,17 +1,19 @@
-"""How much is admitted in how much time: token buckets that many servers take from at once.
+"""Rate limits: token buckets that many servers take from at once.
 
-A bucket is one number, the moment at which it will be full again (GCRA). Each that is taken moves
-it by an interval; what would move it further ahead than a whole bucket is refused.
+A bucket is one number, the moment at which it will be full again (GCRA). Each token that is taken
+moves it by an interval. A bucket refuses what would move it further ahead than a full bucket.
 """
 
 from __future__ import annotations
 
 import hashlib
+from functools import cache as cache_results
 from math import ceil
 from typing import NamedTuple
 
 from django.core.signals import setting_changed
 from django.db import router
+from django.dispatch import receiver
 
 from django_counters.exceptions import InvalidConfiguration
 from django_counters.rates import Rate, check_rate
@@ -24,13 +26,13 @@ _SECOND = 1_000_000
 
 
 class Taken(NamedTuple):
-    """Whether something was admitted.
+    """The answer of a bucket.
 
     Attributes:
-        admitted: whether it was; else nothing was taken.
-        remaining: how many more would be admitted at once.
-        wait: seconds until as much would be admitted; 0 where it was.
-        more: seconds until one more than the remaining would be admitted.
+        admitted: whether the tokens were taken; otherwise none was.
+        remaining: how many more could be taken at once.
+        wait: seconds until as many could be taken; 0 if they were.
+        more: seconds until one more than ``remaining`` could be taken.
     """
 
     admitted: bool
@@ -48,32 +50,36 @@ def take(
     cost: int = 1,
     timeout: float = TIMEOUT,
 ) -> Taken:
-    """Take from the bucket of a name, if it has as much: one atomic step, in one round trip.
+    """Take tokens from the bucket of a name, all or none: one atomic step, in one round trip.
 
-    However many take at once, no more than ``rate.number`` are admitted at once, and in any time
-    no more than that and what has come in since. A bucket that nobody has taken from is full. The
-    time is that of the server that keeps it, in microseconds; the time for one is rounded up.
+    However many callers take at once, a bucket gives no more than ``rate.number`` tokens at once,
+    and over any time no more than that and what has come in since. A new bucket is full. The time
+    is that of the server that keeps it, in microseconds; the time for one token is rounded up.
 
-    In the database it is part of the caller's transaction, if there is one: what is rolled back is
-    in the bucket again, and others who take from it wait for the end of the transaction.
+    In the database it is part of the caller's transaction, if there is one: a rollback puts the
+    tokens back, and other callers wait for the end of the transaction.
 
     Args:
         name: what is limited, and for whom: any text. Only its digest is kept.
         rate: the same name with another rate is another bucket.
         cache: the alias of a Redis in ``CACHES``; None for the database.
-        using: the alias of the database; else the router decides.
-        cost: how many to take, all or none.
+        using: the alias of the database; the default is that of the router.
+        cost: how many tokens to take.
         timeout: seconds to wait for Redis: for the connection, and for the answer.
 
     Raises:
-        CounterUnavailable: the store is away, or its answer was lost. As much may have been taken.
+        CounterUnavailable: the store is away, or its answer was lost. The tokens may be taken.
         InvalidConfiguration: the cache is not a Redis.
-        ValueError: the rate is none, or the cost is more than a full bucket holds.
+        ValueError: the rate is invalid, or the cost is more than a full bucket holds.
     """
     check_rate(rate)
     if not 1 <= cost <= rate.number:
         raise ValueError(f"A bucket of {rate} never has {cost}.")
-    store = _stores.in_redis(cache, timeout) if cache else _stores.in_database(using)
+    store: LimitsStore
+    if cache:
+        store = _in_redis(cache, timeout)
+    else:
+        store = _in_database(using or router.db_for_write(CounterLimit))
     interval = ceil(rate.seconds * _SECOND / rate.number)
     full = rate.number * interval
     found = store.take(_digest(name, rate), cost * interval, full)
@@ -87,38 +93,17 @@ def _digest(name: str, rate: Rate) -> bytes:
 def _taken(found: Bucket, cost: int, interval: int, full: int) -> Taken:
     left = min(max(full - max(found.ahead, 0), 0), full)
     remaining = left // interval
-    # Others may have been refused meanwhile, but it was not there when it was asked for.
+    # At least 1: a bucket that has refused had too little then, whatever it has now.
     wait = 0 if found.admitted else max(found.ahead + cost * interval - full, 1)
     more = max(found.ahead + (remaining + 1) * interval - full, 1)
     return Taken(found.admitted, remaining, wait / _SECOND, more / _SECOND)
 
 
-class _Stores:
-    """Where buckets are kept, for this process. Holds no bucket."""
-
-    def __init__(self) -> None:
-        self._redis: dict[tuple[str, float], LimitsStore] = {}
-        self._sql: dict[str, LimitsStore] = {}
-
-    def in_redis(self, cache: str, timeout: float) -> LimitsStore:
-        """That of the alias of a cache."""
-        made = self._redis
-        found = made.get((cache, timeout))
-        return found or made.setdefault((cache, timeout), _redis_limits(cache, timeout))
-
-    def in_database(self, using: str | None) -> LimitsStore:
-        """That of a database; the router decides where none is given."""
-        alias = using or router.db_for_write(CounterLimit)
-        return self._sql.get(alias) or self._sql.setdefault(alias, SqlLimits(alias))
-
-    def forget(self, *, setting: str, **_: object) -> None:
-        """Receives Django's ``setting_changed``."""
-        if setting == "CACHES":
-            self._redis = {}
+_in_database = cache_results(SqlLimits)
 
 
-def _redis_limits(cache: str, timeout: float) -> LimitsStore:
-    # redis-py is an extra.
+@cache_results
+def _in_redis(cache: str, timeout: float) -> LimitsStore:
     try:
         from django_counters.stores.redis.limits import RedisLimits
     except ModuleNotFoundError as error:
@@ -129,5 +114,7 @@ def _redis_limits(cache: str, timeout: float) -> LimitsStore:
     return RedisLimits(address_of(cache, {"timeout": timeout}))
 
 
-_stores = _Stores()
-setting_changed.connect(_stores.forget)
+@receiver(setting_changed)
+def _forget(*, setting: str, **_: object) -> None:
+    if setting == "CACHES":
+        _in_redis.cache_clear()
