@@ -1,7 +1,7 @@
-"""Metrics for Prometheus; needs the extra ``metrics``. Whoever imports this counts what happens.
+"""Metrics for Prometheus; needs the extra ``metrics``. The import begins to count what happens.
 
-What happens in a process is counted there, in the default registry of prometheus_client. The state
-of databases and Redis is asked when somebody scrapes.
+Each process counts what happens in it, in the default registry of prometheus_client. A scrape asks
+databases and Redis for their state.
 """
 
 from __future__ import annotations
@@ -45,23 +45,19 @@ _UPKEEP_SIZES = (0, 1, 10, 100, 1000, 10_000, 100_000, 1_000_000)
 _UPKEEP_SECONDS = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300)
 
 
-def _counter(declared: Declared) -> Counter:
-    return Counter(declared.name, declared.meaning, declared.labels)
-
-
 def _histogram(declared: Declared, buckets: tuple[float, ...]) -> Histogram:
     return Histogram(declared.name, declared.meaning, declared.labels, buckets=buckets)
 
 
-_changes = _counter(names.CHANGES)
-_amount = _counter(names.AMOUNT)
+_changes = Counter(names.CHANGES.name, names.CHANGES.meaning, names.CHANGES.labels)
+_amount = Counter(names.AMOUNT.name, names.AMOUNT.meaning, names.AMOUNT.labels)
 _batch_size = _histogram(names.BATCH_SIZE, _SIZES)
 _upkeep_seconds = _histogram(names.UPKEEP_SECONDS, _UPKEEP_SECONDS)
 _upkeep_size = _histogram(names.UPKEEP_SIZE, _UPKEEP_SIZES)
 
 
 class _Meter:
-    """Counts the batches of one strategy in one database; looking up labels takes as long."""
+    """Counts the batches of one strategy in one database."""
 
     def __init__(self, using: str, strategy: str) -> None:
         ways = ("up", "down")
@@ -70,23 +66,16 @@ class _Meter:
         self._size = _batch_size.labels(using, strategy)
 
     def count(self, batch: Batch) -> None:
-        if len(batch.deltas) == 1:
-            self._add(batch.deltas[0].by < 0, 1, abs(batch.deltas[0].by))
-        else:
-            for way in (False, True):
-                amounts = [abs(delta.by) for delta in batch.deltas if (delta.by < 0) is way]
-                if amounts:
-                    self._add(way, len(amounts), sum(amounts))
+        for way in (False, True):
+            amounts = [abs(delta.by) for delta in batch.deltas if (delta.by < 0) is way]
+            if amounts:
+                self._changes[way].inc(len(amounts))
+                self._amounts[way].inc(sum(amounts))
         self._size.observe(len(batch.deltas))
 
-    def _add(self, way: bool, number: int, amount: int) -> None:
-        self._changes[way].inc(number)
-        self._amounts[way].inc(amount)
 
-
-@cache
-def _meter(using: str, strategy: str) -> _Meter:
-    return _Meter(using, strategy)
+# Looking up the labels takes as long as counting.
+_meter = cache(_Meter)
 
 
 @receiver(batch_applied, dispatch_uid="django_counters.metrics")
@@ -101,17 +90,17 @@ def _count_upkeep(work: str, using: str, seconds: float, report: Any, **_: objec
 
 
 class CountersCollector(Collector):
-    """Asks how the counters of databases are, for whoever collects. Raises nothing.
+    """Collects the state of the counters of databases. Raises nothing.
 
-    Each database is asked in a thread of its own, by one scrape at a time: scrapes that come
-    meanwhile, or within ``max_age`` seconds, get the same answer. What is away, or takes longer
-    than ``patience`` seconds, is 0 in ``django_counters_up``, and its metrics are left out. The
-    number of statements does not depend on how many counters there are.
+    One scrape at a time asks a database, in a thread of its own. Scrapes that come meanwhile, or
+    within ``max_age`` seconds, get the same answer. A part that is away, or takes longer than
+    ``patience`` seconds, is 0 in ``django_counters_up``, and its metrics are left out. The number
+    of statements does not depend on the number of counters.
 
     Args:
-        using: a database or several; all that have the tables of counters where it is not given.
-        max_age: for how many seconds an answer is used again.
-        patience: how many seconds an answer is waited for.
+        using: a database or several; the default is all that have the tables of counters.
+        max_age: how many seconds an answer is reused.
+        patience: how many seconds to wait for an answer.
     """
 
     def __init__(
@@ -127,30 +116,29 @@ class CountersCollector(Collector):
         self._gatherings: dict[str, Gathering] = {}
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
-        """The metrics without samples: to be registered, nothing has to be asked."""
-        yield from self._families(()).values()
+        """The metrics without samples, so that a registration sends no query."""
+        yield from self._families(())
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """The metrics with the samples of now, or of up to ``max_age`` seconds ago."""
+        """The metrics with their samples, which are up to ``max_age`` seconds old."""
         asked = _databases() if self._using is None else self._using
         gatherings = [self._gathering(using) for using in asked]
-        # All of them first, so that they are waited for together.
+        # Begin all of them, and wait for them together.
         runs = [(gathering, gathering.begin()) for gathering in gatherings]
         found = [gathering.answer(run) for gathering, run in runs]
-        # One without tables is somebody else's, unless it was asked for.
-        told = [
-            one for one in found if self._using is not None or one.facts.has_counters is not False
-        ]
-        yield from self._families(told).values()
+        if self._using is None:
+            # A database without our tables belongs to something else.
+            found = [one for one in found if one.facts.has_counters is not False]
+        yield from self._families(found)
 
-    def _families(self, found: Iterable[Scrape]) -> dict[str, GaugeMetricFamily]:
+    def _families(self, found: Iterable[Scrape]) -> Iterable[GaugeMetricFamily]:
         families = {
             one.name: GaugeMetricFamily(one.name, one.meaning, labels=one.labels) for one in STATE
         }
         for one in found:
             for metric, labels, value in samples(one):
                 families[metric.name].add_metric(labels, value)
-        return families
+        return families.values()
 
     def _gathering(self, using: str) -> Gathering:
         found = self._gatherings.get(using)
@@ -164,7 +152,7 @@ def _databases() -> list[str]:
     try:
         return [alias for alias in databases() if connections[alias].vendor in DIALECTS]
     except Exception:
-        # A router is the project's own; the other metrics of its page are worth more than ours.
+        # A router of the project failed; that must not hide the other metrics of the page.
         logger.exception("Metrics: the databases with counters are not known.")
         return []
 
@@ -173,13 +161,13 @@ _state = CountersCollector()
 
 
 def _registry() -> CollectorRegistry:
-    """What the view shows: the files of all processes where there are some, and the state."""
+    """What the view shows: the metrics of this process or the files of all, and the state."""
     if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
         registry = CollectorRegistry()
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         registry.register(_state)
         return registry
-    # It has one already: an earlier scrape has registered ours, or the project its own.
+    # It is registered already, by an earlier scrape or by the project.
     with suppress(ValueError):
         REGISTRY.register(_state)
     return REGISTRY
@@ -189,7 +177,7 @@ _View = Callable[[HttpRequest], HttpResponse]
 
 
 def _outside_transactions(view: _View) -> _View:
-    """``ATOMIC_REQUESTS`` would need the databases to say that they are away."""
+    """With ``ATOMIC_REQUESTS``, the view would fail while a database is away."""
     for alias in connections:
         view = transaction.non_atomic_requests(alias)(view)
     return view
@@ -199,14 +187,14 @@ def _outside_transactions(view: _View) -> _View:
 @never_cache
 @require_safe
 def exposition(request: HttpRequest) -> HttpResponse:
-    """The page that Prometheus scrapes. Asks nobody who he is: let only Prometheus reach it.
+    """The page that Prometheus scrapes. It needs no login: let only Prometheus reach it.
 
-    Shows the default registry of prometheus_client, with the state of the counters; where
-    ``PROMETHEUS_MULTIPROC_DIR`` is set, what all processes have counted.
+    It shows the default registry of prometheus_client and the state of the counters. If
+    ``PROMETHEUS_MULTIPROC_DIR`` is set, it shows what all processes have counted.
     """
     try:
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
     except (TypeError, ValueError):
-        # It asks for a version that nobody knows.
+        # It asks for an unknown version.
         encode, content_type = choose_encoder("")
     return HttpResponse(encode(_registry()), content_type=content_type)

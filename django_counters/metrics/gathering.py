@@ -1,4 +1,4 @@
-"""What a scrape asks of one database and its Redis, in a thread of its own, for a limited time."""
+"""Gathers the state of one database and its Redis for scrapes, in a thread and in limited time."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ logger = logging.getLogger("django_counters")
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
-    """What metrics are made of.
+    """The source of the metrics of one database.
 
     Attributes:
-        facts: how the counters of one database are.
-        needed: how many things have to be done; None where not all is known that may say so.
-        seconds: how long it took to gather all this.
+        facts: the state of its counters.
+        needed: how many findings need somebody; None while a part of them is unknown.
+        seconds: how long it took to gather all of it.
     """
 
     facts: Facts
@@ -33,7 +33,7 @@ class Scrape:
 
 
 def scraping(using: str) -> Iterator[Scrape]:
-    """Ask one database, and give what is known after each part; what cannot be asked is logged."""
+    """Ask one database, and yield what is known after each part. Logs parts that are away."""
     began = time.monotonic()
     found = gather(Facts(using), "tables")
     yield Scrape(found)
@@ -50,9 +50,8 @@ def scraping(using: str) -> Iterator[Scrape]:
 
 
 def _needed(found: Facts) -> int | None:
-    """Fewer findings than there are would look as if somebody had done something."""
-    parts = (getattr(found, part) for part in NEEDED)
-    is_whole = all(part is not None for part in parts)
+    """The number of findings, if all is known: a part of them would look like an improvement."""
+    is_whole = all(getattr(found, part) is not None for part in NEEDED)
     return len(to_do(found)) if is_whole else None
 
 
@@ -63,7 +62,7 @@ class _Run:
         self.began = time.monotonic()
         self.done = threading.Event()
         self.found = Scrape(Facts(using))
-        # A daemon: what hangs must not keep a process from ending.
+        # A daemon thread that hangs does not keep the process from ending.
         thread = threading.Thread(target=self._gather, daemon=True, name="django_counters-metrics")
         try:
             thread.start()
@@ -87,13 +86,13 @@ class _Run:
 
 
 class Gathering:
-    """Gathers one database when it is asked to: one run at a time, however many ask.
+    """Gathers one database, one run at a time for any number of scrapes.
 
     Args:
         using: the database.
-        max_age: for how many seconds an answer is used again.
-        patience: how many seconds a run is waited for; what it has by then is the answer. One that
-            takes longer counts for nothing afterwards, and no other is begun before it ends.
+        max_age: how many seconds an answer is reused.
+        patience: how many seconds to wait for a run. What it has by then is the answer. A longer
+            run has no answer afterwards, and no other begins before it ends.
     """
 
     def __init__(self, using: str, max_age: float, patience: float) -> None:
@@ -105,13 +104,13 @@ class Gathering:
     def _forget(self) -> None:
         self._lock = threading.Lock()
         self._run: _Run | None = None
-        # Last: who sees it takes the new lock.
+        # Last: another thread that sees it takes the new lock.
         self._pid = os.getpid()
 
     def begin(self) -> _Run:
-        """The run whose answer is to be used: the last one, or a new one."""
+        """The run whose answer to use: the last one, or a new one."""
         if self._pid != os.getpid():
-            # The thread of the parent process is not here.
+            # A fork has no threads of its parent.
             self._forget()
         with self._lock:
             run = self._run
@@ -120,7 +119,7 @@ class Gathering:
             return run
 
     def answer(self, run: _Run) -> Scrape:
-        """What a run has found, as soon as it has ended or took too long."""
+        """What a run has found when it ended or took too long."""
         if run.done.wait(max(0.0, self._patience - run.age)):
             return run.found
         late = run.age > self._patience + self._max_age

@@ -1,4 +1,4 @@
-"""All metrics: what each is called, what its labels are, and what it says."""
+"""All metrics: their names, labels and meanings."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class Declared(NamedTuple):
     Attributes:
         name: as Prometheus has it; of a counter with ``_total``.
         kind: how Prometheus reads it.
-        labels: each has few values, which settings and code fix: never a key.
-        meaning: what it says.
+        labels: each has few values, which settings and code fix. A key is never a label.
+        meaning: its help text.
     """
 
     name: str
@@ -21,134 +21,113 @@ class Declared(NamedTuple):
     meaning: str
 
 
+def _counter(name: str, meaning: str, *labels: str) -> Declared:
+    return Declared(name, "counter", ("database", *labels), meaning)
+
+
+def _histogram(name: str, meaning: str, *labels: str) -> Declared:
+    return Declared(name, "histogram", ("database", *labels), meaning)
+
+
+def _gauge(name: str, meaning: str, *labels: str) -> Declared:
+    return Declared(name, "gauge", ("database", *labels), meaning)
+
+
 # Counted in each process, as it happens.
-CHANGES = Declared(
+CHANGES = _counter(
     "django_counters_changes_total",
-    "counter",
-    ("database", "strategy", "direction"),
     "Changes of a counter that calls made; direction is up or down.",
+    "strategy",
+    "direction",
 )
-AMOUNT = Declared(
+AMOUNT = _counter(
     "django_counters_amount_total",
-    "counter",
-    ("database", "strategy", "direction"),
     "By how much those changes went up or down.",
+    "strategy",
+    "direction",
 )
-BATCH_SIZE = Declared(
-    "django_counters_batch_size",
-    "histogram",
-    ("database", "strategy"),
-    "How many counters one batch changed.",
+BATCH_SIZE = _histogram(
+    "django_counters_batch_size", "How many counters one batch changed.", "strategy"
 )
-UPKEEP_SECONDS = Declared(
+UPKEEP_SECONDS = _histogram(
     "django_counters_upkeep_seconds",
-    "histogram",
-    ("database", "work"),
     "How long a flush or a rollup took that ended without an error.",
+    "work",
 )
-UPKEEP_SIZE = Declared(
+UPKEEP_SIZE = _histogram(
     "django_counters_upkeep_batch_size",
-    "histogram",
-    ("database", "work"),
     "How many totals a flush or a rollup changed; one that it changed twice counts twice.",
+    "work",
 )
 HAPPENED = (CHANGES, AMOUNT, BATCH_SIZE, UPKEEP_SECONDS, UPKEEP_SIZE)
 
 # Asked when somebody scrapes.
-UP = Declared(
+UP = _gauge(
     "django_counters_up",
-    "gauge",
-    ("database", "part"),
     "1 if a part of the state could be asked, else 0: then its metrics are not there.",
+    "part",
 )
-GATHER_SECONDS = Declared(
-    "django_counters_gather_seconds",
-    "gauge",
-    ("database",),
-    "How long it took to ask all of it.",
-)
-PENDING_COUNTERS = Declared(
+GATHER_SECONDS = _gauge("django_counters_gather_seconds", "How long it took to ask all of it.")
+PENDING_COUNTERS = _gauge(
     "django_counters_pending_counters",
-    "gauge",
-    ("database", "strategy", "redis"),
     "How many counters have something pending, by the strategy that they declare.",
+    "strategy",
+    "redis",
 )
-PENDING_ROWS = Declared(
+PENDING_ROWS = _gauge(
     "django_counters_pending_rows",
-    "gauge",
-    ("database", "strategy"),
     "How many shards, slots and entries of the ledger wait for a rollup.",
+    "strategy",
 )
-PENDING_GENERATIONS = Declared(
+PENDING_GENERATIONS = _gauge(
     "django_counters_pending_generations",
-    "gauge",
-    ("database", "redis"),
     "How many generations wait in a Redis for a flush.",
+    "redis",
 )
-ROLLUP_LAG = Declared(
+ROLLUP_LAG = _gauge(
     "django_counters_rollup_lag_seconds",
-    "gauge",
-    ("database",),
     "How old the totals of the ledger are: the time since the last rollup that folded it.",
 )
-FLUSH_LAG = Declared(
+FLUSH_LAG = _gauge(
     "django_counters_flush_lag_seconds",
-    "gauge",
-    ("database", "redis"),
     "For how long something waits in a Redis at most; 0 where nothing does.",
+    "redis",
 )
-FENCED = Declared(
+FENCED = _gauge(
     "django_counters_ledger_fenced",
-    "gauge",
-    ("database",),
     "1 if the ledger came from another server and cannot be rolled up, else 0.",
 )
-PARTITIONS = Declared(
+PARTITIONS = _gauge(
     "django_counters_partitions_ahead",
-    "gauge",
-    ("database",),
     "How many partitions of the ledger follow the present one without a gap.",
 )
-REDIS_UP = Declared(
-    "django_counters_redis_up",
-    "gauge",
-    ("database", "redis"),
-    "1 if a Redis answered what waits there, else 0.",
+REDIS_UP = _gauge(
+    "django_counters_redis_up", "1 if a Redis answered what waits there, else 0.", "redis"
 )
-BREAKER = Declared(
+BREAKER = _gauge(
     "django_counters_breaker_state",
-    "gauge",
-    ("database", "redis", "state"),
     "1 for the state of the breaker in the process that was scraped, 0 for the other states.",
+    "redis",
+    "state",
 )
-INCIDENTS = Declared(
-    "django_counters_recent_incidents",
-    "gauge",
-    ("database", "kind"),
-    "How many incidents there were in the last 7 days.",
+INCIDENTS = _gauge(
+    "django_counters_recent_incidents", "How many incidents there were in the last 7 days.", "kind"
 )
-REQUESTS = Declared(
-    "django_counters_adjustment_requests",
-    "gauge",
-    ("database",),
-    "How many adjustments wait for a second person.",
+REQUESTS = _gauge(
+    "django_counters_adjustment_requests", "How many adjustments wait for a second person."
 )
-CREATED = Declared(
+CREATED = _gauge(
     "django_counters_created_counters",
-    "gauge",
-    ("database", "namespace"),
     "How many counters of a namespace were created over HTTP.",
+    "namespace",
 )
-MOST_CREATED = Declared(
+MOST_CREATED = _gauge(
     "django_counters_created_counters_most",
-    "gauge",
-    ("database", "namespace"),
     "How many may be: `max_counters`. Where it is reached, new names are refused.",
+    "namespace",
 )
-FINDINGS = Declared(
+FINDINGS = _gauge(
     "django_counters_findings",
-    "gauge",
-    ("database",),
     "How many things somebody has to do something about: what `counters doctor` says is needed.",
 )
 STATE = (
