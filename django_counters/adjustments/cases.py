@@ -81,7 +81,7 @@ def adjust_many(
     case: object,
     dry_run: bool = False,
     step: int = STEP,
-    progress: Progress = lambda report: None,  # noqa: ARG005
+    progress: Progress | None = None,
     **asked: Any,
 ) -> AdjustedMany:
     """Adjust many counters; see `CounterManager.adjust_many`.
@@ -115,7 +115,8 @@ def adjust_many(
             with adjusting(page[0][0], alias) as audit:
                 for group in _rest(page, report, audit):
                     _adjust(group, alias, report, audit)
-        progress(report)
+        if progress:
+            progress(report)
     return report
 
 

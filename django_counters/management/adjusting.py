@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from django.core.management.base import CommandError, OutputWrapper
 from django.utils.translation import gettext as _
 
-from django_counters.adjustments.cases import STEP, AdjustedMany, adjust_many
+from django_counters.adjustments.cases import STEP, AdjustedMany, Progress, adjust_many
 from django_counters.exceptions import CounterError
 from django_counters.tables.adjustment import CASE_LENGTH
 from django_counters.types import check_delta, check_integer
@@ -27,7 +27,7 @@ _KNOWN = ("counter", "field", "to", "by")
 
 
 class Table(NamedTuple):
-    """What a file asks for: the number of each counter, and whether those are values or changes."""
+    """The numbers of a file by counter, and whether they are values or changes."""
 
     how: str
     amounts: dict[Ref, int]
@@ -56,7 +56,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--step", type=int, default=STEP, help=_("how many in a transaction"))
 
 
-def run(out: OutputWrapper, progress: Any, using: str, **options: Any) -> None:
+def run(out: OutputWrapper, progress: Progress | None, using: str, **options: Any) -> None:
     """Adjust what the file says.
 
     Raises:
@@ -88,7 +88,7 @@ def _user() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):
-        # A container may run as somebody whom it has no name for.
+        # The user of a container may have no name.
         raise CommandError("This machine does not know who you are: give --actor.") from None
 
 

@@ -28,16 +28,17 @@ from django_counters.exceptions import (
     OutcomeUnknown,
     ReadOnlyDatabase,
 )
-from django_counters.management import adjusting, auditing, top
-from django_counters.management.history import history
+from django_counters.management import adjusting, top
 from django_counters.management.looping import until_asked_to_end
 from django_counters.observe.doctor import Finding, examine
+from django_counters.upkeep.audit import Anchor, verify_audit
 from django_counters.upkeep.flush import Report as Flushed
 from django_counters.upkeep.flush import flush
 from django_counters.upkeep.ledger import rebase
 from django_counters.upkeep.partitions import maintain
 from django_counters.upkeep.partitions import plan as planned
 from django_counters.upkeep.prune import prune_all
+from django_counters.upkeep.recording import record_history
 from django_counters.upkeep.rollup import Report, rollup
 from django_counters.upkeep.verify import verify
 
@@ -54,58 +55,55 @@ _WORK = {
     "doctor": gettext_noop("say what waits where, and what has to be done"),
     "top": gettext_noop("show the counters that change most, again and again"),
 }
-# Their messages say what to do; nobody needs a traceback.
+# Their messages say what to do, without a traceback.
 _EXPLAINED = (LedgerFenced, InvalidConfiguration, CounterUnavailable, OutcomeUnknown)
-# The database is away or just being replaced; a loop goes on when it is back.
+# The database is away for a moment; a loop goes on when it is back.
 _PASSING = (OperationalError, InterfaceError, ReadOnlyDatabase)
 _MOST_SHOWN = 20
-# Seconds between two lines on how far it is, where nobody looks at a terminal.
+# Seconds between two lines of progress in a log.
 _EVERY = 10.0
-
-
-def _help(work: str) -> str:
-    return _(_WORK[work])
 
 
 class Command(BaseCommand):
     """One command, with a sub-command for each kind of work."""
 
     help = _("Looks after counters.")
-    # The doctor says himself what is wrong in the settings.
+    # The doctor reports problems of the settings itself.
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         subs = parser.add_subparsers(dest="work", required=True, metavar="|".join(_WORK))
-        land = subs.add_parser("flush", help=_help("flush"), parents=[_common()])
-        land.add_argument(
+        sub = {
+            work: subs.add_parser(work, help=_(text), parents=[_common()])
+            for work, text in _WORK.items()
+        }
+        sub["flush"].add_argument(
             "--loop", type=_seconds, metavar="SECONDS", help=_("again every so many seconds")
         )
-        land.add_argument(
+        sub["flush"].add_argument(
             "--adopt",
             action="store_true",
             help=_("this database has taken the place of the one that was flushed to before"),
         )
-        fold = subs.add_parser("rollup", help=_help("rollup"), parents=[_common()])
-        fold.add_argument("--dry-run", action="store_true", help=_("count what waits, no more"))
-        parts = subs.add_parser("partitions", help=_help("partitions"), parents=[_common()])
-        parts.add_argument(
+        sub["rollup"].add_argument(
+            "--dry-run", action="store_true", help=_("count what waits, no more")
+        )
+        sub["partitions"].add_argument(
             "--plan", action="store_true", help=_("say what has to be done, no more")
         )
-        check = subs.add_parser("verify", help=_help("verify"), parents=[_common()])
-        check.add_argument("--namespace", help=_("only its counters"))
-        check.add_argument("--sample", type=int, help=_("only so many counters"))
-        adjust = subs.add_parser("adjust", help=_help("adjust"), parents=[_common()])
-        adjusting.add_arguments(adjust)
-        audit = subs.add_parser("verify-audit", help=_help("verify-audit"), parents=[_common()])
-        auditing.add_arguments(audit)
-        for name in ("rebase", "history", "prune"):
-            subs.add_parser(name, help=_help(name), parents=[_common()])
-        look = subs.add_parser("doctor", help=_help("doctor"), parents=[_common()])
-        look.add_argument(
+        sub["verify"].add_argument("--namespace", help=_("only its counters"))
+        sub["verify"].add_argument("--sample", type=int, help=_("only so many counters"))
+        sub["verify-audit"].add_argument(
+            "--anchor",
+            type=_anchor,
+            metavar="NUMBER:DIGEST",
+            help=_("the head of an earlier run, kept elsewhere"),
+        )
+        sub["doctor"].add_argument(
             "--fail", action="store_true", help=_("end with 1 where something has to be done")
         )
-        hottest = subs.add_parser("top", help=_help("top"), parents=[_common()])
-        top.add_arguments(hottest, _seconds)
+        adjusting.add_arguments(sub["adjust"])
+        top.add_arguments(sub["top"], _seconds)
 
     def handle(self, *_args: Any, **options: Any) -> None:
         using = options["database"]
@@ -116,6 +114,14 @@ class Command(BaseCommand):
             work(using, **options)
         except _EXPLAINED as error:
             raise CommandError(str(error)) from error
+
+    def _print(self, as_json: bool, data: object, text: str) -> None:
+        self.stdout.write(json.dumps(data, default=str) if as_json else text)
+
+    def _progress(self, text: str = "") -> None:
+        """Replace the line of progress on a terminal; without a text, clear it."""
+        if self.stderr.isatty():
+            self.stderr.write(f"\r\x1b[K{text}", ending="")
 
     def _flush(
         self, using: str, *, loop: float | None, adopt: bool, as_json: bool, **_: Any
@@ -136,7 +142,7 @@ class Command(BaseCommand):
             due = time.monotonic()
             while wait(due - time.monotonic()):
                 due = time.monotonic() + every
-                # A server that was restarted, or a connection that is old enough.
+                # The server may have restarted, or the connection may be old.
                 close_old_connections()
                 try:
                     report = self._flushed(using, alone=True)
@@ -154,41 +160,37 @@ class Command(BaseCommand):
         def step(name: str) -> None:
             nonlocal landed
             landed += name == "acknowledged"
-            if self.stderr.isatty():
-                self.stderr.write(f"\r\x1b[K{landed} transactions done, {name}", ending="")
+            self._progress(f"{landed} transactions done, {name}")
 
         try:
             return flush(using, alone=alone, adopt=adopt, step=step)
         finally:
-            self._clear()
+            self._progress()
 
     def _say(self, using: str, report: Flushed, *, as_json: bool) -> None:
-        if as_json:
-            self.stdout.write(json.dumps({"database": using, **asdict(report)}))
-        else:
-            parts = (
-                f"{report.counters} counters changed by {report.generations} generations",
-                f"busy: {', '.join(report.busy)}" if report.busy else "",
-                f"flushed elsewhere: {', '.join(report.elsewhere)}" if report.elsewhere else "",
-            )
-            self.stdout.write("; ".join(part for part in parts if part))
-        # Whoever reads a log of a loop wants to see it now.
+        parts = (
+            f"{report.counters} counters changed by {report.generations} generations",
+            f"busy: {', '.join(report.busy)}" if report.busy else "",
+            f"flushed elsewhere: {', '.join(report.elsewhere)}" if report.elsewhere else "",
+        )
+        self._print(as_json, {"database": using, **asdict(report)}, "; ".join(filter(None, parts)))
+        # The log of a loop is read while it runs.
         self.stdout.flush()
 
     def _rollup(self, using: str, *, dry_run: bool, as_json: bool, **_: Any) -> None:
-        report = rollup(using, dry_run=dry_run, progress=self._progress)
-        self._clear()
-        if as_json:
-            self.stdout.write(json.dumps({"database": using, "dry_run": dry_run, **asdict(report)}))
-        elif dry_run:
-            self.stdout.write(
-                f"{report.left} rows and {report.waiting} entries wait for their rollup"
-            )
+        def progress(label: str, report: Report) -> None:
+            self._progress(f"{label}: {report.rows + report.entries} rows folded")
+
+        report = rollup(using, dry_run=dry_run, progress=progress)
+        self._progress()
+        if dry_run:
+            text = f"{report.left} rows and {report.waiting} entries wait for their rollup"
         else:
-            self.stdout.write(
+            text = (
                 f"{report.rows} rows folded, {report.orphans} without a record dropped, "
                 f"{report.left} left; {report.entries} entries folded, {report.waiting} left"
             )
+        self._print(as_json, {"database": using, "dry_run": dry_run, **asdict(report)}, text)
         if report.stuck:
             stuck = ", ".join(report.stuck)
             raise CommandError(f"These do not fit, or have no possible record: {stuck}")
@@ -196,18 +198,13 @@ class Command(BaseCommand):
     def _partitions(self, using: str, *, plan: bool, as_json: bool, **_: Any) -> None:
         if plan:
             steps = [(step.verb, *step.extent) for step in planned(using)]
-            if as_json:
-                self.stdout.write(json.dumps(steps, default=str))
-            for verb, name, since, until in () if as_json else steps:
-                self.stdout.write(f"{verb} {name or 'a partition'} from {since} to {until}")
-            if not (steps or as_json):
-                self.stdout.write("Nothing has to be done.")
+            lines = [
+                f"{verb} {name or 'a partition'} from {since} to {until}"
+                for verb, name, since, until in steps
+            ]
+            self._print(as_json, steps, "\n".join(lines) or "Nothing has to be done.")
             return
         report = maintain(using)
-        if as_json:
-            self.stdout.write(json.dumps({"database": using, **asdict(report)}))
-            self._complain(report.failed)
-            return
         parts = (
             f"{len(report.created)} made",
             f"{len(report.sealed)} sealed",
@@ -215,105 +212,84 @@ class Command(BaseCommand):
             f"{len(report.busy)} busy" if report.busy else "",
             f"{report.forgotten} entries deleted" if report.forgotten else "",
         )
-        self.stdout.write(", ".join(part for part in parts if part))
-        self._complain(report.failed)
-
-    def _complain(self, failed: list[str]) -> None:
-        if failed:
-            raise CommandError(f"{len(failed)} steps failed: {'; '.join(failed)}")
+        self._print(as_json, {"database": using, **asdict(report)}, ", ".join(filter(None, parts)))
+        if report.failed:
+            raise CommandError(f"{len(report.failed)} steps failed: {'; '.join(report.failed)}")
 
     def _verify(
-        self,
-        using: str,
-        *,
-        namespace: str | None,
-        sample: int | None,
-        as_json: bool,
-        **_: Any,
+        self, using: str, *, namespace: str | None, sample: int | None, as_json: bool, **_: Any
     ) -> None:
         report = verify(using, namespace=namespace, sample=sample)
-        if as_json:
-            drifts = [drift._asdict() for drift in report.drifts]
-            self.stdout.write(json.dumps({"database": using, **asdict(report), "drifts": drifts}))
-        else:
-            self.stdout.write(
-                f"{report.checked} counters and {report.partitions} sealed partitions checked"
-            )
-        if report.drifts:
-            shown = ", ".join(f"{d.key}: {d.found}, not {d.expected}" for d in report.drifts[:20])
-            raise CommandError(f"{len(report.drifts)} differ from their entries: {shown}")
+        drifts = [drift._asdict() for drift in report.drifts]
+        text = f"{report.checked} counters and {report.partitions} sealed partitions checked"
+        self._print(as_json, {"database": using, **asdict(report), "drifts": drifts}, text)
+        if drifts:
+            shown = [f"{d.key}: {d.found}, not {d.expected}" for d in report.drifts[:_MOST_SHOWN]]
+            raise CommandError(f"{len(drifts)} differ from their entries: {', '.join(shown)}")
+
+    def _verify_audit(self, using: str, *, anchor: Anchor | None, as_json: bool, **_: Any) -> None:
+        report = verify_audit(using, anchor=anchor)
+        head = f"; head {report.head}" if report.head else ""
+        kept = f"; compared with {report.kept}" if report.kept else ""
+        text = f"{report.checked} adjustments checked{head}{kept}"
+        self._print(as_json, {"database": using, **report.as_data()}, text)
+        if report.flaws:
+            shown = ", ".join(map(str, report.flaws[:_MOST_SHOWN]))
+            raise CommandError(f"{len(report.flaws)} places are not as they were: {shown}")
 
     def _adjust(self, using: str, **options: Any) -> None:
         quiet = options["as_json"] or not options["verbosity"]
         try:
-            adjusting.run(self.stdout, _silent if quiet else self._told(), using, **options)
+            adjusting.run(self.stdout, None if quiet else self._told(), using, **options)
         finally:
-            self._clear()
+            self._progress()
 
     def _told(self) -> Callable[[AdjustedMany], None]:
-        """Says how far it is: at once where somebody looks, else now and then, for a log."""
+        """Shows the progress on a terminal, or now and then in a log."""
         due = time.monotonic() + _EVERY
 
         def tell(report: AdjustedMany) -> None:
             nonlocal due
             done = f"{len(report.changes) + report.done + len(report.refused)} looked at"
-            if self.stderr.isatty():
-                self.stderr.write(f"\r\x1b[K{done}", ending="")
-            elif time.monotonic() >= due:
+            self._progress(done)
+            if not self.stderr.isatty() and time.monotonic() >= due:
                 self.stderr.write(done)
                 due = time.monotonic() + _EVERY
 
         return tell
 
-    def _verify_audit(self, using: str, **options: Any) -> None:
-        auditing.run(self.stdout, using, **options)
-
     def _rebase(self, using: str, *, as_json: bool, **_: Any) -> None:
         changed = rebase(using)
-        as_text = f"{changed} totals changed"
-        self.stdout.write(json.dumps({"changed": changed}) if as_json else as_text)
+        self._print(as_json, {"changed": changed}, f"{changed} totals changed")
 
     def _history(self, using: str, *, as_json: bool, **_: Any) -> None:
-        self.stdout.write(history(using, as_json=as_json))
+        recorded = record_history(using)
+        data = {"database": using, "recorded": recorded}
+        self._print(as_json, data, f"{recorded} totals recorded")
 
     def _prune(self, using: str, *, as_json: bool, **_: Any) -> None:
         gone = prune_all(using)
-        as_text = (
+        text = (
             f"{gone['tokens']} tokens, {gone['generations']} generations, "
             f"{gone['samples']} samples, "
             f"{gone['buckets']} buckets and {gone['cells']} cells forgotten"
         )
-        self.stdout.write(json.dumps(gone) if as_json else as_text)
+        self._print(as_json, gone, text)
 
     def _doctor(self, using: str, *, fail: bool, as_json: bool, **_: Any) -> None:
         findings = examine(using)
         needed = sum(finding.needed for finding in findings)
-        if as_json:
-            self.stdout.write(json.dumps([asdict(finding) for finding in findings]))
-        else:
-            for one in findings:
-                parts = (one.subject, one.strategy, _waits(one), one.action)
-                self.stdout.write(" · ".join(part for part in parts if part))
-            self.stdout.write(_verdict(len(findings), needed))
+        lines = [
+            " · ".join(filter(None, (one.subject, one.strategy, _waits(one), one.action)))
+            for one in findings
+        ]
+        text = "\n".join([*lines, _verdict(len(findings), needed)])
+        self._print(as_json, [asdict(finding) for finding in findings], text)
         if fail and needed:
             raise CommandError(f"{needed} of these need somebody who does something.")
 
     def _top(self, using: str, **options: Any) -> None:
         top.run(self.stdout, using, **options)
-
-    def _progress(self, label: str, report: Report) -> None:
-        if self.stderr.isatty():
-            self.stderr.write(
-                f"\r\x1b[K{label}: {report.rows + report.entries} rows folded", ending=""
-            )
-
-    def _clear(self) -> None:
-        if self.stderr.isatty():
-            self.stderr.write("\r\x1b[K", ending="")
-
-
-def _silent(report: AdjustedMany) -> None:
-    """Nobody wants to know how far it is."""
 
 
 def _waits(one: Finding) -> str:
@@ -332,7 +308,7 @@ def _verdict(found: int, needed: int) -> str:
 
 
 def _problems(report: Flushed) -> Iterator[str]:
-    """What somebody has to know of a flush."""
+    """The problems of a flush."""
     for name, reason in report.away.items():
         yield f"{name} was not flushed: {reason}"
     if report.quarantined:
@@ -353,10 +329,17 @@ def _seconds(text: str) -> float:
     return seconds
 
 
+def _anchor(text: str) -> Anchor:
+    try:
+        return Anchor.parse(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from error
+
+
 def _common() -> ArgumentParser:
     """The options of every sub-command: ours, and those of every command of Django.
 
-    These are known before the sub-command, too: what is not given behind it changes nothing.
+    The options of Django may also stand before the sub-command, so they have no default behind it.
     """
     common = _Options().create_parser("", "", add_help=False)
     for option in common._actions:
@@ -367,6 +350,6 @@ def _common() -> ArgumentParser:
 
 
 class _Options(BaseCommand):
-    """No command, but the options that Django gives each."""
+    """The options that Django gives each command."""
 
     requires_system_checks = ()
