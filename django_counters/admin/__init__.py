@@ -1,4 +1,4 @@
-"""The counters in Django's admin. Found by it, where it is installed."""
+"""The counters in Django's admin, which discovers this module."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from django.contrib import admin
 from django_counters.admin.adjustments import AdjustmentAdmin
 from django_counters.admin.counters import CounterAdmin
 from django_counters.admin.fields import CounterFieldsAdmin
-from django_counters.admin.incidents import IncidentAdmin
+from django_counters.admin.readonly import IncidentAdmin
 from django_counters.admin.requests import RequestAdmin
 from django_counters.models import AdjustmentRequest, Counter, CounterAdjustment, CounterIncident
 

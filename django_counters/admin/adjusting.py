@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db import router
-from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
-from django.urls import NoReverseMatch, URLPattern, path, reverse
+from django.urls import URLPattern, path
+from django.utils.decorators import method_decorator
 from django.utils.formats import number_format
 from django.utils.html import format_html
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
+from django.views.decorators.http import require_http_methods
 
 from django_counters import clock
 from django_counters.adjustments.adjustment import Preview, adjust, preview
 from django_counters.adjustments.approval import ask
 from django_counters.adjustments.wording import request_id_of
 from django_counters.admin.forms import TO, AdjustForm
-from django_counters.admin.readonly import linked
+from django_counters.admin.readonly import ReadOnlyAdmin, address, linked
 from django_counters.admin.refusals import said
 from django_counters.admin.subjects import Seen, seen
 from django_counters.exceptions import (
@@ -38,34 +40,28 @@ from django_counters.exceptions import (
 from django_counters.models import AdjustmentRequest, CounterAdjustment
 from django_counters.tokens import mint
 
-if TYPE_CHECKING:
-    _ModelAdmin = admin.ModelAdmin[Any]
-else:
-    _ModelAdmin = object
-
-# What another number would mend.
+# Errors that another number would avoid.
 _OF_NUMBER = (CeilingExceeded, CounterOverflow, InsufficientCount, InvalidDelta)
 
 
-class AdjustingMixin(_ModelAdmin):
+class AdjustingMixin(ReadOnlyAdmin):
     """Adds the form that adjusts any counter: ``adjust/?field=shop.Product.stock&key=42``.
 
-    The counter is in the address, and who may adjust it is asked at each step.
+    Each step checks the permission.
     """
 
     def has_adjust_permission(self, request: HttpRequest, counter: Seen | None = None) -> bool:  # noqa: ARG002
-        """Whether this user may adjust, or may adjust this counter, which he may view."""
+        """Whether this user may adjust counters, or this counter, which the user may view."""
         return request.user.has_perm("django_counters.adjust_counter")
 
     def get_urls(self) -> list[URLPattern]:
-        """With that of the form."""
+        """Adds the address of the form."""
         view = self.admin_site.admin_view(self.adjust_view)
         return [path("adjust/", view, name="django_counters_adjust"), *super().get_urls()]
 
+    @method_decorator(require_http_methods(["GET", "HEAD", "POST"]))
     def adjust_view(self, request: HttpRequest) -> HttpResponse:
-        """The form, its preview, and what it does."""
-        if request.method not in ("GET", "HEAD", "POST"):
-            return HttpResponseNotAllowed(["GET", "HEAD", "POST"])
+        """The form, its preview, and the adjustment."""
         if not self.has_adjust_permission(request):
             raise PermissionDenied
         place, key = request.GET.get("field", ""), request.GET.get("key", "")
@@ -76,7 +72,7 @@ class AdjustingMixin(_ModelAdmin):
 
 
 class _Steps:
-    """One request of somebody who may adjust a counter."""
+    """One request of a user who may adjust the counter."""
 
     def __init__(self, page: AdjustingMixin, request: HttpRequest, counter: Seen) -> None:
         self.site = page.admin_site
@@ -85,7 +81,7 @@ class _Steps:
         self.counter = counter
 
     def answer(self) -> HttpResponse:
-        """The page of the step that was asked for, or of one before."""
+        """The page of the requested step, or of an earlier one."""
         bounds = self.counter.subject.bounds
         if self.request.method != "POST":
             return self._form_page(AdjustForm(bounds=bounds))
@@ -95,7 +91,7 @@ class _Steps:
         return self._confirmed(form) if step == "confirm" else self._preview_page(form)
 
     def _form_page(self, form: AdjustForm) -> HttpResponse:
-        """The first step. It shows the present value, and that is what it expects."""
+        """The first step. It shows the present value, which the next step expects."""
         form.focus()
         expected = form.cleaned_data.get("expected") if form.is_bound else None
         last = form.cleaned_data.get("last") if form.is_bound else None
@@ -112,7 +108,7 @@ class _Steps:
         return self._page(form, (expected, last), "adjust.html", context)
 
     def _preview_page(self, form: AdjustForm) -> HttpResponse:
-        """The second step: what would be done now, and nothing is done yet."""
+        """The second step: a preview. Nothing is changed yet."""
         try:
             found = preview(self.counter.subject, **_numbers(form))
         except CounterError as error:
@@ -134,7 +130,7 @@ class _Steps:
         template: str,
         context: dict[str, Any],
     ) -> HttpResponse:
-        """A page that sends the value which it shows, and the same token as long as it is good."""
+        """A page whose form sends the shown value, and the same token while it is valid."""
         context |= {
             **self.site.each_context(self.request),
             "opts": self.opts,
@@ -150,7 +146,7 @@ class _Steps:
         return TemplateResponse(self.request, f"admin/django_counters/{template}", context)
 
     def _confirmed(self, form: AdjustForm) -> HttpResponse:
-        """The last step: adjust, ask a second person, or say why not."""
+        """The last step: adjust, ask a second person, or show the problem."""
         data = form.cleaned_data
         asked = {
             **form.asked,
@@ -175,12 +171,10 @@ class _Steps:
             return self._preview_page(form)
         except CounterError as error:
             return self._refused(form, error)
-        return HttpResponseRedirect(
-            self.counter.url or reverse("admin:index", current_app=self.site.name)
-        )
+        return HttpResponseRedirect(self.counter.url or address(self.site, "index"))
 
     def _refused(self, form: AdjustForm, error: CounterError) -> HttpResponse:
-        """The first step again, with why it went no further."""
+        """The first step again, with the error."""
         if isinstance(error, TokenConflict | TokenExpired):
             del form.cleaned_data["token"]
         form.add_error("number" if isinstance(error, _OF_NUMBER) else None, said(error))
@@ -188,18 +182,14 @@ class _Steps:
 
     def _tell_adjusted(self, row: CounterAdjustment) -> None:
         what = _("adjustment %(number)s") % {"number": number_format(row.number)}
-        link = self._link(row, what)
+        told = {"counter": row.subject, "adjustment": self._link(row, what)}
         if row.replayed:
             text = _("{counter} was adjusted by this form before, see {adjustment}.")
-            messages.warning(
-                self.request, spelt(format_html(text, counter=row.subject, adjustment=link))
-            )
+            messages.warning(self.request, spelt(format_html(text, **told)))
             return
         text = _("{counter} was adjusted from {before} to {after}: {adjustment}.")
-        numbers = {"before": number_format(row.before), "after": number_format(row.after)}
-        messages.success(
-            self.request, spelt(format_html(text, counter=row.subject, adjustment=link, **numbers))
-        )
+        told |= {"before": number_format(row.before), "after": number_format(row.after)}
+        messages.success(self.request, spelt(format_html(text, **told)))
 
     def _tell_asked(self, waiting: AdjustmentRequest) -> None:
         what = _("request %(number)s") % {"number": number_format(waiting.pk)}
@@ -208,9 +198,9 @@ class _Steps:
         messages.warning(self.request, format_html(text, request=link))
 
     def _link(self, row: Any, text: str) -> str:
-        """A link to the page of a row, for whoever may view it."""
+        """A link to the page of a row for a user who may view it, else the text."""
         model = type(row)
-        # Under its number, the pages of another database have another row.
+        # The page of this number shows a row of another database.
         if not self.site.is_registered(model) or row._state.db != router.db_for_write(model):
             return text
         if not self.site.get_model_admin(model).has_view_permission(self.request, row):
@@ -219,21 +209,18 @@ class _Steps:
 
 
 def adjust_url(site: admin.AdminSite, field: str, key: str) -> str:
-    """The address of the form for one counter; empty where the site does not have it."""
-    try:
-        url = reverse("admin:django_counters_adjust", current_app=site.name)
-    except NoReverseMatch:
-        return ""
-    return f"{url}?{urlencode({'field': field, 'key': key})}"
+    """The address of the form for one counter; empty if the site does not have it."""
+    url = address(site, "django_counters_adjust")
+    return url and f"{url}?{urlencode({'field': field, 'key': key})}"
 
 
 def spelt(text: str) -> str:
-    """A message that is shown as it is: a key or a name at its front gets no capital letter."""
+    """A message that Django does not capitalize, because it may begin with a key or a name."""
     return format_html("<span>{}</span>", text)
 
 
 def _changed_since(form: AdjustForm, found: Preview) -> int | None:
-    """The value that was seen before, where another one matters: a change alone is as good."""
+    """The value that the user saw before, if a change of it matters."""
     expected, last = form.cleaned_data["expected"], form.cleaned_data["last"]
     moved = form.cleaned_data["how"] == TO or last != found.last
     return expected if moved and expected != found.before else None
@@ -245,6 +232,6 @@ def _numbers(form: AdjustForm) -> dict[str, Any]:
 
 
 def _token(form: AdjustForm) -> UUID:
-    """That of the form that was sent, or a new one."""
+    """The token of the sent form, or a new one."""
     given: UUID | None = form.cleaned_data.get("token") if form.is_bound else None
     return given or mint(clock.utc())

@@ -13,21 +13,19 @@ from django.utils.html import format_html
 from django.utils.translation import gettext, pgettext_lazy
 from django.utils.translation import gettext_lazy as _
 
-from django_counters.admin.adjusting import AdjustingMixin
 from django_counters.admin.export import ExportAdmin
 from django_counters.admin.filters import NamespaceFilter, StrategyFilter
 from django_counters.admin.listing import CounterList
-from django_counters.admin.overview import OverviewMixin
 from django_counters.admin.page import CounterPageMixin
 from django_counters.read.readings import readings_of
 from django_counters.registry import registry
 
 
-class CounterAdmin(OverviewMixin, CounterPageMixin, AdjustingMixin, ExportAdmin):
+class CounterAdmin(CounterPageMixin, ExportAdmin):
     """The list of counters with their exact values.
 
-    It is in the order of the keys, so a namespace stands together. The value has no index, and
-    cannot be sorted by.
+    The order is that of the keys, so a namespace stands together. The value has no index, so nobody
+    can sort by it.
     """
 
     list_display = ("key", "exact_value", "strategy", "pending", "last_change", "recent")

@@ -1,4 +1,4 @@
-"""Lists as CSV, page by page, so that a long one takes no more memory than a short one."""
+"""Exports lists as CSV, page by page: a long list takes no more memory than a short one."""
 
 from __future__ import annotations
 
@@ -15,48 +15,49 @@ from django.http import (
     HttpRequest,
     HttpResponse,
     HttpResponseBase,
-    HttpResponseNotAllowed,
     HttpResponseRedirect,
     StreamingHttpResponse,
 )
-from django.urls import URLPattern, path, reverse
+from django.urls import URLPattern, path
+from django.utils.decorators import method_decorator
+from django.views.decorators.http import require_safe
 
-from django_counters.admin.readonly import ReadOnlyAdmin
+from django_counters.admin.readonly import ReadOnlyAdmin, address, named
 
 _PAGE = 1000
-# What a spreadsheet takes for the beginning of a formula; the wide ones where Japanese is written.
+# A spreadsheet takes a cell that begins so for a formula; the wide ones with Japanese input.
 _FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # noqa: RUF001
 
 
 class ExportAdmin(ReadOnlyAdmin):
-    """A list with a link that exports it as CSV, as it is searched and filtered."""
+    """A list with a link to its export as CSV, which keeps the search and the filters."""
 
-    #: The names of the columns, as they stand in the first line.
+    #: The names of the columns, for the first line.
     export_columns: ClassVar[Sequence[str]] = ()
 
     def export_rows(self, page: Sequence[Any], using: str | None) -> Iterable[Sequence[Any]]:  # noqa: ARG002
-        """The rows of some objects: what `export_columns` names, of each of them."""
+        """The rows of some objects: the attributes that `export_columns` names."""
         return ([getattr(each, name) for name in self.export_columns] for each in page)
 
     def get_urls(self) -> list[URLPattern]:
-        """With that of the export."""
+        """Adds the address of the export."""
         view = self.admin_site.admin_view(self.export_view)
-        return [path("export/", view, name=f"{_named(self)}_export"), *super().get_urls()]
+        return [path("export/", view, name=named(self.model, "export")), *super().get_urls()]
 
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         """The list, with the address of its export."""
-        context = {"export_url": _address(self, "export"), **(extra_context or {})}
+        url = address(self.admin_site, named(self.model, "export"))
+        context = {"export_url": url, **(extra_context or {})}
         try:
             return super().changelist_view(request, context)
         except DataError:
             return self._wrong_lookup()
 
+    @method_decorator(require_safe)
     def export_view(self, request: HttpRequest) -> HttpResponseBase:
-        """All that the list would show on its pages."""
-        if request.method not in ("GET", "HEAD"):
-            return HttpResponseNotAllowed(["GET", "HEAD"])
+        """All pages of the list as CSV."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         try:
@@ -72,28 +73,21 @@ class ExportAdmin(ReadOnlyAdmin):
         return response
 
     def _wrong_lookup(self) -> HttpResponse:
-        """As Django answers what it cannot look up; some of it, such as ``(`` for a regular
-        expression, the database alone can tell."""
-        return HttpResponseRedirect(f"{_address(self, 'changelist')}?e=1")
+        """Answer as Django does. Only the database knows some of the wrong lookups, such as the
+        regular expression ``(``."""
+        url = address(self.admin_site, named(self.model, "changelist"))
+        return HttpResponseRedirect(f"{url}?e=1")
 
     def _exported(self, rows: Any) -> Iterator[Sequence[Any]]:
         for page in pages(rows):
             yield from self.export_rows(page, rows._db)
 
 
-def _named(admin: ReadOnlyAdmin) -> str:
-    """What the names of its addresses begin with."""
-    return f"{admin.opts.app_label}_{admin.opts.model_name}"
-
-
-def _address(admin: ReadOnlyAdmin, page: str) -> str:
-    return reverse(f"admin:{_named(admin)}_{page}", current_app=admin.admin_site.name)
-
-
 def pages(rows: QuerySet[Any], size: int = _PAGE) -> Iterator[list[Any]]:
-    """All rows in the order of their primary key, a page at a time, each found by where it begins.
+    """All rows in the order of their primary key, a page at a time.
 
-    What is added or taken away meanwhile makes none come twice, and none be left out.
+    Each page begins behind the last key, so rows that are added or deleted meanwhile make none come
+    twice and leave none out.
     """
     ordered = rows.order_by("pk")
     page = list(ordered[:size])
@@ -104,7 +98,7 @@ def pages(rows: QuerySet[Any], size: int = _PAGE) -> Iterator[list[Any]]:
 
 def lines(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
     """The lines of a CSV: the names of the columns, then the rows."""
-    # Texts are quoted: a spreadsheet that separates by another character finds none in them.
+    # Quoted, for spreadsheets that separate by another character.
     write: Callable[[Iterable[Any]], Any] = csv.writer(
         _Echo(), quoting=csv.QUOTE_NONNUMERIC
     ).writerow
@@ -114,7 +108,7 @@ def lines(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str
 
 
 def cell(content: object) -> object:
-    """What stands in a cell: integers as they are, texts so that none is taken for a formula."""
+    """The content of a cell. A spreadsheet takes no text in it for a formula."""
     if isinstance(content, int) and not isinstance(content, bool):
         return content
     if isinstance(content, datetime):
@@ -124,7 +118,7 @@ def cell(content: object) -> object:
 
 
 class _Echo:
-    """Where a CSV writer writes to, who gives back what it is given."""
+    """A file for a CSV writer, which returns each line."""
 
     def write(self, line: str) -> str:
         return line

@@ -1,42 +1,52 @@
-"""The list of counters: the rows of a page, completed by what they do not hold themselves."""
+"""The list of counters: completes the rows of a page by their values and their last 24 hours."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.contrib.admin.views.main import ChangeList
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, OuterRef, QuerySet, Sum
+from django.db.models.functions import TruncHour
 from django.http import HttpRequest
 from django.utils.formats import number_format
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
+from django_counters import clock
 from django_counters.admin.readonly import MOST
-from django_counters.admin.recent import recent_of
 from django_counters.admin.sparkline import sparkline
-from django_counters.models import Counter, CounterShard
+from django_counters.models import Counter, CounterDelta, CounterSample, CounterShard
 from django_counters.read.readings import readings_of
+from django_counters.read.series import series
+from django_counters.registry import registry
+from django_counters.types import Reading, why_no_key
 
 # Counters without a row that are shown above the list.
 SHOWN = 20
+HOURS = 24
+# More entries would make a list slow: half a second for each million.
+MOST_ENTRIES = 200_000
+_HOUR = timedelta(hours=1)
+_Line = list[int | None]
 
 
 class CounterList(ChangeList):
-    """Gives each counter of a page its ``reading`` and its ``line``, as soon as they are asked for.
+    """Gives each counter of a page its ``reading`` and its ``line``, when they are first used.
 
-    However many there are, that is one query for the readings, one round trip to each Redis, and
-    one query for the lines of each source.
+    For any number of counters that takes one query for the readings, one round trip to each Redis,
+    and one query for the lines of each source.
     """
 
-    #: How many counters are in no row yet, for whoever may see them all; and the first of them.
+    #: How many counters have no row yet, and the first of them, for a user who may see them all.
     not_listed = 0
     unlisted: Sequence[tuple[str, int]] = ()
     _page: Iterable[Any] = ()
     _rows: Sequence[Any] | None = None
 
     def get_results(self, request: HttpRequest) -> None:
-        """The page, and how many counters cannot be on any."""
+        """The page, and the counters that are on none."""
         super().get_results(request)
         page: Any = self.model_admin
         if page.has_overview_permission(request):
@@ -57,12 +67,12 @@ class CounterList(ChangeList):
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether a Redis could not be reached, so that what waits there is not in the values."""
+        """Whether the values lack what waits in a Redis that is away."""
         return any(row.reading.consistency == "landed" for row in self.result_list)
 
 
 def completed(page: Iterable[Any], using: str | None) -> list[Any]:
-    """Counters with their ``reading``, and with their ``line`` where something is known of it."""
+    """Counters with their ``reading``, and their ``line`` if it is known."""
     rows = list(page)
     readings = readings_of([row.key for row in rows], using)
     recent = recent_of(readings, using)
@@ -73,7 +83,7 @@ def completed(page: Iterable[Any], using: str | None) -> list[Any]:
 
 
 def waiting_first(using: str | None) -> QuerySet[CounterShard, str]:
-    """The keys of counters that wait in shards for their first rollup: a list is one of totals."""
+    """The keys of counters that have shards and no row yet, because no rollup has run."""
     total = Counter._base_manager.filter(key=OuterRef("key"))
     waiting = CounterShard._base_manager.using(using).filter(~Exists(total))
     return waiting.order_by("key").values_list("key", flat=True).distinct()
@@ -93,3 +103,97 @@ def _line(key: str, values: Sequence[int | None]) -> SafeString:
         "last": number_format(known[-1]),
     }
     return sparkline(values, label)
+
+
+def recent_of(readings: Mapping[str, Reading], using: str | None) -> dict[str, _Line]:
+    """The value before the last hours, the value at the end of each, and the present value.
+
+    It takes two queries for counters in the ledger, unless they have too many entries, one for each
+    namespace that is counted by the hour, and one for those whose totals are recorded by the hour.
+    It leaves out other counters.
+    """
+    since = clock.utc().replace(minute=0, second=0, microsecond=0) - (HOURS - 1) * _HOUR
+    entered = [key for key in readings if registry.policy(key).recipe.can.entries]
+    counted = [key for key in readings if _is_counted(key)]
+    recorded = [
+        key for key in readings if registry.policy(key).history == "hour" and not _is_counted(key)
+    ]
+    changes = _changes(entered, since, using) if entered else None
+    samples = _samples(recorded, since, using) if recorded else {}
+    lines = {key: _from_samples(readings[key].value, found) for key, found in samples.items()}
+    for key, found in _counted(counted, using):
+        lines[key] = _from_changes(readings[key].value, found)
+    if changes is not None:
+        for key in entered:
+            lines[key] = _from_changes(readings[key].value, changes.get(key, {}))
+    return lines
+
+
+def _is_counted(key: str) -> bool:
+    measure = registry.policy(key).measure
+    return measure is not None and not {"minute", "hour"}.isdisjoint(measure.per)
+
+
+def _counted(keys: Sequence[str], using: str | None) -> Iterator[tuple[str, dict[int, int]]]:
+    """What was counted in each hour, by its number. Leaves out invalid keys."""
+    of: dict[object, list[str]] = {}
+    for key in keys:
+        if why_no_key(key) is None:
+            of.setdefault(registry.policy(key).measure, []).append(key)
+    for group in of.values():
+        found = series(group, using).per("hour").last(HOURS).each()
+        for key, points in found.items():
+            yield key, {number: point.value for number, point in enumerate(points, 1)}
+
+
+def _changes(
+    keys: Sequence[str], since: datetime, using: str | None
+) -> dict[str, dict[int, int]] | None:
+    """The sums of entries, by key and number of the hour; None if there are too many entries."""
+    entries = CounterDelta._base_manager.using(using).filter(
+        key__in=keys, created_at__gte=clock.shown(since)
+    )
+    if entries.order_by()[: MOST_ENTRIES + 1].count() > MOST_ENTRIES:
+        return None
+    hours = entries.annotate(hour=TruncHour("created_at", tzinfo=UTC)).order_by()
+    rows = hours.values_list("key", "hour").annotate(change=Sum("delta"))
+    return _by_hour(rows, since)
+
+
+def _samples(keys: Sequence[str], since: datetime, using: str | None) -> dict[str, dict[int, int]]:
+    """The recorded totals, by key and number of the hour."""
+    rows = (
+        CounterSample._base_manager.using(using)
+        .filter(key__in=keys, moment__gte=clock.shown(since))
+        .values_list("key", "moment", "value")
+    )
+    return _by_hour(rows, since)
+
+
+def _by_hour(
+    rows: Iterable[tuple[str, datetime, int]], since: datetime
+) -> dict[str, dict[int, int]]:
+    found: dict[str, dict[int, int]] = {}
+    for key, moment, number in rows:
+        # The time of a token may be a little ahead.
+        hour = min((clock.meant(moment) - since) // _HOUR + 1, HOURS)
+        hours = found.setdefault(key, {})
+        hours[hour] = hours.get(hour, 0) + int(number)
+    return found
+
+
+def _from_changes(value: int, changes: Mapping[int, int]) -> _Line:
+    """Count back from the present value."""
+    line: _Line = [value]
+    for hour in range(HOURS, 0, -1):
+        value -= changes.get(hour, 0)
+        line.append(value)
+    return line[::-1]
+
+
+def _from_samples(value: int, samples: Mapping[int, int]) -> _Line:
+    """An hour without a sample has the value of the one before."""
+    line: _Line = [None]
+    for hour in range(1, HOURS):
+        line.append(samples.get(hour, line[-1]))
+    return [*line, value]

@@ -1,4 +1,4 @@
-"""One page on how all counters are doing, and what has to be done."""
+"""One page on the state of all counters, and what has to be done."""
 
 from __future__ import annotations
 
@@ -6,30 +6,26 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.conf import settings
-from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.db import connections, router
-from django.db.models import Model
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, path, reverse
+from django.urls import URLPattern, path
 from django.utils import timezone
+from django.utils.decorators import method_decorator
 from django.utils.timesince import timesince
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
+from django.views.decorators.http import require_safe
 
 from django_counters import clock
+from django_counters.admin.readonly import ReadOnlyAdmin, list_url
 from django_counters.models import AdjustmentRequest, Counter, CounterIncident
 from django_counters.observe.doctor import Finding, facts_of, to_do
 from django_counters.observe.facts import PARTS, RECENT, Facts, databases
-
-if TYPE_CHECKING:
-    _ModelAdmin = admin.ModelAdmin[Any]
-else:
-    _ModelAdmin = object
 
 _BREAKERS: Mapping[str | None, Any] = MappingProxyType(
     {
@@ -42,57 +38,45 @@ _BREAKERS: Mapping[str | None, Any] = MappingProxyType(
 _MINUTE = timedelta(minutes=1)
 
 
-class OverviewMixin(_ModelAdmin):
-    """Adds the overview to the admin of counters, for whoever may view them all.
+class OverviewMixin(ReadOnlyAdmin):
+    """Adds the overview to the admin of counters.
 
-    To keep it from somebody, override `has_overview_permission`.
+    Override `has_overview_permission` to hide it from a user.
     """
 
     def get_urls(self) -> list[URLPattern]:
-        """With that of the overview."""
+        """Adds the address of the overview."""
         view = self.admin_site.admin_view(self.overview_view)
         return [path("overview/", view, name="django_counters_overview"), *super().get_urls()]
 
     def has_overview_permission(self, request: HttpRequest) -> bool:
-        """Whether somebody may see how all counters together are doing."""
+        """Whether the user may see the overview of all counters."""
         return self.has_view_permission(request)
 
+    @method_decorator(require_safe)
     def overview_view(self, request: HttpRequest) -> HttpResponse:
-        """The overview of one database: that of the counters, or the one that is asked for."""
-        if request.method not in ("GET", "HEAD"):
-            return HttpResponseNotAllowed(["GET", "HEAD"])
+        """The overview of one database: that of the counters, or ``?database=``."""
         if not self.has_overview_permission(request):
             raise PermissionDenied
         using = request.GET.get("database") or router.db_for_write(Counter)
         if using not in connections:
             raise Http404
-        found = _in_local_time(facts_of(using, *PARTS))
         context = {
             **self.admin_site.each_context(request),
-            **_shown(found),
+            **_shown(_in_local_time(facts_of(using, *PARTS))),
             "title": _("Overview"),
             "opts": self.opts,
             "databases": databases(),
             "days": RECENT.days,
-            "incidents_url": self._list_url(request, CounterIncident),
-            "requests_url": self._list_url(request, AdjustmentRequest),
+            "incidents_url": list_url(self.admin_site, request, CounterIncident),
+            "requests_url": list_url(self.admin_site, request, AdjustmentRequest),
         }
         request.current_app = self.admin_site.name
         return TemplateResponse(request, "admin/django_counters/overview.html", context)
 
-    def _list_url(self, request: HttpRequest, model: type[Model]) -> str:
-        """Where the list of a model is; empty for whoever may not see it."""
-        site = self.admin_site
-        if not site.is_registered(model):
-            return ""
-        if not site.get_model_admin(model).has_view_permission(request):
-            return ""
-        name = f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist"
-        return reverse(name, current_app=site.name)
-
 
 def _in_local_time(found: Facts) -> Facts:
-    """As a page shows all its times."""
+    """The facts with times in the current time zone."""
     if found.incidents is None or not settings.USE_TZ:
         return found
     shown = (replace(one, last=timezone.localtime(one.last)) for one in found.incidents)
@@ -100,7 +84,7 @@ def _in_local_time(found: Facts) -> Facts:
 
 
 def _shown(found: Facts) -> dict[str, Any]:
-    """What the template needs to know."""
+    """The context of the facts."""
     ledger = found.ledger
     return {
         "overview": found,
@@ -118,7 +102,7 @@ def _shown(found: Facts) -> dict[str, Any]:
 
 
 def _parted(one: Finding) -> tuple[Finding, str, str]:
-    """Something that has to be done, and what stands before and after the command for it."""
+    """A finding, and the parts of its action before and after the command."""
     before, _command, after = (
         one.action.partition(one.command) if one.command else (one.action, "", "")
     )
@@ -126,7 +110,7 @@ def _parted(one: Finding) -> tuple[Finding, str, str]:
 
 
 def _age(lag: timedelta | None) -> str:
-    """How long something takes, for people; empty where it is not known."""
+    """A duration for people; empty if it is not known."""
     if lag is None:
         return ""
     if lag < 2 * _MINUTE:

@@ -1,8 +1,10 @@
-"""Pages that show and cannot be typed over."""
+"""Pages that only show, and the addresses of pages."""
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from django.contrib import admin
 from django.contrib.admin.utils import quote
@@ -12,6 +14,7 @@ from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 from django.utils.functional import cached_property
 from django.utils.html import format_html
+from django.utils.translation import gettext_lazy as _
 
 if TYPE_CHECKING:
     _ModelAdmin = admin.ModelAdmin[Any]
@@ -20,18 +23,18 @@ else:
     _ModelAdmin = admin.ModelAdmin
     _Paginator = Paginator
 
-# How many rows a list counts, and pages through; who looks for others searches or filters.
+# Rows that a list counts and pages through; others are found by searching or filtering.
 MOST = 100_000
 
 
 class BoundedPaginator(_Paginator):
-    """Counts no further than ``most``, so that a page of a very large table opens at once."""
+    """Counts no further than ``most``, so that a page of a very large table opens fast."""
 
     most = MOST
 
     @cached_property
     def count(self) -> int:
-        """How many there are, or `most`."""
+        """The number of rows, up to `most`."""
         return min(self._found, self.most)
 
     @property
@@ -46,9 +49,9 @@ class BoundedPaginator(_Paginator):
 
 
 class ReadOnlyAdmin(_ModelAdmin):
-    """Shows a model to whoever may view it. Nothing is added, changed or deleted by anybody.
+    """Shows a model. Nobody may add, change or delete.
 
-    To narrow down what somebody sees, override ``get_queryset``.
+    Override ``get_queryset`` to hide rows from a user.
     """
 
     actions = None
@@ -72,11 +75,51 @@ class ReadOnlyAdmin(_ModelAdmin):
         return False
 
 
-def linked(site: admin.AdminSite, model: type[Model], key: int | str, text: str) -> str:
-    """A link to the page of a row; the text alone where the site does not have that model."""
-    name = f"admin:{model._meta.app_label}_{model._meta.model_name}_change"
+class IncidentAdmin(ReadOnlyAdmin):
+    """Incidents, the latest first."""
+
+    list_display = ("found_at", "kind", "subject")
+    list_filter = ("kind", "found_at")
+    ordering = ("-found_at", "-pk")
+    search_fields = ("subject",)
+    sortable_by = ("found_at",)
+    fields = readonly_fields = ("kind", "subject", "found_at", "findings")
+
+    @admin.display(description=_("detail"))
+    def findings(self, incident: Any) -> str:
+        """The detail as indented JSON."""
+        text = json.dumps(incident.detail, indent=2, ensure_ascii=False, sort_keys=True)
+        return format_html('<pre class="counters-detail">{}</pre>', text)
+
+
+def address(site: admin.AdminSite, name: str, *args: str) -> str:
+    """The address of a page; empty if the site does not have it."""
     try:
-        url = reverse(name, args=(quote(key),), current_app=site.name)
+        return reverse(f"admin:{name}", args=args, current_app=site.name)
     except NoReverseMatch:
-        return text
-    return format_html('<a href="{}">{}</a>', url, text)
+        return ""
+
+
+def named(model: type[Model], page: str) -> str:
+    """The name of the address of a page of a model."""
+    return f"{model._meta.app_label}_{model._meta.model_name}_{page}"
+
+
+def row_url(site: admin.AdminSite, model: type[Model], key: int | str | UUID) -> str:
+    """The page of a row; empty if the site does not have the model."""
+    return address(site, named(model, "change"), quote(key))
+
+
+def list_url(site: admin.AdminSite, request: HttpRequest, model: type[Model]) -> str:
+    """The list of a model; empty for a user who may not see it."""
+    if not site.is_registered(model):
+        return ""
+    if not site.get_model_admin(model).has_view_permission(request):
+        return ""
+    return address(site, named(model, "changelist"))
+
+
+def linked(site: admin.AdminSite, model: type[Model], key: int | str, text: str) -> str:
+    """A link to the page of a row; only the text if the site does not have the model."""
+    url = row_url(site, model, key)
+    return format_html('<a href="{}">{}</a>', url, text) if url else text

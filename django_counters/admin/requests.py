@@ -1,4 +1,4 @@
-"""Requests in the admin: who waits for a second person, and who has decided what."""
+"""Requests for adjustments in the admin: who waits for a second person, and who decided what."""
 
 from __future__ import annotations
 
@@ -6,20 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 from django.contrib import admin, messages
-from django.contrib.admin.utils import quote, unquote
+from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
 from django.db.models import Case, When
-from django.http import (
-    Http404,
-    HttpRequest,
-    HttpResponse,
-    HttpResponseNotAllowed,
-    HttpResponseRedirect,
-)
-from django.urls import URLPattern, path, reverse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import URLPattern, path
+from django.utils.decorators import method_decorator
 from django.utils.formats import number_format
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
+from django.views.decorators.http import require_POST
 
 from django_counters.adjustments import approval
 from django_counters.adjustments.adjustment import preview
@@ -27,7 +23,7 @@ from django_counters.adjustments.orders import Person, person_of
 from django_counters.adjustments.wording import request_id_of
 from django_counters.admin.adjusting import spelt
 from django_counters.admin.forms import ApproveForm, RejectForm
-from django_counters.admin.readonly import ReadOnlyAdmin, linked
+from django_counters.admin.readonly import ReadOnlyAdmin, linked, named, row_url
 from django_counters.admin.refusals import said
 from django_counters.admin.subjects import Seen, is_gone, seen
 from django_counters.exceptions import CounterError, RecordMissing
@@ -38,7 +34,7 @@ _WAITING_FIRST = Case(When(state=_WAITING, then=0), default=1).asc()
 
 
 class RequestAdmin(ReadOnlyAdmin):
-    """Requests for adjustments. Who may approve, and has not asked for it, decides on its page."""
+    """Requests for adjustments. A second person who may approve decides on the page of one."""
 
     change_form_template = "admin/django_counters/request.html"
     list_display = (
@@ -59,12 +55,12 @@ class RequestAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("number"))
     def number(self, waiting: Any) -> Any:
-        """What people call the request."""
+        """The number of the request."""
         return waiting.pk
 
     @admin.display(description=_("counter"))
     def counter_name(self, waiting: Any) -> str:
-        """What is to be adjusted."""
+        """The counter to adjust."""
         return str(waiting.subject)
 
     @admin.display(description=_("wanted"))
@@ -76,32 +72,34 @@ class RequestAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("state"))
     def decision(self, waiting: Any) -> str:
-        """What became of it, and who has decided that."""
+        """The state, and who decided."""
         state = waiting.get_state_display()
         return f"{state} ({waiting.decider_name})" if waiting.decider_name else str(state)
 
     @admin.display(description=_("adjustment"))
     def adjusted(self, waiting: Any) -> str:
-        """What it led to, with a link to it."""
+        """A link to the adjustment that it led to."""
         if waiting.adjustment is None:
             return "–"  # noqa: RUF001
         text = number_format(waiting.adjustment)
         return linked(self.admin_site, CounterAdjustment, waiting.adjustment, text)
 
     def has_approve_permission(self, request: HttpRequest, waiting: Any = None) -> bool:
-        """Whether this user may decide on requests, or on this one: never who has asked."""
+        """Whether this user may decide on requests, or on this one. Nobody decides on their own."""
         allowed = request.user.has_perm("django_counters.approve_adjustment")
         return allowed and (waiting is None or not self._is_own(request, waiting))
 
     def get_urls(self) -> list[URLPattern]:
-        """With those that decide."""
-        name = f"{self.opts.app_label}_{self.opts.model_name}"
-        wrap = self.admin_site.admin_view
-        return [
-            path("<path:object_id>/approve/", wrap(self.approve_view), name=f"{name}_approve"),
-            path("<path:object_id>/reject/", wrap(self.reject_view), name=f"{name}_reject"),
-            *super().get_urls(),
+        """Adds the addresses that decide."""
+        own = [
+            path(
+                f"<path:object_id>/{verb}/",
+                self.admin_site.admin_view(view),
+                name=named(self.model, verb),
+            )
+            for verb, view in (("approve", self.approve_view), ("reject", self.reject_view))
         ]
+        return [*own, *super().get_urls()]
 
     def change_view(
         self,
@@ -110,7 +108,7 @@ class RequestAdmin(ReadOnlyAdmin):
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
-        """The request, with what it would do now."""
+        """The request, with a preview."""
         waiting: Any = self.get_object(request, unquote(object_id))
         shown = waiting is not None and self.has_view_permission(request, waiting)
         context = self._decision(request, waiting) if shown else {}
@@ -118,8 +116,9 @@ class RequestAdmin(ReadOnlyAdmin):
             request, object_id, form_url, {**context, **(extra_context or {})}
         )
 
+    @method_decorator(require_POST)
     def approve_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Do what was asked for."""
+        """Approve the request, and adjust the counter."""
 
         def approve(waiting: Any) -> str:
             form = ApproveForm(request.POST)
@@ -140,8 +139,9 @@ class RequestAdmin(ReadOnlyAdmin):
 
         return self._decided(request, object_id, approve)
 
+    @method_decorator(require_POST)
     def reject_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Decide that it is not done."""
+        """Reject the request."""
 
         def reject(waiting: Any) -> str:
             form = RejectForm(request.POST)
@@ -160,8 +160,6 @@ class RequestAdmin(ReadOnlyAdmin):
         *,
         even_gone: bool = False,
     ) -> HttpResponse:
-        if request.method != "POST":
-            return HttpResponseNotAllowed(["POST"])
         waiting = self._permitted(request, object_id, even_gone=even_gone)
         try:
             messages.success(request, spelt(decide(waiting)))
@@ -169,12 +167,10 @@ class RequestAdmin(ReadOnlyAdmin):
             messages.error(request, str(error))
         except CounterError as error:
             messages.error(request, spelt(said(error)))
-        name = f"admin:{self.opts.app_label}_{self.opts.model_name}_change"
-        url = reverse(name, args=(quote(waiting.pk),), current_app=self.admin_site.name)
-        return HttpResponseRedirect(url)
+        return HttpResponseRedirect(row_url(self.admin_site, self.model, waiting.pk))
 
     def _permitted(self, request: HttpRequest, object_id: str, *, even_gone: bool) -> Any:
-        """A request that this user may decide on, whether or not it still waits."""
+        """A request that this user may decide on. It may be decided already."""
         if not (self.has_view_permission(request) and self.has_approve_permission(request)):
             raise PermissionDenied
         waiting: Any = self.get_object(request, unquote(object_id))
@@ -188,7 +184,7 @@ class RequestAdmin(ReadOnlyAdmin):
         return waiting
 
     def _decision(self, request: HttpRequest, waiting: Any) -> dict[str, Any]:
-        """What the page of a request shows of the counter, to whoever may see that one."""
+        """The context of a request. It shows the counter to a user who may see that."""
         context: dict[str, Any] = {
             "waits": waiting.state == _WAITING,
             "is_own": self._is_own(request, waiting),

@@ -1,4 +1,4 @@
-"""The counter that a page of the admin is about, for whoever may see it there."""
+"""The counter of a page of the admin, if the user may see it there."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from typing import Any, NamedTuple
 
 from django.apps import apps
 from django.contrib.admin import AdminSite
-from django.contrib.admin.utils import quote
 from django.contrib.auth import get_permission_codename
 from django.contrib.contenttypes.models import ContentType
 from django.core.exceptions import PermissionDenied
 from django.db import models
 from django.http import Http404, HttpRequest
-from django.urls import NoReverseMatch, reverse
 
+from django_counters.admin.readonly import row_url
 from django_counters.exceptions import CounterError
 from django_counters.models import Counter, SlottedCounter
 from django_counters.write.change import Ref
@@ -21,11 +20,11 @@ from django_counters.write.records import ref_of
 
 
 class Seen(NamedTuple):
-    """A counter that somebody may see.
+    """A counter that the user may see.
 
     Attributes:
         row: the row of a named counter, or the record.
-        url: its page in the admin; empty where there is none.
+        url: its page in the admin; empty if there is none.
     """
 
     subject: Ref
@@ -34,14 +33,14 @@ class Seen(NamedTuple):
 
 
 def seen(site: AdminSite, request: HttpRequest, field: str, key: str) -> Seen:
-    """The counter that two texts name, if this request may see it.
+    """The counter that two texts name, if the user may see it.
 
-    That is decided by the `ModelAdmin` of the model that ``field`` names: its permission to view,
-    and its ``get_queryset``. A model without one is seen by whoever has the permission to view it.
+    The `ModelAdmin` of the model that ``field`` names decides, by its permission to view and its
+    ``get_queryset``. For a model without one, Django's permission to view it is enough.
 
     Raises:
-        Http404: there is no such counter, or not among those that are shown to this user.
-        PermissionDenied: the user may not see any of them, or not this one.
+        Http404: there is no such counter, or the user cannot see it.
+        PermissionDenied: the user may not see the counters of the model, or not this one.
     """
     try:
         subject = ref_of(field, key)
@@ -49,14 +48,14 @@ def seen(site: AdminSite, request: HttpRequest, field: str, key: str) -> Seen:
         raise Http404(str(error)) from error
     model = apps.get_model(field.rpartition(".")[0]) if field else Counter
     if not (subject.table.value or _is_counted(subject)):
-        # A name that is misspelt would be a new counter.
+        # A misspelt name would be a new counter.
         raise Http404
     row = _row(site, request, model, subject)
-    return Seen(subject, row, _url(site, model, row))
+    return Seen(subject, row, row_url(site, model, row.pk))
 
 
 def _is_counted(subject: Ref) -> bool:
-    """Whether there is anything of a counter that has no column."""
+    """Whether a counter without a column has slots."""
     assert subject.model is not None
     name = subject.owner.rpartition(".")[2]
     slots = SlottedCounter._base_manager.using(subject.using)
@@ -79,10 +78,10 @@ def _row(
 def visible(
     site: AdminSite, request: HttpRequest, model: type[models.Model]
 ) -> models.QuerySet[Any]:
-    """The rows of a model that this request may see.
+    """The rows of a model that the user may see.
 
     Raises:
-        PermissionDenied: none of them.
+        PermissionDenied: the user may see none.
     """
     if not _may_view(site, request, model, None):
         raise PermissionDenied
@@ -92,7 +91,7 @@ def visible(
 
 
 def is_gone(field: str, key: str) -> bool:
-    """Whether nobody can see a counter, because its row or its model is not there any more."""
+    """Whether the row or the model of a counter does not exist any more."""
     try:
         subject = ref_of(field, key)
     except CounterError:
@@ -102,7 +101,7 @@ def is_gone(field: str, key: str) -> bool:
 
 
 def _where(subject: Ref) -> dict[str, Any]:
-    # An inherited counter stands in the row of the parent, under the parent's key.
+    # An inherited counter is in the row of the parent, under the key of the parent.
     owner = "pk" if subject.key_field is None else subject.key_field.name
     return {owner: subject.key}
 
@@ -114,11 +113,3 @@ def _may_view(
         return bool(site.get_model_admin(model).has_view_permission(request, row))
     code = get_permission_codename("view", model._meta)
     return request.user.has_perm(f"{model._meta.app_label}.{code}")
-
-
-def _url(site: AdminSite, model: type[models.Model], row: models.Model) -> str:
-    name = f"admin:{model._meta.app_label}_{model._meta.model_name}_change"
-    try:
-        return reverse(name, args=(quote(row.pk),), current_app=site.name)
-    except NoReverseMatch:
-        return ""
