@@ -132,7 +132,7 @@ class Landing:
                 detail = {"reason": "strange", "fields": _shown(strange)}
                 detail["generations"] = [sealed.generation]
                 record(CounterIncident.Kind.QUARANTINED, self._source, detail, self._using)
-        cells = [contents.cells for contents in due.values()]
+        cells: list[AnySums[str]] = [contents.cells for contents in due.values()]
         tokened, counted = self._append(due, landed)
         as_read = len(due) == len(held) and not any(tokened.values())
         sums = part.sums if as_read else sums_of(due.values(), tokened.values())

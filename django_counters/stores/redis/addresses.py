@@ -1,4 +1,4 @@
-"""Where a Redis is: from an alias of CACHES, or a URL, to an address. Nothing connects here."""
+"""Turns an alias of CACHES, or a URL, into the address of a Redis. Nothing connects here."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from django_counters.exceptions import InvalidConfiguration
 TIMEOUT = 0.05
 DJANGO_REDIS = "django_redis.cache.RedisCache"
 DJANGO = "django.core.cache.backends.redis.RedisCache"
-# They spread keys over servers by themselves, or write a key later: neither keeps one atomic step.
+# They spread keys over servers by themselves, or write a key later. Neither is one atomic step.
 _REFUSED_CLIENTS = ("ShardClient", "HerdClient")
 _SCHEMES = ("redis", "rediss", "unix")
 _PORTS = {"server": 6379, "cluster": 6379, "sentinel": 26379}
-# What Django's backend takes out of OPTIONS before it makes connections of the rest.
+# Django's backend takes these out of OPTIONS, and passes the rest to connections.
 _NOT_OF_CONNECTIONS = ("pool_class", "parser_class", "serializer")
-# Arguments of pools and clients, and those of connections that are not for settings to decide.
+# Arguments of pools and clients, and those of connections that settings must not decide.
 OURS = frozenset(
     {
         *("host", "port", "path", "connection_class", "connection_pool", "max_connections"),
@@ -91,16 +91,11 @@ def address_of(source: str, options: Mapping[str, Any] | None = None) -> Address
     Raises:
         InvalidConfiguration: it names no Redis, or one that cannot count in one atomic step.
     """
-    timeout = _timeout((options or {}).get("timeout", TIMEOUT))
-    if "://" in source:
-        return _of_url(source, timeout)
-    return _of_alias(source, timeout)
-
-
-def _timeout(given: object) -> float:
-    if isinstance(given, int | float) and not isinstance(given, bool) and given > 0:
-        return float(given)
-    raise InvalidConfiguration(problem=f"the timeout {given!r} is not a number of seconds above 0.")
+    given = (options or {}).get("timeout", TIMEOUT)
+    if not isinstance(given, int | float) or isinstance(given, bool) or not given > 0:
+        problem = f"the timeout {given!r} is not a number of seconds above 0."
+        raise InvalidConfiguration(problem=problem)
+    return (_of_url if "://" in source else _of_alias)(source, float(given))
 
 
 def _of_url(url: str, timeout: float) -> Address:
@@ -112,19 +107,12 @@ def _of_url(url: str, timeout: float) -> Address:
         if way == "sentinel" and base != "unix":
             return _several("sentinel", base, rest, timeout)
         if not way and base in _SCHEMES:
-            return _server(url, timeout)
-    except ValueError:  # also the message of the cause might tell the password
+            node, database = _node_of(url), _database(urlsplit(url))
+            return Address(f"{node}/{database}", "server", (node,), url, timeout=timeout)
+    except ValueError:  # the message of the cause might contain the password, too
         pass
-    raise InvalidConfiguration(problem=f"{_shown(url)!r} is not the URL of a Redis.") from None
-
-
-def _shown(url: str) -> str:
-    return re.sub(r"//.*@", "//", url.partition("?")[0])
-
-
-def _server(url: str, timeout: float) -> Address:
-    node, database = _node_of(url), _database(urlsplit(url))
-    return Address(f"{node}/{database}", "server", (node,), url, timeout=timeout)
+    shown = re.sub(r"//.*@", "//", url.partition("?")[0])
+    raise InvalidConfiguration(problem=f"{shown!r} is not the URL of a Redis.") from None
 
 
 def _node_of(url: str) -> Node:
@@ -151,7 +139,7 @@ def _several(kind: Kind, base: str, rest: str, timeout: float) -> Address:
     login, at, hosts = parts.netloc.rpartition("@")
     nodes = tuple(_host(host, _PORTS[kind]) for host in hosts.split(","))
     service, path = _service(parts.path) if kind == "sentinel" else ("", "")
-    # The host stands for those that are found later.
+    # The host is a placeholder: the servers are found later.
     url = parts._replace(netloc=f"{login}{at}redis", path=path).geturl()
     listed = ",".join(map(str, nodes))
     name = f"{listed}/{service}/{_database(urlsplit(url))}" if service else listed
@@ -186,13 +174,13 @@ def _of_alias(alias: str, timeout: float) -> Address:
 
 
 def is_other_cache(alias: str) -> bool:
-    """Whether an alias of CACHES is a cache of another kind, such as one in each process."""
+    """Whether an alias of CACHES is a cache of another kind than Redis."""
     lineage = _lineage(settings.CACHES.get(alias, {}).get("BACKEND"))
     return bool(lineage) and not {DJANGO, DJANGO_REDIS} & set(lineage)
 
 
 def _lineage(backend: object) -> Sequence[str]:
-    """The classes that a backend is: its own, and what it was made from."""
+    """The names of the class of a backend and of its base classes."""
     if backend in (DJANGO, DJANGO_REDIS):
         return [str(backend)]
     try:
@@ -225,7 +213,14 @@ def _of_django_redis(alias: str, declared: Mapping[str, Any], timeout: float) ->
     login = {name.lower(): given[name] for name in ("USERNAME", "PASSWORD") if given.get(name)}
     options = {**login, **given.get("CONNECTION_POOL_KWARGS", {})}
     if given.get("SENTINELS"):
-        return _behind_sentinels(alias, declared, url, timeout, options)
+        nodes = tuple(Node(host, int(port)) for host, port in given["SENTINELS"])
+        return Address(
+            *(alias, "sentinel", nodes, url, urlsplit(url).hostname or ""),
+            prefix=declared.get("KEY_PREFIX", ""),
+            timeout=timeout,
+            options=options,
+            sentinel_options=given.get("SENTINEL_KWARGS") or {},
+        )
     in_cluster = str(given.get("REDIS_CLIENT_CLASS", "")).endswith("RedisCluster")
     return _named(alias, declared, "cluster" if in_cluster else "server", url, timeout, options)
 
@@ -240,28 +235,6 @@ def _refuse_clients(alias: str, path: str) -> None:
             raise InvalidConfiguration(problem=problem)
 
 
-def _behind_sentinels(
-    alias: str,
-    declared: Mapping[str, Any],
-    url: str,
-    timeout: float,
-    options: Mapping[str, Any],
-) -> Address:
-    given = declared["OPTIONS"]
-    nodes = tuple(Node(host, int(port)) for host, port in given["SENTINELS"])
-    return Address(
-        alias,
-        "sentinel",
-        nodes,
-        url,
-        urlsplit(url).hostname or "",
-        declared.get("KEY_PREFIX", ""),
-        timeout,
-        options,
-        given.get("SENTINEL_KWARGS") or {},
-    )
-
-
 def _named(
     alias: str,
     declared: Mapping[str, Any],
@@ -273,7 +246,7 @@ def _named(
     try:
         node = _node_of(url)
         _database(urlsplit(url))
-    except ValueError:  # whose message might tell the password
+    except ValueError:  # its message might contain the password
         problem = f"the cache {alias!r} has no URL of a Redis."
         raise InvalidConfiguration(problem=problem) from None
     prefix = declared.get("KEY_PREFIX", "")

@@ -1,4 +1,4 @@
-"""Leaves a server alone for a moment that has failed several times in a row. No I/O."""
+"""Stops calls to a server for a moment after several failures in a row. No I/O."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ PAUSE = 1.0
 
 
 class Breaker:
-    """Lets calls through, or refuses them at once.
+    """Admits calls, or refuses them at once.
 
-    Closed until some calls in a row have failed. Then open: after a pause one call at a time may
-    probe; when one succeeds, it is closed again. Each call that was let through gets a ticket and
-    says with it how it went; what calls say that began before the last change of state is ignored.
+    It is closed until some calls in a row fail. Then it opens. After a pause it admits one call at
+    a time as a probe, and closes when one succeeds. Each admitted call gets a ticket, and reports
+    its outcome with it. Reports of calls from before the last change of state are ignored.
 
-    For threads and tasks alike: the lock is held for a few instructions, never during I/O.
+    It serves threads and tasks: it holds the lock for a few instructions, never during I/O.
 
     Args:
         failures: how many in a row open it.
@@ -30,14 +30,8 @@ class Breaker:
     """
 
     __slots__ = (
-        "_clock",
-        "_count",
-        "_failures",
-        "_lock",
-        "_pause",
-        "_probing",
-        "_ticket",
-        "_until",
+        *("_clock", "_count", "_failures", "_lock"),
+        *("_pause", "_probing", "_ticket", "_until"),
     )
 
     def __init__(
@@ -57,16 +51,16 @@ class Breaker:
 
     @property
     def state(self) -> State:
-        """Whether it lets calls through: closed, open, or half-open when a probe is next."""
+        """The state; half-open when the next call is a probe."""
         until = self._until
         if until is None:
             return "closed"
         return "open" if self._clock() < until else "half-open"
 
     def admit(self) -> int | None:
-        """A ticket for one call, which has to be given back; None if the call is refused."""
+        """A ticket for one call, which has to be returned; None if the call is refused."""
         ticket = self._ticket
-        # Read without the lock, and after the ticket: this is the way of nearly every call.
+        # Read without the lock, and after the ticket: nearly every call takes this path.
         if self._until is None:
             return ticket
         with self._lock:
@@ -90,7 +84,7 @@ class Breaker:
                 self._close()
 
     def failed(self, ticket: int) -> None:
-        """The call did not get through."""
+        """The call was not answered."""
         with self._lock:
             if ticket != self._ticket:
                 return
@@ -99,7 +93,7 @@ class Breaker:
                 self._open(self._clock() + self._pause)
 
     def abandoned(self, ticket: int) -> None:
-        """The call was broken off by its caller, which says nothing about the server."""
+        """The caller cancelled the call, which says nothing about the server."""
         with self._lock:
             if self._probing and ticket == self._ticket:
                 self._open(self._clock())

@@ -1,4 +1,4 @@
-"""The only place that spells a key of Redis. What users write is never part of one."""
+"""The only place that spells keys of Redis. No text of users is part of a key."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ from django_counters.types import Cell
 
 SLOTS = 16
 PLACES = 8
-# How the fields of a generation begin that stand for an increment with a token.
+# The first characters of the fields for increments with tokens, and of those for cells. No field of
+# a counter begins so and has white space.
 TOKEN = "\0k"  # noqa: S105
-
-
-# And those that stand for a cell. No field of a counter has white space and this beginning.
 CELL = "#"
 
 

@@ -1,4 +1,4 @@
-"""Increments that wait in Redis: added in one step, read, and handed over to be landed."""
+"""Increments that wait in Redis until a flush lands them."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from django_counters.stores.redis.commands import Command, Refused
 from django_counters.stores.redis.keys import CELL, SLOTS, TOKEN, Slots, cell_in, proposed
 from django_counters.stores.redis.requests import Request, Requests
 from django_counters.stores.redis.scripts import ACKNOWLEDGE, CUT, HOLD, OWN, READ, RELEASE, WAITING
-from django_counters.types import Cell, Sums
+from django_counters.types import Cell
 
 _T = TypeVar("_T")
 _PAGE = 1000
-# An open generation is not older, so that its id is remembered for as long as it is needed.
+# The age at which a generation is sealed: the database remembers its id for as long as needed.
 _REFRESHED_AFTER = timedelta(days=1)
-# Milliseconds after which the flush of a process that died may be taken over.
+# Milliseconds after which another process may take over the flush of one that died.
 _FLIGHT = 10_000
-# How fields begin that are not, or may not be, those of counters.
+# The first characters of fields that are not, or may not be, those of counters.
 _SPECIAL = frozenset(("\0", CELL))
 
 
 class Sealed(NamedTuple):
-    """A generation that nothing is added to any more.
+    """A generation that takes no more increments.
 
-    ``fields``: how many counters, at most. ``history`` is that of the generation, ``server`` that
-    of the server that told of it.
+    ``fields``: how many counters it has, at most. ``history`` is that of the generation, ``server``
+    that of the server that answered.
     """
 
     slot: int
@@ -48,9 +48,9 @@ class Sealed(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """What one slot holds: its open generation, the one before that, and what is sealed.
+    """One slot: its open generation, the one before that, and the sealed ones.
 
-    ``fields``: how much is in the open one, because something else was sealed before it.
+    ``fields``: the size of the open one, which is not sealed while another sealed one waits.
     """
 
     slot: int
@@ -62,7 +62,7 @@ class Cut(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """How much waits in one slot: counters that are open or sealed, and since when."""
+    """How many counters wait in one slot, in open and in sealed generations, and since when."""
 
     open: int
     generation: str
@@ -72,7 +72,7 @@ class Waiting(NamedTuple):
 
 
 class Tokened(NamedTuple):
-    """An increment that has a token, and the cells that it adds as much to."""
+    """An increment with a token, and the cells that it adds as much to."""
 
     counter: str
     by: int
@@ -80,22 +80,37 @@ class Tokened(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """What was added to a generation; each increment with a token is part of its sum, too.
+    """The contents of a generation. An increment with a token is part of its sum, too.
 
-    ``strange``: what somebody else has written there. ``cells``: what was added to cells, by
+    ``strange``: fields that another program has written. ``cells``: what was added to cells, by
     counter and cell, without increments that have tokens.
     """
 
-    sums: Mapping[str, int]
-    tokens: Mapping[str, Tokened]
-    strange: Mapping[str, str]
-    cells: Sums[str]
+    sums: dict[str, int]
+    tokens: dict[str, Tokened]
+    strange: dict[str, str]
+    cells: dict[tuple[str, Cell | None], int]
+
+    def take(self, name: str, text: str) -> None:
+        """Add one field.
+
+        Raises:
+            ValueError: another program has written it.
+        """
+        if name.startswith(TOKEN):
+            self.tokens[str(UUID(name.removeprefix(TOKEN)))] = _tokened(text)
+        elif name[:1] != "\0":
+            cell = cell_in(name)
+            if cell is None:
+                self.sums[name] = int(text)
+            else:
+                self.cells[cell] = int(text)
 
 
 class RedisPending(Requests):
-    """Keeps increments until they are landed. Every verb is one atomic step of each slot.
+    """Keeps increments until they land. Every verb is one atomic step in each slot.
 
-    ``name`` is what people call this Redis, ``source`` what the database calls the part of it.
+    ``name`` is the name of this Redis for people, ``source`` its name in the database.
     """
 
     def __init__(self, address: Address, slots: Slots, name: str = "") -> None:
@@ -107,11 +122,11 @@ class RedisPending(Requests):
         super().__init__(self._client.using, slots, together=not address.is_cluster)
 
     def send(self, request: Request[_T]) -> _T:
-        """The answer to a request, in one round trip.
+        """Send a request in one round trip, and return its answer.
 
         Raises:
             CounterUnavailable: nothing was done.
-            OutcomeUnknown: the answer was lost, to a request that counts.
+            OutcomeUnknown: the answer to a request that counts was lost.
         """
         if request.counts:
             return self._sent(request)
@@ -121,7 +136,7 @@ class RedisPending(Requests):
     def _sent(self, request: Request[_T]) -> _T:
         if len(request.commands) != 1:
             return request.read(self._client.run_many(request.commands))
-        # Nearly always there is one, which needs none of what keeps several apart.
+        # Nearly always there is one command, for which this is faster.
         try:
             reply = self._client.run(request.commands[0])
         except Refused as refused:
@@ -136,7 +151,7 @@ class RedisPending(Requests):
             return request.read(await self._aclient.run_many(request.commands))
 
     def cut(self) -> list[Cut]:
-        """Seal what is open in each slot, unless something sealed still waits there."""
+        """Seal the open generation of each slot in which no sealed one waits."""
         age = _REFRESHED_AFTER // timedelta(milliseconds=1)
         commands = [
             Command(CUT, self._slots.keys(slot), (proposed(slot), age)) for slot in range(SLOTS)
@@ -145,13 +160,13 @@ class RedisPending(Requests):
         return [_cut(slot, reply) for slot, reply in enumerate(replies)]
 
     def owner(self) -> str:
-        """The identity of the database whose increments these are; empty before its first flush."""
+        """The identity of the database that owns these increments; empty before its first flush."""
         return str(self._client.call("GET", self._slots.owner, key=self._slots.owner) or "")
 
     def belongs_to(self, identity: str, *, adopt: bool = False) -> bool:
-        """Whether these are increments of a database; the first one that asks is the one.
+        """Whether a database owns these increments. The first one that asks becomes the owner.
 
-        ``adopt``: from now on they are, whosever they were.
+        ``adopt``: make it the owner, whichever was before.
         """
         command = Command(OWN, (self._slots.owner,), (identity, int(adopt)))
         return bool(self._run([command]) == [identity])
@@ -162,10 +177,10 @@ class RedisPending(Requests):
         return [Waiting(*reply) for reply in replies]
 
     def opened(self, slot: int, most: int) -> tuple[dict[str, int], bool]:
-        """About so many sums that are open in a slot at most, and whether these are all.
+        """About ``most`` sums of the open generation of a slot, and whether these are all.
 
-        Read page by page; a flush may seal it meanwhile, and then these may be some of both
-        generations. It is how counters are found, not how they are read.
+        It finds counters, and does not read their values: it reads page by page, so a flush may
+        mix the sums of two generations.
         """
         key = self._slots.keys(slot)[0]
         found: dict[str, str] = {}
@@ -176,10 +191,10 @@ class RedisPending(Requests):
             found.update(zip(page[::2], page[1::2], strict=True))
             if str(cursor) == "0":
                 break
-        return dict(_contents(found).sums), str(cursor) == "0"
+        return _contents(found).sums, str(cursor) == "0"
 
     def breaker(self) -> State | None:
-        """The worst state of the breakers of this Redis in this process, whoever asked it."""
+        """The worst state of the breakers of this Redis in this process."""
         routes = [
             client.route
             for address, client in list(_clients.items())
@@ -189,19 +204,19 @@ class RedisPending(Requests):
         return max(states, key=STATES.index, default=None)
 
     def information(self, section: str) -> dict[str, str]:
-        """A section of what a server says of itself: that of the first slot."""
+        """A section of the INFO of the server of the first slot."""
         text = self._client.call("INFO", section, key=self._slots.keys(0)[0])
         pairs = (line.partition(":") for line in text.splitlines())
         return {name: value for name, colon, value in pairs if colon}
 
     def contents(self, sealed: Sealed) -> Contents | None:
-        """What is in a sealed generation; None where somebody else has landed it meanwhile."""
+        """The contents of a sealed generation; None if another flush has landed it."""
         key = self._slots.place(sealed.slot, sealed.place)
         fields: dict[str, str] = {}
         cursor = "0"
         while True:
             words = (sealed.generation, cursor, _PAGE, sealed.server)
-            # Each page says whether it is of this generation, which nothing is added to.
+            # Each page checks the generation, which takes no more increments.
             (page,) = self._run([Command(READ, (key,), words)])
             if not page:
                 return None
@@ -213,12 +228,12 @@ class RedisPending(Requests):
     def acknowledge(
         self, landed: Mapping[Sealed, Sequence[str]], lost: Collection[int] = ()
     ) -> None:
-        """Remove generations that have landed; of each, counters whose total is to be forgotten.
+        """Remove generations that have landed, and forget the totals of some of their counters.
 
-        In slots that have ``lost`` a generation, all totals are forgotten.
+        Slots that have ``lost`` a generation forget all totals.
         """
         said = [(one.slot, (one.generation, *forgotten)) for one, forgotten in landed.items()]
-        # One without a name is there nowhere, as the lost one.
+        # No generation has an empty name, as none has that of the lost one.
         said += [(slot, ("",)) for slot in lost]
         self._run(
             [
@@ -229,15 +244,15 @@ class RedisPending(Requests):
 
     @contextmanager
     def flight(self) -> Iterator[Callable[[], object] | None]:
-        """None where somebody else flushes, else what says now and then that this one goes on.
+        """Yield None if another process flushes, else a function to call now and then meanwhile.
 
-        It spares work; it is not what makes a flush right.
+        This saves work. A flush is correct without it.
         """
         key, mark = self._slots.flight, secrets.token_hex(8)
         hold = Command(HOLD, (key,), (mark, _FLIGHT))
 
         def held() -> bool:
-            # A server that is full refuses; it has to be flushed all the more.
+            # A full server refuses the mark, and needs the flush all the more.
             with self._reading():
                 return bool(self._client.run_many([hold])[0])
 
@@ -251,7 +266,7 @@ class RedisPending(Requests):
                 self._client.run_many([Command(RELEASE, (key,), (mark,))])
 
     def clear(self) -> None:
-        """Delete all that is there of this database, also what waits; tokens run out. For tests."""
+        """Delete all keys of this database except tokens, which expire. For tests."""
         for slot in range(SLOTS):
             keys = self._slots.keys(slot)
             self._client.call("DEL", *keys, key=keys[0], reads=False)
@@ -259,7 +274,7 @@ class RedisPending(Requests):
         self._client.call("DEL", *first, key=first[0], reads=False)
 
     def _run(self, commands: Sequence[Command]) -> list[Any]:
-        """Commands that can be repeated: where one of them fails, nothing is lost."""
+        """Run commands that can be repeated: if one fails, nothing is lost."""
         with self._reading():
             replies = self._client.run_many(commands)
         for reply in replies:
@@ -269,7 +284,7 @@ class RedisPending(Requests):
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """Nothing is counted here, so there is nothing that could be unknown."""
+        """The block counts nothing, so a lost answer means that the Redis is unavailable."""
         try:
             yield
         except OutcomeUnknown as error:
@@ -281,48 +296,24 @@ def _contents(fields: Mapping[str, str]) -> Contents:
     special = {name: text for name, text in fields.items() if name[:1] in _SPECIAL}
     try:
         sums = {name: int(text) for name, text in fields.items() if name not in special}
-        contents = _Read(sums, {}, {}, {})
+        contents = Contents(sums, {}, {}, {})
         for name, text in special.items():
             contents.take(name, text)
     except ValueError:
-        # Somebody else has written something, too: it is told apart from what is ours.
-        contents = _Read({}, {}, {}, {})
+        # Another program has written something, too. Tell its fields from ours.
+        contents = Contents({}, {}, {}, {})
         for name, text in fields.items():
             try:
                 contents.take(name, text)
             except ValueError:
                 contents.strange[name] = text
-    return Contents(*contents)
-
-
-class _Read(NamedTuple):
-    """Contents as they are read."""
-
-    sums: dict[str, int]
-    tokens: dict[str, Tokened]
-    strange: dict[str, str]
-    cells: dict[tuple[str, Cell | None], int]
-
-    def take(self, name: str, text: str) -> None:
-        """Take one field.
-
-        Raises:
-            ValueError: somebody else has written it.
-        """
-        if name.startswith(TOKEN):
-            self.tokens[str(UUID(name.removeprefix(TOKEN)))] = _tokened(text)
-        elif name[:1] != "\0":
-            cell = cell_in(name)
-            if cell is None:
-                self.sums[name] = int(text)
-            else:
-                self.cells[cell] = int(text)
+    return contents
 
 
 def _tokened(text: str) -> Tokened:
     first, *fields = text.split("\n")
     by, _, counter = first.partition(" ")
-    counter.encode()  # raises where somebody else has written other bytes
+    counter.encode()  # raises for bytes that another program has written
     cells = tuple(found[1] for field in fields if (found := cell_in(field)))
     return Tokened(counter, int(by), cells)
 
