@@ -1,9 +1,9 @@
-"""Corrections: never silent, never an overwritten number, always with who and why."""
+"""Adjusts one counter. Each adjustment keeps who made it and why."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -29,15 +29,15 @@ from django_counters.write.once import Call, once
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What an adjustment would do now.
+    """The effect of an adjustment now.
 
     Attributes:
         before: the exact value.
-        after: what it would be.
-        delta: by how much it would change.
-        refusal: why it would be refused; None where it would not.
-        needs_approval: whether it is refused because it needs a second person.
-        last: the number of the last adjustment of the counter; zero where there is none.
+        after: the new value.
+        delta: the change.
+        refusal: why the adjustment would be refused, if it would be.
+        needs_approval: whether it would be refused because it needs a second person.
+        last: the number of the last adjustment of the counter; zero if there is none.
     """
 
     before: int
@@ -49,26 +49,22 @@ class Preview:
 
 
 def preview(
-    ref: Ref,
-    *,
-    to: object = None,
-    by: object = None,
-    allow_below_floor: bool = False,
+    ref: Ref, *, to: object = None, by: object = None, allow_below_floor: bool = False
 ) -> Preview:
-    """Say what an adjustment would do now; it changes nothing.
+    """The effect of an adjustment now. Changes nothing.
 
     Raises:
-        InvalidDelta, InvalidAdjustment: no such adjustment can be asked for.
-        RecordMissing: the record is not there (any more).
-        CounterUnavailable: the value cannot be told.
+        InvalidDelta, InvalidAdjustment: the adjustment is invalid.
+        RecordMissing: the record does not exist (any more).
+        CounterUnavailable: the value cannot be read.
     """
     order = order_of(to=to, by=by, reason="-", actor="-", allow_below_floor=allow_below_floor)
     return foreseen(ref, order, ref.using)
 
 
 def foreseen(ref: Ref, order: Order, alias: str) -> Preview:
-    """What an order would do now."""
-    # Asked for first: who adjusts meanwhile is not missed.
+    """The effect of an order now."""
+    # First, so that it misses no adjustment that others make meanwhile.
     last = SqlAudit(alias).last_of(ref.owner, ref.text)
     before = strategy_of(ref, alias).read(ref.key, "exact", 0.0).value
     before += owed(ref, alias)
@@ -84,42 +80,30 @@ def foreseen(ref: Ref, order: Order, alias: str) -> Preview:
     return Preview(before, before + delta, delta, problem, needs_approval, last)
 
 
-def adjust(
-    ref: Ref,
-    *,
-    token: str | UUID | Token | None = None,
-    **asked: Any,
-) -> CounterAdjustment:
+def adjust(ref: Ref, *, token: str | UUID | Token | None = None, **asked: Any) -> CounterAdjustment:
     """Adjust one counter; see `CounterManager.adjust`."""
     order, alias = order_of(**asked), ref.using
     given = None if token is None else check_token(token)
     settle_buffered([ref], alias)
     with adjusting(ref, alias) as audit:
-        return (
-            correct(ref, order, alias, audit)
-            if given is None
-            else _correct_once(ref, order, alias, audit, given)
-        )
+        if given is None:
+            return correct(ref, order, alias, audit)
+        return _correct_once(ref, order, alias, audit, given)
 
 
 def settle_buffered(refs: Iterable[Ref], alias: str) -> None:
-    """Apply what asynchronous code has collected, which commits at once as that does."""
+    """Apply what asynchronous code has collected. It commits at once, as that code does."""
     if isinstance(collector_of(alias), Buffer):
         settle(refs, alias)
 
 
 @contextmanager
 def adjusting(ref: Ref, alias: str) -> Iterator[SqlAudit]:
-    """A transaction, or a savepoint in the caller's, that is alone in adjusting."""
+    """A transaction, or a savepoint, in which nobody else adjusts."""
     audit = SqlAudit(alias)
     with corrections_of(ref, alias).correcting():
         audit.alone()
         yield audit
-
-
-def one_of_many(ref: Ref, alias: str) -> AbstractContextManager[None]:
-    """A savepoint within `adjusting`: what fails in it takes back itself alone."""
-    return corrections_of(ref, alias).all_or_nothing()
 
 
 def correct(ref: Ref, order: Order, alias: str, audit: SqlAudit) -> CounterAdjustment:
@@ -133,7 +117,7 @@ def correct(ref: Ref, order: Order, alias: str, audit: SqlAudit) -> CounterAdjus
 def _correct_once(
     ref: Ref, order: Order, alias: str, audit: SqlAudit, token: Token
 ) -> CounterAdjustment:
-    """Adjust one counter unless the token was used; what its first use wrote."""
+    """Adjust one counter, or return the adjustment that the token has made before."""
     how = "by" if order.to is None else "to"
     call = Call(f"adjust {how} {ref.owner}", {ref.text: order.amount})
     rows: list[CounterAdjustment] = []

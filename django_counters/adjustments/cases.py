@@ -1,4 +1,4 @@
-"""A case: many counters adjusted for one reason, in steps that can be taken up again."""
+"""A case: adjusts many counters for one reason, in steps. A repeated call goes on with the rest."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from django_counters.adjustments.adjustment import adjusting, one_of_many, settle_buffered
-from django_counters.adjustments.correcting import correct_many, foreseen_values, refuse
+from django_counters.adjustments.adjustment import adjusting, settle_buffered
+from django_counters.adjustments.correcting import (
+    correct_many,
+    corrections_of,
+    foreseen_values,
+    refuse,
+)
 from django_counters.adjustments.orders import Order, order_of
 from django_counters.exceptions import CounterError, InvalidAdjustment, RecordMissing
 from django_counters.stores.sql.audit import SqlAudit
@@ -19,7 +24,7 @@ Asked = tuple[Ref, Order]
 
 
 class Changed(NamedTuple):
-    """One counter of a case: what it had, and what it has or would have."""
+    """One counter of a case: its value before, and its value after the adjustment."""
 
     counter: str
     before: int
@@ -28,12 +33,12 @@ class Changed(NamedTuple):
 
 @dataclass
 class AdjustedMany:
-    """What became of a case.
+    """The result of a case.
 
     Attributes:
-        case: what it is called; the same call with the same case goes on where it ended.
-        changes: what was adjusted, or would be.
-        done: how many counters had been adjusted for the case before.
+        case: its name. The same call with the same name goes on where the last one ended.
+        changes: the adjusted counters, or those that a dry run would adjust.
+        done: how many counters earlier calls have adjusted.
         refused: counters that were not adjusted, and why.
         dry_run: whether nothing was changed.
     """
@@ -46,7 +51,7 @@ class AdjustedMany:
 
     @property
     def delta(self) -> int:
-        """By how much all of them together were changed."""
+        """The sum of all changes."""
         return sum(change.after - change.before for change in self.changes)
 
 
@@ -54,7 +59,7 @@ Progress = Callable[[AdjustedMany], None]
 
 
 def given(to: object, by: object, ref_of: Callable[[Any], Ref]) -> Mapping[Ref, object]:
-    """What was given of both, by counter, if it is one of them.
+    """The new values or the changes, by counter.
 
     Raises:
         InvalidAdjustment: both or none are given, or it is no mapping, or two of its keys mean the
@@ -87,10 +92,10 @@ def adjust_many(
     """Adjust many counters; see `CounterManager.adjust_many`.
 
     Args:
-        amounts: the new value or the change of each.
-        how: which of both they are: ``to`` or ``by``.
-        case: what the whole is called.
-        dry_run: say what would be done, and do nothing.
+        amounts: the new value or the change of each counter.
+        how: ``to`` for new values, or ``by`` for changes.
+        case: the name of the case.
+        dry_run: report what would be done, and change nothing.
         step: how many counters a transaction adjusts.
         progress: called with the report so far, after each transaction.
     """
@@ -99,11 +104,11 @@ def adjust_many(
     if step < 1:
         raise InvalidAdjustment(problem="a step has one counter or more")
     report = AdjustedMany(case.strip(), dry_run)
-    # All of it is looked at before the first one is changed.
+    # Check all orders before the first change.
     asked["case"] = case
     orders = [
         (ref, order_of(**{**asked, how: amounts[ref]}))
-        # Those of one table together: the statement that holds them puts them in order.
+        # By table: the statement that holds the counters of a table sorts them.
         for ref in sorted(amounts, key=lambda ref: (ref.using, ref.owner))
     ]
     for alias, page in _pages(orders, step):
@@ -121,7 +126,7 @@ def adjust_many(
 
 
 def _pages(orders: Sequence[Asked], step: int) -> Iterator[tuple[str, Sequence[Asked]]]:
-    """What one transaction adjusts, and its database."""
+    """The orders of each transaction, and its database."""
     for alias, found in groupby(orders, key=lambda order: order[0].using):
         group = list(found)
         for start in range(0, len(group), step):
@@ -131,9 +136,9 @@ def _pages(orders: Sequence[Asked], step: int) -> Iterator[tuple[str, Sequence[A
 def _rest(
     page: Sequence[Asked], report: AdjustedMany, audit: SqlAudit
 ) -> Iterator[Sequence[Asked]]:
-    """What the case has not adjusted yet, by table.
+    """The orders that the case has not carried out yet, by table.
 
-    Looked at by the only one who adjusts: nobody else takes up the same case meanwhile.
+    Call it within `adjusting`, so that no other process carries them out meanwhile.
     """
     done = audit.of_case(report.case, [(ref.owner, ref.text) for ref, _ in page])
     rest: list[Asked] = []
@@ -150,13 +155,13 @@ def _rest(
 
 
 class _InVainError(Exception):
-    """Totals were made for counters that were refused."""
+    """Totals were created for counters that were refused."""
 
 
 def _adjust(group: Sequence[Asked], alias: str, report: AdjustedMany, audit: SqlAudit) -> None:
-    """Adjust those of one table that can be; the others are refused, and leave nothing behind."""
+    """Adjust counters of one table. Refused ones leave nothing behind."""
     try:
-        with one_of_many(group[0][0], alias):
+        with corrections_of(group[0][0], alias).all_or_nothing():
             done = correct_many(group, alias, audit)
             _refuse(done.refused, report)
             if done.in_vain:
@@ -172,7 +177,7 @@ def _adjust(group: Sequence[Asked], alias: str, report: AdjustedMany, audit: Sql
 
 
 def _foresee(group: Sequence[Asked], alias: str, report: AdjustedMany) -> None:
-    """Say what would be done with counters of one table."""
+    """Report what would be done with counters of one table."""
     values = foreseen_values([ref for ref, _ in group], alias)
     for ref, order in group:
         try:

@@ -1,4 +1,4 @@
-"""How counters are adjusted: held, met with their exact values, changed, and written down."""
+"""Adjusts counters: holds them, reads their exact values, changes them, and writes that down."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from django_counters.write.collector import collector_of
 
 
 def settle(refs: Iterable[Ref], alias: str) -> None:
-    """What is owed to a counter is part of the value that its adjustment meets."""
+    """Apply what the caller has collected for the counters."""
     pipeline.settle([ref.text for ref in refs if not ref.owner], alias)
 
 
 def owed(ref: Ref, alias: str) -> int:
-    """What the caller has collected for a counter, and not yet applied."""
+    """What the caller has collected for a counter and not applied yet."""
     collector = None if ref.owner else collector_of(alias)
     return collector.owed(ref.text) if collector else 0
 
 
 class Planned(NamedTuple):
-    """What becomes of one counter."""
+    """The adjustment of one counter."""
 
     ref: Ref
     order: Order
@@ -52,12 +52,12 @@ class Planned(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Corrected:
-    """What became of orders.
+    """The result of orders.
 
     Attributes:
-        rows: what was written, in the order in which it was asked for.
-        refused: what was not, and why.
-        in_vain: whether totals were made for some that were refused.
+        rows: the written adjustments, in the order of the orders.
+        refused: the refused counters, and why.
+        in_vain: whether totals were created for some of the refused counters.
     """
 
     rows: Sequence[CounterAdjustment]
@@ -66,10 +66,10 @@ class Corrected:
 
 
 def correct_many(orders: Sequence[tuple[Ref, Order]], alias: str, audit: SqlAudit) -> Corrected:
-    """Adjust those of some counters of one table that can be, within `adjusting`.
+    """Adjust those of some counters of one table that are not refused, within `adjusting`.
 
-    The totals are held first: what is read then are the values that the adjustments meet. How many
-    statements it takes does not depend on how many counters there are, save for entries.
+    It holds the totals first, so that the values do not change before the adjustments. The number
+    of statements does not depend on the number of counters, except for entries.
     """
     met = meet([ref for ref, _ in orders], alias)
     plans: list[Planned] = []
@@ -85,7 +85,7 @@ def correct_many(orders: Sequence[tuple[Ref, Order]], alias: str, audit: SqlAudi
 
 
 def _planned(ref: Ref, order: Order, met: Met, alias: str, audit: SqlAudit) -> Planned:
-    """What becomes of a counter that is held, if nothing forbids it."""
+    """The adjustment of a counter that is held, unless it is refused."""
     if ref.key not in met.values:
         raise RecordMissing(key=ref.label)
     before = met.values[ref.key]
@@ -100,31 +100,26 @@ def _planned(ref: Ref, order: Order, met: Met, alias: str, audit: SqlAudit) -> P
 def _carried_out(
     plans: Sequence[Planned], alias: str, audit: SqlAudit
 ) -> Sequence[CounterAdjustment]:
-    changes = [plan for plan in plans if plan.delta]
-    entered: dict[str, int] = {}
-    credited: dict[Hashable, int] = {}
-    for one in changes:
-        if one.ref.recipe.can.entries:
-            entered[one.ref.text] = one.delta
-        else:
-            credited[one.ref.key] = one.delta
-    entries = registry.deltas(alias).adjust(entered) if entered else {}
-    corrections = corrections_of(plans[0].ref, alias)
+    corrections, ledger = corrections_of(plans[0].ref, alias), registry.deltas(alias)
+    entered = [plan for plan in plans if plan.delta and plan.ref.recipe.can.entries]
+    credited = [plan for plan in plans if plan.delta and not plan.ref.recipe.can.entries]
+    entries = ledger.adjust({plan.ref.text: plan.delta for plan in entered}) if entered else {}
     if credited:
-        corrections.correct(credited)
-    # A correction stands in the period in which it is made, and has no tags.
-    cells = [(plan.ref.recipe.can.entries, Change(plan.ref, plan.delta).delta) for plan in changes]
-    corrections.add_cells([delta for of_entry, delta in cells if not of_entry])
-    registry.deltas(alias).add_cells([delta for of_entry, delta in cells if of_entry])
+        corrections.correct({plan.ref.key: plan.delta for plan in credited})
+    # An adjustment counts in the period in which it is made, and has no tags.
+    corrections.add_cells([Change(plan.ref, plan.delta).delta for plan in credited])
+    ledger.add_cells([Change(plan.ref, plan.delta).delta for plan in entered])
     rows = audit.write(_columns(plan, entries.get(plan.ref.text)) for plan in plans)
-    _after_commit([plan.ref for plan in plans], rows, alias)
+    refresh_after_commit([plan.ref for plan in plans], alias)
+    for row in rows:
+        _tell_after_commit(row, alias)
     return rows
 
 
 class Met(NamedTuple):
-    """Counters whose totals are held: what each of those has, and its exact value.
+    """Counters whose totals are held: their amounts and their exact values.
 
-    A record that is not there is in none of them. ``made``: those whose totals were made.
+    Missing records are in none of them. ``made``: the counters whose totals were created.
     """
 
     found: Mapping[Hashable, Amounts]
@@ -144,10 +139,10 @@ def meet(refs: Sequence[Ref], alias: str) -> Met:
 
 
 def foreseen_values(refs: Sequence[Ref], alias: str) -> dict[Ref, int]:
-    """The exact values of counters of one table that are there now; nothing is held."""
+    """The present exact values of existing counters of one table. Holds nothing."""
     corrections = corrections_of(refs[0], alias)
     keys = [ref.key for ref in refs]
-    # A record that is not there has no value; whatever else has no row is zero.
+    # A missing record has no value; any other counter without a row is zero.
     found = dict.fromkeys(keys, Amounts(None, 0)) if corrections.inserts else {}
     values = _exact(refs, found | dict(corrections.read(keys)), alias)
     known = (ref for ref in refs if ref.key in values)
@@ -157,7 +152,7 @@ def foreseen_values(refs: Sequence[Ref], alias: str) -> dict[Ref, int]:
 def _exact(
     refs: Iterable[Ref], found: Mapping[Hashable, Amounts], alias: str
 ) -> dict[Hashable, int]:
-    """The exact values of what was found; those of cached counters are asked for in Redis."""
+    """The exact values of what was found. Asks Redis for those of cached counters."""
     values = {key: amounts.value for key, amounts in found.items()}
     for strategy, keys in _outside(refs, alias):
         known = strategy.values(keys)
@@ -166,7 +161,7 @@ def _exact(
 
 
 def refuse_stale(ref: Ref, order: Order, before: int, audit: SqlAudit) -> None:
-    """Refuse what was decided on by looking at another value.
+    """Refuse a decision that was made by looking at another value.
 
     Raises:
         ValueChanged: the value is not the expected one, and that matters.
@@ -178,13 +173,15 @@ def refuse_stale(ref: Ref, order: Order, before: int, audit: SqlAudit) -> None:
 
 
 def refuse(ref: Ref, order: Order, before: int) -> None:
-    """Refuse what is not admitted, or not by one person alone."""
-    _refuse_number(ref, order, before, order.delta(before))
-    _refuse_alone(ref, order, order.delta(before))
+    """Refuse an adjustment beyond the bounds, or one that needs a second person."""
+    delta, limit = order.delta(before), ref.approve_above
+    _refuse_number(ref, order, before, delta)
+    if limit is not None and abs(delta) > limit and order.approver is None:
+        raise ApprovalRequired(key=ref.label, delta=delta, limit=limit)
 
 
 def _refuse_number(ref: Ref, order: Order, before: int, delta: int) -> None:
-    """Refuse what the bounds of the counter, or 64 bits, do not admit."""
+    """Refuse a value beyond the bounds of the counter, or beyond 64 bits."""
     low, high = ref.table.capacity
     fits = low <= before + delta <= high and all(
         INT8[0] <= kept <= INT8[1] for kept in (before, delta)
@@ -196,14 +193,8 @@ def _refuse_number(ref: Ref, order: Order, before: int, delta: int) -> None:
         raise CounterOverflow(key=ref.label, low=low, high=high)
 
 
-def _refuse_alone(ref: Ref, order: Order, delta: int) -> None:
-    limit = ref.approve_above
-    if limit is not None and abs(delta) > limit and order.approver is None:
-        raise ApprovalRequired(key=ref.label, delta=delta, limit=limit)
-
-
 def _columns(plan: Planned, entry: UUID | None) -> dict[str, Any]:
-    """What is written down of an adjustment."""
+    """The columns of an adjustment."""
     ref, order, before, delta = plan
     second = order.approver or Person("", "")
     return {
@@ -223,15 +214,8 @@ def _columns(plan: Planned, entry: UUID | None) -> dict[str, Any]:
     }
 
 
-def _after_commit(refs: Sequence[Ref], rows: Sequence[CounterAdjustment], alias: str) -> None:
-    """Others may fail to hear of it; the adjustments are committed then."""
-    refresh_after_commit(refs, alias)
-    for row in rows:
-        _tell_after_commit(row, alias)
-
-
 def _tell_after_commit(row: CounterAdjustment, alias: str) -> None:
-    # Functions with a name: Django asks for it where one fails, and a partial has none.
+    # Django logs the name of a callback that fails, and a partial has none.
     def tell() -> None:
         counter_adjusted.send(sender=CounterAdjustment, adjustment=row, using=alias)
 
@@ -239,7 +223,7 @@ def _tell_after_commit(row: CounterAdjustment, alias: str) -> None:
 
 
 def refresh_after_commit(refs: Sequence[Ref], alias: str) -> None:
-    """Let Redis forget the totals of counters, where it may know them."""
+    """Let Redis forget the totals of cached counters."""
     for strategy, keys in _outside(refs, alias):
         _forget_after_commit(strategy, keys, alias)
 
@@ -262,10 +246,10 @@ def _outside(refs: Iterable[Ref], alias: str) -> Iterable[tuple[Outside, list[Ha
 
 def strategy_of(ref: Ref, alias: str) -> Strategy:
     """How a counter is read."""
-    # What combines the calls of threads does not concern a correction.
+    # An adjustment does not combine with the calls of other threads.
     return registry.strategy(ref.recipe._replace(combine=False), ref.table, alias)
 
 
 def corrections_of(ref: Ref, alias: str) -> SqlCorrections:
-    """Who changes its total."""
+    """The store that changes its total."""
     return registry.corrections(ref.table, alias, ref.key_field)

@@ -1,34 +1,39 @@
-"""What is asked for where somebody adjusts a counter, and who asks."""
+"""The order of an adjustment: what to change, why, and who asks. Checks its texts."""
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from django_counters.adjustments.wording import shown, text_of
 from django_counters.exceptions import InvalidAdjustment
 from django_counters.tables.adjustment import CASE_LENGTH, NAME_LENGTH, REASON_LENGTH
 from django_counters.types import check_delta, check_integer
 
+_LONGEST_REQUEST_ID = 128
+# They change the direction of the following text.
+_TURNS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+# Invisible letters and signs: fillers of Hangul, the empty pattern of Braille.
+_BLANK = frozenset("\u115f\u1160\u3164\uffa0\u2800")
+
 
 class Person(NamedTuple):
-    """Who adjusts: a user, or whatever has a name."""
+    """Who adjusts: a user, or anything with a name."""
 
     id: str
     name: str
 
     def is_same(self, other: Person) -> bool:
-        """Whether both are one: by their id, which outlives a name, or by their name."""
+        """Whether both are the same person, by id, which outlives a name, or by name."""
         return self.name == other.name or bool(self.id and self.id == other.id)
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is asked for, and why. One of ``to`` and ``by`` is given.
+    """What to change, and why. One of ``to`` and ``by`` is given.
 
-    ``last``: the number of the last adjustment of the counter that was seen; zero: none. As long as
-    it is the last one, a change may meet another value than the expected one: what others count
-    meanwhile does not concern it.
+    ``last``: the number of the last adjustment that the person saw, zero for none. While it is
+    still the last one, ``by`` needs no expected value: increments meanwhile do not matter.
     """
 
     to: int | None
@@ -65,11 +70,11 @@ def order_of(
     allow_below_floor: bool = False,
     last: int | None = None,
 ) -> Order:
-    """What is asked for, checked.
+    """A checked order.
 
     Raises:
-        InvalidAdjustment: nobody could say later what was done, who did it, or why.
-        InvalidDelta: a number is none.
+        InvalidAdjustment: it does not say what to do, who asks, or why.
+        InvalidDelta: a number is invalid.
     """
     if (to is None) == (by is None):
         raise InvalidAdjustment(problem="give either the new value (to) or the change (by)")
@@ -92,10 +97,10 @@ def order_of(
 
 
 def person_of(given: object, what: str) -> Person:
-    """A user, or a name of whatever else adjusts.
+    """A person, from a user or a name.
 
     Raises:
-        InvalidAdjustment: it is neither, or a user without a row.
+        InvalidAdjustment: it is neither, or an unsaved user.
     """
     if isinstance(given, Person):
         return Person(given.id, text_of(given.name, what, NAME_LENGTH))
@@ -103,6 +108,48 @@ def person_of(given: object, what: str) -> Person:
         user: Any = given
         if user.pk is None:
             raise InvalidAdjustment(problem=f"{what} is needed, and this user is not saved")
-        # What a project logs in with need not be a text.
+        # The name of a custom user need not be a text.
         return Person(str(user.pk), text_of(str(user.get_username()), what, NAME_LENGTH))
     return Person("", text_of(given, what, NAME_LENGTH))
+
+
+def text_of(given: object, what: str, longest: int) -> str:
+    """A text that a database can keep, without surrounding white space.
+
+    Raises:
+        InvalidAdjustment: it is no text, or blank, or too long.
+    """
+    text = given.strip() if isinstance(given, str) else ""
+    if not text:
+        raise InvalidAdjustment(problem=f"{what} is needed, as a text that is not blank")
+    if len(text) > longest:
+        raise InvalidAdjustment(problem=f"{what} may have {longest} characters, not {len(text)}")
+    if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
+        raise InvalidAdjustment(problem=f"{what} has a character that no database keeps")
+    return text
+
+
+def shown(given: object, what: str, longest: int) -> str:
+    """A text that shows as it is on a page, in a terminal and in a spreadsheet."""
+    text = text_of(given, what, longest)
+    for character in text:
+        steers = unicodedata.category(character) == "Cc" and character not in "\t\n\r"
+        if steers or character in _TURNS:
+            problem = f"{what} has a character that steers how it is shown: {character!a}"
+            raise InvalidAdjustment(problem=problem)
+    if not any(_is_seen(character) for character in text):
+        raise InvalidAdjustment(problem=f"{what} is needed, as a text that can be seen")
+    return text
+
+
+def _is_seen(character: str) -> bool:
+    category = unicodedata.category(character)
+    # Characters without a meaning (yet) show as a box.
+    has_shape = category in ("Cn", "Co") or category[0] not in "CMZ"
+    return has_shape and character not in _BLANK
+
+
+def request_id_of(given: str) -> str:
+    """The ``X-Request-ID`` of a request, if it can be kept; else an empty text."""
+    name = given.strip()
+    return name if len(name) <= _LONGEST_REQUEST_ID and name.isprintable() else ""

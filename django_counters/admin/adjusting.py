@@ -21,7 +21,7 @@ from django.views.decorators.http import require_http_methods
 from django_counters import clock
 from django_counters.adjustments.adjustment import Preview, adjust, preview
 from django_counters.adjustments.approval import ask
-from django_counters.adjustments.wording import request_id_of
+from django_counters.adjustments.orders import request_id_of
 from django_counters.admin.forms import TO, AdjustForm
 from django_counters.admin.readonly import ReadOnlyAdmin, address, linked
 from django_counters.admin.refusals import said

@@ -19,8 +19,7 @@ from django.views.decorators.http import require_POST
 
 from django_counters.adjustments import approval
 from django_counters.adjustments.adjustment import preview
-from django_counters.adjustments.orders import Person, person_of
-from django_counters.adjustments.wording import request_id_of
+from django_counters.adjustments.orders import Person, person_of, request_id_of
 from django_counters.admin.adjusting import spelt
 from django_counters.admin.forms import ApproveForm, RejectForm
 from django_counters.admin.readonly import ReadOnlyAdmin, linked, named, row_url

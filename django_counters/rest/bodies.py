@@ -128,7 +128,7 @@ class ReadManyBody(Body):
     consistency = Word(choices=["cached", "exact"], default="cached")
 
 
-# What `adjustments.wording` refuses: control characters but tab and line ends, and turns of a line.
+# `adjustments.orders` refuses these: controls except tab and line ends, and changes of direction.
 _STEERS = r"\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069"
 _ENDS, _WITHIN = rf"[^\s{_STEERS}]", rf"[^{_STEERS}]"
 _SHOWN = f"^{_WITHIN}*$"

@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from django_counters import clock
-from django_counters.adjustments.wording import request_id_of
+from django_counters.adjustments.orders import request_id_of
 from django_counters.rest.base import CounterView, iso
 from django_counters.rest.bodies import AdjustBody, ChangeBody
 from django_counters.rest.describing import described
