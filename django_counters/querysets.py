@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
@@ -18,10 +19,11 @@ from django_counters.adjustments.cases import STEP, AdjustedMany, Progress
 from django_counters.conf import MAX_AGE
 from django_counters.exceptions import UnsupportedConsistency
 from django_counters.fields import CounterField, counter_fields
+from django_counters.projections.cells import Tags
 from django_counters.read.values import check_age
 from django_counters.tables.standing import SLOTS
 from django_counters.types import check_delta
-from django_counters.write.chosen import FieldChange, count
+from django_counters.write.chosen import count, field_change
 from django_counters.write.records import of_key
 
 _Model = TypeVar("_Model", bound=models.Model)
@@ -69,13 +71,17 @@ class CounterQuerySet(models.QuerySet[_Model]):
             clone._iterable_class = _CountedIterable
         return clone
 
-    def increment(self, /, **by: int) -> int:
+    def increment(
+        self, /, *, at: datetime | None = None, tags: Tags | None = None, **by: int
+    ) -> int:
         """Add to counter fields of all records, ``views=1, shares=2``; how many records there are.
 
         All or nothing, in the caller's transaction. Rows of exact fields are held in the order of
         their primary keys: on PostgreSQL one statement holds and changes them, if the fields stand
         in one table. Slotted fields take a statement for each record; cached ones are counted last,
         at once or when the caller's transaction commits. Takes no token, and is not collected.
+        ``at`` and ``tags`` say what all fields are counted by, each of which then has ``per``: a
+        field that is called so is counted record by record.
 
         Raises:
             TypeError: no field is named, or the queryset is a slice or ``distinct(*fields)``.
@@ -84,25 +90,38 @@ class CounterQuerySet(models.QuerySet[_Model]):
             InsufficientCount, CeilingExceeded: a bound would be crossed; the error lists each
                 record whose field does not admit it.
             RecordMissing: a record was deleted meanwhile.
-            InvalidDelta, CounterOverflow, CounterUnavailable, ReadOnlyDatabase: as for named
-                counters; nothing is counted.
+            InvalidDelta, InvalidMoment, InvalidTags, UnsupportedSeries, CounterOverflow,
+                CounterUnavailable, ReadOnlyDatabase: as for named counters; nothing is counted.
             OutcomeUnknown: as for named counters, or some is counted and what is cached is not.
         """
-        return self._count("increment", by, 1)
+        return self._count("increment", by, 1, at, tags)
 
-    def decrement(self, /, **by: int) -> int:
+    def decrement(
+        self, /, *, at: datetime | None = None, tags: Tags | None = None, **by: int
+    ) -> int:
         """Subtract from counter fields of all records; see `increment`."""
-        return self._count("decrement", by, -1)
+        return self._count("decrement", by, -1, at, tags)
 
-    async def aincrement(self, /, **by: int) -> int:
+    async def aincrement(
+        self, /, *, at: datetime | None = None, tags: Tags | None = None, **by: int
+    ) -> int:
         """`increment` for async code."""
-        return await sync_to_async(self._count)("increment", by, 1)
+        return await sync_to_async(self._count)("increment", by, 1, at, tags)
 
-    async def adecrement(self, /, **by: int) -> int:
+    async def adecrement(
+        self, /, *, at: datetime | None = None, tags: Tags | None = None, **by: int
+    ) -> int:
         """`decrement` for async code."""
-        return await sync_to_async(self._count)("decrement", by, -1)
+        return await sync_to_async(self._count)("decrement", by, -1, at, tags)
 
-    def _count(self, verb: str, by: Mapping[str, int], sign: int) -> int:
+    def _count(
+        self,
+        verb: str,
+        by: Mapping[str, int],
+        sign: int,
+        at: datetime | None,
+        tags: Tags | None,
+    ) -> int:
         """Refuse what Django's update() refuses, then count."""
         self._not_support_combined_queries(verb)  # type: ignore[attr-defined]
         if self.query.is_sliced:
@@ -112,14 +131,13 @@ class CounterQuerySet(models.QuerySet[_Model]):
         if not by:
             raise TypeError(f"{verb}() needs the name of a counter field: {verb}(views=1).")
         fields = self._counter_fields(by)
-        changes = [
-            FieldChange(fields[name], check_delta(sign * check_delta(delta)))
-            for name, delta in by.items()
-        ]
+        deltas = {name: check_delta(sign * check_delta(given)) for name, given in by.items()}
         named: str | None = getattr(self, "_db", None)
         hints: dict[str, Any] = getattr(self, "_hints", {})
+        using = named or router.db_for_write(self.model, **hints)
+        changes = [field_change(fields[n], by, using, at, tags) for n, by in deltas.items()]
         self._result_cache = None
-        return count(self, named or router.db_for_write(self.model, **hints), changes)
+        return count(self, using, changes)
 
     def _counter_fields(self, names: Iterable[str]) -> dict[str, CounterField]:
         """The counter fields of the model by their names, among which these are."""

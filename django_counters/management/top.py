@@ -213,7 +213,7 @@ def _of_redis(redis: Redis) -> str:
     if redis.generations is None:
         told = {"name": redis.name, "reason": redis.problem}
         return _("Redis %(name)s cannot be asked: %(reason)s") % told
-    line = _("Redis %(name)s: %(number)d counters wait, for %(seconds)s s at most") % {
+    line = _("Redis %(name)s: up to %(number)d counters wait, for %(seconds)s s at most") % {
         "name": redis.name,
         "number": redis.counters,
         "seconds": _seconds(redis.lag),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any, NoReturn, TypeVar
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from django.db import models
 
+from django_counters.projections.cells import Tags
 from django_counters.tables import DeltaColumns
 from django_counters.tokens import Token
 from django_counters.types import check_delta
@@ -44,12 +46,15 @@ class DeltaManager(_RowsManager[_Row]):
         delta: int,
         *,
         token: str | UUID | Token | None = None,
+        at: datetime | None = None,
+        tags: Tags | None = None,
         using: str | None = None,
     ) -> Appended:
         """Append an entry: ``delta`` is added to the counter, in the caller's transaction.
 
         Waits for nobody, but the first entry of a counter for another one that is the first. With
-        a token the entry counts once; see `CounterManager.increment`.
+        a token the entry counts once; see `CounterManager.increment`. ``at`` and ``tags`` say what
+        it is counted by, where its namespace has ``PER``; the entry has the time of its token.
 
         Returns:
             The token of the entry, and whether it was there already. No value: nothing is read.
@@ -58,29 +63,33 @@ class DeltaManager(_RowsManager[_Row]):
             InvalidKey, InvalidDelta, InvalidToken: the arguments are wrong.
             UnsupportedBounds: the namespace has a floor or a ceiling.
             TokenConflict, TokenExpired, RetryTransaction, PartitionMissing, LedgerFenced,
-            CounterOverflow, CounterUnavailable, ReadOnlyDatabase, OutcomeUnknown: as
-            `CounterManager.increment`. Overflow is judged on the total, without what waits.
+            InvalidMoment, InvalidTags, UnsupportedSeries, CounterOverflow, CounterUnavailable,
+            ReadOnlyDatabase, OutcomeUnknown: as `CounterManager.increment`. Overflow is judged on
+            the total, without what waits.
         """
-        return entries.append(key, check_delta(delta), token, using or self._db)
+        return entries.append(key, check_delta(delta), token, using or self._db, at, tags)
 
     def append_many(
         self,
         deltas: Iterable[Pair | Tokened],
         *,
         copy: bool = False,
+        at: datetime | None = None,
+        tags: Tags | None = None,
         using: str | None = None,
     ) -> AppendedMany:
         """Append many entries, all or none: pairs of key and delta, or with a token each.
 
         Tokens have to be UUIDv7; `token_of` makes one of a text and a time. Entries whose token was
         used before are left out and counted as ``replayed``. ``copy`` sends them by COPY, which is
-        faster for a thousand and more, and cannot honour tokens.
+        faster for a thousand and more, and cannot honour tokens. ``at`` and ``tags`` are those of
+        all of them.
 
         Raises:
             UnsupportedToken: a token together with ``copy``.
             TokenConflict, TokenExpired: of one token; nothing was appended.
         """
-        return entries.append_many(deltas, copy, using or self._db)
+        return entries.append_many(deltas, copy, using or self._db, at, tags)
 
     async def aappend(
         self,
@@ -88,17 +97,25 @@ class DeltaManager(_RowsManager[_Row]):
         delta: int,
         *,
         token: str | UUID | Token | None = None,
+        at: datetime | None = None,
+        tags: Tags | None = None,
         using: str | None = None,
     ) -> Appended:
         """`append` for async code."""
-        return await sync_to_async(self.append)(key, delta, token=token, using=using)
+        return await sync_to_async(self.append)(
+            key, delta, token=token, at=at, tags=tags, using=using
+        )
 
     async def aappend_many(
         self,
         deltas: Iterable[Pair | Tokened],
         *,
         copy: bool = False,
+        at: datetime | None = None,
+        tags: Tags | None = None,
         using: str | None = None,
     ) -> AppendedMany:
         """`append_many` for async code."""
-        return await sync_to_async(self.append_many)(deltas, copy=copy, using=using)
+        return await sync_to_async(self.append_many)(
+            deltas, copy=copy, at=at, tags=tags, using=using
+        )

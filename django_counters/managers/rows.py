@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TypeVar
 
 from asgiref.sync import sync_to_async
 from django.db import connections, models
 
+from django_counters.projections.cells import Tags
 from django_counters.tables import CounterColumns
 from django_counters.types import check_delta
 from django_counters.write import pipeline
@@ -17,15 +19,19 @@ Row = TypeVar("Row", bound=CounterColumns)
 class CounterRows(models.QuerySet[Row]):
     """Rows of named counters."""
 
-    def increment(self, by: int = 1) -> int:
+    def increment(
+        self, by: int = 1, *, at: datetime | None = None, tags: Tags | None = None
+    ) -> int:
         """Add ``by`` to every counter of the queryset, all or none, and return how many there were.
 
         The rows are locked in the order of their keys, then changed by one statement. Bounds of
-        the namespaces hold. Counters that come into the queryset meanwhile are left alone.
+        the namespaces hold. Counters that come into the queryset meanwhile are left alone. ``at``
+        and ``tags`` say what all of them are counted by.
 
         Raises:
             InsufficientCount, CeilingExceeded: a bound would be crossed; the error lists each key.
             CounterOverflow: a sum does not fit.
+            InvalidMoment, InvalidTags, UnsupportedSeries: as `CounterManager.increment`.
         """
         delta = check_delta(by)
         # Locking makes the router name the database for writing.
@@ -35,20 +41,26 @@ class CounterRows(models.QuerySet[Row]):
                 # SQLite gives up at once where a reader becomes a writer: be one from the start.
                 self.model._base_manager.using(rows.db).filter(key="").update(value=0)
             keys = list(rows)
-            pipeline.change_many(dict.fromkeys(keys, delta), 1, rows.db)
+            pipeline.change_many(dict.fromkeys(keys, delta), 1, rows.db, None, at, tags)
         return len(keys)
 
-    def decrement(self, by: int = 1) -> int:
+    def decrement(
+        self, by: int = 1, *, at: datetime | None = None, tags: Tags | None = None
+    ) -> int:
         """Subtract ``by`` from every counter of the queryset; see `increment`."""
-        return self.increment(check_delta(-check_delta(by)))
+        return self.increment(check_delta(-check_delta(by)), at=at, tags=tags)
 
-    async def aincrement(self, by: int = 1) -> int:
+    async def aincrement(
+        self, by: int = 1, *, at: datetime | None = None, tags: Tags | None = None
+    ) -> int:
         """`increment` for async code."""
-        return await sync_to_async(self.increment)(by)
+        return await sync_to_async(self.increment)(by, at=at, tags=tags)
 
-    async def adecrement(self, by: int = 1) -> int:
+    async def adecrement(
+        self, by: int = 1, *, at: datetime | None = None, tags: Tags | None = None
+    ) -> int:
         """`decrement` for async code."""
-        return await sync_to_async(self.decrement)(by)
+        return await sync_to_async(self.decrement)(by, at=at, tags=tags)
 
     # Templates do not call what changes data.
     increment.alters_data = True  # type: ignore[attr-defined]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TypeVar
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from django.db import models
 
+from django_counters.projections.cells import Tags
 from django_counters.read.values import value_of
 from django_counters.tables import ShardColumns
 from django_counters.tokens import Token, optional_token
@@ -32,18 +34,21 @@ class ShardManager(models.Manager[_Row]):
         *,
         shard_key: object = None,
         token: str | UUID | Token | None = None,
+        at: datetime | None = None,
+        tags: Tags | None = None,
         using: str | None = None,
     ) -> Result:
         """Add ``by`` to a counter and return its value: this statement's snapshot and ``by``.
 
         ``shard_key`` (a user, a request) always leads to the same shard, and waits for it; without
-        it a shard is taken that nobody holds.
+        it a shard is taken that nobody holds. ``at`` and ``tags`` say what it is counted by.
 
         Raises:
-            InvalidKey, InvalidDelta, CounterOverflow, CounterUnavailable, ReadOnlyDatabase,
-            OutcomeUnknown: as `CounterManager.increment`.
+            InvalidKey, InvalidDelta, InvalidMoment, InvalidTags, UnsupportedSeries,
+            CounterOverflow, CounterUnavailable, ReadOnlyDatabase, OutcomeUnknown: as
+            `CounterManager.increment`.
         """
-        return self._change(key, check_delta(by), shard_key, token, using)
+        return self._change(key, check_delta(by), shard_key, token, at, tags, using)
 
     def decrement(
         self,
@@ -52,17 +57,27 @@ class ShardManager(models.Manager[_Row]):
         *,
         shard_key: object = None,
         token: str | UUID | Token | None = None,
+        at: datetime | None = None,
+        tags: Tags | None = None,
         using: str | None = None,
     ) -> Result:
         """Subtract ``by`` from a counter; see `increment`."""
         delta = check_delta(-check_delta(by))
-        return self._change(key, delta, shard_key, token, using)
+        return self._change(key, delta, shard_key, token, at, tags, using)
 
     def _change(
-        self, key: object, by: int, shard_key: object, token: object, using: str | None
+        self,
+        key: object,
+        by: int,
+        shard_key: object,
+        token: object,
+        at: datetime | None,
+        tags: Tags | None,
+        using: str | None,
     ) -> Result:
         ref = in_shards(key, using or self._db)
-        return change(Change(ref, by, route=shard_key, token=optional_token(token)))
+        given = optional_token(token)
+        return change(Change(ref, by, route=shard_key, token=given, at=at, tags=tags))
 
     def value(self, key: str, *, using: str | None = None) -> int:
         """The exact value of a counter: its total and its shards, in one statement."""
@@ -75,11 +90,13 @@ class ShardManager(models.Manager[_Row]):
         *,
         shard_key: object = None,
         token: str | UUID | Token | None = None,
+        at: datetime | None = None,
+        tags: Tags | None = None,
         using: str | None = None,
     ) -> Result:
         """`increment` for async code."""
         return await sync_to_async(self.increment)(
-            key, by, shard_key=shard_key, token=token, using=using
+            key, by, shard_key=shard_key, token=token, at=at, tags=tags, using=using
         )
 
     async def adecrement(
@@ -89,11 +106,13 @@ class ShardManager(models.Manager[_Row]):
         *,
         shard_key: object = None,
         token: str | UUID | Token | None = None,
+        at: datetime | None = None,
+        tags: Tags | None = None,
         using: str | None = None,
     ) -> Result:
         """`decrement` for async code."""
         return await sync_to_async(self.decrement)(
-            key, by, shard_key=shard_key, token=token, using=using
+            key, by, shard_key=shard_key, token=token, at=at, tags=tags, using=using
         )
 
     async def avalue(self, key: str, *, using: str | None = None) -> int:

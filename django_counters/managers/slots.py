@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -10,6 +11,7 @@ from asgiref.sync import sync_to_async
 from django.db import models
 
 from django_counters.adjustments import adjustment
+from django_counters.projections.cells import Tags
 from django_counters.read.records import read, values_of
 from django_counters.tables import CounterAdjustment, SlotColumns
 from django_counters.tokens import Token, optional_token
@@ -36,18 +38,22 @@ class SlotManager(models.Manager[_Row]):
         by: int = 1,
         *,
         token: str | UUID | Token | None = None,
+        at: datetime | None = None,
+        tags: Tags | None = None,
         using: str | None = None,
     ) -> Result:
         """Add ``by`` to a counter of a record; its value is that of this statement and ``by``.
+
+        ``at`` and ``tags`` say what it is counted by, where the name is a field with ``per``.
 
         Raises:
             UnsavedInstance: the record has no row yet.
             RecordMissing: the name is a field, and the row of the record is gone.
             InvalidKey: the record is none, or the name cannot be one.
-            InvalidDelta, CounterOverflow, CounterUnavailable, ReadOnlyDatabase, OutcomeUnknown: as
-            `CounterManager.increment`.
+            InvalidDelta, InvalidMoment, InvalidTags, UnsupportedSeries, CounterOverflow,
+            CounterUnavailable, ReadOnlyDatabase, OutcomeUnknown: as `CounterManager.increment`.
         """
-        return self._change(record, name, check_delta(by), token, using)
+        return self._change(record, name, check_delta(by), token, at, tags, using)
 
     def decrement(
         self,
@@ -56,16 +62,26 @@ class SlotManager(models.Manager[_Row]):
         by: int = 1,
         *,
         token: str | UUID | Token | None = None,
+        at: datetime | None = None,
+        tags: Tags | None = None,
         using: str | None = None,
     ) -> Result:
         """Subtract ``by`` from a counter of a record; see `increment`."""
-        return self._change(record, name, check_delta(-check_delta(by)), token, using)
+        delta = check_delta(-check_delta(by))
+        return self._change(record, name, delta, token, at, tags, using)
 
     def _change(
-        self, record: object, name: object, by: int, token: object, using: str | None
+        self,
+        record: object,
+        name: object,
+        by: int,
+        token: object,
+        at: datetime | None,
+        tags: Tags | None,
+        using: str | None,
     ) -> Result:
         ref = slotted.in_slots(record, name, using or self._db)
-        return change(Change(ref, by, token=optional_token(token)))
+        return change(Change(ref, by, token=optional_token(token), at=at, tags=tags))
 
     def value(self, record: models.Model, name: str, *, using: str | None = None) -> int:
         """The exact value of a counter of a record; zero if it was never counted."""
@@ -169,10 +185,14 @@ class SlotManager(models.Manager[_Row]):
         by: int = 1,
         *,
         token: str | UUID | Token | None = None,
+        at: datetime | None = None,
+        tags: Tags | None = None,
         using: str | None = None,
     ) -> Result:
         """`increment` for async code."""
-        return await sync_to_async(self.increment)(record, name, by, token=token, using=using)
+        return await sync_to_async(self.increment)(
+            record, name, by, token=token, at=at, tags=tags, using=using
+        )
 
     async def adecrement(
         self,
@@ -181,10 +201,14 @@ class SlotManager(models.Manager[_Row]):
         by: int = 1,
         *,
         token: str | UUID | Token | None = None,
+        at: datetime | None = None,
+        tags: Tags | None = None,
         using: str | None = None,
     ) -> Result:
         """`decrement` for async code."""
-        return await sync_to_async(self.decrement)(record, name, by, token=token, using=using)
+        return await sync_to_async(self.decrement)(
+            record, name, by, token=token, at=at, tags=tags, using=using
+        )
 
     async def avalue(self, record: models.Model, name: str, *, using: str | None = None) -> int:
         """`value` for async code."""

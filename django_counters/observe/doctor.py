@@ -39,7 +39,7 @@ class Finding:
         subject: what it is about.
         strategy: that of the counters it is about; "" where it is about none.
         rows: how many rows wait; of cached counters, how many generations.
-        counters: of how many counters.
+        counters: of how many counters; of cached ones, at most.
         action: what to do, or why something waits; empty where there is nothing to say.
         needed: whether somebody has to do something.
         lag: for how many seconds something waits at most, in Redis; None elsewhere.

@@ -34,7 +34,8 @@ class Redis:
         source: which one.
         problem: why it does not say what waits; empty where it does, or was not asked yet.
         generations: how many generations of increments wait there; None where that is not known.
-        counters: how many counters are in them; one that is in two counts twice.
+        counters: how many counters are in them, at most: one that is in two counts twice, and so
+            do tokens and what is counted by period.
         lag: how old the oldest of them is, so that nothing waits longer; None where nothing waits.
         is_foreign: whether that belongs to another database.
         is_late: whether it waits for too long, and nothing has landed meanwhile.

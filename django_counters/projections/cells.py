@@ -16,6 +16,7 @@ from django_counters.exceptions import InvalidMoment, InvalidTags, UnsupportedSe
 from django_counters.measure import OTHER, SEPARATOR, TAG_LENGTH, TAGS_LENGTH, Measure
 from django_counters.registry import registry
 from django_counters.stores.sql.measures import AHEAD, Stored
+from django_counters.tokens import Token, moment_of
 from django_counters.types import Cell, Effect
 
 Tags = Mapping[str, str | int | None]
@@ -32,6 +33,7 @@ def effects_of(
     *,
     using: str,
     admits: bool = True,
+    token: Token | None = None,
 ) -> tuple[Effect, ...]:
     """What a change of a counter adds to its cells: ``by`` to each of them.
 
@@ -44,6 +46,8 @@ def effects_of(
         using: the database.
         admits: whether values that are not to be counted apart become ``~`` here. Else whoever
             lands them sees to it, and nothing is asked of the database here.
+        token: if it carries a time, what was kept then counts: a repeated call is not refused
+            because a period is kept no longer.
 
     Raises:
         UnsupportedSeries: ``at`` or ``tags``, and the counter is not counted by period.
@@ -67,7 +71,8 @@ def effects_of(
         minute = now.replace(second=0, microsecond=0)
         return _effects_now(measure, stored, minute, minute, text, by)
     try:
-        return _effects(measure, stored, now, moment, text, by)
+        made = moment_of(token.uuid) if token and token.uuid else now
+        return _effects(measure, stored, min(now, made), moment, text, by)
     except OverflowError as error:
         raise InvalidMoment(moment=at, reason="it is out of the range of dates") from error
 

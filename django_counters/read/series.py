@@ -10,7 +10,6 @@ from typing import Any, Generic, Self, TypeAlias, TypeVar
 from asgiref.sync import sync_to_async
 from django.db import models
 
-from django_counters import clock
 from django_counters.exceptions import InvalidPeriod, InvalidTags
 from django_counters.read import history as entries
 from django_counters.read.cells import (
@@ -23,7 +22,7 @@ from django_counters.read.cells import (
 )
 from django_counters.read.history import Bucket
 from django_counters.read.points import Point, Split, order_of, points_of
-from django_counters.read.sources import Records, of_keys, of_records
+from django_counters.read.sources import Records, as_of, of_keys, of_records
 from django_counters.read.spans import (
     Span,
     check_between,
@@ -117,11 +116,13 @@ class _Asking(Generic[_Row, _Total]):
 
     @property
     def as_of(self) -> datetime | None:
-        """What was committed before this moment is in what is read after it: the present moment.
+        """What was counted before this moment is in what is read after it: the present moment.
 
-        None for cached counters: what is read of them is as of the last flush.
+        Of cached counters a moment before the last flush; None where none is known. The database
+        is asked for it.
         """
-        return None if self._asked.source.lands else clock.now()
+        source = self._asked.source
+        return as_of(source, source.database(self._asked.using))
 
     def starts(self) -> _Rows[datetime]:
         """When the periods begin, and at last when the last one ends; aware. Reads no counts.

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Protocol
 
 from django.db import connections, models, router
 from django.db.models.functions import Cast
 
+from django_counters import clock
+from django_counters.conf import Recipe
 from django_counters.exceptions import InvalidKey, UnsavedInstance, UnsupportedSeries
 from django_counters.measure import Measure
 from django_counters.read.values import check_keys
-from django_counters.registry import registry
-from django_counters.tables import CounterCell
+from django_counters.registry import pending_in, registry
+from django_counters.stores.redis.keys import SLOTS, slot_of
+from django_counters.strategies.cached import counter_of
+from django_counters.tables import CounterBatch, CounterCell
 from django_counters.tables.standing import COUNTERS
 from django_counters.tables.total import TotalField
+from django_counters.tokens import moment_of
 from django_counters.types import check_key
+from django_counters.write.records import Place
 
 Cells = models.QuerySet[CounterCell]
 
@@ -37,11 +44,14 @@ class Source(Protocol):
         """The keys of a ledger, whose periods are read from its entries."""
 
     @property
-    def lands(self) -> bool:
-        """Whether increments wait outside of the database until they are landed."""
+    def recipe(self) -> Recipe:
+        """How they are counted."""
 
     def database(self, using: str | None) -> str:
         """Where the cells are."""
+
+    def slots(self, using: str) -> Iterable[int]:
+        """Where increments of cached ones wait."""
 
     def among(self, cells: Cells, using: str) -> Cells:
         """Those of the counters that are meant."""
@@ -71,8 +81,11 @@ class Named:
         return tuple(key for key in self.keys if registry.policy(key).recipe.can.entries)
 
     @property
-    def lands(self) -> bool:
-        return bool(self.keys) and registry.policy(self.keys[0]).recipe.can.outside
+    def recipe(self) -> Recipe:
+        return registry.policy(self.keys[0]).recipe
+
+    def slots(self, using: str) -> Iterable[int]:  # noqa: ARG002
+        return set(map(slot_of, self.keys))
 
     def database(self, using: str | None) -> str:
         return COUNTERS.reading(using)
@@ -82,6 +95,22 @@ class Named:
 
     def names(self, using: str, found: Iterable[str]) -> dict[str, Any]:  # noqa: ARG002
         return {key: key for key in self.keys}
+
+
+def as_of(source: Source, using: str) -> datetime | None:
+    """Before which moment all that was counted is in the database; None where nobody knows.
+
+    Of cached counters: when the generation was opened that was landed last. What was counted
+    before it is in those that were landed earlier, or lost.
+    """
+    recipe = source.recipe
+    if not recipe.can.outside:
+        return clock.now()
+    part = pending_in(recipe.cache, recipe.timeout, using).source
+    landed = CounterBatch._base_manager.using(using).filter(source=part).order_by("-generation")
+    last = [landed.filter(slot=slot).first() for slot in source.slots(using)]
+    opened = [moment_of(batch.generation) for batch in last if batch is not None]
+    return clock.shown(min(opened)) if opened and len(opened) == len(last) else None
 
 
 def of_keys(given: object) -> Named:
@@ -130,8 +159,14 @@ class Records:
         return ()
 
     @property
-    def lands(self) -> bool:
-        return bool(self.field.declared().recipe.can.outside)
+    def recipe(self) -> Recipe:
+        place: Place = self.field.declared()
+        return place.recipe
+
+    def slots(self, using: str) -> Iterable[int]:
+        if not isinstance(self.chosen, tuple):
+            return range(SLOTS)
+        return {slot_of(counter_of(self.label, key)) for key in self.names(using, ())}
 
     @property
     def _pk(self) -> Any:

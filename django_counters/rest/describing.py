@@ -135,7 +135,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "series": Operation(
         "Read what was counted over time and by tag.",
         f"Without a time, all that is kept. At most {parameters.MOST_POINTS} points times splits."
-        " Cached counters are told as of the last flush, so `as_of` is null.",
+        " Cached counters are told as of the last flush, and `as_of` is null before it.",
         _ONE,
         bodies.SeriesAnswer,
         {**_SERIES, "splits": [_SPLIT]},

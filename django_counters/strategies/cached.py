@@ -135,7 +135,7 @@ class Cached:
 
     def waits(self, key: Hashable) -> Sequence[tuple[str, int]]:
         """What waits in Redis for one counter, in each generation."""
-        counter = self._counter(key)
+        counter = counter_of(self._label, key)
         found: Mapping[str, Found] = self._pending.send(self._pending.look([counter], NO_TOTALS))
         return found[counter].waits
 
@@ -148,7 +148,7 @@ class Cached:
 
         Where it does not learn of it, a cached read may be wrong for as long as a total may be old.
         """
-        self._pending.send(self._pending.forget(map(self._counter, keys)))
+        self._pending.send(self._pending.forget(self._counters(keys)))
 
     def discard(self, keys: Sequence[Hashable], *, cells: bool = False) -> None:
         """Take away what waits for records that are deleted, once that is committed.
@@ -156,7 +156,7 @@ class Cached:
         What a flush has read before, it still lands: it finds no record then, or a new one.
         """
         for start in range(0, len(keys), _PAGE):
-            page = map(self._counter, keys[start : start + _PAGE])
+            page = self._counters(keys[start : start + _PAGE])
             self._pending.send(self._pending.discard(page, cells=cells))
 
     def all_or_nothing(self, *, own: bool = True) -> AbstractContextManager[None]:
@@ -197,7 +197,7 @@ class Cached:
     def _count(self, batch: Batch, age: int = RETURNED_AGE) -> Steps[NewValues]:
         if batch.token is not None:
             return (yield from self._count_once(batch.deltas[0], batch.token, age))
-        keys = {self._counter(delta.key): delta for delta in batch.deltas}
+        keys = {counter_of(self._label, delta.key): delta for delta in batch.deltas}
         request = self._pending.add(keys, age)
         try:
             added: Added = yield request
@@ -235,7 +235,7 @@ class Cached:
         return away
 
     def _count_once(self, delta: Delta, token: UUID, age: int) -> Steps[NewValues]:
-        counter, window = self._counter(delta.key), (TOKEN_WINDOW, AHEAD)
+        counter, window = counter_of(self._label, delta.key), (TOKEN_WINDOW, AHEAD)
         try:
             found, used = yield self._pending.add_once(counter, delta, token.hex, age, window)
         except (CounterUnavailable, OutcomeUnknown) as error:
@@ -298,7 +298,7 @@ class Cached:
         as_of = clock.now()
         try:
             age = None if consistency == "exact" else max_age
-            seen = yield from self._asking.ask({self._counter(key): key}, age)
+            seen = yield from self._asking.ask({counter_of(self._label, key): key}, age)
         except CounterUnavailable:
             if consistency == "exact":
                 raise
@@ -336,11 +336,12 @@ class Cached:
         return {key: parts for key, parts in seen.items() if parts.exists or parts.pending}
 
     def _counters(self, keys: Iterable[Hashable]) -> dict[str, Hashable]:
-        return {self._counter(key): key for key in keys}
+        return {counter_of(self._label, key): key for key in keys}
 
-    def _counter(self, key: Hashable) -> str:
-        """What Redis calls a counter; the key of a named one has no white space."""
-        return f"{self._label} {key}" if self._label else str(key)
+
+def counter_of(label: str, key: Hashable) -> str:
+    """What Redis calls a counter; the key of a named one has no white space, and it no label."""
+    return f"{label} {key}" if label else str(key)
 
 
 def _refuse_expired(token: UUID) -> None:

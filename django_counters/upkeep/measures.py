@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Iterator
+from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from django.db import DEFAULT_DB_ALIAS, router
 
 from django_counters import clock
 from django_counters.calendar import PERIODS, period_of
+from django_counters.measure import Measure
 from django_counters.projections.declared import declared_measures
 from django_counters.registry import registry
 from django_counters.stores.sql.cells import SqlCells
+from django_counters.stores.sql.measures import AHEAD, Stored
 from django_counters.stores.sql.session import Session
 from django_counters.tables import CounterCell, CounterMeasure
 from django_counters.upkeep.renames import present_name
@@ -46,21 +49,31 @@ def _as_migrations_say(label: str) -> str:
 def prune_cells(using: str = DEFAULT_DB_ALIAS) -> int:
     """Forget cells that are older than ``KEEP`` says; how many those were. In small batches.
 
-    Coarser cells were written together with them, and stay. Any number of these can run at once.
+    Coarser cells were written together with them, and stay. All cells go whose period is declared
+    no more. Any number of these can run at once.
     """
     if not router.allow_migrate_model(using, CounterCell):
         return 0
-    cells, now, gone = SqlCells(Session(using)), clock.utc(), 0
+    cells, measures, gone = SqlCells(Session(using)), registry.measures(using), 0
     for measure in declared_measures(using):
-        stored = registry.measures(using).find(measure.name)
+        stored = measures.find(measure.name)
         if stored is None:
             continue
-        for period, days in measure.keep:
-            # One that began before is kept as long as a part of it is.
-            zone = ZoneInfo(stored.zone)
-            first, _ = period_of(period, now - timedelta(days=days), zone)
-            forgotten = cells.forget(stored.id, PERIODS.index(period) + 1, first)
-            if forgotten:
-                registry.measures(using).forgotten(measure.name, period, first)
+        for period, before in _forgettable(measure, stored):
+            forgotten = cells.forget(stored.id, PERIODS.index(period) + 1, before)
+            if forgotten and period in dict(stored.since):
+                measures.forgotten(measure.name, period, before)
             gone += forgotten
     return gone
+
+
+def _forgettable(measure: Measure, stored: Stored) -> Iterator[tuple[str, datetime]]:
+    """Periods, and before which moment their cells are kept no longer."""
+    now, keep = clock.utc(), dict(measure.keep)
+    for period in PERIODS:
+        if period in keep:
+            # One that began before is kept as long as a part of it is.
+            since = now - timedelta(days=keep[period])
+            yield period, period_of(period, since, ZoneInfo(stored.zone))[0]
+        elif period not in measure.per:
+            yield period, now + AHEAD

@@ -115,6 +115,7 @@ class Change(NamedTuple):
             self.tags,
             using=ref.using,
             admits=not ref.recipe.can.outside,
+            token=self.token,
         )
         return Delta(ref.key, self.by, bounds, self.route, effects)
 

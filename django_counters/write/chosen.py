@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.core.exceptions import EmptyResultSet
@@ -14,7 +15,7 @@ from django_counters.exceptions import (
     OutcomeUnknown,
     RecordMissing,
 )
-from django_counters.projections.cells import effects_of
+from django_counters.projections.cells import Tags, effects_of
 from django_counters.registry import registry
 from django_counters.signals import batch_applied
 from django_counters.stores.sql.chosen import Column, SqlHeld, add_at_once
@@ -24,7 +25,7 @@ from django_counters.strategies.cached import AT_ONCE
 from django_counters.strategies.refusals import refusal
 from django_counters.tables.standing import SLOTS
 from django_counters.tables.total import TotalField
-from django_counters.types import Batch, Delta
+from django_counters.types import Batch, Delta, Effect
 from django_counters.values import NewValues
 from django_counters.write.pipeline import all_or_nothing
 from django_counters.write.records import Place, check_record_id
@@ -35,10 +36,11 @@ Owner = type[models.Model]
 
 
 class FieldChange(NamedTuple):
-    """By how much one field of each record changes."""
+    """By how much one field of each record changes, and the cells of each."""
 
     field: TotalField
     by: int
+    effects: tuple[Effect, ...]
 
     @property
     def place(self) -> Place:
@@ -60,12 +62,24 @@ class FieldChange(NamedTuple):
         """Who counts it."""
         return registry.strategy(self.place.recipe, self.place.table, using)
 
-    def batch(self, keys: Iterable[Hashable], using: str) -> Batch:
+    def batch(self, keys: Iterable[Hashable]) -> Batch:
         """The changes of all records, and of their cells."""
-        table, recipe, bounds, measure = self.place
-        admits = not recipe.can.outside
-        effects = effects_of(measure, table.label, self.by, using=using, admits=admits)
-        return Batch(tuple(Delta(key, self.by, bounds, None, effects) for key in keys))
+        bounds = self.place.bounds
+        return Batch(tuple(Delta(key, self.by, bounds, None, self.effects) for key in keys))
+
+
+def field_change(
+    field: TotalField, by: int, using: str, at: datetime | None, tags: Tags | None
+) -> FieldChange:
+    """The change of one field, counted by when it happened and by tag.
+
+    Raises:
+        InvalidMoment, InvalidTags, UnsupportedSeries: it cannot be.
+    """
+    place: Place = field.declared()
+    admits, label = not place.recipe.can.outside, place.table.label
+    effects = effects_of(place.measure, label, by, at, tags, using=using, admits=admits)
+    return FieldChange(field, by, effects)
 
 
 def count(rows: Rows, using: str, changes: Sequence[FieldChange]) -> int:
@@ -103,7 +117,7 @@ def _in_one_statement(
     owner = changes[0].owner
     if not all(change.is_exact and change.owner is owner for change in changes):
         return None
-    if any(change.place.measure for change in changes):
+    if any(change.effects for change in changes):
         return None
     session = Session(using)
     session.connect()
@@ -186,7 +200,7 @@ def _apply(change: FieldChange, keys: Sequence[Hashable], using: str) -> NewValu
         return _apply_held(change, keys, using)
     for key in keys:
         check_record_id(key)
-    return change.strategy(using).apply(change.batch(keys, using))
+    return change.strategy(using).apply(change.batch(keys))
 
 
 def _apply_held(change: FieldChange, keys: Sequence[Hashable], using: str) -> NewValues:
@@ -197,7 +211,7 @@ def _apply_held(change: FieldChange, keys: Sequence[Hashable], using: str) -> Ne
     for key in keys:
         if key not in amounts:
             raise RecordMissing(key=column.label(key))
-    deltas = change.batch(keys, using).deltas
+    deltas = change.batch(keys).deltas
     refused = [
         (delta, amounts[delta.key].value)
         for delta in deltas
@@ -225,7 +239,7 @@ def _count_cached(
     for change in changes:
         label, of_field = change.place.table.label, keys[change.owner]
         for start in range(0, len(of_field), AT_ONCE):
-            batch = change.batch(of_field[start : start + AT_ONCE], using)
+            batch = change.batch(of_field[start : start + AT_ONCE])
             try:
                 applied(change.strategy(using), batch, using, label)
             except (CounterError, Error) as error:
@@ -239,4 +253,4 @@ def _count_cached(
 def _tell(change: FieldChange, values: NewValues, using: str) -> None:
     if values and batch_applied.receivers:
         label = change.place.table.label
-        tell(change.strategy(using), change.batch(values, using), values, using, label)
+        tell(change.strategy(using), change.batch(values), values, using, label)

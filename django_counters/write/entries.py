@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 from django_counters.conf import Recipe
@@ -14,6 +15,7 @@ from django_counters.exceptions import (
     UnsupportedBounds,
     UnsupportedToken,
 )
+from django_counters.projections.cells import Tags
 from django_counters.registry import registry
 from django_counters.tables.standing import COUNTERS
 from django_counters.tokens import check_token, optional_token
@@ -38,18 +40,31 @@ class AppendedMany:
     replayed: int
 
 
-def append(key: object, by: int, token: object, using: str | None) -> Appended:
+def append(
+    key: object,
+    by: int,
+    token: object,
+    using: str | None,
+    at: datetime | None = None,
+    tags: Tags | None = None,
+) -> Appended:
     """Append one entry, whatever the namespace declares."""
     name = _unbounded(check_key(key))
     given = optional_token(token)
-    result = change(Change(named(name, using, _LEDGER), by, token=given))
+    result = change(Change(named(name, using, _LEDGER), by, token=given, at=at, tags=tags))
     if isinstance(result, Appended):
         return result
     # The token was used before the counter came into the ledger: the value of then is left out.
     return Appended(name, given.uuid if given else None, replayed=result.replayed)
 
 
-def append_many(entries: Iterable[object], copy: bool, using: str | None) -> AppendedMany:
+def append_many(
+    entries: Iterable[object],
+    copy: bool,
+    using: str | None,
+    at: datetime | None = None,
+    tags: Tags | None = None,
+) -> AppendedMany:
     """Append many entries, all or none: pairs of key and delta, or with a token each."""
     plain: list[tuple[str, int]] = []
     tokened: dict[UUID, tuple[str, int]] = {}
@@ -64,7 +79,7 @@ def append_many(entries: Iterable[object], copy: bool, using: str | None) -> App
         elif tokened.setdefault(token, (key, by)) != (key, by):
             raise TokenConflict(token=str(token))
     # A token that stands in it twice counts once.
-    appended = _write(plain, tokened, copy, using or _writer())
+    appended = _write(plain, tokened, copy, using or _writer(), at, tags)
     return AppendedMany(appended, given - appended)
 
 
@@ -73,6 +88,8 @@ def _write(
     tokened: dict[UUID, tuple[str, int]],
     copy: bool,
     alias: str,
+    at: datetime | None,
+    tags: Tags | None,
 ) -> int:
     deltas = registry.deltas(alias)
     with deltas.all_or_nothing():
@@ -81,14 +98,14 @@ def _write(
             deltas.open(sorted({key for key, _ in (*plain, *tokened.values())}))
         if plain:
             (deltas.copy if copy else deltas.append_many)(plain)
-            deltas.add_cells(_summed(plain, alias))
+            deltas.add_cells(_summed(plain, alias, at, tags))
         # Which of them are new is known of each only where each is asked for by itself.
-        by_period = any(registry.policy(key).measure for key, _ in tokened.values())
+        by_period = any(_has_cells(key, at, tags) for key, _ in tokened.values())
         replayed = 0 if not tokened else None if by_period else deltas.append_many_once(tokened)
         if replayed is None:
             # Or some were used before their counter came into the ledger.
             replayed = sum(
-                append(key, by, token, alias).replayed
+                append(key, by, token, alias, at, tags).replayed
                 for key, token, by in sorted(
                     (key, token, by) for token, (key, by) in tokened.items()
                 )
@@ -96,13 +113,22 @@ def _write(
     return len(plain) + len(tokened) - replayed
 
 
-def _summed(entries: Iterable[tuple[str, int]], alias: str) -> list[Delta]:
+def _has_cells(key: str, at: datetime | None, tags: Tags | None) -> bool:
+    """Whether an entry is counted by period, or refused because it cannot be."""
+    return registry.policy(key).measure is not None or at is not None or tags is not None
+
+
+def _summed(
+    entries: Iterable[tuple[str, int]], alias: str, at: datetime | None, tags: Tags | None
+) -> list[Delta]:
     """What entries add to the cells of their counters."""
     sums: dict[str, int] = {}
     for key, by in entries:
-        if registry.policy(key).measure is not None:
+        if _has_cells(key, at, tags):
             sums[key] = sums.get(key, 0) + by
-    return [Change(named(key, alias, _LEDGER), by).delta for key, by in sums.items()]
+    return [
+        Change(named(key, alias, _LEDGER), by, at=at, tags=tags).delta for key, by in sums.items()
+    ]
 
 
 def _parts(entry: object) -> tuple[str, int, UUID | None]:

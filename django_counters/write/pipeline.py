@@ -96,7 +96,7 @@ def outside(recipe: Recipe, table: Table, using: str) -> Outside:
 
 def _change_once(asked: Change, token: Token) -> Result:
     """Make one change, unless the token was used; what its first use returned."""
-    ref, delta = asked.ref, asked.delta
+    ref = asked.ref
     text, label = ref.text, ref.owner
     strategy = registry.strategy(ref.recipe, ref.table, ref.using)
     if ref.owner and not strategy.claims_tokens:
@@ -107,7 +107,7 @@ def _change_once(asked: Change, token: Token) -> Result:
         settle([text], ref.using)
     if strategy.keeps_tokens and token.uuid:
         try:
-            batch = Batch((delta,), token.uuid, asked.immediately)
+            batch = Batch((asked.delta,), token.uuid, asked.immediately)
             return result_of(applied(strategy, batch, ref.using)[ref.key])
         except Claimed:
             pass
@@ -115,7 +115,8 @@ def _change_once(asked: Change, token: Token) -> Result:
         _uuid(ref, token)
 
     def work() -> dict[str, int | Unknown]:
-        return {text: applied(strategy, Batch((delta,)), ref.using, label)[ref.key]}
+        # Asked for here: of a repeated call no moment and no tag is looked at.
+        return {text: applied(strategy, Batch((asked.delta,)), ref.using, label)[ref.key]}
 
     return once(token, Call(label, {text: asked.by}), ref.using, work).values[text]
 

@@ -24,7 +24,7 @@ from django_counters.exceptions import (
 from django_counters.models import Counter, CounterCell, CounterMeasure, CounterTag
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
-from tests.projections.conftest import MEASURED, by_country, cells, land, midnight
+from tests.projections.conftest import MEASURED, STRATEGIES, by_country, cells, land, midnight
 from tests.testapp.models import Story
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -114,6 +114,26 @@ class TestCounting:
         assert Counter.objects.value(counted) == 4
         with pytest.raises(TokenConflict):
             Counter.objects.increment(counted, 5, tags=DE, token=token)
+
+    @pytest.mark.usefixtures("cached")
+    @pytest.mark.parametrize(
+        ("strategy", "token"),
+        [("exact", "a text"), *((one, None) for one in STRATEGIES), ("ledger", "a text")],
+    )
+    def test_a_repeated_call_is_not_refused_for_its_moment(
+        self, strategy: str, token: str | None, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It was counted when its period was still kept."""
+        now = clock.utc()
+        given, moment = token or mint(now), now - timedelta(hours=23)
+        with override_counters(hits={"STRATEGY": strategy, "PER": ["hour"], "KEEP": {"hour": 1}}):
+            Counter.objects.increment("hits:a", 4, at=moment, token=given)
+            monkeypatch.setattr(clock, "utc", lambda: now + timedelta(hours=3))
+            assert Counter.objects.increment("hits:a", 4, at=moment, token=given).replayed
+            with pytest.raises(InvalidMoment):
+                Counter.objects.increment("hits:a", 4, at=moment)
+            monkeypatch.undo()
+            assert Counter.objects.value("hits:a") == 4
 
     def test_async_code(self, counted: str) -> None:
         async def count() -> None:

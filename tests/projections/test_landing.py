@@ -180,3 +180,19 @@ def test_increments_of_one_cell_are_one_field() -> None:
     found = cells("hits:a")
     assert found == {(midnight(clock.utc()), "DE"): 50, (midnight(ago), ""): 50}
     assert CounterMeasure.objects.filter(name="hits").count() == 1
+
+
+def test_a_series_knows_before_when_all_has_landed() -> None:
+    with override_counters(hits=CACHED):
+        days = Counter.objects.series("hits:a").per("day").last(1)
+        known: list[Any] = []
+        for _ in range(2):
+            Counter.objects.increment("hits:a")
+            known.append(days.as_of)
+            land()
+            known.append(days.as_of)
+        assert (known[0], known[1]) == (None, known[2])
+        assert known[2] < known[3] <= clock.now()
+        # Where another slot has landed nothing, nobody knows it of both.
+        keys = [f"hits:{number}" for number in range(40)]
+        assert Counter.objects.series(["hits:a", *keys]).as_of is None

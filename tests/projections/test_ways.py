@@ -4,22 +4,33 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
-from datetime import timedelta
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, timedelta
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
 
 from django_counters import clock
-from django_counters.exceptions import InsufficientCount
+from django_counters.exceptions import (
+    InsufficientCount,
+    InvalidMoment,
+    InvalidTags,
+    UnsupportedSeries,
+)
 from django_counters.models import Counter, CounterCell, CounterDelta, CounterShard, SlottedCounter
 from django_counters.registry import registry
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
-from tests.projections.conftest import MEASURED, by_country, cells, land
-from tests.testapp.models import Story
+from tests.projections.conftest import MEASURED, by_country, cells, land, midnight
+from tests.testapp.models import Post, Story
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def in_days() -> Iterable[CounterCell]:
+    return CounterCell.objects.filter(period=CounterCell.Period.DAY)
 
 
 def of_story(story: Story, field: str) -> int:
@@ -48,6 +59,100 @@ class TestQuerysets:
         SlottedCounter.objects.increment(story, "plays", 4)
         SlottedCounter.objects.increment(story, "opens", 2)
         assert (of_story(story, "plays"), of_story(story, "opens")) == (4, 2)
+
+
+NOW = clock.utc()
+AGO = NOW - timedelta(days=3)
+WAYS: dict[str, Callable[..., Any]] = {
+    "slots": lambda story, **said: SlottedCounter.objects.increment(story, "plays", **said),
+    "slots of an exact field": lambda story, **said: SlottedCounter.objects.decrement(
+        story, "opens", -1, **said
+    ),
+    "slots, from async code": lambda story, **said: async_to_sync(
+        SlottedCounter.objects.aincrement
+    )(story, "plays", **said),
+    "queryset": lambda story, **said: Story.objects.increment(opens=1, plays=1, reads=1, **said),
+    "queryset, from async code": lambda story, **said: async_to_sync(
+        Story.objects.all().adecrement
+    )(reads=-1, **said),
+    "rows": lambda story, **said: Counter.objects.filter(key="hits:a").increment(**said),
+    "rows, from async code": lambda story, **said: async_to_sync(
+        Counter.objects.filter(key="hits:a").aincrement
+    )(**said),
+    "shards": lambda story, **said: CounterShard.objects.increment("hits:a", **said),
+    "shards, from async code": lambda story, **said: async_to_sync(CounterShard.objects.aincrement)(
+        "hits:a", **said
+    ),
+    "entry": lambda story, **said: CounterDelta.objects.append("hits:a", 1, **said),
+    "entry, from async code": lambda story, **said: async_to_sync(CounterDelta.objects.aappend)(
+        "hits:a", 1, **said
+    ),
+    "entries": lambda story, **said: CounterDelta.objects.append_many(
+        [("hits:a", 1, mint(clock.utc()))], **said
+    ),
+    "entries, from async code": lambda story, **said: async_to_sync(
+        CounterDelta.objects.aappend_many
+    )([("hits:a", 1)], **said),
+}
+WRONG: dict[type[Exception], dict[str, Any]] = {
+    InvalidMoment: {"at": NOW + timedelta(days=1)},
+    InvalidTags: {"tags": {"city": "Graz"}},
+}
+
+
+@pytest.mark.usefixtures("cached")
+@pytest.mark.parametrize("way", WAYS)
+class TestWhenAndOfWhatKind:
+    """Whatever counts may say when it happened, and by which tags."""
+
+    @pytest.fixture(autouse=True)
+    def _declared(self) -> Iterator[None]:
+        with override_counters(hits=MEASURED):
+            Counter.objects.create(key="hits:a")
+            yield
+
+    @pytest.fixture
+    def story(self) -> Story:
+        return Story.objects.create()
+
+    def test_it_is_counted_there(self, way: str, story: Story) -> None:
+        WAYS[way](story, at=AGO, tags={"country": "DE"})
+        land()
+        days = {(cell.start.astimezone(UTC), cell.tags) for cell in in_days()}
+        assert days == {(midnight(AGO), "DE")}
+        assert {cell.value for cell in in_days()} == {1}
+
+    @pytest.mark.parametrize("error", WRONG)
+    def test_what_is_wrong_changes_nothing(
+        self, way: str, story: Story, error: type[Exception]
+    ) -> None:
+        with pytest.raises(error):
+            WAYS[way](story, **WRONG[error])
+        land()
+        assert not CounterCell.objects.exists()
+        values = [getattr(story, field).value() for field in ("opens", "plays", "reads")]
+        assert [*values, Counter.objects.value("hits:a")] == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("said", [{"at": AGO}, {"tags": {"country": "DE"}}])
+def test_what_has_no_periods_refuses_both(said: dict[str, Any]) -> None:
+    post = Post.objects.create()
+    Counter.objects.create(key="plain:a")
+    ways: list[Callable[[], object]] = [
+        lambda: SlottedCounter.objects.increment(post, "seen", **said),
+        lambda: SlottedCounter.objects.increment(post, "views", **said),
+        lambda: Post.objects.increment(views=1, **said),
+        lambda: Counter.objects.filter(key="plain:a").increment(**said),
+        lambda: CounterShard.objects.increment("plain:a", **said),
+        lambda: CounterDelta.objects.append("plain:a", 1, **said),
+        lambda: CounterDelta.objects.append_many([("plain:a", 1)], **said),
+        lambda: CounterDelta.objects.append_many([("plain:a", 1, mint(clock.utc()))], **said),
+    ]
+    for way in ways:
+        with pytest.raises(UnsupportedSeries):
+            way()
+    assert Counter.objects.value("plain:a") == 0
+    assert (post.views.value(), SlottedCounter.objects.value(post, "seen")) == (0, 0)
 
 
 class TestEntries:

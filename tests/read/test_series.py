@@ -16,9 +16,8 @@ from django_counters.exceptions import (
     InvalidPeriod,
     InvalidTags,
 )
-from django_counters.models import Counter, CounterCell, CounterMeasure
+from django_counters.models import CounterCell, CounterMeasure
 from django_counters.registry import registry
-from django_counters.testing import override_counters
 from tests.read.counting import (
     BERLIN,
     DAY,
@@ -156,10 +155,6 @@ class TestTime:
         before, moment = clock.now(), ask().as_of
         assert moment is not None
         assert before <= moment <= clock.now()
-
-    def test_of_cached_counters_it_is_not_known(self) -> None:
-        with override_counters(hits={"STRATEGY": "cached", "PER": ["day"]}):
-            assert Counter.objects.series("hits:a").as_of is None
 
 
 class TestZones:

@@ -297,7 +297,7 @@ def _waits(one: Finding) -> str:
         return ""
     if one.lag is None:
         return f"{one.rows} rows of {one.counters} counters wait"
-    kept = f"{one.counters} counters in {one.rows} generations"
+    kept = f"up to {one.counters} counters in {one.rows} generations"
     return f"{kept} wait, for {one.lag:.0f} s at most"
 
 
