@@ -226,8 +226,8 @@ def slots_of(using: str, prefix: str) -> Slots:
 
 
 def _deltas(using: str) -> DeltasStore:
-    plain = not dialect_of(using).ledger.partitioned
-    return PlainDeltas(NAMED, using) if plain else SqlDeltas(NAMED, using)
+    at_once = dialect_of(using).appends_in_one_statement
+    return SqlDeltas(NAMED, using) if at_once else PlainDeltas(NAMED, using)
 
 
 registry = Registry()

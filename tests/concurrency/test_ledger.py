@@ -11,7 +11,7 @@ from django.core.management import call_command
 from django.db import connections, transaction
 
 from django_counters.models import Counter, CounterDelta
-from django_counters.stores.sql.dialects.ledger import HORIZON
+from django_counters.stores.sql.dialects.tables import HORIZON
 from django_counters.stores.sql.horizon import SqlHorizon
 from django_counters.upkeep import ledger
 from django_counters.upkeep.rollup import rollup

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from copy import copy
 from datetime import timedelta
 from math import ceil
 from typing import Any
@@ -29,8 +29,7 @@ from django_counters.stores.base import Bucket
 from django_counters.stores.redis.keys import bucket
 from django_counters.stores.redis.scripts import TAKE
 from django_counters.stores.sql.dialects import dialect_of
-from django_counters.stores.sql.dialects.limits import ahead
-from django_counters.stores.sql.dialects.limits import take as statement
+from django_counters.stores.sql.dialects.limits import Limits
 from django_counters.stores.sql.limits import SqlLimits
 from tests.concurrency.crowd import in_turns
 from tests.stores.redis.counting import eventually, server
@@ -275,10 +274,10 @@ class Moved:
         self.now, self.digest, self.direct = 1_790_000_000_000_000, secrets.token_bytes(32), direct
 
     def in_database(self, cost: int, full: int) -> Bucket:
-        now = f"CAST({self.now} AS BIGINT)"
-        sql = replace(dialect_of("default").limits, take=statement(now), ahead=ahead(now))
+        told = copy(dialect_of("default"))
+        told.microseconds = f"CAST({self.now} AS BIGINT)"
         store = SqlLimits("default")
-        store._sql = sql
+        store._sql = Limits(told)
         return store.take(self.digest, cost, full)
 
     def in_redis(self, cost: int, full: int) -> Bucket:

@@ -9,7 +9,7 @@ import pytest
 from django.db import connection, transaction
 
 from django_counters.models import Counter, SlottedCounter
-from django_counters.stores.sql.dialects.functions import install
+from django_counters.stores.sql.dialects.postgresql.functions import install
 from tests.concurrency.crowd import PATIENCE, Threads
 from tests.stores.test_failures import wait_for_lock
 from tests.testapp.models import Song

@@ -17,8 +17,8 @@ from django.db import OperationalError, connections, transaction
 from django_counters import clock
 from django_counters.exceptions import LedgerFenced
 from django_counters.models import Counter, CounterDelta, CounterHorizon, CounterIncident
-from django_counters.stores.sql.dialects.ledger import DELTAS, HORIZON
-from django_counters.stores.sql.dialects.ledger_functions import SEQUENCE
+from django_counters.stores.sql.dialects.postgresql.ledger_functions import SEQUENCE
+from django_counters.stores.sql.dialects.tables import DELTAS, HORIZON
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from django_counters.upkeep import ledger

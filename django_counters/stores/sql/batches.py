@@ -151,7 +151,7 @@ class SqlBatches:
     def oldest(self) -> datetime | None:
         """When the oldest generation was landed whose row is kept; None where there is none."""
         ((moment,),) = self._session.run(self._sql.oldest, (), writes=False)
-        local = bool(self._session.dialect.ledger.partitioned)
+        local = self._session.dialect.knows_time_zones
         return aware(moment, local=local) if moment else None
 
     def prune(self, before: datetime) -> int:

@@ -38,7 +38,7 @@ class SqlCells:
         """
         if not any(delta.effects for delta in deltas):
             return self._session.run(sql, params)
-        if self._sql.beside is not None:
+        if self._sql.join:
             text, cells = self._joined(sql, columns, list(self._rows(deltas)))
             return self._session.run(text, (*params, *cells))
         with self._session.all_or_nothing():
@@ -56,7 +56,6 @@ class SqlCells:
         text = self._texts.get((sql, alike is None))
         if text is None:
             joins = self._sql.beside if alike is None else self._sql.after
-            assert joins is not None
             text = self._texts[sql, alike is None] = joins(sql, columns)
         return text, self._sql.arrange(rows) if alike is None else alike
 

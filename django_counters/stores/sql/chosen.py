@@ -41,11 +41,11 @@ def add_at_once(
     Returns the keys with their new values. None, and nothing changed, where bounds refuse, where
     increments wait elsewhere, and where the database has no such statement.
     """
+    if not session.dialect.changes_chosen:
+        return None
     chosen, params = query
     tables = [column.table.quoted(session.quote) for column in columns]
     sql = session.dialect.chosen(chosen, tables)
-    if not sql:
-        return None
     asked: list[Any] = list(params)
     for column in columns:
         asked += [*column.admitting, *Owner(column.table.pending, session).kind()]

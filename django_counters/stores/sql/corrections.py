@@ -38,11 +38,8 @@ class SqlCorrections(SqlReads):
         Raises:
             RetryTransaction: the caller's does not see what others have changed.
         """
-        begins = self._session.commits_at_once()
         try:
-            with self.all_or_nothing():
-                if begins and self._sql.begin:
-                    self._session.execute(self._sql.begin)
+            with self._session.read_committed():
                 yield
         except Error as error:
             if self._session.dialect.unserializable(error):

@@ -74,10 +74,8 @@ class SqlFolding:
             CounterOverflow: a total would not fit; nothing was changed.
         """
         dialect = self._session.dialect
-        begins = self._session.commits_at_once()
-        with self._session.all_or_nothing():
-            if begins and self._sql.begin:
-                self._session.execute(self._sql.begin)
+        # Where transactions keep one snapshot, a row that was changed since could not be taken.
+        with self._session.read_committed():
             totals = self._locked(keys)
             missing = [key for key in keys if key not in totals]
             if missing and self._sql.ensure:

@@ -132,10 +132,8 @@ class SqlHorizon:
     def _alone(self) -> Iterator[None]:
         """A transaction in which each statement sees what was committed before it."""
         begins = self._session.commits_at_once()
-        with self._session.all_or_nothing():
-            if begins and self._sql.begin:
-                self._session.execute(self._sql.begin)
-            elif self._sql.isolation:
+        with self._session.read_committed():
+            if not begins and self._session.dialect.knows_transaction_horizon:
                 ((level,),) = self._session.run(self._sql.isolation, (), writes=False)
                 if level != "read committed":
                     raise TransactionManagementError(f"The ledger cannot be rolled up in {level}.")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -33,15 +32,13 @@ class SqlHottest:
     def __init__(self, using: str) -> None:
         self._session = Session(using)
         self._sql = self._session.dialect.hottest
-        self._native = bool(self._session.dialect.ledger.partitioned)
 
     def changed(self, seconds: float, most: int) -> list[str]:
         """Named counters whose total was changed lately, by the clock of the database.
 
         Reads the whole table of totals.
         """
-        ago = seconds if self._native else f"-{seconds:.3f} seconds"
-        return [key for (key,) in self._asked(self._sql.changed, (ago, most))]
+        return [key for (key,) in self._asked(self._sql.changed, (seconds, most))]
 
     def sharded(self, most: int) -> dict[str, int]:
         """What waits in shards, the most first."""
@@ -57,22 +54,14 @@ class SqlHottest:
 
         ``since``: no entry is older.
         """
-        moment = since if self._native else str(since.astimezone(UTC).replace(tzinfo=None))
-        params = (moment, token if self._native else token.hex, entries, most)
+        dialect = self._session.dialect
+        params = (dialect.moment(since), dialect.token(token), entries, most)
         return {key: int(by) for key, by in self._asked(self._sql.entered, params)}
 
     def _asked(self, sql: str, params: Sequence[Any]) -> Sequence[tuple[Any, ...]]:
         # What is set for a transaction needs one, and so does going on after an error.
-        with self._session.all_or_nothing(), self._hurried():
+        with (
+            self._session.all_or_nothing(),
+            self._session.hurried(str(PATIENCE), "statement_timeout"),
+        ):
             return self._session.run(sql, params, writes=False)
-
-    @contextmanager
-    def _hurried(self) -> Iterator[None]:
-        if not self._sql.hurry:
-            yield
-            return
-        ((patience,),) = self._session.run(self._sql.patience, (), writes=False)
-        self._session.run(self._sql.hurry, (str(PATIENCE),), writes=False)
-        yield
-        # In a transaction of the caller what was set would stay; after an error it does not.
-        self._session.run(self._sql.hurry, (patience,), writes=False)

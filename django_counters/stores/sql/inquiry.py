@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -44,16 +44,15 @@ class SqlInquiry(SqlReads):
 
     def history(self, key: str, starts: Sequence[datetime]) -> dict[int, tuple[int, int]]:
         """Sum and number of the entries in each period, by the number of it, from one on."""
-        moments = [self._stored(moment) for moment in starts]
-        among = moments if self._native else self._session.dialect.keys(moments)
-        params = (among, key, moments[0], moments[-1])
+        moments = [self._session.dialect.moment(moment) for moment in starts]
+        params = (self._session.dialect.keys(moments), key, moments[0], moments[-1])
         rows = self._session.run(self._sql.history, params, writes=False)
         return {number: (int(change), entries) for number, change, entries in rows}
 
     def value_and_later(self, key: str, moment: datetime) -> tuple[int, int]:
         """The value now, and the sum of the entries that are later than a moment."""
         address = (*self._owner.address(key), *(key,) * self._reads.keyed)
-        params = (key, self._stored(moment), *address)
+        params = (key, self._session.dialect.moment(moment), *address)
         ((later, total, pending),) = self._session.run(
             self._sql.after.format(self._reads.one), params, writes=False
         )
@@ -100,14 +99,7 @@ class SqlInquiry(SqlReads):
     def _sql(self) -> Any:
         return self._session.dialect.ledger.inquiry
 
-    @property
-    def _native(self) -> bool:
-        return bool(self._session.dialect.ledger.partitioned)
-
-    def _stored(self, moment: datetime) -> Any:
-        return moment if self._native else str(moment.astimezone(UTC).replace(tzinfo=None))
-
     def _row(self, row: Sequence[Any]) -> Row:
         token, created_at, delta, kind, pending = row
-        moment = aware(created_at, local=self._native)
+        moment = aware(created_at, local=self._session.dialect.knows_time_zones)
         return Row(UUID(str(token)), moment, delta, kind, bool(pending))

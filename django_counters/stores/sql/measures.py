@@ -53,8 +53,6 @@ class SqlMeasures:
     def __init__(self, using: str) -> None:
         self._using = using
         self._session = Session(using)
-        # Where transactions keep one snapshot, a row that somebody else has just made is an error.
-        self._begin = self._session.dialect.samples.begin
         self._stored: dict[str, Stored] = {}
         self._values: dict[tuple[int, str], frozenset[str]] = {}
         # Rows that a transaction has made which may still be rolled back.
@@ -146,10 +144,8 @@ class SqlMeasures:
     def _made(self, measure: Measure) -> Stored:
         rows, name = CounterMeasure._base_manager.using(self._using), measure.name
         self._stored.pop(name, None)
-        outermost = commits_at_once(self._using)
-        with transaction.atomic(using=self._using):
-            if outermost and self._begin:
-                self._session.execute(self._begin)
+        # Where transactions keep one snapshot, a row that somebody else has just made is an error.
+        with self._session.read_committed():
             zone = str(timezone.get_default_timezone())
             first = {"zone": zone, "periods": dict.fromkeys(measure.per)}
             row, _ = rows.get_or_create(name=name, defaults=first)

@@ -11,7 +11,8 @@ from django.db import Error, connections
 
 from django_counters import clock
 from django_counters.stores.sql.deltas import aware
-from django_counters.stores.sql.dialects.ledger import DELTAS, Extent
+from django_counters.stores.sql.dialects.ledger import Extent
+from django_counters.stores.sql.dialects.tables import DELTAS
 from django_counters.stores.sql.session import Session
 from django_counters.tables import CounterPartition
 from django_counters.tables.horizon import beginning
@@ -35,7 +36,7 @@ class SqlPartitions:
     @property
     def exist(self) -> bool:
         """Whether the ledger of this database has partitions."""
-        return self._sql is not None
+        return self._session.dialect.partitions
 
     def now(self) -> datetime:
         """The present moment of the database."""
@@ -134,7 +135,7 @@ class SqlPartitions:
 
     def forget(self, before: datetime) -> int:
         """Archive and delete old entries, where there are no partitions; how many those were."""
-        moment = str(before.astimezone(UTC).replace(tzinfo=None))
+        moment = self._session.dialect.moment(before)
         archive, delete = self._session.dialect.ledger.forget
         with self._session.all_or_nothing():
             self._session.run(archive, (moment,))
@@ -169,12 +170,9 @@ class SqlPartitions:
     def _hurried(self) -> Iterator[None]:
         """A transaction of one of us at a time, which gives up where it would have to wait."""
         assert self._sql is not None
-        begins = self._session.commits_at_once()
         try:
-            with self._session.all_or_nothing():
-                if begins:
-                    # What was committed while we waited for a lock has to be seen.
-                    self._session.execute(self._session.dialect.ledger.rolling.begin)
+            # What was committed while we waited for a lock has to be seen.
+            with self._session.read_committed():
                 self._session.run(self._sql.one_at_a_time, ())
                 with self._session.hurried(HURRY):
                     yield

@@ -38,10 +38,8 @@ class SqlSamples:
         ``moment`` is the beginning of the present period. One statement, so that all of a scope
         are of one moment. Others who do the same at once are waited for.
         """
-        begins = self._session.commits_at_once()
-        with self._session.all_or_nothing():
-            if begins and self._sql.begin:
-                self._session.execute(self._sql.begin)
+        # Where transactions keep one snapshot, what somebody else has just recorded is an error.
+        with self._session.read_committed():
             return len(self._session.run(self._sql.take, self._asked(scope, moment)))
 
     def forget(self, scope: Scope, before: datetime) -> int:

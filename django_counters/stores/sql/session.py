@@ -49,18 +49,29 @@ class Session:
             raise self._unreachable(error) from error
 
     @contextmanager
-    def hurried(self, duration: str) -> Iterator[None]:
+    def read_committed(self) -> Iterator[None]:
+        """A transaction whose statements see what was committed before them, or a savepoint."""
+        begins = self.commits_at_once()
+        with self.all_or_nothing():
+            if begins and self.dialect.several_writers:
+                self.execute(self.dialect.read_committed)
+            yield
+
+    @contextmanager
+    def hurried(self, duration: str, setting: str = "lock_timeout") -> Iterator[None]:
         """Within a transaction, wait no longer than some milliseconds for what others hold.
 
-        After an error it is the rollback that brings the patience back.
+        After an error it is the rollback that brings the patience back; else what was set would
+        stay in a transaction of the caller. ``setting``: or ``statement_timeout``, for all of it.
         """
-        if not self.dialect.hurry:
+        if not self.dialect.limits_time:
             yield
             return
-        ((patience,),) = self.run(self.dialect.patience, (), writes=False)
-        self.run(self.dialect.hurry, (duration,))
+        hurry = self.dialect.hurry(setting)
+        ((patience,),) = self.run(self.dialect.patience(setting), (), writes=False)
+        self.run(hurry, (duration,))
         yield
-        self.run(self.dialect.hurry, (patience,))
+        self.run(hurry, (patience,))
 
     def translate(self, error: Error, committing: bool = False) -> None:
         """Raise our own error for one that has a name, of a read or of COMMIT.
@@ -75,7 +86,7 @@ class Session:
 
     def now(self) -> datetime:
         """The present moment of the database, in UTC: hosts may have wrong clocks."""
-        ((microseconds,),) = self.run(self.dialect.now, (), writes=False)
+        ((microseconds,),) = self.run(self.dialect.present, (), writes=False)
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=int(microseconds))
 
     def execute(self, sql: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from django.db import models
 
 from django_counters.stores.sql.dialects import Pending, Table
-from django_counters.stores.sql.dialects.ledger import COUNTER, SHARDS, SLOTS
+from django_counters.stores.sql.dialects.tables import COUNTER, SHARDS, SLOTS
 from django_counters.tables import CounterColumns, ShardColumns, SlotColumns
 
 

@@ -60,9 +60,8 @@ class SqlTokens:
         return _kept(token, fingerprint, rows)
 
     def _carried(self, token: Any, moment: Any) -> tuple[Any, Any]:
-        if token is None or not self._session.dialect.ledger.partitioned:
-            return (token and token.hex, moment and str(moment.replace(tzinfo=None)))
-        return (token, moment)
+        dialect = self._session.dialect
+        return token and dialect.token(token), moment and dialect.moment(moment)
 
     def _entry(
         self, token: Token, found: UUID, fingerprint: bytes, of_entry: Callable[[str, int], bytes]

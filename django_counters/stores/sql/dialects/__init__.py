@@ -1,20 +1,18 @@
-"""The only SQL text: one file per database, one function per statement."""
+"""The only SQL text: topics as all databases write them, and a folder for each database."""
 
 from __future__ import annotations
 
 from django.db import connections
 from django.db.utils import NotSupportedError
 
-from django_counters.stores.sql.dialects import postgresql, sqlite
 from django_counters.stores.sql.dialects.base import Dialect
+from django_counters.stores.sql.dialects.postgresql.dialect import PostgreSQL
+from django_counters.stores.sql.dialects.sqlite.dialect import SQLite
 from django_counters.stores.sql.dialects.tables import Pending, Table
 
 __all__ = ["Dialect", "Pending", "Table", "dialect_of"]
 
-DIALECTS: dict[str, Dialect] = {
-    "postgresql": postgresql.DIALECT,
-    "sqlite": sqlite.DIALECT,
-}
+DIALECTS: dict[str, Dialect] = {"postgresql": PostgreSQL(), "sqlite": SQLite()}
 
 
 def dialect_of(using: str) -> Dialect:

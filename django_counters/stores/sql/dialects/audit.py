@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 ADJUSTMENTS = "django_counters_counteradjustment"
 REFUSED = "adjustments are never changed or deleted"
@@ -14,8 +14,7 @@ HINT = (
 )
 
 
-@dataclass(frozen=True)
-class Guard:
+class Guard(NamedTuple):
     """Triggers that refuse to change or delete adjustments.
 
     Attributes:
@@ -27,7 +26,6 @@ class Guard:
     looks: Mapping[str, str]
 
 
-@dataclass(frozen=True)
 class Audit:
     """The statements around adjustments.
 

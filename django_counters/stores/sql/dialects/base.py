@@ -1,274 +1,111 @@
-"""What a dialect has to say, and the statements that all of them spell the same way."""
+"""A dialect: what a database can do, and its statements by topic."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from abc import abstractmethod
+from collections.abc import Sequence
 
 from django_counters.stores.sql.dialects.audit import Audit
 from django_counters.stores.sql.dialects.cells import Cells
+from django_counters.stores.sql.dialects.errors import Errors
 from django_counters.stores.sql.dialects.hottest import Hottest
 from django_counters.stores.sql.dialects.landing import Landing
 from django_counters.stores.sql.dialects.ledger import Ledger
 from django_counters.stores.sql.dialects.limits import Limits
 from django_counters.stores.sql.dialects.samples import Samples
-from django_counters.stores.sql.dialects.tables import TOTAL, Table
+from django_counters.stores.sql.dialects.spelling import Spelling
+from django_counters.stores.sql.dialects.tables import Table
+from django_counters.stores.sql.dialects.totals import (
+    Fold,
+    Reads,
+    Spread,
+    Totals,
+    left,
+    namespaces,
+)
 
 
-@dataclass(frozen=True)
-class Totals:
-    """The statements that change totals in place.
-
-    A change comes in two forms, because only the bound that it moves towards is asked: ``rising``
-    ends in "no more than", ``falling`` in "no less than". These three change nothing while
-    increments of the counter wait elsewhere; ``settling`` does not ask. ``unit`` is the most
-    common change, by one and without bounds: its numbers stand in the text, which spares the
-    driver two parameters. Parameters: by, limit (not of ``unit``), key, and, where ``addressed``,
-    the content type of the records (not of ``settling``). ``add_many`` adds whatever waits, and
-    ends with an error for a value that does not fit.
-    """
-
-    unit: str
-    rising: str
-    falling: str
-    settling: str
-    addressed: bool
-    add_many: str
-
-
-@dataclass(frozen=True)
-class Reads:
-    """The statements that read. Rows are: key (of ``many``), total or NULL, pending or NULL.
-
-    Parameters of ``one``: the address of what is pending, and where it is ``keyed`` the key, as
-    often as it says. Of ``many``: the scope, keys; for named counters keys, three times.
-    """
-
-    one: str
-    many: str
-    keyed: int
-
-
-@dataclass(frozen=True)
-class Spread:
-    """The statements that let increments wait in rows of their own.
-
-    Rows of ``add``: the new value and the number of the row that was taken, if it matters; a NULL
-    or no row where nothing was changed. ``arrange`` makes its parameters from the delta, the
-    number of a row or None, the key, and the address. Rows of ``add_many``: keys, values, numbers.
-    Its parameters are deltas, as the dialect's ``batch`` makes them.
-    """
-
-    add: str
-    arrange: Callable[[int, int | None, Hashable, tuple[Any, ...]], tuple[Any, ...]]
-    add_many: str
-
-
-@dataclass(frozen=True)
-class Fold:
-    """The statements of a rollup.
+class Dialect(Spelling, Errors):
+    """One kind of database.
 
     Attributes:
-        begin: the first statement of its transaction, if there is one.
-        waiting: a page of keys with something pending. Parameters: the scope, the last key of the
-            page before, the size of a page.
-        ensure: make the totals that are missing. Rows: the keys of those.
-        hold: hold totals in the order of their keys, and make those that are missing unless they
-            stand in rows of records. Rows: the keys of those that it made; of records, the keys of
-            those that it holds.
-        lock: lock totals that nobody holds, and return them. Parameters of all three: the scope
-            where there is no column for totals, keys.
-        take: delete rows that nobody holds, and return keys, sums and how many there were.
-            Parameters: the scope, keys, the remainder of the numbers by two.
-        credit: add sums to totals. Parameters: the scope where there is no column for totals,
-            and what ``sums`` of the dialect makes.
-        orphans: delete what waits for records that are no more. Parameters: the scope, keys as
-            text, keys as their column holds them.
+        appends_in_one_statement: one statement appends entries to the ledger, or says why not.
+        changes_chosen: one statement changes all rows that a query selects, or none.
+        knows_time_zones: the driver gives moments in the zone of the connection, else in UTC.
+        knows_transaction_horizon: a statement can tell which transactions have ended.
+        limits_time: a transaction can say how long its statements wait, and how long they take.
+        partitions: tables can have partitions.
+        several_writers: transactions write at the same time, and see or miss what others commit.
     """
 
-    begin: str
-    waiting: str
-    ensure: str
-    hold: str
-    lock: str
-    take: str
-    credit: str
-    orphans: str
+    appends_in_one_statement = False
+    changes_chosen = False
+    knows_time_zones = False
+    knows_transaction_horizon = False
+    limits_time = False
+    partitions = False
+    several_writers = True
 
+    #: The first statement of a transaction whose statements see what was committed before them.
+    read_committed = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
 
-@dataclass(frozen=True)
-class Dialect:
-    """One kind of database: its statements, the form of its parameters, and its errors.
-
-    Attributes:
-        patience: how long a statement waits for a lock. Empty where none does.
-        hurry: wait no longer than that, within the transaction. Parameters: a duration.
-        busy: whether an error says that others held what is needed, or that it took too long.
-        lost: whether the connection ended before the answer, or with the server's last words.
-        cancelled: whether an error says that somebody, or a time limit, ended the statement.
-        unexplained: whether an error has no reason from the server.
-        chosen: adds to columns of one table, in all rows that a query selects, or in none: where a
-            column of a row is outside of what admits the change, or something waits for it
-            elsewhere, the only row of the result is of NULL. Else they are keys with new values.
-            The query selects keys and these columns, in the order of the keys. Empty where several
-            statements do it. Parameters: those of the query; for each column least, greatest, and
-            the content type of the records; for each column by.
-        now: asks for the present moment of the server, in microseconds since 1970.
-    """
-
-    totals: Callable[[Table], Totals]
-    reads: Callable[[Table], Reads]
-    spread: Callable[[Table, int], Spread]
-    chosen: Callable[[str, Sequence[Table]], str]
-    fold: Callable[[Table, str], Fold]
-    now: str
-    patience: str
-    hurry: str
-    left: Callable[[Table], str]
-    namespaces: Callable[[Table], str]
-    batch: Callable[[Mapping[Hashable, int]], Sequence[Any]]
-    keys: Callable[[Sequence[object]], Any]
-    sums: Callable[[Sequence[object], Sequence[int]], tuple[Any, ...]]
-    overflowed: Callable[[Exception], bool]
-    timed_out: Callable[[Exception], bool]
-    busy: Callable[[Exception], bool]
-    read_only: Callable[[Exception], bool]
-    lost: Callable[[Exception], bool]
-    cancelled: Callable[[Exception], bool]
-    unexplained: Callable[[Exception], bool]
-    unserializable: Callable[[Exception], bool]
-    refused_by: Callable[[Exception], str | None]
-    install: Callable[[str], None]
+    audit: Audit
     ledger: Ledger
     landing: Landing
-    audit: Audit
-    samples: Samples
-    limits: Limits
-    cells: Cells
-    hottest: Hottest
 
+    def __init__(self) -> None:
+        self.samples = Samples(self)
+        self.limits = Limits(self)
+        self.hottest = Hottest(self)
+        self.cells = Cells(self)
 
-def owned(table: Table) -> str:
-    """The condition that a row of what is pending belongs to one counter. Parameters: address."""
-    return " AND ".join(f"{column} = %s" for column in table.pending.owner)
+    @property
+    def present(self) -> str:
+        """Ask for the present moment of the server, in microseconds since 1970."""
+        return f"SELECT {self.microseconds}"
 
+    def install(self, using: str) -> None:
+        """Make the functions that statements call, where they are not there yet."""
 
-def update(table: Table, now: str, comparison: str, by: str, limit: str, unless: str = "") -> str:
-    """Add, where the row exists and allows it. Parameters: by, limit, key."""
-    touched = f", {table.touched} = {now}" if table.touched else ""
-    also = f" AND NOT {unless}" if unless else ""
-    return (
-        f"UPDATE {table.name} SET {table.value} = {table.value} + {by}{touched} "
-        f"WHERE {table.value} {comparison} {limit} AND {table.key} = %s{also} "
-        f"RETURNING {table.value}"
-    )
+    def patience(self, setting: str) -> str:
+        """How long a statement waits (``lock_timeout``), or may take (``statement_timeout``)."""
+        raise NotImplementedError
 
+    def hurry(self, setting: str) -> str:
+        """Wait no longer within the transaction. Parameters: a duration."""
+        raise NotImplementedError
 
-def updates(table: Table, now: str, unless: str) -> Totals:
-    """The statements on a table whose rows others insert."""
-    return Totals(
-        unit=update(table, now, "<=", "1", str(table.capacity[1] - 1), unless),
-        rising=update(table, now, "<=", "%s", "%s", unless),
-        falling=update(table, now, ">=", "%s", "%s", unless),
-        settling=update(table, now, "<=", "%s", "%s"),
-        addressed=True,
-        add_many="",
-    )
+    @abstractmethod
+    def totals(self, table: Table) -> Totals:
+        """The statements that change totals in place."""
 
+    @abstractmethod
+    def reads(self, table: Table) -> Reads:
+        """The statements that read totals and what waits for them."""
 
-def reads(table: Table, among: str, tails: str = "", tail: str = "") -> Reads:
-    """Total and pending of one moment: one statement reads both.
+    @abstractmethod
+    def spread(self, table: Table, cap: int) -> Spread:
+        """The statements that let increments wait in at most ``cap`` rows of their own."""
 
-    ``tails`` and ``tail``: rows of what waits in the ledger, for keys and for one key.
-    """
-    pending = table.pending
-    if not table.value:
-        both = (
-            f"SUM(CASE WHEN {pending.number} = {TOTAL} THEN {pending.value} END), "
-            f"SUM(CASE WHEN {pending.number} <> {TOTAL} THEN {pending.value} END)"
-        )
-        kind, record, name = pending.owner
-        return Reads(
-            one=f"SELECT {both} FROM {pending.name} WHERE {owned(table)}",
-            many=(
-                f"SELECT {record}, {both} FROM {pending.name} "
-                f"WHERE {kind} = %s AND {name} = %s AND {record} {among} GROUP BY {record}"
-            ),
-            keyed=0,
-        )
-    waits = f"SELECT SUM({pending.value}) AS waits FROM {pending.name} WHERE {owned(table)}"
-    if tail:
-        waits = f"SELECT SUM(waits) AS waits FROM ({waits} UNION ALL {tail})"
-    return Reads(
-        one=(
-            f"SELECT t.{table.value}, p.waits FROM ({waits}) p "
-            f"LEFT JOIN {table.name} t ON t.{table.key} = %s"
-        ),
-        many=_many_of_records(table, among) if pending.record else _many_named(table, among, tails),
-        keyed=2 if tail else 1,
-    )
+    @abstractmethod
+    def fold(self, table: Table, key_type: str) -> Fold:
+        """The statements of a rollup; the type of the keys."""
 
+    def chosen(self, query: str, tables: Sequence[Table]) -> str:
+        """Add to columns of one table, in all rows that a query selects, or in none.
 
-def _many_of_records(table: Table, among: str) -> str:
-    pending = table.pending
-    kind, record, name = pending.owner
-    return (
-        f"SELECT t.{table.key}, t.{table.value}, (SELECT SUM({pending.value}) "
-        f"FROM {pending.name} WHERE {kind} = %s AND {name} = %s "
-        f"AND {record} = CAST(t.{table.key} AS TEXT)) "
-        f"FROM {table.name} t WHERE t.{table.key} {among}"
-    )
+        Where a column of a row is outside of what admits the change, or something waits for it
+        elsewhere, the only row of the result is of NULL. Else they are keys with new values. The
+        query selects keys and these columns, in the order of the keys. Parameters: those of the
+        query; for each column least, greatest, and the content type of the records; for each
+        column by.
+        """
+        raise NotImplementedError
 
+    def left(self, table: Table) -> str:
+        """How many rows wait, for how many counters. Parameters: scope."""
+        return left(table)
 
-def _many_named(table: Table, among: str, tails: str) -> str:
-    pending = table.pending
-    (key,) = pending.owner
-    return (
-        f"SELECT {key}, SUM(total), SUM(waits) FROM ("
-        f"SELECT {table.key} AS {key}, {table.value} AS total, NULL AS waits "
-        f"FROM {table.name} WHERE {table.key} {among} UNION ALL "
-        f"SELECT {key}, NULL, {pending.value} FROM {pending.name} WHERE {key} {among} UNION ALL "
-        f"{tails}) u GROUP BY {key}"
-    )
-
-
-def scoped(table: Table) -> str:
-    """The condition that a row of what is pending is of these counters. Parameters: scope."""
-    if table.pending.record is None:
-        return "true"
-    kind, _, name = table.pending.owner
-    # A total that stood among the slots waits, too, as soon as there is a column for it.
-    waits = "" if table.value else f" AND {table.pending.number} >= 0"
-    return f"{kind} = %s AND {name} = %s{waits}"
-
-
-def subject(table: Table) -> str:
-    """The column of what is pending that names a counter within its scope."""
-    return table.pending.owner[1] if table.pending.record else table.pending.owner[0]
-
-
-def waiting(table: Table) -> str:
-    """A page of the counters that have something pending, in the order of their keys."""
-    key = subject(table)
-    return (
-        f"SELECT {key} FROM {table.pending.name} WHERE {scoped(table)} AND {key} > %s "
-        f"GROUP BY {key} ORDER BY {key} LIMIT %s"
-    )
-
-
-def left(table: Table) -> str:
-    """How many rows wait, for how many counters. Parameters: scope."""
-    return (
-        f"SELECT COUNT(*), COUNT(DISTINCT {subject(table)}) FROM {table.pending.name} "
-        f"WHERE {scoped(table)}"
-    )
-
-
-def namespaces(table: Table, beginning: str) -> str:
-    """How many rows wait in each namespace, for how many counters."""
-    key = subject(table)
-    return (
-        f"SELECT {beginning.format(key=key)} AS namespace, COUNT(*), COUNT(DISTINCT {key}) "
-        f"FROM {table.pending.name} GROUP BY 1 ORDER BY 1"
-    )
+    def namespaces(self, table: Table) -> str:
+        """How many rows wait in each namespace, for how many counters."""
+        return namespaces(table, self.namespace(table.pending.owner[0]))

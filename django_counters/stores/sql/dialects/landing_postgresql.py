@@ -17,8 +17,7 @@ from django_counters.stores.sql.dialects.landing import (
     remember,
     together,
 )
-from django_counters.stores.sql.dialects.ledger import COUNTER
-from django_counters.stores.sql.dialects.tables import Table
+from django_counters.stores.sql.dialects.tables import COUNTER, Table
 
 _AMONG = "= ANY(%s::uuid[])"
 

@@ -18,9 +18,8 @@ from django_counters.stores.sql.dialects.landing import (
     remember,
     together,
 )
-from django_counters.stores.sql.dialects.ledger import COUNTER
-from django_counters.stores.sql.dialects.ledger_sqlite import NOW
-from django_counters.stores.sql.dialects.tables import Table
+from django_counters.stores.sql.dialects.sqlite.ledger import NOW
+from django_counters.stores.sql.dialects.tables import COUNTER, Table
 
 _AMONG = "IN (SELECT value FROM json_each(%s))"
 

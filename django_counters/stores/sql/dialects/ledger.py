@@ -9,16 +9,14 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from django_counters.stores.base import Outcome as Outcome
-
-COUNTER = "django_counters_counter"
-SHARDS = "django_counters_countershard"
-SLOTS = "django_counters_slottedcounter"
-DELTAS = "django_counters_counterdelta"
-HORIZON = "django_counters_counterhorizon"
-TOKENS = "django_counters_countertoken"
-PARTITIONS = "django_counters_counterpartition"
-ARCHIVE = "django_counters_counterarchive"
-
+from django_counters.stores.sql.dialects.tables import (
+    ARCHIVE,
+    COUNTER,
+    DELTAS,
+    HORIZON,
+    PARTITIONS,
+    SHARDS,
+)
 
 # The kind of an entry that corrects.
 ADJUSTMENT = 1
@@ -147,7 +145,6 @@ class Rolling:
     """The statements of the rollup of the ledger.
 
     Attributes:
-        begin: the first statement of its transaction, if there is one.
         mark: the moment, and the number of the next transaction.
         may_ask: whether ``cluster`` may be asked. Empty where it need not be.
         cluster: the number of this server. Empty where there is none.
@@ -159,7 +156,7 @@ class Rolling:
             ``fence`` by name.
         release: let them be rolled up that do now. Parameters: ``keys`` by name.
         advance: move the horizon. Rows: where it is now. Empty where ``fold`` does it.
-        isolation: of the transaction. Empty where it does not matter.
+        isolation: of the transaction.
         numbered: how far entries are numbered. Empty where they are numbered by themselves.
         keep_out: let nobody write until the transaction ends. Empty where nobody can.
         recompute: all totals from the entries. A row for each that changed.
@@ -167,7 +164,6 @@ class Rolling:
         holders: who holds the horizon back. Rows: what it is, its name, since when, what it does.
     """
 
-    begin: str
     mark: str
     may_ask: str
     cluster: str

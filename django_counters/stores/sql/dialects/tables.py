@@ -9,6 +9,18 @@ from django.db import models
 
 from django_counters.types import INT8
 
+COUNTER = "django_counters_counter"
+SHARDS = "django_counters_countershard"
+SLOTS = "django_counters_slottedcounter"
+DELTAS = "django_counters_counterdelta"
+HORIZON = "django_counters_counterhorizon"
+TOKENS = "django_counters_countertoken"
+PARTITIONS = "django_counters_counterpartition"
+ARCHIVE = "django_counters_counterarchive"
+SAMPLES = "django_counters_countersample"
+LIMITS = "django_counters_counterlimit"
+CELLS = "django_counters_countercell"
+
 # The number of the row that is a total, where totals have no column.
 TOTAL = -1
 

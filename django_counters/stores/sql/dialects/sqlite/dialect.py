@@ -1,20 +1,23 @@
-"""SQLite 3.35 and newer, for development: one writer at a time, so one shard is enough."""
+"""SQLite as a dialect."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
-from django_counters.stores.sql.dialects.audit_sqlite import AUDIT
-from django_counters.stores.sql.dialects.base import (
-    Dialect,
+from django_counters.stores.sql.dialects.base import Dialect
+from django_counters.stores.sql.dialects.landing_sqlite import LANDING
+from django_counters.stores.sql.dialects.sqlite.audit import SqliteAudit
+from django_counters.stores.sql.dialects.sqlite.ledger import LEDGER, NOW, tail_of, tails
+from django_counters.stores.sql.dialects.tables import TOTAL, Table
+from django_counters.stores.sql.dialects.totals import (
     Fold,
     Reads,
     Spread,
     Totals,
-    left,
-    namespaces,
     owned,
     reads,
     scoped,
@@ -22,21 +25,8 @@ from django_counters.stores.sql.dialects.base import (
     updates,
     waiting,
 )
-from django_counters.stores.sql.dialects.cells import COLUMNS, Cells, upsert
-from django_counters.stores.sql.dialects.cells import forget as forget_cells
-from django_counters.stores.sql.dialects.hottest import hottest
-from django_counters.stores.sql.dialects.landing_sqlite import LANDING
-from django_counters.stores.sql.dialects.ledger_sqlite import LEDGER, NOW, tail_of, tails
-from django_counters.stores.sql.dialects.limits import LIMITS, Limits
-from django_counters.stores.sql.dialects.limits import ahead as bucket_ahead
-from django_counters.stores.sql.dialects.limits import page as buckets
-from django_counters.stores.sql.dialects.limits import take as take_from
-from django_counters.stores.sql.dialects.samples import SAMPLES, Samples, page, take, within
-from django_counters.stores.sql.dialects.tables import TOTAL, Table
 
 LOW, HIGH = "(-9223372036854775807 - 1)", "9223372036854775807"
-
-NAMESPACE = "SUBSTR({key}, 1, MAX(INSTR({key}, ':') - 1, 0))"
 
 
 def _totals(table: Table) -> Totals:
@@ -171,7 +161,6 @@ def _fold(table: Table, key_type: str) -> Fold:
     pending, key = table.pending, subject(table)
     among = "IN (SELECT value FROM json_each(%s))"
     return Fold(
-        begin="",
         waiting=waiting(table),
         ensure=_ensure(table) if table.inserts else "",
         # There is one writer, and an adjustment is it from its first statement.
@@ -234,98 +223,88 @@ def _ensure(table: Table) -> str:
     )
 
 
-def _batch(sums: Mapping[Hashable, int]) -> Sequence[object]:
-    return (json.dumps(sums),)
+class SQLite(Dialect):
+    """SQLite 3.35 and newer: one writer at a time, so what others hold is the whole database."""
 
+    has_server = False
+    several_writers = False
 
-def _keys(keys: Sequence[object]) -> str:
-    return json.dumps([key if isinstance(key, int) else str(key) for key in keys])
+    OVERFLOWED = ("SQLITE_CONSTRAINT_NOTNULL",)
+    BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED")
+    READ_ONLY = ("SQLITE_READONLY",)
 
+    now = NOW
+    # It knows milliseconds, no more.
+    microseconds = "CAST(ROUND((JULIANDAY('NOW') - 2440587.5) * 86400000) AS INTEGER) * 1000"
 
-def _overflowed(error: Exception) -> bool:
-    return getattr(error.__cause__, "sqlite_errorname", "") == "SQLITE_CONSTRAINT_NOTNULL"
+    ledger = LEDGER
+    landing = LANDING
+    audit = SqliteAudit()
 
+    def code(self, error: Exception) -> str:
+        """The name of an error."""
+        return str(getattr(error.__cause__, "sqlite_errorname", ""))
 
-def _read_only(error: Exception) -> bool:
-    return str(getattr(error.__cause__, "sqlite_errorname", "")).startswith("SQLITE_READONLY")
+    def typed(self, given: str, kind: str) -> str:  # noqa: ARG002 - values have types
+        """A parameter as it is."""
+        return given
 
+    def namespace(self, key: str) -> str:
+        """What is before the first colon of a key."""
+        return f"SUBSTR({key}, 1, MAX(INSTR({key}, ':') - 1, 0))"
 
-def _busy(error: Exception) -> bool:
-    name = str(getattr(error.__cause__, "sqlite_errorname", ""))
-    return name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
+    def added(self, present: str, by: str) -> str:
+        """A sum, or NULL: what does not fit would become a float."""
+        return f"CASE WHEN {_fits(present, by)} THEN {present} + {by} END"
 
+    def ago(self) -> str:
+        """The moment so many seconds before now."""
+        return "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW', PRINTF('-%%.3f seconds', %s))"
 
-_OTHERS = "NOT IN (SELECT value FROM json_each(%(others)s))"
-_SAMPLES = Samples(
-    begin="",
-    take=take(within("c.key", NAMESPACE, _OTHERS), "%(moment)s"),
-    forget=(
-        f"DELETE FROM {SAMPLES} WHERE rowid IN "
-        f"({page('rowid', within('s.key', NAMESPACE, _OTHERS))}) RETURNING 1"
-    ),
-)
+    def among(self, kind: str = "", given: str = "%s") -> str:  # noqa: ARG002 - values have types
+        """The condition that a column is one of many."""
+        return f"IN (SELECT value FROM json_each({given}))"
 
-# It knows milliseconds, no more.
-_MICROSECONDS = "CAST(ROUND((JULIANDAY('NOW') - 2440587.5) * 86400000) AS INTEGER) * 1000"
-_LIMITS = Limits(
-    take=take_from(_MICROSECONDS),
-    ahead=bucket_ahead(_MICROSECONDS),
-    prune=(
-        f"DELETE FROM {LIMITS} WHERE digest IN ({buckets('digest', _MICROSECONDS)}) "
-        "RETURNING digest"
-    ),
-)
+    def rows(self, **columns: str) -> str:
+        """The rows of one parameter."""
+        each = (f"json_extract(value, '$[{n}]') AS {name}" for n, name in enumerate(columns))
+        return f"(SELECT {', '.join(each)} FROM json_each(%s)) AS u"
 
-_GIVEN = ", ".join(f"json_extract(j.value, '$[{place}]')" for place, _ in enumerate(COLUMNS))
+    def delete_some(self, table: str, which: str, returning: str = "1") -> str:
+        """Delete some rows."""
+        page = f"SELECT rowid FROM {table} {which}"
+        return f"DELETE FROM {table} WHERE rowid IN ({page}) RETURNING {returning}"
 
-# A sum that does not fit would become a float; the column refuses NULL.
-_ADD_CELLS = upsert(
-    f"SELECT {_GIVEN} FROM json_each(%s) AS j WHERE true",
-    f"CASE WHEN {_fits('t.value', 'EXCLUDED.value')} THEN t.value + EXCLUDED.value END",
-)
+    def keys(self, keys: Sequence[object]) -> str:
+        """One array of JSON."""
+        return json.dumps([key if isinstance(key, int) else str(key) for key in keys])
 
-DIALECT = Dialect(
-    totals=_totals,
-    reads=_reads,
-    spread=_spread,
-    chosen=lambda query, tables: "",  # noqa: ARG005 - there is one writer, and no row to hold
-    fold=_fold,
-    patience="",
-    hurry="",
-    left=left,
-    namespaces=lambda table: namespaces(table, NAMESPACE),
-    batch=_batch,
-    keys=_keys,
-    sums=lambda keys, sums: (json.dumps(dict(zip(map(str, keys), sums, strict=True))),),
-    overflowed=_overflowed,
-    timed_out=lambda error: False,  # noqa: ARG005 - there is one writer
-    busy=_busy,
-    read_only=_read_only,
-    now="SELECT CAST(ROUND((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000",
-    lost=lambda error: False,  # noqa: ARG005 - a file has no connection to lose
-    cancelled=lambda error: False,  # noqa: ARG005 - nobody else can end a statement
-    unexplained=lambda error: False,  # noqa: ARG005 - what fails is rolled back
-    unserializable=lambda error: False,  # noqa: ARG005 - there is one writer
-    refused_by=lambda error: None,  # noqa: ARG005 - there are no partitions
-    ledger=LEDGER,
-    landing=LANDING,
-    audit=AUDIT,
-    samples=_SAMPLES,
-    limits=_LIMITS,
-    cells=Cells(
-        beside=None,
-        after=None,
-        alike=lambda rows: None,  # noqa: ARG005
-        add=_ADD_CELLS,
-        # There is one writer.
-        apart=_ADD_CELLS,
-        arrange=lambda rows: (json.dumps(rows),),
-        forget=forget_cells("rowid IN ({})", "rowid"),
-    ),
-    hottest=hottest(
-        recently="STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW', %s)",
-        moment="%s",
-        token="%s",  # noqa: S106
-    ),
-    install=lambda using: None,  # noqa: ARG005 - it has no functions
-)
+    def columns(self, rows: Sequence[Sequence[Any]]) -> tuple[str]:
+        """An array of rows, as JSON."""
+        return (json.dumps(rows, default=str),)
+
+    def moment(self, moment: datetime) -> str:
+        """As columns hold it: in UTC, without its zone."""
+        return str(moment.astimezone(UTC).replace(tzinfo=None))
+
+    def token(self, token: UUID) -> str:
+        """As columns hold it."""
+        return token.hex
+
+    def batch(self, sums: Mapping[Hashable, int]) -> Sequence[Any]:
+        return (json.dumps(sums),)
+
+    def sums(self, keys: Sequence[object], sums: Sequence[int]) -> tuple[str]:
+        return (json.dumps(dict(zip(map(str, keys), sums, strict=True))),)
+
+    def totals(self, table: Table) -> Totals:
+        return _totals(table)
+
+    def reads(self, table: Table) -> Reads:
+        return _reads(table)
+
+    def spread(self, table: Table, cap: int) -> Spread:
+        return _spread(table, cap)
+
+    def fold(self, table: Table, key_type: str) -> Fold:
+        return _fold(table, key_type)

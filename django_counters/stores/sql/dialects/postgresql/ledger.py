@@ -7,14 +7,9 @@ from typing import Any
 
 from django_counters.stores.sql.dialects.ledger import (
     ADJUSTMENT,
-    ARCHIVE,
-    COUNTER,
-    DELTAS,
     ENTRY,
-    HORIZON,
     IN_TAIL,
     KEPT,
-    TOKENS,
     Appends,
     Claims,
     Entry,
@@ -31,7 +26,12 @@ from django_counters.stores.sql.dialects.ledger import (
     tail,
     total,
 )
-from django_counters.stores.sql.dialects.ledger_functions import AHEAD, NUMBERED, SEQUENCE
+from django_counters.stores.sql.dialects.postgresql.ledger_functions import (
+    AHEAD,
+    NUMBERED,
+    SEQUENCE,
+)
+from django_counters.stores.sql.dialects.tables import ARCHIVE, COUNTER, DELTAS, HORIZON, TOKENS
 
 INT8 = "-9223372036854775808 AND 9223372036854775807"
 
@@ -168,7 +168,6 @@ _RECOMPUTE = (
 )
 
 _ROLLING = Rolling(
-    begin="SET TRANSACTION ISOLATION LEVEL READ COMMITTED",
     # This moment comes before the snapshot that goes with it.
     mark="SELECT STATEMENT_TIMESTAMP(), pg_snapshot_xmax(pg_current_snapshot())::text::bigint",
     may_ask="SELECT has_function_privilege('pg_control_system()', 'EXECUTE')",

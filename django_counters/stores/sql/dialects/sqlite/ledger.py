@@ -8,13 +8,8 @@ from typing import Any
 
 from django_counters.stores.sql.dialects.ledger import (
     ADJUSTMENT,
-    ARCHIVE,
-    COUNTER,
-    DELTAS,
     ENTRY,
-    HORIZON,
     KEPT,
-    TOKENS,
     Claims,
     Entry,
     Inquiry,
@@ -29,6 +24,7 @@ from django_counters.stores.sql.dialects.ledger import (
     tail,
     total,
 )
+from django_counters.stores.sql.dialects.tables import ARCHIVE, COUNTER, DELTAS, HORIZON, TOKENS
 
 NOW = "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW')"
 _EACH = "IN (SELECT value FROM json_each(%s))"
@@ -138,7 +134,6 @@ _DUE = (
 )
 
 _ROLLING = Rolling(
-    begin="",
     mark=f"SELECT {NOW}, COALESCE(MAX(horizon), 0) FROM {HORIZON}",
     may_ask="",
     cluster="",

@@ -1,44 +1,31 @@
-"""PostgreSQL 14 and newer."""
+"""PostgreSQL as a dialect."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from django.db import InterfaceError, OperationalError
-
-from django_counters.stores.sql.dialects.audit_postgresql import AUDIT
-from django_counters.stores.sql.dialects.base import (
-    Dialect,
+from django_counters.stores.sql.dialects.base import Dialect
+from django_counters.stores.sql.dialects.landing_postgresql import LANDING
+from django_counters.stores.sql.dialects.postgresql.audit import PostgresAudit
+from django_counters.stores.sql.dialects.postgresql.cells import PostgresCells
+from django_counters.stores.sql.dialects.postgresql.functions import install
+from django_counters.stores.sql.dialects.postgresql.ledger import LEDGER
+from django_counters.stores.sql.dialects.tables import TOTAL, Table
+from django_counters.stores.sql.dialects.totals import (
     Fold,
     Reads,
     Spread,
     Totals,
-    left,
-    namespaces,
     reads,
     scoped,
     subject,
     updates,
     waiting,
 )
-from django_counters.stores.sql.dialects.cells import Cells, upsert
-from django_counters.stores.sql.dialects.cells import forget as forget_cells
-from django_counters.stores.sql.dialects.functions import install
-from django_counters.stores.sql.dialects.hottest import hottest
-from django_counters.stores.sql.dialects.landing_postgresql import LANDING
-from django_counters.stores.sql.dialects.ledger_postgresql import LEDGER
-from django_counters.stores.sql.dialects.limits import LIMITS, Limits
-from django_counters.stores.sql.dialects.limits import ahead as bucket_ahead
-from django_counters.stores.sql.dialects.limits import page as buckets
-from django_counters.stores.sql.dialects.limits import take as take_from
-from django_counters.stores.sql.dialects.samples import SAMPLES, Samples, page, take, within
-from django_counters.stores.sql.dialects.tables import TOTAL, Table
 
 NOW = "STATEMENT_TIMESTAMP()"
-
-NAMESPACE = "CASE WHEN POSITION(':' IN {key}) > 0 THEN SPLIT_PART({key}, ':', 1) ELSE '' END"
 
 
 def _totals(table: Table) -> Totals:
@@ -111,70 +98,6 @@ def _address(table: Table) -> str:
     return f"%s, {record}, E'{name}'"
 
 
-def _beside(change: str, columns: Sequence[str]) -> str:
-    """A change and its cells. The change comes first, for the cells are made from its rows."""
-    shard = "c.n" if "n" in columns else "0"
-    same = " AND u.k = c.k" if "k" in columns else ""
-    counted = " AND ".join(f"c.{column} IS NOT NULL" for column in columns)
-    return (
-        f"WITH django_counters_change ({', '.join(columns)}) AS MATERIALIZED ({change}), "
-        "django_counters_cells AS ("
-        + upsert(
-            f"SELECT u.m, u.k, u.p, u.s, u.t, {shard}, u.d FROM django_counters_change c, {_GIVEN} "
-            f"WHERE {counted}{same}"
-        )
-        + ") SELECT * FROM django_counters_change"
-    )
-
-
-def _after(change: str, columns: Sequence[str]) -> str:
-    """The same for one counter: a function keeps its plan, and needs few parameters."""
-    shard = "c.n" if "n" in columns else "0"
-    call = f"django_counters_cells({{}}, {shard}, %s, %s, %s, %s, %s, %s)"
-    if change.startswith("SELECT django_counters_add("):
-        # To plan what is one expression takes less time.
-        return "SELECT " + call.format(change.removeprefix("SELECT "))
-    values = (call.format("c.v"), *(f"c.{column}" for column in columns[1:]))
-    given = f"WITH c ({', '.join(columns)}) AS MATERIALIZED ({change})"
-    return f"{given} SELECT {', '.join(values)} FROM c"
-
-
-def _arrange(rows: Sequence[Sequence[Any]]) -> tuple[str, ...]:
-    """Arrays as texts: the driver takes longer for each value of a list."""
-    measures, keys, periods, starts, tags, shards, values = zip(*rows, strict=True)
-    known = {start: str(start) for start in set(starts)}
-    moments = [known[start] for start in starts]
-    return (
-        *(_array(measures), _texts(keys), _array(periods), _array(moments)),
-        *(_texts(tags), _array(shards), _array(values)),
-    )
-
-
-def _array(values: Iterable[object]) -> str:
-    """An array of what needs no quotes."""
-    return f"{{{','.join(map(str, values))}}}"
-
-
-def _texts(values: Iterable[str]) -> str:
-    quoted = [value.replace("\\", "\\\\").replace('"', '\\"') for value in values]
-    joined = '","'.join(quoted)
-    return f'{{"{joined}"}}'
-
-
-def _alike(rows: Sequence[Sequence[Any]]) -> tuple[Any, ...] | None:
-    measure, key, _, _, tags, _, by = rows[0]
-    if any(row[0] != measure or row[4] != tags or row[6] != by for row in rows):
-        return None
-    periods, starts = _array([row[2] for row in rows]), _array([row[3] for row in rows])
-    return measure, key, tags, by, periods, starts
-
-
-_GIVEN = (
-    "unnest(%s::int[], %s::text[], %s::smallint[], %s::timestamptz[], %s::text[], %s::smallint[], "
-    "%s::bigint[]) AS u (m, k, p, s, t, n, d)"
-)
-
-
 def _chosen(query: str, tables: Sequence[Table]) -> str:
     """Hold the rows in the order of the query, then look at what they have now, then add.
 
@@ -202,8 +125,6 @@ def _chosen(query: str, tables: Sequence[Table]) -> str:
 def _fold(table: Table, key_type: str) -> Fold:
     """All steps leave alone what somebody holds, so that a rollup waits for nobody."""
     return Fold(
-        # Where transactions keep one snapshot, a row that was changed since could not be taken.
-        begin="SET TRANSACTION ISOLATION LEVEL READ COMMITTED",
         waiting=waiting(table),
         ensure=_ensure(table) if table.inserts else "",
         hold=_hold(table) if table.inserts else LANDING.hold(table, key_type),
@@ -300,99 +221,98 @@ def _orphans(table: Table, key_type: str) -> str:
     )
 
 
-def _batch(sums: Mapping[Hashable, int]) -> Sequence[object]:
-    return list(sums), list(sums.values())
+class PostgreSQL(Dialect):
+    """PostgreSQL 14 and newer."""
 
+    appends_in_one_statement = True
+    changes_chosen = True
+    knows_time_zones = True
+    knows_transaction_horizon = True
+    limits_time = True
+    partitions = True
 
-def _sqlstate(error: Exception) -> str | None:
-    cause = error.__cause__
-    state = getattr(cause, "sqlstate", None)
-    return None if state is None else str(state)
-
-
-def _lost(error: Exception) -> bool:
-    state = _sqlstate(error)
-    if state is None:
-        return isinstance(error, InterfaceError | OperationalError)
-    return state.startswith(("08", "57P"))
-
-
-def _refused_by(error: Exception) -> str | None:
-    """The constraint that refused a row; empty where no partition takes it."""
-    if _sqlstate(error) != "23514":
-        return None
-    details = getattr(error.__cause__, "diag", None)
-    return getattr(details, "constraint_name", None) or ""
-
-
-_OTHERS = "<> ALL(%(others)s::text[])"
-_SAMPLES = Samples(
-    # Where transactions keep one snapshot, what somebody else has just recorded is an error.
-    begin="SET TRANSACTION ISOLATION LEVEL READ COMMITTED",
-    take=take(within("c.key", NAMESPACE, _OTHERS), "%(moment)s::timestamptz"),
-    forget=(
-        f"DELETE FROM {SAMPLES} WHERE ctid = ANY(ARRAY("
-        f"{page('ctid', within('s.key', NAMESPACE, _OTHERS))} FOR UPDATE SKIP LOCKED)) "
-        "RETURNING 1"
-    ),
-)
-
-_MICROSECONDS = "(EXTRACT(EPOCH FROM CLOCK_TIMESTAMP()) * 1000000)::bigint"
-_LIMITS = Limits(
-    take=take_from(_MICROSECONDS),
-    ahead=bucket_ahead(_MICROSECONDS),
-    prune=(
-        f"DELETE FROM {LIMITS} WHERE ctid = ANY(ARRAY("
-        f"{buckets('ctid', _MICROSECONDS)} FOR UPDATE SKIP LOCKED)) RETURNING digest"
-    ),
-)
-
-DIALECT = Dialect(
-    totals=_totals,
-    reads=_reads,
-    spread=_spread,
-    chosen=_chosen,
-    fold=_fold,
-    patience="SELECT current_setting('lock_timeout')",
-    hurry="SELECT set_config('lock_timeout', %s, true)",
-    left=left,
-    namespaces=lambda table: namespaces(table, NAMESPACE),
-    batch=_batch,
-    keys=list,
-    sums=lambda keys, sums: (keys, sums),
-    overflowed=lambda error: _sqlstate(error) == "22003",
-    timed_out=lambda error: _sqlstate(error) == "55P03",
+    OVERFLOWED = ("22003",)
+    TIMED_OUT = ("55P03",)
     # No lock in time, cancelled, not serializable, deadlock.
-    busy=lambda error: _sqlstate(error) in ("55P03", "57014", "40001", "40P01"),
-    read_only=lambda error: _sqlstate(error) == "25006",
-    lost=_lost,
-    now=f"SELECT (EXTRACT(EPOCH FROM {NOW}) * 1000000)::bigint",
-    cancelled=lambda error: _sqlstate(error) == "57014",
-    unexplained=lambda error: _sqlstate(error) is None,
-    unserializable=lambda error: _sqlstate(error) in ("40001", "40P01"),
-    refused_by=_refused_by,
-    install=install,
-    ledger=LEDGER,
-    landing=LANDING,
-    audit=AUDIT,
-    samples=_SAMPLES,
-    limits=_LIMITS,
-    cells=Cells(
-        beside=_beside,
-        after=_after,
-        alike=_alike,
-        add=upsert(f"SELECT * FROM {_GIVEN}"),
-        apart=upsert(
-            f"SELECT m, k, p, s, t, (SELECT django_counters_cell_shard()), d FROM {_GIVEN}"
-        ),
-        arrange=_arrange,
-        forget=forget_cells("ctid = ANY(ARRAY({} FOR UPDATE SKIP LOCKED))", "ctid"),
-    ),
-    hottest=hottest(
-        recently=f"{NOW} - make_interval(secs => %s)",
-        moment="%s::timestamptz",
-        token="%s::uuid",  # noqa: S106
-        patience="SELECT current_setting('statement_timeout')",
-        hurry="SELECT set_config('statement_timeout', %s, true)",
-    ),
-)
+    BUSY = ("55P03", "57014", "40001", "40P01")
+    READ_ONLY = ("25006",)
+    LOST = ("08", "57P")
+    CANCELLED = ("57014",)
+    UNSERIALIZABLE = ("40001", "40P01")
+
+    now = "STATEMENT_TIMESTAMP()"
+    microseconds = "(EXTRACT(EPOCH FROM CLOCK_TIMESTAMP()) * 1000000)::bigint"
+
+    ledger = LEDGER
+    landing = LANDING
+    audit = PostgresAudit()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cells = PostgresCells(self)
+
+    def install(self, using: str) -> None:
+        """Make the functions of this version."""
+        install(using)
+
+    def refused_by(self, error: Exception) -> str | None:
+        """The constraint that refused a row; empty where no partition takes it."""
+        if self.code(error) != "23514":
+            return None
+        details = getattr(error.__cause__, "diag", None)
+        return getattr(details, "constraint_name", None) or ""
+
+    def patience(self, setting: str) -> str:
+        """How long a statement waits, or may take."""
+        return f"SELECT current_setting('{setting}')"
+
+    def hurry(self, setting: str) -> str:
+        """Wait no longer within the transaction."""
+        return f"SELECT set_config('{setting}', %s, true)"
+
+    def ago(self) -> str:
+        """The moment so many seconds before now."""
+        return f"{self.now} - make_interval(secs => %s)"
+
+    def among(self, kind: str = "", given: str = "%s") -> str:
+        """The condition that a column is one of many."""
+        return f"= ANY({given}::{kind}[])" if kind else f"= ANY({given})"
+
+    def rows(self, **columns: str) -> str:
+        """The rows of parameters: an array for each column."""
+        arrays = ", ".join(f"%s::{kind}[]" for kind in columns.values())
+        return f"unnest({arrays}) AS u ({', '.join(columns)})"
+
+    def delete_some(self, table: str, which: str, returning: str = "1") -> str:
+        """Delete some rows that nobody holds."""
+        return (
+            f"DELETE FROM {table} WHERE ctid = ANY(ARRAY("
+            f"SELECT ctid FROM {table} {which} FOR UPDATE SKIP LOCKED)) RETURNING {returning}"
+        )
+
+    def keys(self, keys: Sequence[object]) -> list[object]:
+        """One array."""
+        return list(keys)
+
+    def columns(self, rows: Sequence[Sequence[Any]]) -> tuple[list[Any], ...]:
+        """An array for each column."""
+        return tuple(list(column) for column in zip(*rows, strict=True))
+
+    def sums(self, keys: Sequence[object], sums: Sequence[int]) -> tuple[Any, ...]:
+        """Two arrays."""
+        return keys, sums
+
+    def totals(self, table: Table) -> Totals:
+        return _totals(table)
+
+    def reads(self, table: Table) -> Reads:
+        return _reads(table)
+
+    def spread(self, table: Table, cap: int) -> Spread:
+        return _spread(table, cap)
+
+    def fold(self, table: Table, key_type: str) -> Fold:
+        return _fold(table, key_type)
+
+    def chosen(self, query: str, tables: Sequence[Table]) -> str:
+        return _chosen(query, tables)

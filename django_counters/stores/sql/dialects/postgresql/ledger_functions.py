@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from django_counters.stores.sql.dialects.ledger import COUNTER, DELTAS, HORIZON, TOKENS, Outcome
+from django_counters.stores.base import Outcome
+from django_counters.stores.sql.dialects.tables import COUNTER, DELTAS, HORIZON, TOKENS
 
 _INDEXED = "LANGUAGE plpgsql SET enable_seqscan = off"
 _PLANNED_ONCE = f"{_INDEXED} SET plan_cache_mode = force_generic_plan"

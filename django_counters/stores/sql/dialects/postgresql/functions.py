@@ -13,11 +13,12 @@ import hashlib
 from django.db import connections, transaction
 from django.db.backends.utils import CursorWrapper
 
-from django_counters.stores.sql.dialects import ledger_functions
-from django_counters.stores.sql.dialects.cells import CELLS, upsert
-from django_counters.stores.sql.dialects.ledger import COUNTER as _COUNTER
-from django_counters.stores.sql.dialects.ledger import SHARDS as _SHARDS
-from django_counters.stores.sql.dialects.ledger import SLOTS as _SLOTS
+from django_counters.stores.sql.dialects.cells import upsert
+from django_counters.stores.sql.dialects.postgresql import ledger_functions
+from django_counters.stores.sql.dialects.tables import CELLS
+from django_counters.stores.sql.dialects.tables import COUNTER as _COUNTER
+from django_counters.stores.sql.dialects.tables import SHARDS as _SHARDS
+from django_counters.stores.sql.dialects.tables import SLOTS as _SLOTS
 
 # Every statement finds its rows by an index. A plan that was made while a table was small would
 # read all of it, and a connection keeps its plans while the table grows.

@@ -94,26 +94,27 @@ def _guard(events: str, kind: int) -> Guard:
     )
 
 
-AUDIT = Audit(
-    alone="SELECT pg_advisory_xact_lock(hashtext('django_counters_adjustments'))::text",
-    strict=_guard("UPDATE OR DELETE OR TRUNCATE", _UPDATE | _DELETE | _TRUNCATE),
+class PostgresAudit(Audit):
+    """The statements around adjustments."""
+
+    alone = "SELECT pg_advisory_xact_lock(hashtext('django_counters_adjustments'))::text"
+    strict = _guard("UPDATE OR DELETE OR TRUNCATE", _UPDATE | _DELETE | _TRUNCATE)
     # Django empties a table with TRUNCATE here.
-    flushable=_guard("UPDATE OR DELETE", _UPDATE | _DELETE),
+    flushable = _guard("UPDATE OR DELETE", _UPDATE | _DELETE)
     # By name first: a trigger may have been given another function.
-    remove=(
+    remove = (
         f"DROP TRIGGER IF EXISTS {_REFUSE}_statement ON {ADJUSTMENTS}",
         f"DROP TRIGGER IF EXISTS {_REFUSE}_row ON {ADJUSTMENTS}",
         f"DROP TRIGGER IF EXISTS {_NEXT} ON {ADJUSTMENTS}",
         f"DROP FUNCTION IF EXISTS {_REFUSE}() CASCADE",
         f"DROP FUNCTION IF EXISTS {_NEXT}() CASCADE",
-    ),
+    )
     # A condition, a list of columns or other settings of the function make it another guard.
-    present=(
+    present = (
         "SELECT t.tgname::text, concat_ws(' ', t.tgtype, t.tgenabled, "
         "encode(sha256(convert_to(p.prosrc, 'UTF8')), 'hex'), pg_get_expr(t.tgqual, t.tgrelid), "
         "NULLIF(t.tgattr::text, ''), CASE WHEN p.proconfig::text IS DISTINCT FROM "
         "'{\"search_path=pg_catalog, pg_temp\"}' THEN 'search_path' END) "
         "FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid "
         f"WHERE t.tgrelid = to_regclass('{ADJUSTMENTS}') AND t.tgname LIKE '{_REFUSE}%'"
-    ),
-)
+    )

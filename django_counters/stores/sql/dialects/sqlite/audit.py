@@ -37,15 +37,17 @@ _INSERT = _trigger(
     f"OR EXISTS (SELECT 1 FROM {ADJUSTMENTS} WHERE rowid = NEW.rowid)",
 )
 
-AUDIT = Audit(
+
+class SqliteAudit(Audit):
+    """The statements around adjustments."""
+
     # SQLite gives up at once where a reader becomes a writer: be one from the start.
-    alone=f"UPDATE {ADJUSTMENTS} SET number = number WHERE false RETURNING 1",
-    strict=_guard(_UPDATE, _DELETE, _INSERT),
+    alone = f"UPDATE {ADJUSTMENTS} SET number = number WHERE false RETURNING 1"
+    strict = _guard(_UPDATE, _DELETE, _INSERT)
     # Django empties a table with DELETE here.
-    flushable=_guard(_UPDATE, _INSERT),
-    remove=tuple(f"DROP TRIGGER IF EXISTS {name}" for name, _ in (_UPDATE, _DELETE, _INSERT)),
-    present=(
+    flushable = _guard(_UPDATE, _INSERT)
+    remove = tuple(f"DROP TRIGGER IF EXISTS {name}" for name in strict.looks)
+    present = (
         "SELECT name, sql FROM sqlite_master "
         f"WHERE type = 'trigger' AND tbl_name = '{ADJUSTMENTS}' AND name GLOB '{_NAME}_*'"
-    ),
-)
+    )

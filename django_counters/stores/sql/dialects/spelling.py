@@ -1,0 +1,98 @@
+"""How a database writes what many statements have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django_counters.stores.sql.dialects.tables import DELTAS, HORIZON
+
+
+class Spelling(ABC):
+    """The words of a database, and the form of its parameters.
+
+    What stands here is standard SQL. What the standard has no words for is abstract.
+
+    Attributes:
+        now: the moment at which a statement begins.
+        microseconds: the present moment of the server, in microseconds since 1970.
+    """
+
+    now = "CURRENT_TIMESTAMP"
+    microseconds: str
+
+    def typed(self, given: str, kind: str) -> str:
+        """A parameter that says its type."""
+        return f"CAST({given} AS {kind})"
+
+    def namespace(self, key: str) -> str:
+        """What is before the first colon of a key; empty where there is none."""
+        return f"SUBSTRING({key} FROM 1 FOR GREATEST(POSITION(':' IN {key}) - 1, 0))"
+
+    def added(self, present: str, by: str) -> str:
+        """A sum; where it does not fit, an error, or NULL, which the column refuses."""
+        return f"{present} + {by}"
+
+    @abstractmethod
+    def ago(self) -> str:
+        """The moment so many seconds before now. Parameters: seconds."""
+
+    @abstractmethod
+    def among(self, kind: str = "", given: str = "%s") -> str:
+        """The condition that a column of a type is one of many. Parameters: `keys`."""
+
+    @abstractmethod
+    def rows(self, **columns: str) -> str:
+        """The rows ``u`` of the parameters that `columns` makes; the type of each column."""
+
+    @abstractmethod
+    def delete_some(self, table: str, which: str, returning: str = "1") -> str:
+        """Delete some rows that nobody holds. ``which``: conditions, order and limit."""
+
+    @abstractmethod
+    def keys(self, keys: Sequence[object]) -> Any:
+        """The parameter of many keys."""
+
+    @abstractmethod
+    def columns(self, rows: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
+        """The parameters of rows."""
+
+    def sums(self, keys: Sequence[object], sums: Sequence[int]) -> tuple[Any, ...]:
+        """The parameters of rows of a key and a sum."""
+        return self.columns(list(zip(keys, sums, strict=True)))
+
+    def batch(self, sums: Mapping[Hashable, int]) -> Sequence[Any]:
+        """The same, of what is to be added to totals."""
+        return self.sums(list(sums), list(sums.values()))
+
+    def moment(self, moment: datetime) -> Any:
+        """The parameter of a moment."""
+        return moment
+
+    def token(self, token: UUID) -> Any:
+        """The parameter of a token."""
+        return token
+
+    def state(self) -> str:
+        """Horizon, fence, and the time of the tail, also where there is no row of them yet."""
+        return (
+            "SELECT COALESCE(MAX(horizon), 0) AS h, COALESCE(MAX(fence), 0) AS f, "
+            f"COALESCE(MAX(tail_since), {self.earliest}) AS since FROM {HORIZON}"
+        )
+
+    #: A moment before all others.
+    earliest = "''"
+
+    def tail_of(self, key: str) -> str:
+        """What waits in the ledger for one counter."""
+        return f"SELECT SUM(delta) AS waits FROM {DELTAS} WHERE key = {key} AND {self.waits}"
+
+    def tails(self) -> str:
+        """Rows of key, NULL, and what waits in the ledger for some counters. Parameters: keys."""
+        return f"SELECT key, NULL, delta FROM {DELTAS} WHERE key {self.among()} AND {self.waits}"
+
+    #: The condition that an entry waits, where the horizon counts rollups.
+    waits = f"xid >= (SELECT COALESCE(MAX(horizon), 0) FROM {HORIZON})"
