@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from functools import cache
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
@@ -25,7 +24,7 @@ from django_counters.measure import Measure
 from django_counters.projections.declared import declared_measures
 from django_counters.registry import registry
 from django_counters.stores.base import Batched, Outcome
-from django_counters.stores.sql.batches import SqlBatches
+from django_counters.stores.sql.batches import OLDEST, SqlBatches
 from django_counters.stores.sql.incidents import record
 from django_counters.stores.sql.measures import Stored
 from django_counters.tables import CounterIncident
@@ -45,10 +44,6 @@ if TYPE_CHECKING:
     from django_counters.stores.redis.pending import Contents, RedisPending, Sealed
 
 _T = TypeVar("_T")
-# For how long it is known which generations have landed. One that is older cannot be told from one
-# that has landed, so it is not landed any more.
-REMEMBERED = timedelta(days=30)
-_OLDEST = REMEMBERED - timedelta(days=2)
 
 
 @dataclass
@@ -122,7 +117,7 @@ class Landing:
         for sealed in held.keys() - fresh.keys():
             # Whoever landed it knows which of its amounts are not in the totals.
             landed.forget[sealed.generation] = list(held[sealed].sums)
-        oldest = self._batches.now() - _OLDEST
+        oldest = self._batches.now() - OLDEST
         due = {s: c for s, c in fresh.items() if moment_of(UUID(s.generation)) >= oldest}
         for sealed in fresh.keys() - due.keys():
             self._quarantine(landed, "expired", dict(fresh[sealed].sums), [sealed])

@@ -8,7 +8,6 @@ from django_counters.registry import registry
 from django_counters.stores.sql.batches import SqlBatches
 from django_counters.stores.sql.limits import SqlLimits
 from django_counters.tables import CounterBatch, CounterLimit, CounterToken
-from django_counters.upkeep.landing import REMEMBERED
 from django_counters.upkeep.measures import prune_cells
 from django_counters.upkeep.recording import forget_history
 
@@ -39,8 +38,7 @@ def prune_landed(using: str = DEFAULT_DB_ALIAS) -> int:
     """
     if not router.allow_migrate_model(using, CounterBatch):
         return 0
-    batches = SqlBatches(using)
-    return batches.prune(batches.now() - REMEMBERED)
+    return SqlBatches(using).prune()
 
 
 def prune_limits(using: str = DEFAULT_DB_ALIAS) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, cast
 
 from django.db import Error, connections
@@ -17,19 +17,24 @@ from django_counters.exceptions import (
 from django_counters.stores.base import Batched, Refusal, Seen
 from django_counters.stores.sql.block import Block
 from django_counters.stores.sql.cells import SqlCells
-from django_counters.stores.sql.deltas import aware
+from django_counters.stores.sql.claims import Claims
 from django_counters.stores.sql.dialects import Table
+from django_counters.stores.sql.dialects.claims import BATCHES_LANDED, SOURCES_SEEN
 from django_counters.stores.sql.partitions import Busy
 from django_counters.stores.sql.records import RecordKeys
 from django_counters.stores.sql.session import Session
 from django_counters.stores.sql.tables import NAMED
 from django_counters.stores.sql.totals import SqlTotals, hex_of
+from django_counters.tables import CounterSource
 from django_counters.types import INT8, KEY_LENGTH, SMALL, Amounts, Sums, check_key
 
 # Milliseconds: others may have to wait behind us for as long.
 LOCK_TIMEOUT = 2_000
 STATEMENT_TIMEOUT = 30_000
-_PAGE = 1000
+# For how long it is known what has landed. What is older cannot be told from what has landed, so it
+# is not landed any more.
+REMEMBERED = timedelta(days=30)
+OLDEST = REMEMBERED - timedelta(days=2)
 
 
 class SqlBatches:
@@ -39,6 +44,8 @@ class SqlBatches:
         self._using = using
         self._session = Session(using)
         self._sql = self._session.dialect.landing
+        self._claims = Claims(self._session, BATCHES_LANDED)
+        self._positions = Claims(self._session, SOURCES_SEEN)
         self._named = SqlTotals(NAMED, using)
         self._cells = SqlCells(self._session)
 
@@ -80,11 +87,8 @@ class SqlBatches:
         Only they are to be applied, in the same landing. Waits for others who are just landing the
         same, in the order of the generations.
         """
-        self._check_that_it_is_a_landing()
-        if not batches:
-            return set()
         rows = [(*batch[:4], str(batch.total)) for batch in batches]
-        return _generations(self._session.run(self._sql.claim, self._sql.columns(rows)))
+        return set(map(hex_of, self._claims.claim(rows)))
 
     def land_named(self, sums: Mapping[str, int]) -> dict[str, Refusal]:
         """Add to the totals of named counters, in the order of their keys; what was refused.
@@ -145,43 +149,29 @@ class SqlBatches:
 
     def known(self, generations: Iterable[str]) -> set[str]:
         """Those among them that are landed, as far as their rows are kept."""
-        params = (self._session.dialect.keys(list(generations)),)
-        return _generations(self._session.run(self._sql.known, params, writes=False))
+        return set(map(hex_of, self._claims.known(generations)))
 
-    def oldest(self) -> datetime | None:
-        """When the oldest generation was landed whose row is kept; None where there is none."""
-        ((moment,),) = self._session.run(self._sql.oldest, (), writes=False)
-        local = self._session.dialect.knows_time_zones
-        return aware(moment, local=local) if moment else None
+    def prune(self) -> int:
+        """Forget what landed so long ago that it is refused if it comes again; how many.
 
-    def prune(self, before: datetime) -> int:
-        """Forget what was landed before a moment, some rows at once; how many those were.
-
-        A generation that is forgotten could be landed again. Whoever refuses generations by the
-        time that they carry has to refuse them earlier than they are forgotten, by as much as the
-        clocks of clients may be ahead.
+        It is refused by the time that its id carries, earlier than it is forgotten by as much as
+        the clocks of clients may be ahead.
         """
-        gone = 0
-        params = (self._sql.moment(before), _PAGE)
-        while rows := len(self._session.run(self._sql.prune, params)):
-            gone += rows
-        return gone
+        return self._claims.prune(self.now() - REMEMBERED)
 
     def sources(self) -> list[str]:
         """The names of all sources of which something was seen."""
-        return [name for (name,) in self._session.run(self._sql.sources, (), writes=False)]
+        names = CounterSource._base_manager.using(self._using).values_list("source", flat=True)
+        return list(names.distinct().order_by("source"))
 
     def source(self, name: str, *, hold: bool = False) -> dict[int, Seen]:
         """What was last seen in the slots of a source; held until the transaction ends."""
-        sql = self._sql.hold_source if hold else self._sql.seen
-        rows = self._session.run(sql, (name,), writes=hold)
-        return {slot: Seen(generation, timeline) for slot, generation, timeline in rows}
+        rows = self._positions.found(name, hold=hold)
+        return {slot: Seen(generation, timeline) for _, slot, generation, timeline in rows}
 
     def remember(self, name: str, seen: Mapping[int, tuple[str, str]]) -> None:
         """Keep what is now seen in slots of a source, instead of what was seen before."""
-        if seen:
-            rows = [(name, slot, *seen[slot]) for slot in sorted(seen)]
-            self._session.run(self._sql.remember, self._sql.columns(rows))
+        self._positions.put([(name, slot, *seen[slot]) for slot in sorted(seen)])
 
     def _check_that_it_is_a_landing(self) -> None:
         """A claim that is committed before what is landed would lose it, or the other way round."""
@@ -242,10 +232,6 @@ class SqlBatches:
         credited = self._session.run(sql, self._sql.columns(credits))
         if len(credited) != len(credits):
             raise RuntimeError(f"{len(credits)} rows are held, {len(credited)} were changed")
-
-
-def _generations(rows: Sequence[tuple[Any, ...]]) -> set[str]:
-    return {hex_of(generation) for (generation,) in rows}
 
 
 def _never(sums: Mapping[str, int]) -> Iterator[tuple[str, Refusal]]:

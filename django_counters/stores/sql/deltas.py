@@ -176,6 +176,11 @@ def _lines(entries: Sequence[tuple[str, int]], moment: datetime) -> Iterator[byt
         yield f"{mint(moment)}\t{created_at}\t{text}\t{by}\n".encode()
 
 
+def horizon_of(using: str) -> CounterHorizon:
+    """What the ledger of a database keeps of itself; as it begins where there is no row yet."""
+    return CounterHorizon._base_manager.using(using).first() or CounterHorizon()
+
+
 def aware(moment: datetime | str, *, local: bool) -> datetime:
     """A moment as the driver gave it, with its time zone.
 
@@ -246,9 +251,8 @@ class PlainDeltas(SqlDeltas):
         return len(old)
 
     def _window(self) -> tuple[datetime, datetime]:
-        state = CounterHorizon._base_manager.using(self._session.using).first() or CounterHorizon()
         now = clock.utc()
-        return now - state.token_window, now + AHEAD
+        return now - horizon_of(self._session.using).token_window, now + AHEAD
 
     def _compare(self, old: Sequence[Entry]) -> None:
         """What was there before has to be the same."""

@@ -11,10 +11,11 @@ from uuid import UUID
 from django.db import Error
 
 from django_counters.exceptions import RetryTransaction, TokenConflict, TokenExpired
+from django_counters.stores.sql.claims import Claims
+from django_counters.stores.sql.deltas import AHEAD, horizon_of
+from django_counters.stores.sql.dialects.claims import TOKENS_USED
 from django_counters.stores.sql.session import Session
 from django_counters.tokens import Token, moment_of
-
-_PAGE = 1000
 
 
 class SqlTokens:
@@ -22,7 +23,7 @@ class SqlTokens:
 
     def __init__(self, using: str) -> None:
         self._session = Session(using)
-        self._sql = self._session.dialect.ledger.claims
+        self._claims = Claims(self._session, TOKENS_USED)
         self._inquiry = self._session.dialect.ledger.inquiry
 
     def all_or_nothing(self) -> AbstractContextManager[None]:
@@ -41,35 +42,28 @@ class SqlTokens:
             TokenExpired: it is out of its window, and was not used within it.
             RetryTransaction: it was used by a transaction that this one does not see.
         """
-        found, moment = token.uuid, None
-        if found:
-            moment = moment_of(found)
-        params = (token.digest, fingerprint, *self._carried(found, moment))
+        digest, found = token.digest, token.uuid
         try:
-            if found and self._sql.alone:
-                self._session.run(self._sql.alone, (str(found),))
-            if self._session.run(self._sql.claim, params):
+            if found:
+                # Whoever appends an entry with this token holds the same.
+                self._claims.wait(str(found))
+            if self._claims.claim([(digest, fingerprint, "", found, found and moment_of(found))]):
                 return None
         except Error as error:
             if self._session.dialect.unserializable(error):
                 raise RetryTransaction(what="the token") from error
             raise
-        rows = self._session.run(self._sql.claimed, (token.digest,), writes=False)
+        rows = self._claims.found(digest)
         if not rows and found:
             return self._entry(token, found, fingerprint, of_entry)
         return _kept(token, fingerprint, rows)
-
-    def _carried(self, token: Any, moment: Any) -> tuple[Any, Any]:
-        dialect = self._session.dialect
-        return token and dialect.token(token), moment and dialect.moment(moment)
 
     def _entry(
         self, token: Token, found: UUID, fingerprint: bytes, of_entry: Callable[[str, int], bytes]
     ) -> Mapping[str, Any]:
         """The entry that has the token; the ledger kept it while the counter was there."""
-        rows = self._session.run(
-            self._inquiry.entry, (self._carried(found, None)[0],), writes=False
-        )
+        given = self._claims.value(found)
+        rows = self._session.run(self._inquiry.entry, (given,), writes=False)
         if not rows:
             raise TokenExpired(token=token.text, created_at=moment_of(found))
         ((key, delta),) = rows
@@ -79,32 +73,26 @@ class SqlTokens:
 
     def is_alone(self, token: Token) -> bool:
         """Whether nobody else uses a token just now; until the transaction ends nobody will."""
-        if not self._sql.try_alone:
-            return True
-        ((alone,),) = self._session.run(self._sql.try_alone, (token.digest.hex(),))
-        return bool(alone)
+        return self._claims.is_alone(token.digest.hex())
 
     def is_used_for(self, token: Token, fingerprint: bytes) -> bool:
         """Whether a token was used for just this call."""
-        rows = self._session.run(self._sql.claimed, (token.digest,), writes=False)
-        return any(bytes(used_for) == fingerprint for used_for, _ in rows)
+        return any(bytes(row[1]) == fingerprint for row in self._claims.found(token.digest))
 
     def keep(self, token: Token, result: Mapping[str, Any]) -> None:
         """Keep what the call returned."""
-        self._session.run(self._sql.keep, (json.dumps(result), token.digest))
+        self._claims.answer(token.digest, json.dumps(result))
 
     def prune(self) -> int:
         """Forget tokens that nobody may use any more; how many those were."""
-        gone = 0
-        while rows := len(self._session.run(self._sql.prune, (_PAGE,))):
-            gone += rows
-        return gone
+        window = horizon_of(self._session.using).token_window
+        return self._claims.prune(self._session.now() - window - 2 * AHEAD)
 
 
 def _kept(token: Token, fingerprint: bytes, rows: Sequence[Any]) -> Mapping[str, Any]:
     if not rows:
         raise RetryTransaction(what="the token")
-    ((used_for, result),) = rows
+    ((_, used_for, result),) = rows
     if bytes(used_for) != fingerprint or not result:
         raise TokenConflict(token=token.text)
     kept: Mapping[str, Any] = json.loads(result)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from django_counters.stores.sql.dialects.audit import Audit
 from django_counters.stores.sql.dialects.cells import Cells
+from django_counters.stores.sql.dialects.claims import ClaimSql
 from django_counters.stores.sql.dialects.errors import Errors
 from django_counters.stores.sql.dialects.hottest import Hottest
 from django_counters.stores.sql.dialects.landing import Landing
@@ -52,6 +53,7 @@ class Dialect(Spelling, Errors):
     audit: Audit
     ledger: Ledger
     landing: Landing
+    claims: type[ClaimSql]
 
     def __init__(self) -> None:
         self.samples = Samples(self)

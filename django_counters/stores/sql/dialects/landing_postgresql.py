@@ -7,14 +7,8 @@ from typing import Any
 
 from django_counters.stores.sql.dialects.landing import (
     BATCHES,
-    NAMES,
-    OLDEST,
-    SEEN,
     Identity,
     Landing,
-    claim,
-    known,
-    remember,
     together,
 )
 from django_counters.stores.sql.dialects.tables import COUNTER, Table
@@ -56,29 +50,10 @@ LANDING = Landing(
         "SELECT set_config('synchronous_commit', 'on', true), "
         "set_config('lock_timeout', %s, true), set_config('statement_timeout', %s, true)"
     ),
-    claim=claim(
-        "SELECT u.g, u.slot, u.source, CLOCK_TIMESTAMP(), u.n, u.d FROM "
-        "unnest(%s::uuid[], %s::smallint[], %s::text[], %s::int[], %s::numeric[]) "
-        "AS u (g, slot, source, n, d) ORDER BY u.g"
-    ),
-    known=known(_AMONG),
     together=together(_AMONG),
     settled=(
         "SELECT pg_current_xact_id_if_assigned() IS NULL "
         "AND current_setting('transaction_isolation') = 'read committed'"
-    ),
-    oldest=OLDEST,
-    prune=(
-        f"DELETE FROM {BATCHES} WHERE ctid = ANY(ARRAY(SELECT ctid FROM {BATCHES} "
-        "WHERE applied_at < %s ORDER BY applied_at LIMIT %s FOR UPDATE SKIP LOCKED)) RETURNING 1"
-    ),
-    sources=NAMES,
-    seen=SEEN,
-    hold_source=f"{SEEN} FOR NO KEY UPDATE",
-    remember=remember(
-        "SELECT u.source, u.slot, u.seen, u.timeline, CLOCK_TIMESTAMP() FROM "
-        "unnest(%s::text[], %s::smallint[], %s::text[], %s::text[]) "
-        "AS u (source, slot, seen, timeline) ORDER BY u.slot"
     ),
     # In one pass: whoever made rows first and held others then could wait in a circle.
     make=(
@@ -89,7 +64,6 @@ LANDING = Landing(
     hold=_hold,
     credit=_credit,
     columns=_columns,
-    moment=lambda moment: moment,
     identity=Identity(
         may_ask="SELECT has_function_privilege('pg_control_system()', 'EXECUTE')",
         # A server that takes over from another by replication has the same number.

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from django_counters.stores.sql.dialects.landing import (
     BATCHES,
-    NAMES,
-    OLDEST,
-    SEEN,
     Landing,
-    claim,
-    known,
-    remember,
     together,
 )
 from django_counters.stores.sql.dialects.sqlite.ledger import NOW
@@ -45,30 +38,13 @@ def _credit(table: Table, key_type: str) -> str:  # noqa: ARG001 - values have t
     )
 
 
-def _moment(moment: datetime) -> str:
-    return str(moment.astimezone(UTC).replace(tzinfo=None))
-
-
 LANDING = Landing(
     # A reader that becomes a writer is refused where somebody else has written meanwhile. This
     # changes no row, but whoever executes it is the writer.
     begin=f"UPDATE {BATCHES} SET slot = slot WHERE generation = ''",
     settings="",
-    claim=claim(
-        f"SELECT {_each(0, 1, 2)}, {NOW}, {_each(3, 4)} FROM json_each(%s) AS j WHERE true"
-    ),
-    known=known(_AMONG),
     together=together(_AMONG),
     settled="",
-    oldest=OLDEST,
-    prune=(
-        f"DELETE FROM {BATCHES} WHERE generation IN (SELECT generation FROM {BATCHES} "
-        "WHERE applied_at < %s ORDER BY applied_at LIMIT %s) RETURNING 1"
-    ),
-    sources=NAMES,
-    seen=SEEN,
-    hold_source=SEEN,
-    remember=remember(f"SELECT {_each(0, 1, 2, 3)}, {NOW} FROM json_each(%s) AS j WHERE true"),
     make=(
         f"INSERT INTO {COUNTER} AS t (key, value, updated_at) "
         f"SELECT value, 0, {NOW} FROM json_each(%s) WHERE true "
@@ -77,7 +53,6 @@ LANDING = Landing(
     hold=_hold,
     credit=_credit,
     columns=_columns,
-    moment=_moment,
     # Its name is a place on a disk.
     identity=None,
 )

@@ -85,31 +85,6 @@ class PlainAppends:
 
 
 @dataclass(frozen=True)
-class Claims:
-    """The statements that keep tokens.
-
-    Attributes:
-        claim: parameters: digest, fingerprint, then token and moment of a UUIDv7 or None twice. A
-            row where it was not used before and is within its window.
-        alone: wait for others with the same UUIDv7, in the ledger, too. Parameters: its text.
-            Empty where there is one writer.
-        try_alone: be the only one with a token until the transaction ends, or learn that somebody
-            else is. Parameters: a text that stands for it. Rows: whether. Empty where there is one
-            writer.
-        claimed: parameters: digest. Rows: fingerprint, result.
-        keep: parameters: result, digest.
-        prune: forget what is out of the window, some rows at once. A row for each.
-    """
-
-    claim: str
-    alone: str
-    try_alone: str
-    claimed: str
-    keep: str
-    prune: str
-
-
-@dataclass(frozen=True)
 class Inquiry:
     """The statements that ask the ledger.
 
@@ -238,7 +213,6 @@ class Ledger:
     partitioned: str
     prepare: tuple[str, ...]
     appends: Appends | PlainAppends
-    claims: Claims
     inquiry: Inquiry
     rolling: Rolling
     partitions: Partitioning | None

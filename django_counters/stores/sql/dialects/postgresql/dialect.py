@@ -10,6 +10,7 @@ from django_counters.stores.sql.dialects.base import Dialect
 from django_counters.stores.sql.dialects.landing_postgresql import LANDING
 from django_counters.stores.sql.dialects.postgresql.audit import PostgresAudit
 from django_counters.stores.sql.dialects.postgresql.cells import PostgresCells
+from django_counters.stores.sql.dialects.postgresql.claims import PostgresClaims
 from django_counters.stores.sql.dialects.postgresql.functions import install
 from django_counters.stores.sql.dialects.postgresql.ledger import LEDGER
 from django_counters.stores.sql.dialects.tables import TOTAL, Table
@@ -245,6 +246,7 @@ class PostgreSQL(Dialect):
 
     ledger = LEDGER
     landing = LANDING
+    claims = PostgresClaims
     audit = PostgresAudit()
 
     def __init__(self) -> None:

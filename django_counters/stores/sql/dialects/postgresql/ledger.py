@@ -11,7 +11,6 @@ from django_counters.stores.sql.dialects.ledger import (
     IN_TAIL,
     KEPT,
     Appends,
-    Claims,
     Entry,
     Inquiry,
     Ledger,
@@ -26,12 +25,8 @@ from django_counters.stores.sql.dialects.ledger import (
     tail,
     total,
 )
-from django_counters.stores.sql.dialects.postgresql.ledger_functions import (
-    AHEAD,
-    NUMBERED,
-    SEQUENCE,
-)
-from django_counters.stores.sql.dialects.tables import ARCHIVE, COUNTER, DELTAS, HORIZON, TOKENS
+from django_counters.stores.sql.dialects.postgresql.ledger_functions import NUMBERED, SEQUENCE
+from django_counters.stores.sql.dialects.tables import ARCHIVE, COUNTER, DELTAS, HORIZON
 
 INT8 = "-9223372036854775808 AND 9223372036854775807"
 
@@ -75,30 +70,6 @@ _APPENDS = Appends(
         "SELECT CASE WHEN pg_current_xact_id()::text::bigint < MAX(horizon) "
         f"OR {NUMBERED} < MAX(fence) THEN {Outcome.FENCED} ELSE {Outcome.APPENDED} END, "
         f"CLOCK_TIMESTAMP() FROM {HORIZON}"
-    ),
-)
-
-_WINDOW = f"COALESCE((SELECT token_window FROM {HORIZON} WHERE id = 1), INTERVAL '48 hours')"
-
-_CLAIMS = Claims(
-    claim=(
-        "WITH given (digest, fingerprint, token, at) AS "
-        "(VALUES (%s::bytea, %s::bytea, %s::uuid, %s::timestamptz)) "
-        f"INSERT INTO {TOKENS} (digest, fingerprint, result, created_at) "
-        "SELECT digest, fingerprint, '', CLOCK_TIMESTAMP() FROM given "
-        f"WHERE token IS NULL OR (at > CLOCK_TIMESTAMP() - {_WINDOW} "
-        f"AND at < CLOCK_TIMESTAMP() + {AHEAD} AND NOT EXISTS "
-        f"(SELECT FROM {DELTAS} d WHERE d.token = given.token AND d.created_at = given.at)) "
-        "ON CONFLICT DO NOTHING RETURNING 1"
-    ),
-    alone="SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))::text",
-    try_alone="SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))",
-    claimed=f"SELECT fingerprint, result FROM {TOKENS} WHERE digest = %s",
-    keep=f"UPDATE {TOKENS} SET result = %s WHERE digest = %s RETURNING 1",
-    prune=(
-        f"DELETE FROM {TOKENS} WHERE ctid = ANY(ARRAY(SELECT ctid FROM {TOKENS} "
-        f"WHERE created_at < CLOCK_TIMESTAMP() - {_WINDOW} - 2 * {AHEAD} "
-        "LIMIT %s FOR UPDATE SKIP LOCKED)) RETURNING 1"
     ),
 )
 
@@ -247,7 +218,6 @@ LEDGER = Ledger(
     partitioned=" PARTITION BY RANGE (created_at)",
     prepare=_PREPARE,
     appends=_APPENDS,
-    claims=_CLAIMS,
     inquiry=_INQUIRY,
     rolling=_ROLLING,
     partitions=_PARTITIONING,

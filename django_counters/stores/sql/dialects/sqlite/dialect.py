@@ -11,6 +11,7 @@ from uuid import UUID
 from django_counters.stores.sql.dialects.base import Dialect
 from django_counters.stores.sql.dialects.landing_sqlite import LANDING
 from django_counters.stores.sql.dialects.sqlite.audit import SqliteAudit
+from django_counters.stores.sql.dialects.sqlite.claims import SqliteClaims
 from django_counters.stores.sql.dialects.sqlite.ledger import LEDGER, NOW, tail_of, tails
 from django_counters.stores.sql.dialects.tables import TOTAL, Table
 from django_counters.stores.sql.dialects.totals import (
@@ -239,6 +240,7 @@ class SQLite(Dialect):
 
     ledger = LEDGER
     landing = LANDING
+    claims = SqliteClaims
     audit = SqliteAudit()
 
     def code(self, error: Exception) -> str:

@@ -10,7 +10,6 @@ from django_counters.stores.sql.dialects.ledger import (
     ADJUSTMENT,
     ENTRY,
     KEPT,
-    Claims,
     Entry,
     Inquiry,
     Ledger,
@@ -88,29 +87,6 @@ _APPENDS = PlainAppends(
     arrange=_arrange,
 )
 
-_CLAIMS = Claims(
-    claim=(
-        f"INSERT INTO {TOKENS} (digest, fingerprint, result, created_at) "
-        f"SELECT g.digest, g.fingerprint, '', {NOW} FROM "
-        "(SELECT %s AS digest, %s AS fingerprint, %s AS token, %s AS at) g "
-        "WHERE g.token IS NULL OR (g.at > STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW', "
-        f"'-' || (COALESCE((SELECT token_window FROM {HORIZON}), 172800000000) / 1000000) "
-        "|| ' seconds') AND g.at < STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW', '+1 hour') "
-        f"AND NOT EXISTS (SELECT 1 FROM {DELTAS} d WHERE d.token = g.token)) "
-        "ON CONFLICT DO NOTHING RETURNING 1"
-    ),
-    alone="",
-    try_alone="",
-    claimed=f"SELECT fingerprint, result FROM {TOKENS} WHERE digest = %s",
-    keep=f"UPDATE {TOKENS} SET result = %s WHERE digest = %s RETURNING 1",
-    prune=(
-        f"DELETE FROM {TOKENS} WHERE digest IN (SELECT digest FROM {TOKENS} WHERE created_at < "
-        "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW', '-2 hours', "
-        f"'-' || (COALESCE((SELECT token_window FROM {HORIZON}), 172800000000) / 1000000) "
-        "|| ' seconds') LIMIT %s) RETURNING 1"
-    ),
-)
-
 _INQUIRY = Inquiry(
     total=total(),
     history=(
@@ -175,7 +151,6 @@ LEDGER = Ledger(
     partitioned="",
     prepare=_PREPARE,
     appends=_APPENDS,
-    claims=_CLAIMS,
     inquiry=_INQUIRY,
     rolling=_ROLLING,
     partitions=None,
