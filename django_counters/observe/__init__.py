@@ -1,1 +1,1 @@
-"""How counters are doing, for whoever tells of it: it asks, and changes nothing."""
+"""The state of counters, for pages, commands and metrics. Changes nothing."""

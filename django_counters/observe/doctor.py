@@ -1,4 +1,4 @@
-"""What waits where, what is left behind by a change of strategy, and what is wrong."""
+"""The findings: what waits where, what a change of strategy has left behind, and what is wrong."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from django.db import DEFAULT_DB_ALIAS, router
 from django.utils.translation import gettext as _
 
 from django_counters.conf import problems
-from django_counters.observe.facts import RECENT, Facts, Incidents, Room, Unfolded, gather
+from django_counters.observe.facts import RECENT, Facts, Incidents, Unfolded, gather
 from django_counters.observe.redises import LATE, Redis
 from django_counters.tables import CounterIncident
 from django_counters.tables.standing import COUNTERS
@@ -21,10 +21,10 @@ from django_counters.upkeep.partitions import ledgers, too_few
 from django_counters.upkeep.places import Stranger
 from django_counters.upkeep.sources import Source
 
-# The facts that there are findings about.
+# The facts that findings are about.
 NEEDED = ("spread", "ledger", "redises", "incidents", "rooms", "strangers", "guard")
 _COMMAND = "manage.py counters"
-# What says more about incidents of a kind.
+# The commands that say more about incidents of a kind.
 _ABOUT = {
     CounterIncident.Kind.DRIFT: f"{_COMMAND} verify",
     CounterIncident.Kind.AUDIT: f"{_COMMAND} verify-audit",
@@ -33,17 +33,17 @@ _ABOUT = {
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing to know.
+    """One finding.
 
     Attributes:
-        subject: what it is about.
-        strategy: that of the counters it is about; "" where it is about none.
-        rows: how many rows wait; of cached counters, how many generations.
-        counters: of how many counters; of cached ones, at most.
-        action: what to do, or why something waits; empty where there is nothing to say.
+        subject: the namespace, field, Redis or part that it is about.
+        strategy: the strategy of its counters; "" if it is about none.
+        rows: how many rows wait, or generations for cached counters.
+        counters: the number of their counters; for cached counters, at most.
+        action: what to do, or why something waits; may be empty.
         needed: whether somebody has to do something.
-        lag: for how many seconds something waits at most, in Redis; None elsewhere.
-        command: what to run about it, as it stands in ``action``; empty where no command helps.
+        lag: how many seconds something waits in Redis at most; None for others.
+        command: the command in ``action``; empty if no command helps.
     """
 
     subject: str
@@ -57,16 +57,16 @@ class Finding:
 
 
 def _wrong(subject: str, strategy: str, text: str, command: str = "", **told: object) -> Finding:
-    """Something to do. The text has places for the command and for what is told."""
+    """A finding that needs somebody. The text has placeholders for the command and others."""
     action = text % {"command": command, **told}
     return Finding(subject, strategy, 0, 0, action, needed=True, command=command)
 
 
 def examine(using: str = DEFAULT_DB_ALIAS) -> list[Finding]:
-    """Look at one database: what waits where, and whether it belongs there.
+    """Examine one database: what waits where, and whether it belongs there.
 
-    A Redis that does not answer is a finding. Where the settings are wrong, or the tables are not
-    there, it looks no further.
+    A Redis that does not answer is a finding. Wrong settings and missing tables end the
+    examination.
     """
     has_ledger = COUNTERS.stands_in(using)
     found = facts_of(using, *(part for part in NEEDED if part != "ledger" or has_ledger))
@@ -76,7 +76,7 @@ def examine(using: str = DEFAULT_DB_ALIAS) -> list[Finding]:
 
 
 def facts_of(using: str, *parts: str) -> Facts:
-    """Parts of the facts of a database, unless it is hindered: then it looks no further."""
+    """Parts of the facts of a database. Wrong settings and missing tables leave them unknown."""
     found = Facts(using)
     for more in (("tables",), parts):
         if found.away or any(_hindrances(found)):
@@ -86,12 +86,12 @@ def facts_of(using: str, *parts: str) -> Facts:
 
 
 def to_do(found: Facts) -> tuple[Finding, ...]:
-    """What somebody has to do something about, as far as it is known."""
+    """The findings that need somebody, as far as they are known."""
     return tuple(finding for finding in findings(found) if finding.needed)
 
 
 def findings(found: Facts) -> Iterator[Finding]:
-    """All that there is to know, out of what was gathered. Asks nobody."""
+    """All findings from the gathered facts. Sends no query."""
     hindrances = list(_hindrances(found))
     if hindrances:
         yield from hindrances
@@ -102,7 +102,10 @@ def findings(found: Facts) -> Iterator[Finding]:
     for redis in found.redises or ():
         yield from _of_redis(redis)
     yield from map(_of_incidents, found.incidents or ())
-    yield from map(_full, (room for room in found.rooms or () if room.created >= room.most))
+    full = _("full: %(created)d counters were created over HTTP, as %(option)s says")
+    for room in found.rooms or ():
+        if room.created >= room.most:
+            yield _wrong(room.namespace, "", full, created=room.created, option="max_counters")
     yield from map(_stranger, found.strangers or ())
     if found.guard:
         loose = _("the guard of the adjustments is %(state)s: run %(command)s")
@@ -110,7 +113,7 @@ def findings(found: Facts) -> Iterator[Finding]:
 
 
 def _hindrances(found: Facts) -> Iterator[Finding]:
-    """What is wrong in the settings; if nothing is, which tables are missing."""
+    """Problems of the settings; else missing tables."""
     wrong = [
         _says_more("settings", "", problem.message, "manage.py check")
         for problem in problems(getattr(settings, "COUNTERS", None))
@@ -119,7 +122,7 @@ def _hindrances(found: Facts) -> Iterator[Finding]:
 
 
 def _says_more(subject: str, strategy: str, problem: str, command: str) -> Finding:
-    """A problem whose message stands alone; the command leads to what can be done."""
+    """A problem with a message of its own. The command says what can be done."""
     more = _("%(command)s says more")
     return _wrong(subject, strategy, f"%(problem)s ({more})", command, problem=problem)
 
@@ -149,7 +152,7 @@ def _unfolded(one: Unfolded) -> Finding:
 
 
 def _of_ledger(found: State) -> Iterator[Finding]:
-    """What waits in the ledger, and what keeps it from being rolled up."""
+    """What waits in the ledger, and what holds up its rollup."""
     waits = ("ledger", "ledger", found.entries, found.counters)
     if found.fenced:
         yield Finding(*waits, found.fenced, needed=True, command=f"{_COMMAND} rebase")
@@ -161,7 +164,7 @@ def _of_ledger(found: State) -> Iterator[Finding]:
 
 
 def _held_by(found: State) -> str:
-    """Who keeps entries from being rolled up, where somebody does."""
+    """What holds up the rollup of entries, if anything."""
     if found.holder is None:
         return ""
     what, name, since, does = found.holder
@@ -175,7 +178,7 @@ def _held_by(found: State) -> str:
 
 
 def _of_redis(redis: Redis) -> Iterator[Finding]:
-    """What waits in one Redis, and what is wrong with it."""
+    """What waits in one Redis, and its problems."""
     if redis.source.pending is None:
         yield _lost(redis.source)
     elif redis.generations is None:
@@ -213,18 +216,12 @@ def _waiting(redis: Redis, generations: int) -> Finding:
     )
 
 
-def _full(room: Room) -> Finding:
-    """A namespace in which strangers can create no more counters."""
-    full = _("full: %(created)d counters were created over HTTP, as %(option)s says")
-    return _wrong(room.namespace, "", full, created=room.created, option="max_counters")
-
-
 def _of_incidents(one: Incidents) -> Finding:
     last = f"{one.last:%Y-%m-%d %H:%M}"
     told = {"kind": one.label, "number": one.number, "days": RECENT.days, "last": last}
     what = _("%(kind)s: %(number)d in %(days)d days, the last at %(last)s") % told
     if one.kind == CounterIncident.Kind.HISTORY:
-        # Each restart is one, also where all was kept: to be known, and nothing to be done.
+        # Each restart of a Redis is one, also if nothing was lost. Nothing has to be done.
         return Finding("incidents", "", 0, 0, what)
     if one.kind in _ABOUT:
         return _says_more("incidents", "", what, _ABOUT[CounterIncident.Kind(one.kind)])
@@ -238,7 +235,7 @@ def _stranger(one: Stranger) -> Finding:
         command = f"{slots}.delete()"
         gone = _("the field is gone: %(command)s drops what is left, %(amount)d in %(rows)d rows")
     else:
-        # Django does nothing about an app that is not installed, unless it is told to.
+        # By default, Django ignores apps that are not installed.
         is_there = one.kind.app_label in apps.app_configs
         stale = "manage.py remove_stale_contenttypes"
         command = stale if is_there else f"{stale} --include-stale-apps"

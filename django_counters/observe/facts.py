@@ -1,4 +1,4 @@
-"""What is known of the counters of one database: asked here alone, for all who tell of it."""
+"""Gathers the state of the counters of one database, for all that report it."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from django_counters.upkeep.ledger import State, state
 from django_counters.upkeep.places import Stranger, places, strangers
 
 logger = logging.getLogger("django_counters")
-# For how long an incident is shown.
+# How long an incident is recent.
 RECENT = timedelta(days=7)
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
 class Away:
-    """A part that could not be asked, and why."""
+    """A part that could not be read, and why."""
 
     part: str
     reason: str
@@ -50,10 +50,10 @@ class Unfolded(NamedTuple):
 
     Attributes:
         subject: the namespace, or the field.
-        strategy: what is declared for the counters now.
-        left_by: the strategy whose rows these are.
-        rows: how many they are.
-        counters: of how many counters.
+        strategy: the strategy that the counters have now.
+        left_by: the strategy that has written the rows.
+        rows: the number of rows.
+        counters: the number of their counters.
     """
 
     subject: str
@@ -65,7 +65,7 @@ class Unfolded(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Incidents:
-    """Incidents of one kind: how many there were lately, and when the last one was."""
+    """Recent incidents of one kind: how many, and when the last one was."""
 
     kind: str
     label: str
@@ -74,7 +74,7 @@ class Incidents:
 
 
 class Room(NamedTuple):
-    """One namespace: how many of its counters were created over HTTP, and how many may be."""
+    """A namespace: how many of its counters were created over HTTP, and how many may be."""
 
     namespace: str
     created: int
@@ -83,22 +83,22 @@ class Room(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """How the counters of one database are. What is not known, or was not asked, is None.
+    """The state of the counters of one database. Unknown parts are None.
 
     Attributes:
         using: the database.
         tables: the names of all its tables.
         spread: what waits in shards and slots.
-        ledger: how the ledger is.
-        redises: how each Redis is.
-        incidents: how many there were lately, by kind.
+        ledger: the state of the ledger.
+        redises: the state of each Redis.
+        incidents: the recent incidents, by kind.
         requests: how many adjustments wait for a second person.
         rooms: how many counters were created over HTTP.
-        strangers: what is left of fields and models that the project has no more.
-        guard: what is wrong with the guard of the adjustments; empty where nothing is.
+        strangers: the rows of fields and models that the project has removed.
+        guard: the state of the guard of the adjustments, if it is wrong; else empty.
         landed: how much came from Redis.
-        entries: how many entries the ledger got, by the time that their tokens carry.
-        away: what could not be asked.
+        entries: how many entries the ledger got, by the time of their tokens.
+        away: the parts that could not be read.
     """
 
     using: str
@@ -117,12 +117,12 @@ class Facts:
 
     @property
     def has_counters(self) -> bool | None:
-        """Whether there is the table of counters; None where that is not known."""
+        """Whether the table of counters exists; None if that is unknown."""
         return None if self.tables is None else COUNTERS.model._meta.db_table in self.tables
 
 
 def gather(found: Facts, *parts: str) -> Facts:
-    """Ask for those of `PARTS` that are not known yet, and add them. Changes nothing.
+    """Read those of `PARTS` that are not known yet, and add them.
 
     The number of queries does not depend on how much was counted.
     """
@@ -132,7 +132,7 @@ def gather(found: Facts, *parts: str) -> Facts:
 
 
 def growing(found: Facts, *parts: str) -> Iterator[Facts]:
-    """The same, with one answer more each time; what is slow or away hides no other."""
+    """As `gather`, but yields after each part, so that a slow part hides no other."""
     for part in parts:
         if getattr(found, part) is not None:
             continue
@@ -149,7 +149,7 @@ def growing(found: Facts, *parts: str) -> Iterator[Facts]:
 
 
 def _answering(found: Facts) -> Iterator[tuple[Redis, ...]]:
-    """With the answer of one Redis more each time. One that does not answer is an answer, too."""
+    """Yields after each Redis. One that does not answer has its problem as its answer."""
     identity, redises = cache(partial(identity_of, found.using)), list(found.redises or ())
     for at, redis in enumerate(redises):
         if redis.source.pending is not None:
@@ -161,8 +161,8 @@ def _answering(found: Facts) -> Iterator[tuple[Redis, ...]]:
 
 
 def asked(part: str, using: str, ask_it: Callable[[], _T]) -> _T | Away:
-    """What a part is, or that it is away: one that cannot be asked must not hide the others."""
-    # PostgreSQL answers nothing more in a transaction in which a statement has failed.
+    """The value of a part, or `Away`: an error in one part must not hide the others."""
+    # PostgreSQL refuses statements in a transaction in which one has failed.
     held = connections[using].in_atomic_block
     try:
         with transaction.atomic(using) if held else nullcontext():
@@ -174,7 +174,7 @@ def asked(part: str, using: str, ask_it: Callable[[], _T]) -> _T | Away:
 
 
 def incidents(using: str, since: timedelta = RECENT) -> tuple[Incidents, ...]:
-    """How many there were of each kind lately, and when the last one was."""
+    """The recent incidents of each kind."""
     if not router.allow_migrate_model(using, CounterIncident):
         return ()
     labels = {kind: str(label) for kind, label in CounterIncident.Kind.choices}
@@ -191,12 +191,8 @@ def databases() -> list[str]:
     return [alias for alias in connections if COUNTERS.stands_in(alias)]
 
 
-def _tables(using: str) -> frozenset[str]:
-    return frozenset(connections[using].introspection.table_names())
-
-
 def _spread(using: str) -> tuple[Unfolded, ...]:
-    """What waits in shards and slots for a rollup."""
+    """The shards and slots that wait for a rollup."""
     found = []
     for place in places(using):
         if place.strategy:
@@ -204,17 +200,15 @@ def _spread(using: str) -> tuple[Unfolded, ...]:
             if left.rows:
                 found.append(Unfolded(place.label, place.strategy, "slotted", *left))
         else:
-            found += [_shards(*one) for one in place.folding.namespaces().items()]
+            for namespace, left in place.folding.namespaces().items():
+                strategy = registry.policy(f"{namespace}:" if namespace else "").recipe.strategy
+                subject = namespace or _("(no namespace)")
+                found.append(Unfolded(subject, strategy, "sharded", *left))
     return tuple(found)
 
 
-def _shards(namespace: str, left: tuple[int, int]) -> Unfolded:
-    strategy = registry.policy(f"{namespace}:" if namespace else "").recipe.strategy
-    return Unfolded(namespace or _("(no namespace)"), strategy, "sharded", *left)
-
-
 def _rooms(using: str) -> tuple[Room, ...]:
-    """The namespaces in which the API may create counters, if it does so in this database."""
+    """The namespaces in which the API may create counters in this database."""
     if COUNTERS.writing() != using:
         return ()
     caps = {
@@ -232,7 +226,7 @@ def _requests(using: str) -> int:
 
 
 def _guard(using: str) -> str:
-    """How the database guards its adjustments, where that is not as it should be."""
+    """The state of the guard of the adjustments, if it is wrong."""
     if not router.allow_migrate_model(using, CounterAdjustment):
         return ""
     found = guard.state(using)
@@ -240,10 +234,13 @@ def _guard(using: str) -> str:
 
 
 _TO_DO = gettext_noop("what has to be done")
-# What can be asked, as people call it, and how; in the order in which it is asked.
+# All parts in their order: the name for people, and how to read it.
 PARTS: Mapping[str, tuple[str, Callable[[str], Any]]] = MappingProxyType(
     {
-        "tables": (gettext_noop("database"), _tables),
+        "tables": (
+            gettext_noop("database"),
+            lambda using: frozenset(connections[using].introspection.table_names()),
+        ),
         "spread": (gettext_noop("shards and slots"), _spread),
         "ledger": (gettext_noop("ledger"), state),
         "redises": (gettext_noop("Redis"), unasked),

@@ -1,4 +1,4 @@
-"""Which counters change most at present, found without reading all of them."""
+"""Finds the counters that change most at present, without reading all of them."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ MOST_KEPT = 2_000
 # How many entries of the ledger are added up, and how many counters of each slot of a Redis.
 MOST_ENTRIES = 20_000
 MOST_FIELDS = 2_000
-# For how many seconds a counter that rests is read on: its next change is then known at once.
+# Seconds that a resting counter is still read, so that its next change has a rate.
 _KEPT = 60.0
-# What was changed is committed later than it is stamped, and clocks differ. Seconds.
+# Seconds: changes are committed later than they are stamped, and clocks differ.
 _MARGIN = 5.0
 _DAY = timedelta(days=1)
 _T = TypeVar("_T")
@@ -56,18 +56,17 @@ class Name(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Hot:
-    """A counter that changes, as it was read.
+    """A counter, as one look has read it.
 
     Attributes:
         name: which one.
         strategy: the name of its strategy.
         value: the present value.
         waits: the part of it that waits for its rollup or flush.
-        exact: whether nothing is missing in the value; false where its Redis could not be asked.
+        exact: whether the value is exact. It is not if its Redis is away.
         active: when it was last seen to change, or first seen, by the clock of the look.
-        change: by how much it changed since the look before; None where it was not read then, or
-            one of both values is not exact.
-        rate: that for each second.
+        change: the change since the look before; None if that is unknown.
+        rate: the change per second.
     """
 
     name: Name
@@ -82,20 +81,19 @@ class Hot:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one look has found.
+    """The result of one look.
 
     Attributes:
-        moment: when, in UTC.
-        interval: how many seconds after the look before; None where there was none.
-        hottest: counters that changed since then, the fastest first; then those that are new here.
-        rate: how much all that were read changed, for each second, up and down; None where no
-            change is known.
+        moment: the time of the look, in UTC.
+        interval: seconds since the look before, if there was one.
+        hottest: the counters that changed since then, the fastest first; then those that are new.
+        rate: the changes per second of all counters, up and down; None if no change is known.
         read: how many counters were read.
-        incidents: how many there were in the last 24 hours, by kind; None where that is not known.
-        away: places that could not be asked, and why.
-        capped: places that held more than was looked at.
-        seen: all that were read, for the next look.
-        at: when they began to be read, in seconds of a clock that is never set.
+        incidents: the incidents of the last 24 hours, by kind; None if that is unknown.
+        away: the places that could not be read, and why.
+        capped: the places that held more than one look reads.
+        seen: all counters, for the next look.
+        at: when their reading began, by a monotonic clock.
     """
 
     moment: datetime
@@ -117,27 +115,27 @@ def look(
     limit: int = 20,
     recent: float = 2.0,
 ) -> Look:
-    """Find the counters that change most. Changes nothing, and takes no lock that others wait for.
+    """Find the counters that change most. Takes no lock that others wait for.
 
-    A rate is the difference of two exact values, over the time between them: that of a counter
-    which was not read in the look ``before`` is not known. Found are named counters whose total was
-    changed lately, and all counters of which something waits: in shards, slots, the ledger or
-    Redis. A counter field that is exact is written without a trace, and is not found.
+    A rate is the difference of two exact values over the time between them. It is unknown for a
+    counter that the look ``before`` did not read. A look finds named counters whose total has
+    changed lately, and all counters with something that waits in shards, slots, the ledger or
+    Redis. It cannot find exact counter fields: their changes leave no trace.
 
-    What cannot be asked, or is not found within a second, is said to be away. Values are read in
-    the ordinary way: who locks the table of totals makes it wait.
+    A place that cannot be read within a second is away. Values are read in the ordinary way, and
+    wait for a lock on the table of totals.
 
     Args:
         using: the database.
         before: the last look; None for the first one.
-        limit: how many counters are wanted.
-        recent: for the first look, how many seconds ago something may have changed.
+        limit: how many counters to return.
+        recent: how many seconds the first look goes back.
     """
     moment, parts = clock.utc(), _Parts(using)
     kept = before.seen if before else {}
     back = _MARGIN + (time.monotonic() - before.at if before else recent)
     found = _found(using, moment, back, parts)
-    # All values are read at once, nearly: one interval is that of all rates.
+    # All values are read at nearly the same time, so all rates share one interval.
     at = time.monotonic()
     interval = None if before is None else at - before.at
     read = _read(using, _wanted(found, kept, at), found, at, parts)
@@ -159,7 +157,7 @@ def look(
 
 
 class _Parts:
-    """Gathers one part after the other, and keeps which of them are missing or not whole."""
+    """Reads one part after the other. Keeps those that are away or capped."""
 
     def __init__(self, using: str) -> None:
         self._using = using
@@ -167,7 +165,7 @@ class _Parts:
         self.capped: list[str] = []
 
     def gather(self, part: str, ask: Callable[[], _T]) -> _T | None:
-        """What a part is; None where it is away."""
+        """The value of a part; None if it is away."""
         answer = asked(part, self._using, ask)
         if not isinstance(answer, Away):
             return answer
@@ -175,7 +173,7 @@ class _Parts:
         return None
 
     def find(self, part: str, ask: Callable[[], Mapping[Name, int]]) -> Mapping[Name, int]:
-        """What was found somewhere, and what waits of it there."""
+        """The counters of a place, and what waits there of each."""
         found = self.gather(part, ask) or {}
         if len(found) >= MOST_FOUND:
             self.capped.append(part)
@@ -183,12 +181,11 @@ class _Parts:
 
 
 def _found(using: str, moment: datetime, back: float, parts: _Parts) -> dict[Name, int]:
-    """Counters that may change, and what waits of those that belong to records."""
+    """Counters that may change, and what waits of those of records."""
     if not COUNTERS.stands_in(using):
         return {}
     store, since = SqlHottest(using), moment - timedelta(seconds=back)
-
-    # A day more than is meant, whatever time zone the column is in.
+    # A day more, because the column may be in any time zone.
     entries = (since - _DAY, mint(since), MOST_ENTRIES, MOST_FOUND)
     places = [
         parts.find("entries", lambda: _named(store.entered(*entries))),
@@ -215,20 +212,20 @@ def _in_slots(store: SqlHottest, using: str) -> dict[Name, int]:
     found = {}
     for kind, counter, record, waits in store.slotted(MOST_FOUND):
         model = kinds.get_for_id(kind).model_class()
-        # Slots of a model that is gone have no value any more.
+        # Slots of a removed model have no value.
         if model is not None:
             found[Name(f"{model._meta.label}.{counter}", record)] = waits
     return found
 
 
 def _in_redis(source: Source, cap: Callable[[], None]) -> dict[Name, int]:
-    """What was added to cached counters since the last flush, the most first."""
+    """What was added to cached counters since the last flush, the largest amounts first."""
     if source.pending is None:
         raise InvalidConfiguration(problem=source.problem)
     sums: dict[str, int] = {}
     for slot in range(SLOTS):
         amounts, are_all = source.pending.opened(slot, MOST_FIELDS)
-        # What cannot be a counter of ours, somebody else has written.
+        # Another program has written fields that cannot be counters.
         sums.update(
             {name: by for name, by in amounts.items() if " " in name or not why_no_key(name)}
         )
@@ -239,13 +236,13 @@ def _in_redis(source: Source, cap: Callable[[], None]) -> dict[Name, int]:
 
 
 def _name_of(counter: str) -> Name:
-    """What Redis calls a counter; the key of a named one has no white space."""
+    """The counter with this name in Redis. The key of a named one has no white space."""
     label, space, key = counter.partition(" ")
     return Name(label, key) if space else Name("", counter)
 
 
 def _wanted(found: Mapping[Name, int], kept: Mapping[Name, Hot], at: float) -> list[Name]:
-    """What is to be read: what was found, and what changed a while ago."""
+    """The counters to read: those that were found, and those that changed a while ago."""
     resting = [name for name, one in kept.items() if at - one.active < _KEPT]
     resting.sort(key=lambda name: -kept[name].active)
     return list(dict.fromkeys((*found, *resting[:MOST_KEPT])))
@@ -254,7 +251,7 @@ def _wanted(found: Mapping[Name, int], kept: Mapping[Name, Hot], at: float) -> l
 def _read(
     using: str, names: Sequence[Name], waits: Mapping[Name, int], at: float, parts: _Parts
 ) -> list[Hot]:
-    """The present values; what is no counter any more is left out."""
+    """The present values. Leaves out what is no counter any more."""
     keys = [name.key for name in names if not name.field]
     read = parts.gather("values", lambda: _read_named(using, keys, at)) or []
     groups: dict[tuple[Recipe, Table], dict[Name, Hashable]] = {}
@@ -271,7 +268,7 @@ def _read(
 
 def _read_named(using: str, keys: Sequence[str], at: float) -> list[Hot]:
     read = []
-    for key, found in readings_of(keys, using).items() if keys else ():
+    for key, found in readings_of(keys, using).items():
         strategy, exact = registry.policy(key).recipe.strategy, found.consistency == "exact"
         read.append(Hot(Name("", key), strategy, found.value, found.pending, exact, at))
     return read
@@ -294,18 +291,18 @@ def _read_records(
 
 
 def _subject(name: Name, using: str) -> Ref | None:
-    """The counter; None where a model, a field or the form of a key is not what it was."""
+    """The counter; None if its model, field or key has changed since."""
     try:
         subject = ref_of(name.field, name.key, using)
     except CounterError:
         return None
     model = subject.model or COUNTERS.model
-    # Slots may wait in one database, and the column stand in another.
+    # Slots may be in another database than the column.
     return subject if not subject.table.value or router.allow_migrate_model(using, model) else None
 
 
 def _compared(now: Hot, then: Hot | None, interval: float | None) -> Hot:
-    """A counter, with the time of its last change and how much it changed."""
+    """A counter with its change, its rate and the time of its last change."""
     if then is None:
         return now
     active = then.active if then.value == now.value else now.active
@@ -315,5 +312,5 @@ def _compared(now: Hot, then: Hot | None, interval: float | None) -> Hot:
 
 
 def _order(one: Hot) -> tuple[bool, float, Name]:
-    """The fastest first; then what has no rate yet, what waits most first."""
+    """The fastest first; then counters without a rate, by what waits."""
     return one.rate is None, -abs(one.waits if one.rate is None else one.rate), one.name

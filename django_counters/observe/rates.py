@@ -1,4 +1,4 @@
-"""How much came in over the last minutes."""
+"""How much was counted in the last minutes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from django_counters.tokens import milliseconds_of, mint
 
 # Minutes.
 PERIODS = (10, 60)
-# No more entries are counted for a rate: what is asked has to stay quick on a busy site.
+# A rate counts no more entries, to be quick on a busy site.
 MOST_ENTRIES = 100_000
 _DAY = timedelta(days=1)
 
@@ -25,9 +25,9 @@ class Rate:
     """How much came in over the last minutes.
 
     Attributes:
-        minutes: how long that is.
-        amount: what came in.
-        capped: whether it was more, and the rest was not counted.
+        minutes: the number of minutes.
+        amount: how much came in.
+        capped: whether there was more, which was not counted.
     """
 
     minutes: int
@@ -59,11 +59,11 @@ def entries(using: str) -> tuple[Rate, ...]:
 
 
 def _rate(minutes: int, using: str) -> Rate:
-    """By the index of the tokens, which begin with their time; and only in the last partitions."""
+    """Uses the index of the tokens, which begin with their time, in the last partitions only."""
     now = clock.utc()
     since = now - timedelta(minutes=minutes)
     ends = {"token__gte": _first(since), "token__lt": _first(now + timedelta(milliseconds=1))}
-    # A day more than is meant, whatever time zone the column is in.
+    # A day more, because the column may be in any time zone.
     rows = ENTRIES.rows(using).filter(created_at__gte=clock.shown(since - _DAY), **ends)
     number = rows.order_by().values("token")[: MOST_ENTRIES + 1].count()
     return Rate(minutes, min(number, MOST_ENTRIES), capped=number > MOST_ENTRIES)

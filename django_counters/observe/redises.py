@@ -1,4 +1,4 @@
-"""What waits in each Redis, for how long, and whether that Redis can be trusted to keep it."""
+"""The state of each Redis: what waits there, how long, and whether the Redis may lose it."""
 
 from __future__ import annotations
 
@@ -20,28 +20,27 @@ if TYPE_CHECKING:
     from django_counters.stores.redis.pending import RedisPending
 
 OLDEST_REDIS = (6, 2)
-# A flush that runs lands everything far earlier.
+# A working flush lands everything far earlier.
 LATE = timedelta(minutes=10)
-# What a server may answer to a question, besides an answer.
+# The errors of a server that gives no answer.
 UNANSWERED = (CounterUnavailable, OutcomeUnknown, Refused)
 
 
 @dataclass(frozen=True, slots=True)
 class Redis:
-    """How one Redis of cached counters is.
+    """The state of one Redis of cached counters.
 
     Attributes:
         source: which one.
-        problem: why it does not say what waits; empty where it does, or was not asked yet.
-        generations: how many generations of increments wait there; None where that is not known.
-        counters: how many counters are in them, at most: one that is in two counts twice, and so
-            do tokens and what is counted by period.
-        lag: how old the oldest of them is, so that nothing waits longer; None where nothing waits.
-        is_foreign: whether that belongs to another database.
-        is_late: whether it waits for too long, and nothing has landed meanwhile.
-        weak: the check and the message for all that may make it lose increments, if it is used.
-        breaker: whether this process asks it: the worst of its servers. None where no server was
-            asked yet.
+        problem: why it did not answer; empty if it did, or was not asked yet.
+        generations: how many generations of increments wait there; None if that is unknown.
+        counters: the number of their counters, at most: one that is in two of them counts twice,
+            and tokens and cells count, too.
+        lag: the age of the oldest generation; None if nothing waits.
+        is_foreign: whether the increments belong to another database.
+        is_late: whether they wait for too long, and nothing has landed meanwhile.
+        weak: the check and the message of each reason why it may lose increments, if it is used.
+        breaker: the worst breaker of its servers in this process; None before the first call.
     """
 
     source: Source
@@ -56,17 +55,17 @@ class Redis:
 
     @property
     def name(self) -> str:
-        """As the database has it."""
+        """Its name in the database."""
         return self.source.name
 
 
 def unasked(using: str) -> tuple[Redis, ...]:
-    """Every Redis of a database, before it is asked."""
+    """Each Redis of a database, before it is asked."""
     return tuple(Redis(source, source.problem) for source in known(using))
 
 
 def ask(redis: Redis, using: str, identity: Callable[[], str]) -> Redis:
-    """Ask one Redis that can be found. ``identity``: that of the database.
+    """Ask one Redis. ``identity``: the identity of the database.
 
     Raises:
         CounterUnavailable, OutcomeUnknown, Refused: it does not answer, or answers an error.
@@ -75,10 +74,13 @@ def ask(redis: Redis, using: str, identity: Callable[[], str]) -> Redis:
     assert pending is not None, "one that cannot be found is not asked"
     slots, owner = pending.waiting(), pending.owner()
     generations = sum(slot.places + bool(slot.open) for slot in slots)
-    # The oldest generation of those that are sealed, and the open one if it has something.
+    # The sealed generations, and the open ones with increments.
     oldest = [slot.oldest for slot in slots if slot.places]
     oldest += [slot.generation for slot in slots if slot.open]
     lag = clock.utc() - min(moment_of(UUID(one)) for one in oldest) if oldest else None
+    landed = CounterBatch._base_manager.using(using).filter(
+        source=pending.source, applied_at__gt=clock.now() - LATE
+    )
     is_used = source.is_declared and (source.was_flushed or generations)
     return replace(
         redis,
@@ -86,18 +88,13 @@ def ask(redis: Redis, using: str, identity: Callable[[], str]) -> Redis:
         counters=sum(slot.open + slot.sealed for slot in slots),
         lag=lag,
         is_foreign=owner != "" and owner != identity(),
-        is_late=lag is not None and lag > LATE and not _has_landed(pending.source, using),
+        is_late=lag is not None and lag > LATE and not landed.exists(),
         weak=tuple(weaknesses(pending)) if is_used else (),
     )
 
 
-def _has_landed(source: str, using: str) -> bool:
-    landed = CounterBatch._base_manager.using(using).filter(source=source)
-    return landed.filter(applied_at__gt=clock.now() - LATE).exists()
-
-
 def weaknesses(pending: RedisPending) -> Iterator[tuple[str, str]]:
-    """W012 to W015: what may make this Redis lose increments. Of a cluster, one server is asked."""
+    """W012 to W015: why this Redis may lose increments. Asks one server of a cluster."""
     name = pending.name
     told: dict[str, str] = {}
     try:
@@ -118,6 +115,6 @@ def weaknesses(pending: RedisPending) -> Iterator[tuple[str, str]]:
 
 
 def reason_of(error: Exception) -> str:
-    """Why a server did not answer: the first line of what it or its driver says."""
+    """The first line of the error of a server or its driver."""
     text = error.reason if isinstance(error, CounterUnavailable) else str(error)
     return text.strip().partition("\n")[0].rstrip(".")
