@@ -42,6 +42,8 @@ from django_counters.tokens import mint
 
 # Errors that another number would avoid.
 _OF_NUMBER = (CeilingExceeded, CounterOverflow, InsufficientCount, InvalidDelta)
+# What a preview is asked for.
+_NUMBERS = ("to", "by", "allow_below_floor")
 
 
 class AdjustingMixin(ReadOnlyAdmin):
@@ -110,7 +112,8 @@ class _Steps:
     def _preview_page(self, form: AdjustForm) -> HttpResponse:
         """The second step: a preview. Nothing is changed yet."""
         try:
-            found = preview(self.counter.subject, **_numbers(form))
+            numbers = {name: form.asked[name] for name in _NUMBERS if name in form.asked}
+            found = preview(self.counter.subject, **numbers)
         except CounterError as error:
             return self._refused(form, error)
         if found.refusal and not found.needs_approval:
@@ -224,11 +227,6 @@ def _changed_since(form: AdjustForm, found: Preview) -> int | None:
     expected, last = form.cleaned_data["expected"], form.cleaned_data["last"]
     moved = form.cleaned_data["how"] == TO or last != found.last
     return expected if moved and expected != found.before else None
-
-
-def _numbers(form: AdjustForm) -> dict[str, Any]:
-    asked = form.asked
-    return {name: asked[name] for name in ("to", "by", "allow_below_floor") if name in asked}
 
 
 def _token(form: AdjustForm) -> UUID:

@@ -65,7 +65,11 @@ class ExportAdmin(ReadOnlyAdmin):
         except (IncorrectLookupParameters, DataError):
             return self._wrong_lookup()
         response = StreamingHttpResponse(
-            lines(self.export_columns, self._exported(rows)), content_type="text/csv; charset=utf-8"
+            lines(
+                self.export_columns,
+                (row for page in pages(rows) for row in self.export_rows(page, rows._db)),
+            ),
+            content_type="text/csv; charset=utf-8",
         )
         name = f"{self.opts.model_name}s.csv"
         response["Content-Disposition"] = f'attachment; filename="{name}"'
@@ -77,10 +81,6 @@ class ExportAdmin(ReadOnlyAdmin):
         regular expression ``(``."""
         url = address(self.admin_site, named(self.model, "changelist"))
         return HttpResponseRedirect(f"{url}?e=1")
-
-    def _exported(self, rows: Any) -> Iterator[Sequence[Any]]:
-        for page in pages(rows):
-            yield from self.export_rows(page, rows._db)
 
 
 def pages(rows: QuerySet[Any], size: int = _PAGE) -> Iterator[list[Any]]:

@@ -28,7 +28,7 @@ from django_counters.models import Counter, CounterAdjustment
 from django_counters.read.history import Explanation, explain
 from django_counters.read.readings import readings_of
 from django_counters.registry import registry
-from django_counters.types import Reading, namespace_of
+from django_counters.types import namespace_of
 
 LAST_ENTRIES = 10
 LAST_ADJUSTMENTS = 20
@@ -148,16 +148,13 @@ def shown_of(counter: Counter) -> Shown:
         found = explain(counter.key, LAST_ENTRIES, None)
     except CounterError as error:
         reading = readings_of([counter.key])[counter.key]
+        parts = [
+            (pgettext("of a counter", "Total"), reading.total, _("what is rolled up")),
+            (pgettext("of a counter", "Pending"), reading.pending, _("what waits for its rollup")),
+        ]
         exact = reading.consistency == "exact"
-        return Shown(reading.value, exact, _parts_of(reading), problem=str(error))
-    return Shown(found.value, True, list(_parts(found)), found)
-
-
-def _parts_of(reading: Reading) -> list[tuple[str, int, str]]:
-    return [
-        (pgettext("of a counter", "Total"), reading.total, _("what is rolled up")),
-        (pgettext("of a counter", "Pending"), reading.pending, _("what waits for its rollup")),
-    ]
+        return Shown(reading.value, exact, parts, problem=str(error))
+    return Shown(found.value, True, _parts(found), found)
 
 
 def _parts(found: Explanation) -> list[tuple[str, int, str]]:

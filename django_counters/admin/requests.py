@@ -67,7 +67,9 @@ class RequestAdmin(ReadOnlyAdmin):
         """The new value, or the change."""
         if waiting.to is not None:
             return gettext("to %(value)s") % {"value": number_format(waiting.to)}
-        return gettext("by %(change)s") % {"change": _signed(waiting.by)}
+        return gettext("by %(change)s") % {
+            "change": f"{'+' if waiting.by > 0 else ''}{number_format(waiting.by)}"
+        }
 
     @admin.display(description=_("state"))
     def decision(self, waiting: Any) -> str:
@@ -226,7 +228,3 @@ def _foreseen(counter: Seen, waiting: Any) -> dict[str, Any]:
     if found.refusal and not found.needs_approval:
         return {"preview": found, "problem": said(found.refusal)}
     return {"preview": found}
-
-
-def _signed(number: int) -> str:
-    return f"{'+' if number > 0 else ''}{number_format(number)}"

@@ -1,4 +1,4 @@
-"""Work that is done again and again until the process is asked to end."""
+"""Loops until the process is asked to end."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Wait = Callable[[float], bool]
 
 @contextmanager
 def until_asked_to_end() -> Iterator[Wait]:
-    """Give a function that waits for so many seconds, and says whether to go on.
+    """Yield a function that waits for some seconds, and returns whether to go on.
 
-    SIGINT and SIGTERM end the wait, and what is being done is finished; a second one ends the
-    process the usual way. Works in the main thread only, where signals arrive.
+    SIGINT and SIGTERM end the wait, and the current work is finished. A second signal ends the
+    process the usual way. It works only in the main thread, where signals arrive.
     """
-    # A handler may come at any moment, also while a lock is held that it would wait for.
+    # A pipe, because a handler may run at any moment, even while a lock is held.
     reading, writing = os.pipe()
     before = {number: signal.getsignal(number) or signal.SIG_DFL for number in ENDING}
 

@@ -1,4 +1,4 @@
-"""``manage.py counters top``: the counters that change most, drawn again and again."""
+"""``manage.py counters top``: shows the counters that change most, again and again."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from django_counters.observe.redises import Redis
 from django_counters.upkeep.ledger import State
 from django_counters.upkeep.partitions import ledgers
 
-# What stands above the counters takes more to gather, and changes slowly. Seconds.
+# Seconds. The head takes longer to gather than the counters, and changes slowly.
 HEAD_EVERY = 10.0
 _MOST = 500
-# The other screen, without a cursor; and back.
+# To the alternate screen without a cursor, and back.
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 _TO_THE_TOP, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
-# Narrower than this, there is no room for all columns.
+# A narrower terminal has no room for all columns.
 _WIDE = 72
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What stands above the counters, and when it was gathered, by a clock that is never set."""
+    """The head above the counters, and when it was gathered, by a monotonic clock."""
 
     found: Facts
     to_do: int
@@ -70,7 +70,7 @@ def run(
     as_json: bool,
     **_options: Any,
 ) -> None:
-    """Show the counters that change most until asked to end; changes nothing."""
+    """Show the counters that change most until asked to end."""
     is_live = out.isatty() and not once and not as_json
     head: Head | None = None
     before: Look | None = None
@@ -79,10 +79,10 @@ def run(
         due = time.monotonic()
         while wait(due - time.monotonic()):
             due = time.monotonic() + every
-            # A server that was restarted, or a connection that is old enough.
+            # The server may have restarted, or the connection may be old.
             close_old_connections()
             present = look(using, before, limit=limit, recent=every)
-            # Without a look before there are no rates; who watches sees something at once.
+            # The first look has no rates. It is only shown on a terminal.
             if is_live or before:
                 head = _head(using, head)
                 _show(out, head, present, is_live=is_live, as_json=as_json)
@@ -92,7 +92,7 @@ def run(
 
 
 def _head(using: str, last: Head | None) -> Head:
-    """What stands above, gathered now or, where nothing was missing, a moment ago."""
+    """The head, gathered now, or a moment ago if nothing was missing."""
     now = time.monotonic()
     if last and now - last.at < HEAD_EVERY and not (last.found.away or _mute(last.found)):
         return last
@@ -101,7 +101,7 @@ def _head(using: str, last: Head | None) -> Head:
 
 
 def _mute(found: Facts) -> set[str]:
-    """Each Redis that did not answer, as the places of a look are called."""
+    """Each Redis that did not answer, by its name as a place of a look."""
     return {f"Redis {one.name}" for one in found.redises or () if one.generations is None}
 
 
@@ -118,7 +118,7 @@ def _show(out: OutputWrapper, head: Head, found: Look, *, is_live: bool, as_json
 
 @contextmanager
 def _screen(out: OutputWrapper) -> Iterator[None]:
-    """Draw on the other screen of the terminal; what was there before comes back."""
+    """Draw on the alternate screen of the terminal, and restore the screen at the end."""
     out.write(_ENTER, ending="")
     out.flush()
     try:
@@ -130,18 +130,18 @@ def _screen(out: OutputWrapper) -> Iterator[None]:
 
 @contextmanager
 def _for_as_long_as_it_is_read(out: OutputWrapper) -> Iterator[None]:
-    """End without an error where nobody reads any more: ``top | head`` is no mistake."""
+    """End without an error when the reader closes the pipe, as ``top | head`` does."""
     try:
         yield
     except BrokenPipeError:
-        # Python would try once more at its end, and complain.
+        # Python would write again at exit, and complain.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, out.fileno())
         os.close(nowhere)
 
 
 def _draw(out: OutputWrapper, lines: Sequence[str]) -> None:
-    """All in one write, so that nothing flickers, and nothing beyond the edges."""
+    """Draw within the edges, in one write, so that nothing flickers."""
     width, height = _size(out)
     shown = [_cut(_printable(line, out), width) for line in lines[:height]]
     out.write(
@@ -150,7 +150,7 @@ def _draw(out: OutputWrapper, lines: Sequence[str]) -> None:
 
 
 def _size(out: OutputWrapper) -> tuple[int, int]:
-    """Columns and lines of the terminal that is written to."""
+    """The columns and lines of the terminal."""
     try:
         columns, lines = os.get_terminal_size(out.fileno())
     except OSError:
@@ -180,7 +180,7 @@ def _above(head: Head, found: Look) -> Iterator[str]:
 
 
 def _missing(head: Head, found: Look) -> Iterator[str]:
-    """What could not be asked, and what was not looked at."""
+    """The places that were away or capped."""
     for away in (*head.found.away, *found.away):
         if away.part not in _mute(head.found):
             yield _("%(part)s cannot be asked: %(reason)s") % _away_as_data(away)
@@ -191,15 +191,15 @@ def _missing(head: Head, found: Look) -> Iterator[str]:
 
 def _title(using: str, found: Look) -> str:
     when = timezone.localtime(found.moment)
-    parts = [f"counters top · {using} · {when:%H:%M:%S}"]
-    if found.rate is not None:
-        told = {"rate": f"{found.rate:,.1f}", "number": found.read}
-        parts.append(_("%(rate)s/s of %(number)d counters") % told)
-    return " · ".join(parts)
+    title = f"counters top · {using} · {when:%H:%M:%S}"
+    if found.rate is None:
+        return title
+    told = {"rate": f"{found.rate:,.1f}", "number": found.read}
+    return f"{title} · {_('%(rate)s/s of %(number)d counters') % told}"
 
 
 def _flow(found: Facts) -> Iterator[str]:
-    """What came in within the last minutes, where something did."""
+    """How much came in within the last minutes."""
     parts = [
         f"{name} {'> ' if rates[0].capped else ''}{rates[0].per_minute:,.1f}/min"
         for name, rates in ((_("landed"), found.landed), (_("entries"), found.entries))
@@ -218,10 +218,9 @@ def _of_redis(redis: Redis) -> str:
         "number": redis.counters,
         "seconds": _seconds(redis.lag),
     }
-    state = redis.breaker or "closed"
-    if state == "closed":
+    if redis.breaker in (None, "closed"):
         return line
-    return _("%(line)s · breaker %(state)s") % {"line": line, "state": state}
+    return _("%(line)s · breaker %(state)s") % {"line": line, "state": redis.breaker}
 
 
 def _of_ledger(found: State) -> Iterator[str]:
@@ -244,14 +243,14 @@ def _seconds(lag: timedelta | None) -> str:
 
 
 def _table(hottest: Sequence[Hot], width: int | None) -> Iterator[str]:
-    """The counters, below one another; with all columns where there is room for them."""
+    """The lines of the counters. A narrow terminal shows fewer columns."""
     if not hottest:
         yield _("No counter has changed.")
         return
-    rows = [
-        (_("RATE/S"), _("VALUE"), _("WAITS"), _("STRATEGY"), _("COUNTER")),
-        *(_row(one) for one in hottest),
-    ]
+    rows = [(_("RATE/S"), _("VALUE"), _("WAITS"), _("STRATEGY"), _("COUNTER"))]
+    for one in hottest:
+        rate = "-" if one.rate is None else f"{one.rate:+,.1f}"
+        rows.append((rate, str(one.value), _waiting(one), one.strategy, str(one.name)))
     if width is not None and width < _WIDE:
         rows = [(rate, value, "", "", name) for rate, value, _waits, _strategy, name in rows]
     sizes = [max(map(_width, column)) for column in zip(*rows, strict=True)]
@@ -266,13 +265,8 @@ def _table(hottest: Sequence[Hot], width: int | None) -> Iterator[str]:
         yield "  ".join((*shown, name))
 
 
-def _row(one: Hot) -> tuple[str, str, str, str, str]:
-    rate = "-" if one.rate is None else f"{one.rate:+,.1f}"
-    return rate, str(one.value), _waiting(one), one.strategy, str(one.name)
-
-
 def _waiting(one: Hot) -> str:
-    """What waits, and where that is by the strategy of the counter."""
+    """What waits of a counter, and where."""
     if not one.exact:
         return _("Redis is away")
     if not one.waits:
@@ -283,12 +277,11 @@ def _waiting(one: Hot) -> str:
         "sharded": _("in shards"),
         "slotted": _("in slots"),
     }
-    place = places.get(one.strategy, _("elsewhere"))
-    return f"{one.waits} {place}"
+    return f"{one.waits} {places.get(one.strategy, _('elsewhere'))}"
 
 
 def _as_data(head: Head, found: Look) -> dict[str, Any]:
-    """One look, as it is printed for programs."""
+    """One look for programs."""
     above = head.found
     return {
         "database": above.using,
@@ -300,7 +293,7 @@ def _as_data(head: Head, found: Look) -> dict[str, Any]:
         "landed_per_minute": _per_minute(above.landed),
         "entries_per_minute": _per_minute(above.entries),
         "redises": [_redis_as_data(one) for one in above.redises or ()],
-        "ledger": _ledger_as_data(above.ledger) if above.ledger else None,
+        "ledger": above.ledger and _ledger_as_data(above.ledger),
         "incidents": found.incidents,
         "to_do": head.to_do,
         "away": [_away_as_data(away) for away in dict.fromkeys((*above.away, *found.away))],
@@ -314,8 +307,7 @@ def _away_as_data(away: Away) -> dict[str, str]:
 
 def _counter_as_data(one: Hot) -> dict[str, Any]:
     return {
-        "field": one.name.field,
-        "key": one.name.key,
+        **one.name._asdict(),
         "strategy": one.strategy,
         "value": one.value,
         "exact": one.exact,
@@ -350,7 +342,7 @@ def _per_minute(rates: tuple[Rate, ...] | None) -> float | None:
 
 
 def _printable(text: str, out: OutputWrapper) -> str:
-    """A text that a terminal shows and does nothing else with, whatever stands in a key."""
+    """A text that a terminal only shows. A key may contain control characters."""
     shown = "".join(c if c.isprintable() else _escaped(c) for c in text)
     encoding = getattr(out, "encoding", None) or "utf-8"
     return shown.encode(encoding, "backslashreplace").decode(encoding)
@@ -361,7 +353,7 @@ def _escaped(character: str) -> str:
 
 
 def _width(text: str) -> int:
-    """How many columns of a terminal a text takes."""
+    """The number of columns of a terminal that a text takes."""
     return sum(map(_columns, text))
 
 
@@ -378,7 +370,7 @@ def _filled(text: str, size: int) -> str:
 
 
 def _cut(text: str, width: int) -> str:
-    """As much of a text as there is room for."""
+    """As much of a text as fits."""
     if _width(text) <= width:
         return text
     taken, shown = 0, ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, ClassVar, NoReturn
 
@@ -153,7 +153,10 @@ class CounterView(APIView):
             target.check(circumstances)
             self._admit_size(key, target.access, by)
             self._admit_origin(target.access)
-        for namespace, group in _by_namespace(changes):
+        groups: dict[str, list[Target]] = {}
+        for key, (target, _) in changes.items():
+            groups.setdefault(namespace_of(key), []).append(target)
+        for namespace, group in groups.items():
             access = group[0].access
             self._admit_number(namespace, access, len(group))
             named = [target.key for target in group if isinstance(target, Named)]
@@ -212,15 +215,6 @@ class CounterView(APIView):
     def marked(self, body: Mapping[str, Any], *, replayed: bool) -> Mapping[str, Any]:
         """The answer, which says whether it repeats that of an earlier request."""
         return {**body, "replayed": replayed}
-
-
-def _by_namespace(
-    changes: Mapping[str, tuple[Target, int]],
-) -> Iterable[tuple[str, list[Target]]]:
-    groups: dict[str, list[Target]] = {}
-    for key, (target, _) in changes.items():
-        groups.setdefault(namespace_of(key), []).append(target)
-    return groups.items()
 
 
 def iso(moment: datetime) -> str:

@@ -154,17 +154,14 @@ def _place(targets: Mapping[str, Target]) -> tuple[bool, str]:
     """Whether one transaction changes these counters, and its database."""
     joining = {target.joins for target in targets.values()}
     places = {target.alias for target in targets.values()}
-    if len(joining) > 1 or len(places) > 1 or (joining == {False} and not _is_one_step(targets)):
+    recipes = {target.recipe for target in targets.values() if isinstance(target, Named)}
+    records = sum(not isinstance(target, Named) for target in targets.values())
+    # Cached counters need one step in Redis.
+    is_one_step = joining == {True} or len(recipes) + records == 1
+    if len(joining) > 1 or len(places) > 1 or not is_one_step:
         says = "These counters are kept in several places, which no step changes together."
         raise Refused(400, "unsupported", says)
     return joining.pop(), places.pop()
-
-
-def _is_one_step(targets: Mapping[str, Target]) -> bool:
-    """Whether one step in Redis changes all of these cached counters."""
-    recipes = {registry.policy(key).recipe for key, t in targets.items() if isinstance(t, Named)}
-    records = sum(not isinstance(target, Named) for target in targets.values())
-    return len(recipes) + records == 1
 
 
 def _changed(

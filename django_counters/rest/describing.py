@@ -1,4 +1,4 @@
-"""What the schema of the API says of each view, for drf-spectacular."""
+"""Describes each view in the schema of the API, for drf-spectacular."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _header(
 
 
 class Problem(NamedTuple):
-    """What a status means here, and with which types of problems."""
+    """The meaning of a status, and its types of problems."""
 
     says: str
     types: tuple[str, ...] = ()
@@ -95,7 +95,7 @@ _OF_LIMITS = (
 
 
 class Operation(NamedTuple):
-    """One view: what it does, what it takes, what it answers."""
+    """One view: what it does, its parameters and body, and its answer."""
 
     summary: str
     promise: str
@@ -195,8 +195,11 @@ OPERATIONS: Mapping[str, Operation] = {
 
 
 def described(name: str) -> Callable[[_View], _View]:
-    """Say in the schema what a view does."""
+    """Describe a view in the schema."""
     operation = OPERATIONS[name]
+    examples = [OpenApiExample("answer", operation.example, response_only=True)]
+    if operation.sent:
+        examples.append(OpenApiExample("request", operation.sent, request_only=True))
     schema = extend_schema(
         operation_id=f"counters_{name}",
         summary=operation.summary,
@@ -205,7 +208,7 @@ def described(name: str) -> Callable[[_View], _View]:
         request={"application/json": operation.body} if operation.body else None,
         parameters=[*operation.parameters, *_headers(operation)],
         responses=dict(_responses(operation)),
-        examples=list(_examples(operation)),
+        examples=examples,
     )
     method = "post" if operation.body else "get"
     decorate: Callable[[_View], _View] = extend_schema_view(**{method: schema})
@@ -239,14 +242,8 @@ def _headers(operation: Operation) -> Iterable[OpenApiParameter]:
     yield _header("WWW-Authenticate", "How to say it.", [401], always=False)
 
 
-def _examples(operation: Operation) -> Iterable[OpenApiExample]:
-    yield OpenApiExample("answer", operation.example, response_only=True)
-    if operation.sent:
-        yield OpenApiExample("request", operation.sent, request_only=True)
-
-
 class _OfObjects(OpenApiSerializerExtension):  # type: ignore[no-untyped-call]
-    """Components have names that a project has not: all are in one document."""
+    """Prefixes the names of components, which share a document with those of the project."""
 
     target_class = bodies.Described
     match_subclasses = True
@@ -262,7 +259,7 @@ class _OfObjects(OpenApiSerializerExtension):  # type: ignore[no-untyped-call]
 
 
 class _OfWords(OpenApiSerializerFieldExtension):  # type: ignore[no-untyped-call]
-    """Spectacular would name an enumeration after its field, for all apps of a project."""
+    """Inlines enumerations, which Spectacular would name after their fields."""
 
     target_class = values.Word
 
