@@ -1,4 +1,4 @@
-"""Connections to Redis for async code, that never send anything twice. See `client`."""
+"""The client of Redis for async code. Nothing that may have arrived is sent again. See `client`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from django_counters.stores.redis.connections import ANSWERED, BROKEN
 from django_counters.stores.redis.routes import Ask, Discover, Flow, Step, run, run_many
 
 _T = TypeVar("_T")
-# Connections of one event loop to one server: a reply takes less time than making another one.
+# Connections of one event loop to one server. Waiting for one is faster than more connections.
 POOL = 16
 
 
@@ -60,8 +60,8 @@ class AsyncWire:
         self._poll.register(opened.fileno(), select.POLLIN)
 
     def is_stale(self) -> bool:
-        """Whether the server has closed it, or said something unasked. Sends nothing."""
-        # Once the loop has closed the socket, another one may have its number.
+        """Whether the server has closed it or sent something. Sends nothing."""
+        # When the loop has closed the socket, another one may have its number.
         if self._connection._writer.transport.is_closing():
             return True
         return bool(self._poll.poll(0))
@@ -94,7 +94,7 @@ class AsyncWire:
             return refusal(str(error))
 
     def close(self) -> None:
-        """Close it at once; what is not sent yet stays unsent."""
+        """Close it at once, without sending what is buffered."""
         writer = self._connection._writer
         # The loop may be closed already.
         with suppress(RuntimeError):
@@ -113,11 +113,11 @@ class _Pool:
         self._gates: dict[Node, asyncio.Semaphore] = {}
 
     def gate(self, node: Node) -> asyncio.Semaphore:
-        """Lets a few tasks at a time talk to a server."""
+        """Limits the tasks that talk to a server at a time."""
         return self._gates.get(node) or self._gates.setdefault(node, asyncio.Semaphore(POOL))
 
     def take(self, node: Node) -> AsyncWire | None:
-        """A connection that nobody uses; the one that was used last."""
+        """The idle connection that was used last, if there is one."""
         idle = self._idle.get(node)
         while idle:
             wire = idle.pop()
@@ -134,21 +134,21 @@ class _Pool:
             self._idle.setdefault(node, []).append(wire)
 
     def drop(self, nodes: Sequence[Node]) -> None:
-        """Close what is connected to these servers."""
+        """Close the connections to these servers."""
         for node in nodes:
             for wire in self._idle.pop(node, []):
                 wire.close()
 
     def nodes(self) -> list[Node]:
-        """The servers that there are idle connections to."""
+        """The servers with idle connections."""
         return list(self._idle)
 
 
 class AsyncClient:
-    """Runs scripts and commands on the Redis of one address; for all event loops of a process.
+    """Runs scripts and commands on the Redis of one address, for all event loops of a process.
 
-    A loop has connections of its own, which are closed before it ends. A task that is cancelled in
-    the middle closes its connection: whether its command was executed is unknown then, too.
+    A loop has connections of its own, which close before it ends. A task that is cancelled during a
+    command closes its connection, and the outcome of the command is unknown.
     """
 
     def __init__(self, client: Client) -> None:
@@ -176,14 +176,14 @@ class AsyncClient:
         return await self._one(Request(key, packed(*words)), reads=reads)
 
     async def close(self) -> None:
-        """Close the connections of this loop; one that is in use, when it has its answer."""
+        """Close the connections of this loop, those in use when they have their answers."""
         pool = self._pools.get(asyncio.get_running_loop())
         if pool is not None:
             await pool.guard.aclose()
 
     def renew(self) -> None:
-        """Leave to the parent of this process what belongs to it."""
-        # Kept, for what is thrown away would be closed by way of the loop of the parent.
+        """Forget what belongs to the parent process, after a fork."""
+        # Keep a reference: garbage collection would use the loop of the parent to close it.
         self._inherited.append(self._pools)
         self._pools = {}
 
@@ -254,7 +254,7 @@ class AsyncClient:
         found = self._pools.get(loop)
         if found is not None:
             return found
-        # Of loops that ended without closing their generators.
+        # Some loops ended without closing their generators.
         for other in [other for other in self._pools if other.is_closed()]:
             del self._pools[other]
         guard = self._until_the_end(loop)
@@ -263,14 +263,14 @@ class AsyncClient:
         return pool
 
     async def _until_the_end(self, loop: AbstractEventLoop) -> AsyncGenerator[None]:
-        """A loop closes its generators while it still runs: the last moment to close anything."""
+        """Close the pool when the loop closes its generators, the last moment in which it runs."""
         try:
             yield
         finally:
             pool = self._pools.pop(loop)
             pool.closed = True
             pool.drop(pool.nodes())
-            # Sockets are closed in the next round of the loop.
+            # The loop closes sockets in its next round.
             await asyncio.sleep(0)
 
 
@@ -278,7 +278,7 @@ _aclients: dict[Address, AsyncClient] = {}
 
 
 def aclient_of(address: Address) -> AsyncClient:
-    """The one client of this process for async code; as `client_of`."""
+    """The client of this process for async code, as `client_of`."""
     found = _aclients.get(address)
     return found or _aclients.setdefault(address, AsyncClient(client_of(address)))
 
@@ -288,5 +288,5 @@ def _renew() -> None:
         aclient.renew()
 
 
-# As in `client`: a child has the sockets of its parent.
+# As in `client`: a child process has the sockets of its parent.
 os.register_at_fork(after_in_child=_renew)

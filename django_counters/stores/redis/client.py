@@ -1,4 +1,4 @@
-"""Who asks Redis: on connections of each thread, and never a second time what may have arrived."""
+"""The client of Redis, with connections of each thread. Repeats nothing that may have arrived."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ class Wire:
         self._poll.register(connection._sock.fileno(), select.POLLIN)
 
     def is_stale(self) -> bool:
-        """Whether the server has closed it, or said something unasked, or it is a parent's.
+        """Whether the server has closed it or sent something, or it belongs to a parent process.
 
-        Sends nothing. Python is not told of every fork: not of those of uWSGI.
+        Sends nothing. It checks the process because Python does not notice the forks of uWSGI.
         """
         return self._pid != os.getpid() or bool(self._poll.poll(0))
 
@@ -68,7 +68,7 @@ class Wire:
         """Send once and read the replies.
 
         Raises:
-            Lost: the connection is closed then, as after every other error.
+            Lost: no answer came. The connection is closed, as after every other error.
         """
         try:
             self._send(request, replies)
@@ -84,7 +84,7 @@ class Wire:
         try:
             self._connection.send_packed_command((request,), check_health=False)
         except BROKEN as error:
-            # Of several commands the first ones may be complete.
+            # The first ones of several commands may be complete.
             if replies == 1 and getattr(error.__context__, "errno", None) in _UNSENT:
                 self.close()
                 raise Lost(error, sent=False) from error
@@ -102,14 +102,14 @@ class Wire:
 
 
 class _Wires(threading.local):
-    """The idle connections of each thread. They are closed when it ends."""
+    """The idle connections of each thread, which close when it ends."""
 
     def __init__(self) -> None:
         self.idle: dict[Node, Wire] = {}
 
 
 class Client:
-    """Runs scripts and commands on the Redis of one address; for all threads of a process.
+    """Runs scripts and commands on the Redis of one address, for all threads of a process.
 
     Each thread has connections of its own, and so has a process that was forked.
     """
@@ -126,19 +126,19 @@ class Client:
 
         Raises:
             Refused: the server answered an error.
-            CounterUnavailable: the script was not run.
-            OutcomeUnknown: the connection was lost, or the time was up, before the answer.
+            CounterUnavailable: the script did not run.
+            OutcomeUnknown: the connection was lost, or timed out, before the answer.
         """
         return self._one(requested(command), reads=False)
 
     def run_many(self, commands: Sequence[Command]) -> list[Any]:
-        """Run scripts in one round trip, per server of a cluster; each once, whatever others do.
+        """Run scripts in one round trip per server of a cluster, each of them once.
 
-        Returns the reply to each; an error is an instance of `Refused`.
+        Returns their replies; an error is an instance of `Refused`.
 
         Raises:
-            CounterUnavailable: none of them was run.
-            OutcomeUnknown: there is one whose answer was lost.
+            CounterUnavailable: none of them ran.
+            OutcomeUnknown: an answer was lost.
         """
         try:
             return self._take(run_many(self.route, [requested(command) for command in commands]))
@@ -146,24 +146,24 @@ class Client:
             raise self.meaning(lost, reads=False) from lost
 
     def call(self, *words: Word, key: str | None = None, reads: bool = True) -> Any:
-        """Run a plain command once, on the server of ``key``; with the errors of `run`.
+        """Run a plain command once, on the server of ``key``, with the errors of `run`.
 
-        ``reads``: it changes nothing, so that a lost answer means no more than "not reached".
+        ``reads``: it changes nothing, so a lost answer is no unknown outcome.
         """
         return self._one(Request(key, packed(*words)), reads=reads)
 
     def close(self) -> None:
-        """Close the connections of all threads; one that is in use, when it has its answer."""
-        # Nobody else knows the connections of a thread.
+        """Close the connections of all threads, those in use when they have their answers."""
+        # Only here is a reference to the connections of a thread.
         self._wires = _Wires()
 
     def renew(self) -> None:
-        """Leave to the parent of this process what belongs to it."""
+        """Forget what belongs to the parent process, after a fork."""
         self._wires = _Wires()
         self.route.renew()
 
     def meaning(self, lost: Lost, *, reads: bool) -> CounterUnavailable | OutcomeUnknown:
-        """What a lost connection means for who counts."""
+        """The error that a lost connection means for the caller."""
         if lost.sent and not reads:
             return OutcomeUnknown(using=self.using)
         return CounterUnavailable(using=self.using, reason=str(lost))
@@ -180,7 +180,7 @@ class Client:
     def _reply(self, request: Request) -> Any:
         if self.route.alone is None:
             return self._take(run(self.route, request))
-        # One server, and nearly always an answer: there is nothing to find out.
+        # With one server, nearly every request is answered at once.
         (reply,) = self._ask(Ask(self.route.alone, request.words))
         if type(reply) is not Refused:
             return reply
@@ -211,7 +211,7 @@ class Client:
     def _ask(self, ask: Ask) -> list[Any]:
         idle, node = self._wires.idle, ask.node
         ticket = self.route.admit(node)
-        # Taken away while in use: a signal handler that counts in between gets another one.
+        # Remove it while in use: a signal handler that counts meanwhile needs another one.
         wire = idle.pop(node, None)
         try:
             if wire is None or wire.is_stale():
@@ -248,7 +248,7 @@ _clients: dict[Address, Client] = {}
 
 
 def client_of(address: Address) -> Client:
-    """The one client of this process for an address. Nothing is connected yet.
+    """The client of this process for an address. Connects nothing.
 
     Raises:
         InvalidConfiguration: redis-py does not know one of the options.
@@ -261,5 +261,5 @@ def _renew() -> None:
         client.renew()
 
 
-# A child has the sockets of its parent, and must not say anything there.
+# A child process has the sockets of its parent, and must not use them.
 os.register_at_fork(after_in_child=_renew)

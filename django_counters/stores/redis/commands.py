@@ -1,4 +1,4 @@
-"""What is said to Redis and what it says back, as bytes and as values. No I/O."""
+"""The commands to Redis, and its replies, as bytes and as values. No I/O."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Word = str | bytes | int
 class Command(NamedTuple):
     """One run of a script.
 
-    ``keys``: all that it touches; in a cluster they are in one hash slot, and the first one decides
-    which server is asked.
+    ``keys``: all keys that it uses. In a cluster they are in one hash slot, and the first one
+    decides the server.
     """
 
     script: Script
@@ -27,8 +27,8 @@ class Command(NamedTuple):
 class Refused(Exception):
     """The server answered an error.
 
-    The command was not executed. A script that ends with an error is the exception: what it wrote
-    before stays.
+    The command was not executed. The exception is a script that ends with an error: its earlier
+    writes stay.
 
     Attributes:
         code: the first word of the answer, such as "OOM" or "READONLY".
@@ -45,7 +45,7 @@ class Refused(Exception):
 
 
 class Lost(Exception):
-    """There is no answer. ``sent``: the request may have arrived, so it may have been executed."""
+    """No answer came. ``sent``: the request may have arrived, and may have been executed."""
 
     def __init__(self, reason: object, *, sent: bool) -> None:
         super().__init__(str(reason).rstrip("."))
@@ -53,12 +53,12 @@ class Lost(Exception):
 
 
 class Request(NamedTuple):
-    """Something to be executed once.
+    """A request to execute something once.
 
     Attributes:
-        key: decides which server of a cluster is asked; None for any.
-        words: in the form that the server reads.
-        whole: makes the form for a server that does not know the script; None for no script.
+        key: decides the server of a cluster; None for any.
+        words: the bytes of the protocol.
+        whole: makes the bytes for a server that does not know the script; None without a script.
     """
 
     key: str | None
@@ -67,12 +67,12 @@ class Request(NamedTuple):
 
 
 def requested(command: Command) -> Request:
-    """A run of a script that the server is expected to know."""
+    """The request to run a script that the server should know."""
     return Request(command.keys[0], _short(command), lambda: _whole(command))
 
 
 def packed(*words: Word) -> bytes:
-    """A command as the protocol has it."""
+    """A command as bytes of the protocol."""
     return b"*%d\r\n%b" % (len(words), _words(*words))
 
 
@@ -91,7 +91,7 @@ def _short(command: Command) -> bytes:
     return b"*%d\r\n%b%b" % (3 + len(keys) + len(args), head, _words(*args))
 
 
-# The keys of a slot are the same in each call; those of tokens drop out again.
+# The keys of a slot are the same in each call. Keys of tokens drop out of the cache again.
 @lru_cache(maxsize=1024)
 def _head(sha: str, keys: tuple[str, ...]) -> bytes:
     return _words("EVALSHA", sha, len(keys), *keys)
@@ -103,13 +103,13 @@ def _whole(command: Command) -> bytes:
 
 
 def refusal(text: str) -> Refused:
-    """An error as the server wrote it."""
+    """The error that the server wrote."""
     code, _, message = text.partition(" ")
     return Refused(code, message)
 
 
 def decoded(reply: Any) -> Any:
-    """A reply with its texts as str. Somebody else may have written bytes that are no UTF-8."""
+    """A reply with texts as str. Another program may have written bytes that are not UTF-8."""
     if isinstance(reply, bytes):
         return reply.decode(errors="surrogateescape")
     if isinstance(reply, list):

@@ -1,7 +1,7 @@
-"""Connections of redis-py that never send anything twice. The only file that imports redis.
+"""Connections of redis-py that send nothing twice. Only this file imports redis.
 
-redis-py connects, logs in and reads replies. Its pools and clients are not used: they send again
-what may have been executed (ten times, as redis-py 8 has it), and take a lock for each call.
+redis-py connects, logs in and reads replies. Its pools and clients are not used: they repeat
+commands that may have been executed (ten times in redis-py 8), and take a lock for each call.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from django_counters.exceptions import InvalidConfiguration
 from django_counters.stores.redis.addresses import OURS, Address, Node
 from django_counters.stores.redis.commands import Lost
 
-# What redis-py raises: for an answer that is an error, and also where there is none.
+# What redis-py raises for an error of the server, and for a missing answer.
 ANSWERED: type[Exception] = ResponseError
 BROKEN: tuple[type[Exception], ...] = (RedisError, OSError)
 
@@ -33,8 +33,7 @@ BROKEN: tuple[type[Exception], ...] = (RedisError, OSError)
 def _parser(plain: Any, fast: Any) -> Any:
     """A parser of redis-py that keeps errors as the server wrote them.
 
-    Its own turns some of them into a lost connection, after which nobody could tell whether the
-    command was executed.
+    redis-py turns some of them into a lost connection, which would be an unknown outcome.
     """
     kinds = (fast if HIREDIS_AVAILABLE else plain,)
     return type("Parser", kinds, {"parse_error": staticmethod(ResponseError)})
@@ -45,7 +44,7 @@ _ASYNC_PARSER = _parser(_parsers._AsyncRESP2Parser, _parsers._AsyncHiredisParser
 
 
 class Making:
-    """Makes connections of redis-py, none of which retries."""
+    """Makes connections of redis-py without retries."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -76,13 +75,13 @@ class Making:
         return issubclass(declared, redis.connection.SSLConnection) or bool(given.get("ssl"))
 
     def connection(self, node: Node) -> Any:
-        """A connection that is not yet connected."""
+        """A connection that is not connected yet."""
         kind = self._kind(redis.connection, node)
         retry = Retry(NoBackoff(), 0)
         return kind(**_place(node), **self._settings, parser_class=_PARSER, retry=retry)
 
     def aconnection(self, node: Node) -> Any:
-        """The same for asyncio, where who waits has to limit the time."""
+        """The same for asyncio, without timeouts: the caller limits the time."""
         kind = self._kind(redis.asyncio, node)
         retry = redis.asyncio.retry.Retry(NoBackoff(), 0)
         settings = {**self._settings, "socket_timeout": None}

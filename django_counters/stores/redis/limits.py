@@ -1,4 +1,4 @@
-"""Buckets of rate limits in Redis: each is one key, changed by one script."""
+"""Buckets of rate limits in Redis: one key each, which one script changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from django_counters.stores.redis.scripts import TAKE
 
 
 class RedisLimits:
-    """Takes from buckets. Redis forgets each when it is full again."""
+    """Takes from buckets. Redis forgets a bucket when it is full again."""
 
     def __init__(self, address: Address) -> None:
         self._client = client_of(address)

@@ -1,4 +1,4 @@
-"""What is asked of Redis and what its answers mean; who sends it, and waits, is somebody else."""
+"""The requests to Redis, and the meaning of its answers. No I/O."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from django_counters.types import Delta
 
 _T = TypeVar("_T")
 
-# What waits for one counter stays far below 64 bits: beyond, Lua could not compare it.
+# What waits for one counter stays far below 64 bits, because Lua cannot compare larger numbers.
 LARGEST_PENDING = 2**62
 _MILLISECOND = timedelta(milliseconds=1)
-# Answers of a server that has executed nothing.
+# Errors of a server that has executed nothing.
 _NOTHING_DONE = frozenset(
     {
         *("OOM", "READONLY", "LOADING", "MISCONF", "CLUSTERDOWN", "MASTERDOWN", "NOREPLICAS"),
@@ -50,7 +50,7 @@ _NOTHING_DONE = frozenset(
 class Request(NamedTuple, Generic[_T]):
     """Commands for one round trip, and how to read the replies to them.
 
-    ``counts``: whether it would matter that they were executed, if no answer comes.
+    ``counts``: whether they count, so that a lost answer is an unknown outcome.
     """
 
     commands: Sequence[Command]
@@ -61,8 +61,8 @@ class Request(NamedTuple, Generic[_T]):
 class Requests:
     """Makes requests about the slots of one Redis.
 
-    ``shown``: what errors call this Redis. ``together``: whether slots may be in one command. In a
-    cluster they are on several servers.
+    ``shown``: the name of this Redis in errors. ``together``: whether one command may use several
+    slots. In a cluster they are on several servers.
     """
 
     def __init__(self, shown: str, slots: Slots, *, together: bool) -> None:
@@ -71,9 +71,9 @@ class Requests:
         self._together = together
 
     def add(self, deltas: Mapping[str, Delta], age: int) -> Request[Added]:
-        """Add to counters, and to their cells.
+        """Add to counters and to their cells.
 
-        Their values, where a total not older than ``age`` ms is known.
+        Answers their values, if their totals are known and not older than ``age`` ms.
         """
         if len(deltas) == 1:
             return self._add_to_one(*next(iter(deltas.items())), age)
@@ -103,9 +103,9 @@ class Requests:
     def add_once(
         self, counter: str, delta: Delta, token: str, age: int, window: tuple[timedelta, timedelta]
     ) -> Request[tuple[Found, bool]]:
-        """Add to one counter, and to its cells, unless its token was used or is out of its window.
+        """Add to one counter and to its cells, unless its token was used or is out of its window.
 
-        ``window``: how long ago, and how far ahead by the clock of Redis, its time may be.
+        ``window``: how far behind and ahead of the clock of Redis the time of the token may be.
         """
         slot = slot_of(counter)
         keys = (*self._slots.keys(slot), self._token_key(counter, token))
@@ -116,7 +116,7 @@ class Requests:
         return Request([Command(ADD_ONCE, keys, words)], self._added_once)
 
     def look(self, counters: Iterable[str], age: int) -> Request[Mapping[str, Found]]:
-        """Ask for counters; ``age`` in ms, -1 where no total is wanted."""
+        """Look up counters. ``age`` is in ms, and -1 asks for no totals."""
         groups = self._groups(counters)
         words = {slot: (proposed(slot), len(mine), *mine) for slot, mine in groups.items()}
         parts = self._parts(groups)
@@ -126,9 +126,9 @@ class Requests:
         )
 
     def fill(self, totals: Mapping[str, tuple[int | None, Lease]]) -> Request[None]:
-        """Fill in totals under the leases that were given for them.
+        """Fill in totals under their leases.
 
-        None: it cannot be filled in, and nobody need wait for it.
+        None: the total cannot be filled in, so that nobody waits for it.
         """
         held: dict[tuple[int, str], list[str | int]] = {}
         for counter, (total, lease) in totals.items():
@@ -141,13 +141,13 @@ class Requests:
         return Request(commands, lambda replies: None, counts=False)  # noqa: ARG005
 
     def forget(self, counters: Iterable[str]) -> Request[None]:
-        """Forget totals that were changed in another way than by what waits here."""
+        """Forget totals that something else than a flush has changed."""
         return self._without(FORGET, counters)
 
     def discard(self, counters: Iterable[str], *, cells: bool = False) -> Request[None]:
-        """Take away what waits for counters that are no more, and forget their totals.
+        """Drop what waits for deleted counters, and forget their totals.
 
-        ``cells``: they may have cells, which are looked for in all that waits.
+        ``cells``: drop their cells, too, which takes a search of all that waits.
         """
         return self._without(DISCARD_CELLS if cells else DISCARD, counters)
 
@@ -159,12 +159,12 @@ class Requests:
         return Request(commands, self._all_done, counts=False)
 
     def settle(self, counter: str, token: str, value: int) -> Request[None]:
-        """Remember what a call with a token returned, where its answer did not say it."""
+        """Remember the value that a call with a token returned, if Redis did not know it."""
         command = Command(SETTLE, (self._token_key(counter, token),), (value,))
         return Request([command], lambda replies: None, counts=False)  # noqa: ARG005
 
     def _token_key(self, counter: str, token: str) -> str:
-        """One for all counters, so that a conflict is seen. In a cluster it is beside its own."""
+        """One key for all counters, to notice conflicts; in a cluster, one for each slot."""
         return self._slots.token(0 if self._together else slot_of(counter), token)
 
     def _groups(self, counters: Iterable[str]) -> dict[int, list[str]]:
@@ -174,7 +174,7 @@ class Requests:
         return groups
 
     def _parts(self, groups: Mapping[int, object]) -> list[tuple[int, ...]]:
-        """Which slots are asked in one command."""
+        """The slots of each command."""
         return [tuple(groups)] if self._together else [(slot,) for slot in groups]
 
     def _command(
@@ -218,7 +218,7 @@ class Requests:
                 raise self.meaning(reply)
 
     def meaning(self, refused: Refused) -> CounterError:
-        """What an error of the server means for who counts."""
+        """The error that an error of the server means for the caller."""
         if refused.code == "OVERFLOW":
             return CounterOverflow(key=refused.message, low=-LARGEST_PENDING, high=LARGEST_PENDING)
         if refused.code == "CONFLICT":
@@ -229,7 +229,7 @@ class Requests:
         if refused.code in _NOTHING_DONE:
             reason = f"{refused.code} {refused.message}".rstrip(".")
             return CounterUnavailable(using=self.shown, reason=reason)
-        # A script that ends with an error keeps what it has written before.
+        # A script that ends with an error keeps its earlier writes.
         return OutcomeUnknown(using=self.shown)
 
 
@@ -245,7 +245,7 @@ def _cells(counter: str, delta: Delta) -> list[str | int]:
 
 
 def found_in(answer: str) -> Found:
-    """What an answer means; see ``slot.lua``."""
+    """The meaning of an answer; see ``slot.lua``."""
     words = answer.split(" ")
     if words[0] not in ("?", "!"):
         if len(words) == 3:

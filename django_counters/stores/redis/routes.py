@@ -1,8 +1,8 @@
-"""Which server is asked, and what is done when it answers that another one should be. No I/O.
+"""Routes requests to servers, and follows their redirections. No I/O.
 
-What happens is written once, as generators: they yield steps, somebody else takes them, blocking or
-not, and sends back what came of it. A step that failed is thrown in as `Lost`. Nothing is asked a
-second time here unless the server answered that it did not execute it.
+Generators yield steps. A client, blocking or not, takes each step and sends back its result, or
+throws in `Lost` if it failed. They repeat no request unless the server answered that it did not
+execute it.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from django_counters.stores.redis.addresses import Address, Node
 from django_counters.stores.redis.breaker import Breaker
 from django_counters.stores.redis.commands import Lost, Refused, Request, packed
 
-# How often a command is sent on by servers that did not execute it.
+# How often servers that did not execute a command may redirect it.
 REDIRECTIONS = 5
-# Seconds between two of these, while the keys of a slot are on two servers.
+# Seconds between two redirections while the keys of a slot are on two servers.
 PATIENCE = 0.01
-# What a server answers that cannot serve: as good as one that does not answer.
+# Errors of a server that cannot serve, which count as no answer.
 _AWAY = frozenset({"LOADING", "CLUSTERDOWN"})
-# After these the connection is made again, for the name may lead to another server by then.
+# After these errors, connect again: the name may lead to another server by then.
 _LEFT = _AWAY | {"READONLY"}
 _ASKING = packed("ASKING")
 _TABLE = packed("CLUSTER", "SLOTS")
 
 
 class Ask(NamedTuple):
-    """Send this to a server once; what is sent back are its replies."""
+    """Send this to a server once. The result is its replies."""
 
     node: Node
     request: bytes
@@ -36,7 +36,7 @@ class Ask(NamedTuple):
 
 
 class Discover(NamedTuple):
-    """Ask the Sentinels for the present master; what is sent back is its node."""
+    """Ask the Sentinels for the present master. The result is its node."""
 
 
 class Wait(NamedTuple):
@@ -55,19 +55,19 @@ class Route:
 
     def __init__(self, address: Address) -> None:
         self.seeds = address.nodes
-        # The server, where no other one can ever be meant.
+        # The only server, if there can be no other.
         self.alone = address.nodes[0] if address.kind == "server" else None
         self.renew()
 
     def renew(self) -> None:
-        """Forget what was learned, and locks that a thread of another process might hold."""
+        """Forget what was learned, and locks that a thread of the parent process may hold."""
         self._breakers: dict[Node | None, Breaker] = {}
 
     def admit(self, node: Node | None) -> int:
-        """The ticket for a request to a server, or to the Sentinels where there is None.
+        """A ticket for a request to a server, or to the Sentinels for None.
 
         Raises:
-            Lost: the server is left alone for a moment.
+            Lost: the breaker of the server is open.
         """
         breaker = self._breakers.get(node) or self._breakers.setdefault(node, Breaker())
         ticket = breaker.admit()
@@ -76,11 +76,11 @@ class Route:
         return ticket
 
     def breakers(self) -> list[Breaker]:
-        """The breakers of the servers that were asked."""
+        """The breakers of the servers that have been asked."""
         return list(self._breakers.values())
 
     def answered(self, node: Node | None, ticket: int, replies: Sequence[Any]) -> bool:
-        """Take note of answers; whether the connection may be used again."""
+        """Take note of answers. Returns whether the connection may be used again."""
         codes = {reply.code for reply in replies if type(reply) is Refused}
         breaker = self._breakers[node]
         (breaker.failed if codes & _AWAY else breaker.succeeded)(ticket)
@@ -101,7 +101,7 @@ class Route:
         return self.seeds[0]
 
     def keeps(self, node: Node) -> bool:  # noqa: ARG002
-        """Whether connections to it are worth keeping."""
+        """Whether to keep connections to it."""
         return True
 
     def failed(self, node: Node) -> None:
@@ -187,8 +187,8 @@ class ClusterRoute(Route):
         self._stale = True
 
     def _load(self) -> Flow[None]:
-        """The table of slots from the first server that has one; the old one serves if none has."""
-        # Before asking: what is noticed meanwhile makes the answer stale again.
+        """Load the table of slots from the first server that has one; else the old one stays."""
+        # Before the request: what is noticed meanwhile makes the answer stale again.
         self._stale = False
         reason: object = ""
         for node in self._candidates():
@@ -219,7 +219,7 @@ class ClusterRoute(Route):
 
 
 def route_of(address: Address, slot_of: Callable[[str], int]) -> Route:
-    """The way to the servers of an address; ``slot_of`` tells the slot of a key of a cluster."""
+    """The route to the servers of an address; ``slot_of``: the slot of a key of a cluster."""
     if address.is_cluster:
         return ClusterRoute(address, lru_cache(maxsize=1024)(slot_of))
     return SentinelRoute(address) if address.kind == "sentinel" else Route(address)
@@ -237,8 +237,8 @@ def run(route: Route, request: Request) -> Flow[Any]:
 def run_many(route: Route, requests: Sequence[Request]) -> Flow[list[Any]]:
     """The replies to several requests, each of which may be `Refused`.
 
-    Those for one server go there together. Where some were answered and a server of a cluster could
-    not be reached, what was meant for that one is refused with CLUSTERDOWN.
+    Requests for one server go there together. If some were answered, and another server of a
+    cluster was not reached, the requests for that one are refused with CLUSTERDOWN.
     """
     groups = yield from _grouped(route, requests)
     replies: list[Any] = [None] * len(requests)
@@ -267,7 +267,7 @@ def _grouped(route: Route, requests: Sequence[Request]) -> Flow[dict[Node, list[
 
 
 def _unreached(lost: Lost) -> Refused:
-    """A server was not reached, and others may have executed their part."""
+    """The reply for a server that was not reached, while others may have executed their part."""
     if lost.sent:
         raise lost
     return Refused("CLUSTERDOWN", f"a server was not reached: {lost}")
@@ -290,7 +290,7 @@ def _settle_many(
 
 
 def settle(route: Route, request: Request, node: Node, reply: Any) -> Flow[Any]:
-    """Send again what a server said that it did not execute, until one does or there is no use."""
+    """Send a request again that a server did not execute, until one does or all refuse it."""
     words, asking = request.words, False
     for _ in range(REDIRECTIONS):
         if reply.code == "NOSCRIPT" and request.whole and words is request.words:

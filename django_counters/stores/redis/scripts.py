@@ -9,13 +9,13 @@ from importlib.resources import files
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """The text of a script, and the name under which a server keeps it."""
+    """The text of a script, and its name on the server."""
 
     text: str
     sha: str = field(init=False)
 
     def __post_init__(self) -> None:
-        # What Redis calls the script; no secret.
+        # Redis names scripts so; it is no secret.
         digest = hashlib.sha1(self.text.encode(), usedforsecurity=False)
         object.__setattr__(self, "sha", digest.hexdigest())
 
@@ -25,11 +25,11 @@ def _read(name: str) -> str:
 
 
 def _on_slots(verb: str) -> Script:
-    """A verb that works on slots, with what all of those share before it."""
+    """A script that works on slots, behind the text that all of these share."""
     return Script(_read("slot") + _read(verb))
 
 
-# Most of what is asked is one increment of a counter that was counted a moment ago.
+# Most calls are one increment of a counter that was counted a moment ago.
 ADD = Script(_read("usual") + _on_slots("add").text)
 ADD_ONCE = _on_slots("add_once")
 LOOK = _on_slots("look")
