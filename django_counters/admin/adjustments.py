@@ -1,4 +1,4 @@
-"""Adjustments in the admin: who has corrected what, and why."""
+"""Adjustments in the admin: who adjusted what, and why."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from django_counters.admin.export import ExportAdmin
-from django_counters.admin.filters import ChoiceFilter
-from django_counters.admin.readonly import linked
+from django_counters.admin.readonly import ChoiceFilter, linked
 from django_counters.models import Counter, CounterAdjustment
 
 
@@ -28,7 +27,7 @@ class PeopleFilter(ChoiceFilter):
         return [("yes", _("approved")), ("no", _("by one person"))]
 
     def condition(self, choice: str) -> Q:
-        """Who has approved nothing has no name."""
+        """An adjustment without approval has no name of an approver."""
         return ~Q(approver_name="") if choice == "yes" else Q(approver_name="")
 
 
@@ -43,12 +42,12 @@ class SubjectFilter(ChoiceFilter):
         return [("names", _("named counters")), ("records", _("counters of records"))]
 
     def condition(self, choice: str) -> Q:
-        """A named counter is in no field."""
+        """A named counter has no field."""
         return Q(field="") if choice == "names" else ~Q(field="")
 
 
 class AdjustmentAdmin(ExportAdmin):
-    """Adjustments, the latest first. They stay as they are, whoever looks at them."""
+    """Adjustments, the latest first."""
 
     list_display = (*("number", "counter", "changed", "reason", "people", "created_at"),)
     list_filter = (SubjectFilter, PeopleFilter, "created_at")
@@ -65,7 +64,7 @@ class AdjustmentAdmin(ExportAdmin):
 
     @admin.display(description=_("change"))
     def changed(self, adjustment: Any) -> str:
-        """By how much, from where to where."""
+        """The change, the value before and the value after."""
         numbers = map(number_format, (adjustment.before, adjustment.after))
         sign = "+" if adjustment.delta > 0 else ""
         delta = sign + number_format(adjustment.delta)
@@ -77,7 +76,7 @@ class AdjustmentAdmin(ExportAdmin):
 
     @admin.display(description=_("adjusted by"))
     def people(self, adjustment: Any) -> str:
-        """Who adjusted it, and who has approved that."""
+        """Who adjusted it, and who approved."""
         if not adjustment.approver_name:
             return str(adjustment.actor_name)
         told = (adjustment.actor_name, gettext("approved by"), adjustment.approver_name)
@@ -85,7 +84,7 @@ class AdjustmentAdmin(ExportAdmin):
 
     @admin.display(description=_("counter"))
     def counter(self, adjustment: Any) -> str:
-        """What was adjusted; a named counter with a link to its page."""
+        """The adjusted counter; a named one with a link to its page."""
         if adjustment.field:
             return str(adjustment.subject)
         return linked(self.admin_site, Counter, adjustment.key, adjustment.key)

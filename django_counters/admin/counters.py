@@ -1,4 +1,4 @@
-"""Named counters in the admin: found, looked at, and never typed over."""
+"""The list of named counters in the admin, and its filters."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
+from django.db.models import Q
 from django.http import HttpRequest
 from django.utils.formats import number_format
 from django.utils.html import format_html
@@ -14,11 +15,72 @@ from django.utils.translation import gettext, pgettext_lazy
 from django.utils.translation import gettext_lazy as _
 
 from django_counters.admin.export import ExportAdmin
-from django_counters.admin.filters import NamespaceFilter, StrategyFilter
 from django_counters.admin.listing import CounterList
 from django_counters.admin.page import CounterPageMixin
+from django_counters.admin.readonly import ChoiceFilter
+from django_counters.conf import DEFAULT
 from django_counters.read.readings import readings_of
 from django_counters.registry import registry
+
+# No namespace has a colon in its name.
+OTHER = ":other"
+
+
+class NamespaceFilter(ChoiceFilter):
+    """The declared namespaces, and all others as one. The condition uses the primary key."""
+
+    title = _("namespace")
+    parameter_name = "namespace"
+
+    def lookups(self, *_given: object) -> list[tuple[str, Any]]:
+        """The declared namespaces, if there are some."""
+        names = declared()
+        return [*((name, name) for name in names), (OTHER, _("(other)"))] if names else []
+
+    def condition(self, choice: str) -> Q:
+        """The range of keys of a namespace, or all keys in none of them."""
+        return others() if choice == OTHER else within([choice])
+
+
+class StrategyFilter(ChoiceFilter):
+    """The strategies of the declared namespaces."""
+
+    title = _("strategy")
+    parameter_name = "strategy"
+
+    def lookups(self, *_given: object) -> list[tuple[str, Any]]:
+        """The strategies in use, if there are several."""
+        policies = registry.policies().values()
+        names = sorted({policy.recipe.strategy for policy in policies})
+        return [(name, name) for name in names] if len(names) > 1 else []
+
+    def condition(self, choice: str) -> Q:
+        """The namespaces of a strategy, and all others if it is the default."""
+        policies = registry.policies()
+        found = [name for name in declared() if policies[name].recipe.strategy == choice]
+        if policies[DEFAULT].recipe.strategy == choice:
+            return within(found) | others() if found else others()
+        return within(found)
+
+
+def declared() -> list[str]:
+    """The declared namespaces, sorted by name."""
+    return sorted(name for name in registry.policies() if name != DEFAULT)
+
+
+def within(names: Iterable[str]) -> Q:
+    """The keys of these namespaces."""
+    ranges = Q()
+    for name in names:
+        # ";" follows ":".
+        ranges |= Q(key__gte=f"{name}:", key__lt=f"{name};")
+    return ranges
+
+
+def others() -> Q:
+    """The keys of no declared namespace."""
+    names = declared()
+    return ~within(names) if names else Q()
 
 
 class CounterAdmin(CounterPageMixin, ExportAdmin):

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from django.contrib import admin
+from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.utils import quote
 from django.core.paginator import Paginator
-from django.db.models import Model
+from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 from django.utils.functional import cached_property
@@ -73,6 +74,23 @@ class ReadOnlyAdmin(_ModelAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
         """Nobody deletes."""
         return False
+
+
+class ChoiceFilter(admin.SimpleListFilter):
+    """Filters by one of some choices. Refuses an address with another one."""
+
+    def condition(self, choice: str) -> Q:
+        """The condition of one choice."""
+        raise NotImplementedError
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:  # noqa: ARG002
+        """The rows of the choice."""
+        choice = self.value()
+        if choice is None:
+            return queryset
+        if choice not in dict(self.lookup_choices):
+            raise IncorrectLookupParameters
+        return queryset.filter(self.condition(choice))
 
 
 class IncidentAdmin(ReadOnlyAdmin):
