@@ -1,4 +1,4 @@
-"""Adjusts one counter. Each adjustment keeps who made it and why."""
+"""Adjusts one counter, with who made it and why, or forgets it."""
 
 from __future__ import annotations
 
@@ -11,18 +11,23 @@ from uuid import UUID
 from django_counters.adjustments.correcting import (
     correct_many,
     corrections_of,
+    meet,
     owed,
+    refresh_after_commit,
     refuse,
     settle,
     strategy_of,
 )
 from django_counters.adjustments.orders import Order, order_of
-from django_counters.exceptions import ApprovalRequired, CounterError
+from django_counters.exceptions import ApprovalRequired, CounterError, CounterOverflow
+from django_counters.registry import registry
 from django_counters.stores.sql.audit import SqlAudit
 from django_counters.tables import CounterAdjustment
+from django_counters.tables.standing import COUNTERS
 from django_counters.tokens import Token, check_token
+from django_counters.types import INT8, UNBOUNDED, Batch
 from django_counters.write.buffer import Buffer
-from django_counters.write.change import Ref
+from django_counters.write.change import Change, Ref, named
 from django_counters.write.collector import collector_of
 from django_counters.write.once import Call, once
 
@@ -132,3 +137,35 @@ def _correct_once(
     earlier = audit.number(int(answer.values[ref.text]))
     earlier.replayed = True
     return earlier
+
+
+def forget(key: object, using: str | None) -> int:
+    """Set a named counter to zero in one transaction, and return its last value.
+
+    Increments that wait elsewhere, and entries of the ledger, stay there. The total is reduced by
+    them, so that the sum is zero before and after a rollup.
+    """
+    ref = named(key, using)
+    alias = ref.using
+    settle_buffered([ref], alias)
+    corrections = registry.corrections(ref.table, alias, None)
+    with corrections.correcting():
+        met = meet([ref], alias)
+        value = met.values[ref.key]
+        low, high = INT8
+        if not low <= -value <= high:
+            raise CounterOverflow(key=ref.label, low=low, high=high)
+        delta = Change(ref, -value).delta
+        if value and ref.recipe.can.entries:
+            # Entries are its history, so this is another entry.
+            ledger = registry.strategy(ref.recipe, ref.table, alias)
+            ledger.apply(Batch((delta._replace(bounds=UNBOUNDED),)))
+        elif value:
+            corrections.check(ref.key, -value, met.total(ref))
+            corrections.correct({ref.key: -value})
+            corrections.add_cells([delta])
+        # A later rollup needs the row, and so do entries.
+        rows = COUNTERS.rows(alias).filter(key=ref.text)
+        rows.filter(value=0, outside__isnull=True).delete()
+        refresh_after_commit([ref], alias)
+    return value

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 
-from django_counters.adjustments import adjustment, cases, forgetting
+from django_counters.adjustments import adjustment, cases
 from django_counters.adjustments.cases import STEP, AdjustedMany, Progress
 from django_counters.managers.rows import Row, RowsManager
 from django_counters.tables import CounterAdjustment
@@ -157,7 +157,7 @@ class AdjustingManager(RowsManager[Row]):
             RetryTransaction: under REPEATABLE READ, somebody else has counted since.
             OutcomeUnknown: the connection was lost, outside a transaction, before the answer.
         """
-        return forgetting.forget(key, using or self._db)
+        return adjustment.forget(key, using or self._db)
 
     async def aforget(self, key: str, *, using: str | None = None) -> int:
         """`forget` for async code."""
