@@ -78,7 +78,7 @@ class SqlCorrections(SqlReads):
 
     def correct(self, changes: Mapping[Any, int]) -> None:
         """Add to totals that are held, in one statement, whatever waits elsewhere."""
-        params = self._session.dialect.sums(list(changes), list(changes.values()))
+        params = self._session.dialect.sums(changes)
         credited = self._session.run(self._sql.credit, (*self._bare(), *params))
         if len(credited) != len(changes):
             raise RuntimeError(f"{len(changes)} totals are held, {len(credited)} were changed")

@@ -113,7 +113,7 @@ class SqlDeltas(SqlReads):
         sums: dict[str, int] = {}
         for key, by in entries:
             sums[key] = sums.get(key, 0) + by
-        params = self._session.dialect.sums(list(sums), list(sums.values()))
+        params = self._session.dialect.sums(sums)
         for (key,) in self._session.run(self._appends.over, params, writes=False):
             self._check(Outcome.OVERFLOW, key, None)
 

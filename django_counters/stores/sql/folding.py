@@ -39,18 +39,16 @@ class SqlFolding:
         quoted = table.quoted(self._session.quote)
         self._owner = Owner(table.pending, self._session)
         self._sql = dialect.fold(quoted, self._keys.type if self._keys else "text")
-        self._left = dialect.left(quoted)
-        self._namespaces = dialect.namespaces(quoted)
 
     def left(self) -> Folded:
         """How many rows wait, for how many counters."""
-        ((rows, counters),) = self._session.run(self._left, self._owner.scope(), writes=False)
+        ((rows, counters),) = self._session.run(self._sql.left, self._owner.scope(), writes=False)
         return Folded(rows, counters)
 
     def namespaces(self) -> dict[str, Folded]:
         """How many rows of named counters wait, for how many counters, in each namespace."""
         found: dict[str, Folded] = {}
-        for namespace, rows, counters in self._session.run(self._namespaces, (), writes=False):
+        for namespace, rows, counters in self._session.run(self._sql.namespaces, (), writes=False):
             found[namespace] = Folded(rows, counters)
         return found
 
@@ -78,7 +76,7 @@ class SqlFolding:
         with self._session.read_committed():
             totals = self._locked(keys)
             missing = [key for key in keys if key not in totals]
-            if missing and self._sql.ensure:
+            if missing and self._table.inserts:
                 self._ensure(missing)
                 totals.update(self._locked(missing))
             sums: dict[str, int] = defaultdict(int)
@@ -94,7 +92,7 @@ class SqlFolding:
 
     def orphans(self, keys: Sequence[str]) -> int:
         """Drop what waits for records that are no more; how many rows that were."""
-        if not self._sql.orphans:
+        if self._keys is None:
             return 0
         among = self._session.dialect.keys
         native = among([self._native(key) for key in keys])
@@ -139,8 +137,8 @@ class SqlFolding:
                 raise CounterOverflow(key=key, low=low, high=high)
         if not sums:
             return
-        native = [self._native(key) for key in sums]
-        params = self._session.dialect.sums(native, list(sums.values()))
+        native = {self._native(key): by for key, by in sums.items()}
+        params = self._session.dialect.sums(native)
         credited = self._session.run(self._sql.credit, (*self._bare(), *params))
         if len(credited) != len(sums):
             raise RuntimeError(f"{len(sums)} totals are locked, {len(credited)} were changed")

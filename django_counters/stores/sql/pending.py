@@ -41,9 +41,9 @@ class SqlPending(SqlReads):
         Raises:
             CounterOverflow: a value does not fit; nothing was changed.
         """
-        if self._sql.add_many:
+        if self._sql.at_once:
             with self._overflow(f"one of {len(deltas)} counters"):
-                sums = self._session.dialect.batch({delta.key: delta.by for delta in deltas})
+                sums = self._session.dialect.sums({delta.key: delta.by for delta in deltas})
                 rows = self._cells.run(self._sql.add_many, sums, MANY_NUMBERED, deltas)
             return {key: int(value) for key, value, _ in rows}
         with self.all_or_nothing():

@@ -147,7 +147,7 @@ class SqlTotals(SqlReads):
         self, sums: Mapping[Hashable, int], deltas: Sequence[Delta] = ()
     ) -> Mapping[Hashable, int]:
         """Do what `add_many` does, with sums by key; ``deltas`` may have effects."""
-        batch = self._session.dialect.batch(sums)
+        batch = self._session.dialect.sums(sums)
         with self._overflow(f"one of {len(sums)} counters"):
             return dict(self._cells.run(self._sql.add_many, batch, MANY, deltas))
 

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 
 from django_counters.stores.sql.dialects.audit import Audit
 from django_counters.stores.sql.dialects.cells import Cells
 from django_counters.stores.sql.dialects.claims import ClaimSql
 from django_counters.stores.sql.dialects.errors import Errors
+from django_counters.stores.sql.dialects.fold import Fold
 from django_counters.stores.sql.dialects.hottest import Hottest
 from django_counters.stores.sql.dialects.landing import Landing
 from django_counters.stores.sql.dialects.ledger import Ledger
 from django_counters.stores.sql.dialects.limits import Limits
 from django_counters.stores.sql.dialects.samples import Samples
 from django_counters.stores.sql.dialects.spelling import Spelling
+from django_counters.stores.sql.dialects.spread import Spread
 from django_counters.stores.sql.dialects.tables import Table
-from django_counters.stores.sql.dialects.totals import (
-    Fold,
-    Reads,
-    Spread,
-    Totals,
-    left,
-    namespaces,
-)
+from django_counters.stores.sql.dialects.totals import NamedTotals, Reads, Totals
 
 
 class Dialect(Spelling, Errors):
@@ -77,21 +71,21 @@ class Dialect(Spelling, Errors):
         """Wait no longer within the transaction. Parameters: a duration."""
         raise NotImplementedError
 
-    @abstractmethod
     def totals(self, table: Table) -> Totals:
         """The statements that change totals in place."""
+        return NamedTotals(self, table) if table.inserts else Totals(self, table)
 
-    @abstractmethod
     def reads(self, table: Table) -> Reads:
         """The statements that read totals and what waits for them."""
+        return Reads(self, table)
 
-    @abstractmethod
     def spread(self, table: Table, cap: int) -> Spread:
         """The statements that let increments wait in at most ``cap`` rows of their own."""
+        return Spread(self, table, cap)
 
-    @abstractmethod
     def fold(self, table: Table, key_type: str) -> Fold:
         """The statements of a rollup; the type of the keys."""
+        return Fold(self, table, key_type)
 
     def chosen(self, query: str, tables: Sequence[Table]) -> str:
         """Add to columns of one table, in all rows that a query selects, or in none.
@@ -103,11 +97,3 @@ class Dialect(Spelling, Errors):
         column by.
         """
         raise NotImplementedError
-
-    def left(self, table: Table) -> str:
-        """How many rows wait, for how many counters. Parameters: scope."""
-        return left(table)
-
-    def namespaces(self, table: Table) -> str:
-        """How many rows wait in each namespace, for how many counters."""
-        return namespaces(table, self.namespace(table.pending.owner[0]))

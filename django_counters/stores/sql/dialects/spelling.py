@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django_counters.stores.sql.dialects.tables import DELTAS, HORIZON
+from django_counters.stores.sql.dialects.tables import DELTAS, HORIZON, Table
 
 
 class Spelling(ABC):
@@ -19,10 +19,14 @@ class Spelling(ABC):
     Attributes:
         now: the moment at which a statement begins.
         microseconds: the present moment of the server, in microseconds since 1970.
+        held: what a SELECT ends with that holds its rows.
+        skipping: what follows where it leaves alone what somebody else holds.
     """
 
     now = "CURRENT_TIMESTAMP"
     microseconds: str
+    held = " FOR UPDATE"
+    skipping = " SKIP LOCKED"
 
     def typed(self, given: str, kind: str) -> str:
         """A parameter that says its type."""
@@ -32,9 +36,46 @@ class Spelling(ABC):
         """What is before the first colon of a key; empty where there is none."""
         return f"SUBSTRING({key} FROM 1 FOR GREATEST(POSITION(':' IN {key}) - 1, 0))"
 
+    def ordered(self, key: str) -> str:
+        """The order in which all writers hold rows."""
+        return f"ORDER BY {key}"
+
+    def literal(self, text: str) -> str:
+        """A text within a statement that has parameters."""
+        return "'" + text.replace("'", "''").replace("%", "%%") + "'"
+
+    def fits(self, present: str, by: str) -> str:
+        """The condition that a sum fits into 64 bits."""
+        low, high = "(-9223372036854775807 - 1)", "9223372036854775807"
+        return (
+            f"(({by} >= 0 AND {present} <= {high} - {by}) "
+            f"OR ({by} < 0 AND {present} >= {low} - {by}))"
+        )
+
     def added(self, present: str, by: str) -> str:
         """A sum; where it does not fit, an error, or NULL, which the column refuses."""
         return f"{present} + {by}"
+
+    def hold(self, table: Table, kind: str, *, skip: bool = False) -> str:
+        """Hold totals in the order of their keys, so that no two transactions wait for each other.
+
+        ``skip``: but those that somebody else holds. Parameters: keys. Rows: keys, totals.
+        """
+        return (
+            f"SELECT {table.key}, {table.value} FROM {table.name} "
+            f"WHERE {table.key} {self.among(kind)} "
+            f"ORDER BY {table.key}{self.held}{self.skipping if skip else ''}"
+        )
+
+    def waits_for(self, table: Table) -> str:
+        """Whether something is pending for the record of a row. Parameters: the content type."""
+        pending, (kind, record, name) = table.pending, table.pending.owner
+        assert pending.record is not None
+        return (
+            f"EXISTS (SELECT 1 FROM {pending.name} w WHERE w.{kind} = %s "
+            f"AND w.{name} = {self.literal(pending.record[1])} "
+            f"AND w.{record} = CAST({table.name}.{table.key} AS TEXT))"
+        )
 
     @abstractmethod
     def ago(self) -> str:
@@ -49,6 +90,10 @@ class Spelling(ABC):
         """The rows ``u`` of the parameters that `columns` makes; the type of each column."""
 
     @abstractmethod
+    def each(self, kind: str) -> str:
+        """The rows ``u`` of `keys`, in a column ``k``."""
+
+    @abstractmethod
     def delete_some(self, table: str, which: str, returning: str = "1") -> str:
         """Delete some rows that nobody holds. ``which``: conditions, order and limit."""
 
@@ -60,13 +105,9 @@ class Spelling(ABC):
     def columns(self, rows: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
         """The parameters of rows."""
 
-    def sums(self, keys: Sequence[object], sums: Sequence[int]) -> tuple[Any, ...]:
+    def sums(self, sums: Mapping[Any, int]) -> tuple[Any, ...]:
         """The parameters of rows of a key and a sum."""
-        return self.columns(list(zip(keys, sums, strict=True)))
-
-    def batch(self, sums: Mapping[Hashable, int]) -> Sequence[Any]:
-        """The same, of what is to be added to totals."""
-        return self.sums(list(sums), list(sums.values()))
+        return self.columns(list(sums.items()))
 
     def moment(self, moment: datetime) -> Any:
         """The parameter of a moment."""

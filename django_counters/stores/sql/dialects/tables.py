@@ -44,6 +44,11 @@ class Pending:
     value: str
     record: tuple[type[models.Model], str] | None = None
 
+    @property
+    def owned(self) -> str:
+        """The condition that a row belongs to one counter. Parameters: address."""
+        return " AND ".join(f"{column} = %s" for column in self.owner)
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Table:

@@ -1,212 +1,174 @@
-"""The statements on totals, and on what waits for them."""
+"""The statements that change totals in place, and those that read them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
 
+from django_counters.stores.sql.dialects.spelling import Spelling
 from django_counters.stores.sql.dialects.tables import TOTAL, Table
 
 
-@dataclass(frozen=True)
 class Totals:
-    """The statements that change totals in place.
+    """Changes totals whose rows others insert.
 
     A change comes in two forms, because only the bound that it moves towards is asked: ``rising``
-    ends in "no more than", ``falling`` in "no less than". These three change nothing while
-    increments of the counter wait elsewhere; ``settling`` does not ask. ``unit`` is the most
-    common change, by one and without bounds: its numbers stand in the text, which spares the
-    driver two parameters. Parameters: by, limit (not of ``unit``), key, and, where ``addressed``,
-    the content type of the records (not of ``settling``). ``add_many`` adds whatever waits, and
-    ends with an error for a value that does not fit.
-    """
-
-    unit: str
-    rising: str
-    falling: str
-    settling: str
-    addressed: bool
-    add_many: str
-
-
-@dataclass(frozen=True)
-class Reads:
-    """The statements that read. Rows are: key (of ``many``), total or NULL, pending or NULL.
-
-    Parameters of ``one``: the address of what is pending, and where it is ``keyed`` the key, as
-    often as it says. Of ``many``: the scope, keys; for named counters keys, three times.
-    """
-
-    one: str
-    many: str
-    keyed: int
-
-
-@dataclass(frozen=True)
-class Spread:
-    """The statements that let increments wait in rows of their own.
-
-    Rows of ``add``: the new value and the number of the row that was taken, if it matters; a NULL
-    or no row where nothing was changed. ``arrange`` makes its parameters from the delta, the
-    number of a row or None, the key, and the address. Rows of ``add_many``: keys, values, numbers.
-    Its parameters are deltas, as the dialect's ``batch`` makes them.
-    """
-
-    add: str
-    arrange: Callable[[int, int | None, Hashable, tuple[Any, ...]], tuple[Any, ...]]
-    add_many: str
-
-
-@dataclass(frozen=True)
-class Fold:
-    """The statements of a rollup.
+    ends in "no more than", ``falling`` in "no less than". These change nothing while increments of
+    the counter wait elsewhere; ``settling`` does not ask. ``unit`` is the most common change, by
+    one and without bounds: its numbers stand in the text, which spares the driver two parameters.
 
     Attributes:
-        waiting: a page of keys with something pending. Parameters: the scope, the last key of the
-            page before, the size of a page.
-        ensure: make the totals that are missing. Rows: the keys of those.
-        hold: hold totals in the order of their keys, and make those that are missing unless they
-            stand in rows of records. Rows: the keys of those that it made; of records, the keys of
-            those that it holds.
-        lock: lock totals that nobody holds, and return them. Parameters of all three: the scope
-            where there is no column for totals, keys.
-        take: delete rows that nobody holds, and return keys, sums and how many there were.
-            Parameters: the scope, keys, the remainder of the numbers by two.
-        credit: add sums to totals. Parameters: the scope where there is no column for totals,
-            and what ``sums`` of the dialect makes.
-        orphans: delete what waits for records that are no more. Parameters: the scope, keys as
-            text, keys as their column holds them.
+        addressed: whether the content type of the records is a parameter, too, but of ``settling``.
     """
 
-    waiting: str
-    ensure: str
-    hold: str
-    lock: str
-    take: str
-    credit: str
-    orphans: str
+    addressed = True
+
+    def __init__(self, spelling: Spelling, table: Table) -> None:
+        self._in = spelling
+        self._table = table
+
+    @cached_property
+    def unit(self) -> str:
+        """Parameters: key."""
+        return self._change("<=", "1", str(self._table.capacity[1] - 1))
+
+    @cached_property
+    def rising(self) -> str:
+        """Parameters, as of the next two: by, limit, key."""
+        return self._change("<=")
+
+    @cached_property
+    def falling(self) -> str:
+        """Take away."""
+        return self._change(">=")
+
+    @cached_property
+    def settling(self) -> str:
+        """Add whatever waits elsewhere."""
+        return self._change("<=", asks=False)
+
+    @property
+    def add_many(self) -> str:
+        """Add to many named counters, whatever waits; an error for a value that does not fit.
+
+        Parameters: `sums`. Rows: keys, values.
+        """
+        raise NotImplementedError
+
+    def _change(
+        self, comparison: str, by: str = "%s", limit: str = "%s", *, asks: bool = True
+    ) -> str:
+        """Add, where the row exists and allows it. Parameters: by, limit, key."""
+        table = self._table
+        touched = f", {table.touched} = {self._in.now}" if table.touched else ""
+        also = f" AND NOT {self._in.waits_for(table)}" if asks else ""
+        return (
+            f"UPDATE {table.name} SET {table.value} = {table.value} + {by}{touched} "
+            f"WHERE {table.value} {comparison} {limit} AND {table.key} = %s{also} "
+            f"RETURNING {table.value}"
+        )
 
 
-def owned(table: Table) -> str:
-    """The condition that a row of what is pending belongs to one counter. Parameters: address."""
-    return " AND ".join(f"{column} = %s" for column in table.pending.owner)
+class NamedTotals(Totals):
+    """Changes totals, and makes those that are missing."""
+
+    addressed = False
+
+    def _change(
+        self, comparison: str, by: str = "%s", limit: str = "%s", *, asks: bool = True
+    ) -> str:
+        """Insert or add, where the present value allows it. Parameters: by, limit, key."""
+        table, typed = self._table, self._in.typed
+        asked = f" WHERE {self._asking(comparison)}" if asks else ""
+        return (
+            "WITH given (by, bound, k) AS "
+            f"(VALUES ({typed(by, 'bigint')}, {typed(limit, 'bigint')}, {typed('%s', 'text')})) "
+            f"INSERT INTO {table.name} AS t ({table.key}, {table.value}, {table.touched}) "
+            f"SELECT s.k, s.by, {self._in.now} FROM (SELECT k, by FROM given{asked}) s WHERE true "
+            f"ON CONFLICT ({table.key}) DO UPDATE "
+            f"SET {table.value} = {self._in.added(f't.{table.value}', f'EXCLUDED.{table.value}')}, "
+            f"{table.outside} = t.{table.outside} + EXCLUDED.{table.value}, "
+            f"{table.touched} = EXCLUDED.{table.touched} "
+            f"WHERE t.{table.value} {comparison} (SELECT bound FROM given) RETURNING {table.value}"
+        )
+
+    def _asking(self, comparison: str) -> str:
+        """A row is inserted only with a value that its bounds admit, and only if nothing waits."""
+        table, (key,) = self._table, self._table.pending.owner
+        return (
+            f"(0 {comparison} bound OR "
+            f"EXISTS (SELECT 1 FROM {table.name} WHERE {table.key} = given.k)) AND "
+            f"NOT EXISTS (SELECT 1 FROM {table.pending.name} WHERE {key} = given.k) "
+            f"AND COALESCE(({self._in.tail_of('given.k')}), 0) = 0"
+        )
 
 
-def update(table: Table, now: str, comparison: str, by: str, limit: str, unless: str = "") -> str:
-    """Add, where the row exists and allows it. Parameters: by, limit, key."""
-    touched = f", {table.touched} = {now}" if table.touched else ""
-    also = f" AND NOT {unless}" if unless else ""
-    return (
-        f"UPDATE {table.name} SET {table.value} = {table.value} + {by}{touched} "
-        f"WHERE {table.value} {comparison} {limit} AND {table.key} = %s{also} "
-        f"RETURNING {table.value}"
-    )
+class Reads:
+    """Reads total and pending of one moment: one statement reads both.
 
+    Rows are: key (of ``many``), total or NULL, pending or NULL.
 
-def updates(table: Table, now: str, unless: str) -> Totals:
-    """The statements on a table whose rows others insert."""
-    return Totals(
-        unit=update(table, now, "<=", "1", str(table.capacity[1] - 1), unless),
-        rising=update(table, now, "<=", "%s", "%s", unless),
-        falling=update(table, now, ">=", "%s", "%s", unless),
-        settling=update(table, now, "<=", "%s", "%s"),
-        addressed=True,
-        add_many="",
-    )
-
-
-def reads(table: Table, among: str, tails: str = "", tail: str = "") -> Reads:
-    """Total and pending of one moment: one statement reads both.
-
-    ``tails`` and ``tail``: rows of what waits in the ledger, for keys and for one key.
+    Attributes:
+        keyed: how often the key is a parameter of ``one``.
     """
-    pending = table.pending
-    if not table.value:
-        both = (
-            f"SUM(CASE WHEN {pending.number} = {TOTAL} THEN {pending.value} END), "
-            f"SUM(CASE WHEN {pending.number} <> {TOTAL} THEN {pending.value} END)"
-        )
-        kind, record, name = pending.owner
-        return Reads(
-            one=f"SELECT {both} FROM {pending.name} WHERE {owned(table)}",
-            many=(
-                f"SELECT {record}, {both} FROM {pending.name} "
-                f"WHERE {kind} = %s AND {name} = %s AND {record} {among} GROUP BY {record}"
-            ),
-            keyed=0,
-        )
-    waits = f"SELECT SUM({pending.value}) AS waits FROM {pending.name} WHERE {owned(table)}"
-    if tail:
-        waits = f"SELECT SUM(waits) AS waits FROM ({waits} UNION ALL {tail})"
-    return Reads(
-        one=(
+
+    def __init__(self, spelling: Spelling, table: Table) -> None:
+        self._in = spelling
+        self._table = table
+        self.keyed = (2 if table.outside else 1) if table.value else 0
+
+    @cached_property
+    def one(self) -> str:
+        """One counter. Parameters: the address of what is pending, and the key."""
+        table, pending = self._table, self._table.pending
+        if not table.value:
+            return f"SELECT {self._both()} FROM {pending.name} WHERE {pending.owned}"
+        waits = f"SELECT SUM({pending.value}) AS waits FROM {pending.name} WHERE {pending.owned}"
+        if table.outside:
+            tail = self._in.tail_of("%s")
+            waits = f"SELECT SUM(waits) AS waits FROM ({waits} UNION ALL {tail}) w"
+        return (
             f"SELECT t.{table.value}, p.waits FROM ({waits}) p "
             f"LEFT JOIN {table.name} t ON t.{table.key} = %s"
-        ),
-        many=_many_of_records(table, among) if pending.record else _many_named(table, among, tails),
-        keyed=2 if tail else 1,
-    )
+        )
 
+    @cached_property
+    def many(self) -> str:
+        """Many counters. Parameters: the scope, keys; of named counters keys, three times."""
+        if not self._table.value:
+            return self._many_in_slots()
+        return self._many_of_records() if self._table.pending.record else self._many_named()
 
-def _many_of_records(table: Table, among: str) -> str:
-    pending = table.pending
-    kind, record, name = pending.owner
-    return (
-        f"SELECT t.{table.key}, t.{table.value}, (SELECT SUM({pending.value}) "
-        f"FROM {pending.name} WHERE {kind} = %s AND {name} = %s "
-        f"AND {record} = CAST(t.{table.key} AS TEXT)) "
-        f"FROM {table.name} t WHERE t.{table.key} {among}"
-    )
+    def _both(self) -> str:
+        number, value = self._table.pending.number, self._table.pending.value
+        return (
+            f"SUM(CASE WHEN {number} = {TOTAL} THEN {value} END), "
+            f"SUM(CASE WHEN {number} <> {TOTAL} THEN {value} END)"
+        )
 
+    def _many_in_slots(self) -> str:
+        kind, record, name = self._table.pending.owner
+        return (
+            f"SELECT {record}, {self._both()} FROM {self._table.pending.name} WHERE {kind} = %s "
+            f"AND {name} = %s AND {record} {self._in.among()} GROUP BY {record}"
+        )
 
-def _many_named(table: Table, among: str, tails: str) -> str:
-    pending = table.pending
-    (key,) = pending.owner
-    return (
-        f"SELECT {key}, SUM(total), SUM(waits) FROM ("
-        f"SELECT {table.key} AS {key}, {table.value} AS total, NULL AS waits "
-        f"FROM {table.name} WHERE {table.key} {among} UNION ALL "
-        f"SELECT {key}, NULL, {pending.value} FROM {pending.name} WHERE {key} {among} UNION ALL "
-        f"{tails}) u GROUP BY {key}"
-    )
+    def _many_of_records(self) -> str:
+        table, pending = self._table, self._table.pending
+        kind, record, name = pending.owner
+        return (
+            f"SELECT t.{table.key}, t.{table.value}, (SELECT SUM({pending.value}) "
+            f"FROM {pending.name} WHERE {kind} = %s AND {name} = %s "
+            f"AND {record} = CAST(t.{table.key} AS TEXT)) "
+            f"FROM {table.name} t WHERE t.{table.key} {self._in.among()}"
+        )
 
-
-def scoped(table: Table) -> str:
-    """The condition that a row of what is pending is of these counters. Parameters: scope."""
-    if table.pending.record is None:
-        return "true"
-    kind, _, name = table.pending.owner
-    # A total that stood among the slots waits, too, as soon as there is a column for it.
-    waits = "" if table.value else f" AND {table.pending.number} >= 0"
-    return f"{kind} = %s AND {name} = %s{waits}"
-
-
-def subject(table: Table) -> str:
-    """The column of what is pending that names a counter within its scope."""
-    return table.pending.owner[1] if table.pending.record else table.pending.owner[0]
-
-
-def waiting(table: Table) -> str:
-    """A page of the counters that have something pending, in the order of their keys."""
-    key = subject(table)
-    return (
-        f"SELECT {key} FROM {table.pending.name} WHERE {scoped(table)} AND {key} > %s "
-        f"GROUP BY {key} ORDER BY {key} LIMIT %s"
-    )
-
-
-def left(table: Table) -> str:
-    """How many rows wait, for how many counters. Parameters: scope."""
-    return (
-        f"SELECT COUNT(*), COUNT(DISTINCT {subject(table)}) FROM {table.pending.name} "
-        f"WHERE {scoped(table)}"
-    )
-
-
-def namespaces(table: Table, namespace: str) -> str:
-    """How many rows wait in each namespace, for how many counters."""
-    return (
-        f"SELECT {namespace} AS namespace, COUNT(*), COUNT(DISTINCT {subject(table)}) "
-        f"FROM {table.pending.name} GROUP BY 1 ORDER BY 1"
-    )
+    def _many_named(self) -> str:
+        table, pending, among = self._table, self._table.pending, self._in.among()
+        (key,) = pending.owner
+        return (
+            f"SELECT {key}, SUM(total), SUM(waits) FROM ("
+            f"SELECT {table.key} AS {key}, {table.value} AS total, NULL AS waits "
+            f"FROM {table.name} WHERE {table.key} {among} UNION ALL "
+            f"SELECT {key}, NULL, {pending.value} FROM {pending.name} WHERE {key} {among} "
+            f"UNION ALL {self._in.tails()}) u GROUP BY {key}"
+        )

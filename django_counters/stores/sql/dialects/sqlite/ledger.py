@@ -79,8 +79,9 @@ _APPENDS = PlainAppends(
         f"{_NUMBERED} + 1 RETURNING 1"
     ),
     over=(
-        f"SELECT t.key FROM {COUNTER} t JOIN json_each(%s) j ON j.key = t.key "
-        f"WHERE typeof(t.value + COALESCE(({tail_of('t.key')}), 0) + j.value) <> 'integer' LIMIT 1"
+        f"SELECT t.key FROM {COUNTER} t JOIN (SELECT json_extract(value, '$[0]') AS k, "
+        "json_extract(value, '$[1]') AS d FROM json_each(%s)) u ON u.k = t.key "
+        f"WHERE typeof(t.value + COALESCE(({tail_of('t.key')}), 0) + u.d) <> 'integer' LIMIT 1"
     ),
     present=f"SELECT token, key, delta FROM {DELTAS} WHERE token {_EACH}",
     claimed=f"SELECT hex(digest) FROM {TOKENS} WHERE hex(digest) {_EACH}",

@@ -1,0 +1,138 @@
+"""Totals in PostgreSQL: those of named counters change in functions."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from functools import cached_property
+from typing import Any
+
+from django_counters.stores.sql.dialects.fold import Fold
+from django_counters.stores.sql.dialects.spelling import Spelling
+from django_counters.stores.sql.dialects.spread import Spread
+from django_counters.stores.sql.dialects.tables import Table
+from django_counters.stores.sql.dialects.totals import NamedTotals, Reads
+
+
+class FunctionTotals(NamedTotals):
+    """Changes totals of named counters by functions, which keep their plans."""
+
+    add_many = "SELECT k, v FROM django_counters_add_many(%s::text[], %s::bigint[])"
+
+    def _change(
+        self, comparison: str, by: str = "%s", limit: str = "%s", *, asks: bool = True
+    ) -> str:
+        """Insert or add, where the present value allows it."""
+        if asks:
+            return f"SELECT django_counters_add({by}, {limit}, %s)"
+        return super()._change(comparison, by, limit, asks=False)
+
+
+class FunctionReads(Reads):
+    """Reads named counters; one of them by a function."""
+
+    one = "SELECT total, waits FROM django_counters_read(%s)"
+
+    def __init__(self, spelling: Spelling, table: Table) -> None:
+        super().__init__(spelling, table)
+        self.keyed = 0
+
+
+class Shards(Spread):
+    """Adds to shards that nobody holds."""
+
+    at_once = True
+
+    @cached_property
+    def add(self) -> str:
+        """Add."""
+        return f"SELECT v, n FROM django_counters_shard(%s, {self._cap}, %s, %s)"
+
+    @cached_property
+    def add_many(self) -> str:
+        """Add to many."""
+        call = f"django_counters_shard_many(%s::text[], %s::bigint[], {self._cap})"
+        return f"SELECT k, v, n FROM {call}"
+
+    def arrange(
+        self,
+        by: int,
+        wanted: int | None,
+        key: Hashable,
+        address: tuple[Any, ...],  # noqa: ARG002 - the key says it
+    ) -> tuple[Any, ...]:
+        """The parameters of ``add``."""
+        return (by, wanted, key)
+
+
+class Slots(Spread):
+    """Adds to slots that nobody holds."""
+
+    @cached_property
+    def add(self) -> str:
+        """Add."""
+        table, address = self._table, address_of(self._table)
+        total, (low, high) = table.value or "0", table.capacity
+        source = f" FROM {table.name} WHERE {table.key} = %s" if table.value else ""
+        slot = (
+            f"django_counters_slot(%s, {self._cap}, {address}, {total}, "
+            f"({low})::bigint, ({high})::bigint)"
+        )
+        return f"SELECT {total} + django_counters_slots({address}) + %s, {slot}{source}"
+
+    def arrange(
+        self,
+        by: int,
+        wanted: int | None,  # noqa: ARG002 - any will do
+        key: Hashable,
+        address: tuple[Any, ...],
+    ) -> tuple[Any, ...]:
+        """The parameters of ``add``."""
+        if self._table.value:
+            return (address[0], by, by, address[0], key)
+        return (*address[:2], by, by, *address[:2])
+
+
+class GroupedFold(Fold):
+    """Folds what is pending."""
+
+    @cached_property
+    def take(self) -> str:
+        """Take away rows that nobody holds; their sums."""
+        gone = self._taken(f"{self._key} AS k, {self._table.pending.value} AS d")
+        return f"WITH gone AS ({gone}) SELECT k, SUM(d), COUNT(*) FROM gone GROUP BY k ORDER BY k"
+
+
+def address_of(table: Table) -> str:
+    """The slots of the record of a row; without a column, those of a parameter.
+
+    The name stands in the text, and the record is that of the row: each parameter takes the driver
+    some time. Parameters: the content type, and the record where there is no column.
+    """
+    assert table.pending.record is not None
+    name = table.pending.record[1].replace("'", "''").replace("%", "%%").replace("\\", "\\\\")
+    record = f"{table.key}::text" if table.value else "%s"
+    return f"%s, {record}, E'{name}'"
+
+
+def chosen(query: str, tables: Sequence[Table]) -> str:
+    """Hold the rows in the order of the query, then look at what they have now, then add.
+
+    A row that somebody else has just changed is held as he left it, if the query still selects it.
+    What waits elsewhere is that of before.
+    """
+    name, key, columns = tables[0].name, tables[0].key, [table.value for table in tables]
+    broken = " OR ".join(
+        f"{table.value} NOT BETWEEN %s AND %s OR django_counters_waits({address_of(table)})"
+        for table in tables
+    )
+    return (
+        f"WITH django_counters_held ({', '.join((key, *columns))}) AS MATERIALIZED "
+        f"({query} FOR NO KEY UPDATE), django_counters_broken AS "
+        f"(SELECT FROM django_counters_held WHERE {broken} LIMIT 1), django_counters_changed AS "
+        f"(UPDATE {name} AS t SET {', '.join(f'{c} = t.{c} + %s' for c in columns)} "
+        f"FROM django_counters_held h WHERE t.{key} = h.{key} "
+        "AND NOT EXISTS (SELECT FROM django_counters_broken) "
+        f"RETURNING {', '.join(f't.{c}' for c in (key, *columns))}) "
+        "SELECT * FROM django_counters_changed UNION ALL "
+        f"SELECT {', '.join(['NULL'] * (len(tables) + 1))} FROM django_counters_broken"
+    )

@@ -1,0 +1,72 @@
+"""The statements that let increments wait in rows of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from functools import cached_property
+from typing import Any
+
+from django_counters.stores.sql.dialects.spelling import Spelling
+from django_counters.stores.sql.dialects.tables import Table
+
+
+class Spread:
+    """Adds to rows of what is pending, of which each counter has one here.
+
+    Attributes:
+        at_once: whether ``add_many`` does it.
+    """
+
+    at_once = False
+
+    def __init__(self, spelling: Spelling, table: Table, cap: int) -> None:
+        self._in = spelling
+        self._table = table
+        self._cap = cap
+
+    @cached_property
+    def add(self) -> str:
+        """Add. Parameters: what ``arrange`` makes.
+
+        Rows: the new value and the number of the row that was taken, if it matters; a NULL or no
+        row where nothing was changed.
+        """
+        pending, source = self._table.pending, self._source()
+        columns = ", ".join((*pending.owner, pending.number))
+        others = f"SELECT COALESCE(SUM({pending.value}), 0) FROM {pending.name} "
+        others += f"WHERE {pending.owned}"
+        marks = ", ".join("%s" for _ in pending.owner)
+        fits = self._in.fits(f"p.{pending.value}", f"EXCLUDED.{pending.value}")
+        # The row itself is what RETURNING sees; the other rows are as they were.
+        return (
+            f"INSERT INTO {pending.name} AS p ({columns}, {pending.value}) "
+            f"SELECT {marks}, COALESCE(%s, 0), %s FROM ({source}) t "
+            f"WHERE t.total + ({others}) BETWEEN %s AND %s ON CONFLICT ({columns}) DO UPDATE "
+            f"SET {pending.value} = p.{pending.value} + EXCLUDED.{pending.value} "
+            f"WHERE {fits} RETURNING {pending.value} "
+            f"+ ({others} AND {pending.number} <> COALESCE(%s, 0)) + COALESCE(({source}), 0)"
+        )
+
+    @property
+    def add_many(self) -> str:
+        """As ``add``, of many. Parameters: `sums`. Rows: keys, values, numbers."""
+        raise NotImplementedError
+
+    def _source(self) -> str:
+        """The total. Parameters: the key, where there is a column for it."""
+        table = self._table
+        if not table.value:
+            return "SELECT 0 AS total"
+        tail = self._in.tail_of(f"{table.name}.{table.key}")
+        waits = f" + COALESCE(({tail}), 0)" if table.inserts else ""
+        total = f"SELECT {table.value}{waits} AS total FROM {table.name} WHERE {table.key} = %s"
+        return f"SELECT COALESCE(({total}), 0) AS total" if table.inserts else total
+
+    def arrange(
+        self, by: int, wanted: int | None, key: Hashable, address: tuple[Any, ...]
+    ) -> tuple[Any, ...]:
+        """The parameters of ``add``; ``wanted``: the number of a row, or None for any."""
+        low, high = self._table.capacity
+        limits = (low - min(by, 0), high - max(by, 0))
+        found = (key,) if self._table.value else ()
+        return (*address, wanted, by, *found, *address, *limits, *address, wanted, *found)
