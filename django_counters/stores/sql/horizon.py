@@ -59,6 +59,7 @@ class SqlHorizon:
     def __init__(self, using: str) -> None:
         self._session = Session(using)
         self._sql = self._session.dialect.ledger.rolling
+        self._knows = self._session.dialect.knows_transaction_horizon
         self._using = using
 
     def fold(self) -> FoldedEntries | None:
@@ -105,7 +106,7 @@ class SqlHorizon:
             with self._alone():
                 state = self._held(skip_locked=False)
                 assert state is not None
-                if self._sql.keep_out:
+                if self._session.dialect.several_writers:
                     self._session.execute(self._sql.keep_out)
                 # From here on the snapshots of statements see all entries that there are.
                 changed = len(self._session.run(self._sql.recompute, ()))
@@ -133,7 +134,7 @@ class SqlHorizon:
         """A transaction in which each statement sees what was committed before it."""
         begins = self._session.commits_at_once()
         with self._session.read_committed():
-            if not begins and self._session.dialect.knows_transaction_horizon:
+            if not begins and self._knows:
                 ((level,),) = self._session.run(self._sql.isolation, (), writes=False)
                 if level != "read committed":
                     raise TransactionManagementError(f"The ledger cannot be rolled up in {level}.")
@@ -153,7 +154,7 @@ class SqlHorizon:
 
     def holders(self) -> list[Holder]:
         """Who holds the horizon back, the oldest first."""
-        if not self._sql.holders:
+        if not self._knows:
             return []
         rows = self._session.run(self._sql.holders, (), writes=False)
         return [
@@ -191,12 +192,12 @@ class SqlHorizon:
 
     def _mark(self) -> Mark:
         ((moment, xid),) = self._session.run(self._sql.mark, (), writes=False)
-        local = bool(self._sql.cluster)
+        local = self._session.dialect.knows_time_zones
         return Mark(clock.shown(aware(moment, local=local)), xid)
 
     def _cluster(self) -> int | None:
         """The number of the server; None where it has none, or keeps it to itself."""
-        if not self._sql.cluster:
+        if not self._knows:
             return None
         ((may_ask,),) = self._session.run(self._sql.may_ask, (), writes=False)
         return (
@@ -211,14 +212,14 @@ class SqlHorizon:
 
     def _numbered(self, state: CounterHorizon) -> int:
         """How far entries are numbered: a copy of tables has the fence, but not the sequence."""
-        if not self._sql.numbered:
+        if not self._knows:
             return state.fence
         return int(self._session.run(self._sql.numbered, (), writes=False)[0][0])
 
     def _folded(self, state: CounterHorizon) -> FoldedEntries:
         known = {"horizon": state.horizon, "fence": state.fence}
         rows: Sequence[tuple[Any, ...]]
-        if self._sql.summary:
+        if not self._knows:
             # No statement can do all of it here, but there is only one writer.
             ((entries, counters),) = self._session.run(self._sql.summary, known)
             self._session.run(self._sql.fold, known)

@@ -18,7 +18,7 @@ def ledger_table(schema_editor: Any) -> Iterator[None]:
     """While the table is created within: in partitions, where a database has them."""
     ledger = DIALECTS[schema_editor.connection.vendor].ledger
     whole = schema_editor.sql_create_table
-    schema_editor.sql_create_table = whole + ledger.partitioned
+    schema_editor.sql_create_table = whole + ledger.partition_by
     try:
         yield
     finally:

@@ -48,7 +48,6 @@ class SqlPartitions:
 
     def present(self) -> list[Extent]:
         """The partitions that are there, the oldest first."""
-        assert self._sql is not None
         rows = self._session.run(self._sql.present, (), writes=False)
         return [
             Extent(name, aware(since, local=True), aware(until, local=True))
@@ -60,7 +59,6 @@ class SqlPartitions:
 
         Returns its name; empty where somebody else has just made it.
         """
-        assert self._sql is not None
         name = f"{DELTAS}_{since.astimezone(UTC):%Y%m%d}"
         if since.astimezone(UTC).time() != datetime.min.time():
             name += f"_{since.astimezone(UTC):%H%M%S}"
@@ -81,7 +79,6 @@ class SqlPartitions:
         Raises:
             Busy: somebody writes to it.
         """
-        assert self._sql is not None
         name = self._quote(extent.name)
         with self._hurried():
             if self._records().filter(name=extent.name).exists():
@@ -114,7 +111,6 @@ class SqlPartitions:
         Raises:
             Busy: somebody reads or writes the ledger for long.
         """
-        assert self._sql is not None
         quoted = self._quote(name)
         with self._hurried():
             record = self.sealed().get(name)
@@ -156,7 +152,7 @@ class SqlPartitions:
         return CounterPartition._base_manager.using(self._using)
 
     def _table(self) -> Sequence[tuple[Any, ...]]:
-        if self._sql is None:
+        if not self.exist:
             return []
         return self._session.run(self._sql.partitioned, (), writes=False)
 
@@ -169,7 +165,6 @@ class SqlPartitions:
     @contextmanager
     def _hurried(self) -> Iterator[None]:
         """A transaction of one of us at a time, which gives up where it would have to wait."""
-        assert self._sql is not None
         try:
             # What was committed while we waited for a lock has to be seen.
             with self._session.read_committed():

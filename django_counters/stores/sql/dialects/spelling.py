@@ -10,6 +10,9 @@ from uuid import UUID
 
 from django_counters.stores.sql.dialects.tables import DELTAS, HORIZON, Table
 
+# Whether an entry ``e`` waits, in the `state` ``s``.
+IN_TAIL = "e.xid >= s.h AND e.seq > s.f"
+
 
 class Spelling(ABC):
     """The words of a database, and the form of its parameters.
@@ -116,6 +119,10 @@ class Spelling(ABC):
     def token(self, token: UUID) -> Any:
         """The parameter of a token."""
         return token
+
+    def whole(self, number: str) -> str:
+        """A sum as a number of 64 bits."""
+        return self.typed(number, "bigint")
 
     def state(self) -> str:
         """Horizon, fence, and the time of the tail, also where there is no row of them yet."""

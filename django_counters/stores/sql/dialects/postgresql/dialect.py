@@ -12,7 +12,7 @@ from django_counters.stores.sql.dialects.postgresql.audit import PostgresAudit
 from django_counters.stores.sql.dialects.postgresql.cells import PostgresCells
 from django_counters.stores.sql.dialects.postgresql.claims import PostgresClaims
 from django_counters.stores.sql.dialects.postgresql.functions import install
-from django_counters.stores.sql.dialects.postgresql.ledger import LEDGER
+from django_counters.stores.sql.dialects.postgresql.ledger import PostgresLedger
 from django_counters.stores.sql.dialects.postgresql.totals import (
     FunctionReads,
     FunctionTotals,
@@ -52,7 +52,6 @@ class PostgreSQL(Dialect):
     held = " FOR NO KEY UPDATE"
     earliest = "'-infinity'"
 
-    ledger = LEDGER
     landing = LANDING
     claims = PostgresClaims
     audit = PostgresAudit()
@@ -60,6 +59,7 @@ class PostgreSQL(Dialect):
     def __init__(self) -> None:
         super().__init__()
         self.cells = PostgresCells(self)
+        self.ledger = PostgresLedger(self)
 
     def install(self, using: str) -> None:
         """Make the functions of this version."""

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from django_counters.stores.sql.dialects.ledger import (
     ADJUSTMENT,
-    ENTRY,
-    IN_TAIL,
-    KEPT,
     Appends,
-    Entry,
     Inquiry,
     Ledger,
     Outcome,
     Partitioning,
     Rolling,
-    after,
-    drift,
-    parts,
-    sample,
-    state,
-    tail,
-    total,
 )
-from django_counters.stores.sql.dialects.postgresql.ledger_functions import NUMBERED, SEQUENCE
+from django_counters.stores.sql.dialects.postgresql.ledger_functions import (
+    NUMBERED,
+    SEQUENCE,
+)
+from django_counters.stores.sql.dialects.spelling import IN_TAIL, Spelling
 from django_counters.stores.sql.dialects.tables import ARCHIVE, COUNTER, DELTAS, HORIZON
 
 INT8 = "-9223372036854775808 AND 9223372036854775807"
@@ -43,54 +33,41 @@ _PREPARE = (
 )
 
 
-def _arrange(entries: Sequence[Entry]) -> tuple[Any, ...]:
-    return tuple(list(column) for column in zip(*entries, strict=True))
+class FunctionAppends(Appends):
+    """The statements that write entries: most are in functions."""
 
-
-_APPENDS = Appends(
-    one="SELECT django_counters_append(%s, %s)",
-    once="SELECT django_counters_append_once(%s, %s, %s, %s, %s)",
-    many="SELECT outcome, what FROM django_counters_append_many(%s::text[], %s::bigint[])",
-    many_once=(
+    one = "SELECT django_counters_append(%s, %s)"
+    once = "SELECT django_counters_append_once(%s, %s, %s, %s, %s)"
+    many = "SELECT outcome, what FROM django_counters_append_many(%s::text[], %s::bigint[])"
+    many_once = (
         "SELECT outcome, what, replayed FROM django_counters_append_many_once("
         "%s::text[], %s::bigint[], %s::uuid[], %s::timestamptz[], %s::bytea[])"
-    ),
-    arrange=_arrange,
-    open="SELECT django_counters_open(%s::text[])::text",
-    over=(
+    )
+    open = "SELECT django_counters_open(%s::text[])::text"
+    over = (
         f"SELECT t.key FROM {COUNTER} t JOIN unnest(%s::text[], %s::numeric[]) u (k, d) "
         f"ON u.k = t.key WHERE t.value + u.d NOT BETWEEN {INT8} LIMIT 1"
-    ),
-    adjust=(
+    )
+    adjust = (
         f"INSERT INTO {DELTAS} (token, created_at, key, delta, kind) "
         f"VALUES (%s, %s, %s, %s, {ADJUSTMENT}) RETURNING 1"
-    ),
-    copy=f"COPY {DELTAS} (token, created_at, key, delta) FROM STDIN",
-    check=(
+    )
+    copy = f"COPY {DELTAS} (token, created_at, key, delta) FROM STDIN"
+    check = (
         "SELECT CASE WHEN pg_current_xact_id()::text::bigint < MAX(horizon) "
         f"OR {NUMBERED} < MAX(fence) THEN {Outcome.FENCED} ELSE {Outcome.APPENDED} END, "
         f"CLOCK_TIMESTAMP() FROM {HORIZON}"
-    ),
-)
+    )
 
-_STATE = state("'-infinity'")
 
-_INQUIRY = Inquiry(
-    total=total(),
-    history=(
+class PostgresInquiry(Inquiry):
+    """The statements that ask the ledger."""
+
+    history = (
         "SELECT width_bucket(created_at, %s::timestamptz[]), SUM(delta), COUNT(*) "
         f"FROM {DELTAS} WHERE key = %s AND created_at >= %s AND created_at < %s GROUP BY 1"
-    ),
-    after=after(),
-    parts=parts(_STATE, "django_counters_tail(%(key)s)"),
-    entry=ENTRY,
-    kept=KEPT,
-    tail=tail(_STATE),
-    drift=drift(_STATE, "= ANY(%(keys)s)", "value::numeric - outside").replace(
-        "%(keys)s", "%(keys)s::text[]"
-    ),
-    sample=sample(),
-)
+    )
+
 
 # Entries that do not fit into their total go on waiting, as of a transaction that never ends.
 _NEVER = 2**62
@@ -117,47 +94,34 @@ _FOLD = (
     "ARRAY(SELECT key::text FROM judged WHERE NOT fits), "
     "ARRAY(SELECT key::text FROM judged WHERE fits AND waited)"
 )
-# Not part of it: to change entries takes locks on all partitions, and is seldom needed.
-_HOLD = (
-    f"UPDATE {DELTAS} SET xid = {_NEVER} WHERE key = ANY(%(keys)s::text[]) "
-    "AND xid >= %(horizon)s AND xid < %(edge)s AND seq > %(fence)s RETURNING 1"
-)
-_RELEASE = (
-    f"UPDATE {DELTAS} SET xid = 0 WHERE key = ANY(%(keys)s::text[]) AND xid = {_NEVER} RETURNING 1"
-)
 
-_RECOMPUTE = (
-    f"WITH due AS (SELECT key, SUM(d) AS d FROM (SELECT key, delta::numeric AS d FROM {DELTAS} "
-    f"UNION ALL SELECT key, delta_sum FROM {ARCHIVE} WHERE partition = '' "
-    f"UNION ALL SELECT key, 0 FROM {COUNTER} WHERE outside IS NOT NULL) u GROUP BY key) "
-    f"INSERT INTO {COUNTER} AS t (key, value, updated_at, outside) "
-    'SELECT key, d::bigint, STATEMENT_TIMESTAMP(), 0 FROM due ORDER BY key COLLATE "C" '
-    "ON CONFLICT (key) DO UPDATE SET value = COALESCE(t.outside, t.value) + EXCLUDED.value, "
-    "outside = COALESCE(t.outside, t.value), updated_at = EXCLUDED.updated_at "
-    "WHERE t.value <> COALESCE(t.outside, t.value) + EXCLUDED.value OR t.outside IS NULL "
-    "RETURNING key"
-)
 
-_ROLLING = Rolling(
+class PostgresRolling(Rolling):
+    """The statements of the rollup of the ledger."""
+
     # This moment comes before the snapshot that goes with it.
-    mark="SELECT STATEMENT_TIMESTAMP(), pg_snapshot_xmax(pg_current_snapshot())::text::bigint",
-    may_ask="SELECT has_function_privilege('pg_control_system()', 'EXECUTE')",
-    cluster="SELECT system_identifier FROM pg_control_system()",
-    summary="",
-    fold=_FOLD,
-    advance="",
-    hold=_HOLD,
-    release=_RELEASE,
-    isolation="SELECT current_setting('transaction_isolation')",
-    numbered=f"SELECT {NUMBERED}",
-    keep_out=f"LOCK TABLE {DELTAS} IN SHARE ROW EXCLUSIVE MODE",
-    recompute=_RECOMPUTE,
+    mark = "SELECT STATEMENT_TIMESTAMP(), pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
+    may_ask = "SELECT has_function_privilege('pg_control_system()', 'EXECUTE')"
+    cluster = "SELECT system_identifier FROM pg_control_system()"
+    fold = _FOLD
+    # Not part of it: to change entries takes locks on all partitions, and is seldom needed.
+    hold = (
+        f"UPDATE {DELTAS} SET xid = {_NEVER} WHERE key = ANY(%(keys)s::text[]) "
+        "AND xid >= %(horizon)s AND xid < %(edge)s AND seq > %(fence)s RETURNING 1"
+    )
+    release = (
+        f"UPDATE {DELTAS} SET xid = 0 "
+        f"WHERE key = ANY(%(keys)s::text[]) AND xid = {_NEVER} RETURNING 1"
+    )
+    isolation = "SELECT current_setting('transaction_isolation')"
+    numbered = f"SELECT {NUMBERED}"
+    keep_out = f"LOCK TABLE {DELTAS} IN SHARE ROW EXCLUSIVE MODE"
     # Not the number of this transaction: one with a smaller number may yet write its first entry.
-    restart=(
+    restart = (
         "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, "
         f"setval('{SEQUENCE}', GREATEST((SELECT MAX(seq) FROM {DELTAS}), nextval('{SEQUENCE}')))"
-    ),
-    holders=(
+    )
+    holders = (
         "SELECT what, name, since, does FROM ("
         "SELECT 'transaction' AS what, format('pid %%s, %%s, database %%s', pid, usename, datname) "
         "AS name, xact_start AS since, state || ': ' || left(query, 80) AS does, backend_xid AS x "
@@ -165,61 +129,67 @@ _ROLLING = Rolling(
         "UNION ALL SELECT 'prepared transaction', format('%%s, database %%s', gid, database), "
         "prepared, 'waits for COMMIT PREPARED', transaction FROM pg_prepared_xacts) h "
         "ORDER BY age(x) DESC LIMIT 5"
-    ),
-)
+    )
 
-_PARTITIONING = Partitioning(
-    partitioned=(
+
+class RangePartitions(Partitioning):
+    """The statements of partitions."""
+
+    partitioned = (
         "SELECT c.relkind = 'p', n.nspname FROM pg_class c JOIN pg_namespace n "
         f"ON n.oid = c.relnamespace WHERE c.oid = to_regclass('{DELTAS}')"
-    ),
-    present=(
+    )
+    present = (
         "SELECT c.relname, b[1]::timestamptz, b[2]::timestamptz FROM pg_inherits i "
         "JOIN pg_class c ON c.oid = i.inhrelid CROSS JOIN LATERAL regexp_match("
         "pg_get_expr(c.relpartbound, c.oid), 'FROM \\(''([^'']*)''\\) TO \\(''([^'']*)''\\)') b "
         f"WHERE i.inhparent = to_regclass('{DELTAS}') AND b IS NOT NULL ORDER BY 2"
-    ),
-    one_at_a_time="SELECT pg_advisory_xact_lock(hashtext('django_counters_partitions'))",
-    create=(
+    )
+    one_at_a_time = "SELECT pg_advisory_xact_lock(hashtext('django_counters_partitions'))"
+    create = (
         f"CREATE TABLE IF NOT EXISTS {{name}} (LIKE {DELTAS} INCLUDING DEFAULTS "
         "INCLUDING CONSTRAINTS)"
-    ),
-    attach=(
+    )
+    attach = (
         f"ALTER TABLE {DELTAS} ATTACH PARTITION {{name}} FOR VALUES FROM ('{{since}}') "
         "TO ('{until}')"
-    ),
-    still="LOCK TABLE {name} IN SHARE MODE",
-    unfolded=f"SELECT 1 FROM {{name}} e, ({_STATE}) s WHERE {IN_TAIL} LIMIT 1",
+    )
+    still = "LOCK TABLE {name} IN SHARE MODE"
     # NOT VALID: what is there stays; whatever is new is refused. It may be closed already, where
     # tables were emptied.
-    close=(
+    close = (
         "ALTER TABLE {name} DROP CONSTRAINT IF EXISTS django_counters_sealed, "
         "ADD CONSTRAINT django_counters_sealed CHECK (false) NOT VALID"
-    ),
-    archive=(
+    )
+    archive = (
         f"WITH sums AS (INSERT INTO {ARCHIVE} (partition, key, entries, delta_sum) "
         "SELECT %s, key, COUNT(*), SUM(delta) FROM {name} GROUP BY key "
         "RETURNING entries, delta_sum) "
         "SELECT COALESCE(SUM(entries), 0)::bigint, COALESCE(SUM(delta_sum), 0) FROM sums"
-    ),
-    merge=(
+    )
+    merge = (
         f"INSERT INTO {ARCHIVE} AS a (partition, key, entries, delta_sum) "
         f"SELECT '', key, entries, delta_sum FROM {ARCHIVE} WHERE partition = %s ORDER BY key "
         "ON CONFLICT (partition, key) DO UPDATE SET entries = a.entries + EXCLUDED.entries, "
         "delta_sum = a.delta_sum + EXCLUDED.delta_sum RETURNING 1",
         f"DELETE FROM {ARCHIVE} WHERE partition = %s RETURNING 1",
-    ),
-    lock_parent=f"LOCK TABLE ONLY {DELTAS} IN ACCESS EXCLUSIVE MODE",
-    detach=f"ALTER TABLE {DELTAS} DETACH PARTITION {{name}}",
-    drop="DROP TABLE {name}",
-)
+    )
+    lock_parent = f"LOCK TABLE ONLY {DELTAS} IN ACCESS EXCLUSIVE MODE"
+    detach = f"ALTER TABLE {DELTAS} DETACH PARTITION {{name}}"
+    drop = "DROP TABLE {name}"
 
-LEDGER = Ledger(
-    partitioned=" PARTITION BY RANGE (created_at)",
-    prepare=_PREPARE,
-    appends=_APPENDS,
-    inquiry=_INQUIRY,
-    rolling=_ROLLING,
-    partitions=_PARTITIONING,
-    forget=(),
-)
+    def __init__(self, spelling: Spelling) -> None:
+        self.unfolded = f"SELECT 1 FROM {{name}} e, ({spelling.state()}) s WHERE {IN_TAIL} LIMIT 1"
+
+
+class PostgresLedger(Ledger):
+    """All statements of the ledger."""
+
+    partition_by = " PARTITION BY RANGE (created_at)"
+    prepare = _PREPARE
+
+    def __init__(self, spelling: Spelling) -> None:
+        self.appends = FunctionAppends(spelling)
+        self.inquiry = PostgresInquiry(spelling)
+        self.rolling = PostgresRolling(spelling)
+        self.partitions = RangePartitions(spelling)

@@ -12,7 +12,7 @@ from django_counters.stores.sql.dialects.base import Dialect
 from django_counters.stores.sql.dialects.landing_sqlite import LANDING
 from django_counters.stores.sql.dialects.sqlite.audit import SqliteAudit
 from django_counters.stores.sql.dialects.sqlite.claims import SqliteClaims
-from django_counters.stores.sql.dialects.sqlite.ledger import LEDGER, NOW
+from django_counters.stores.sql.dialects.sqlite.ledger import NOW, SqliteLedger
 from django_counters.stores.sql.dialects.sqlite.totals import SqliteTotals
 from django_counters.stores.sql.dialects.tables import Table
 from django_counters.stores.sql.dialects.totals import Totals
@@ -35,10 +35,17 @@ class SQLite(Dialect):
     # There is one writer, and it holds everything.
     held = skipping = ""
 
-    ledger = LEDGER
     landing = LANDING
     claims = SqliteClaims
     audit = SqliteAudit()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ledger = SqliteLedger(self)
+
+    def whole(self, number: str) -> str:
+        """A sum, where decimals are floats or texts."""
+        return f"CAST({number} AS INTEGER)"
 
     def code(self, error: Exception) -> str:
         """The name of an error."""
