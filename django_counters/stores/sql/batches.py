@@ -189,7 +189,7 @@ class SqlBatches:
 
     def _begin(self, lock_timeout: int, statement_timeout: int) -> None:
         self._session.execute(self._sql.begin)
-        if self._sql.settings:
+        if self._session.dialect.limits_time:
             timeouts = (str(lock_timeout), str(statement_timeout))
             self._session.run(self._sql.settings, timeouts)
 
@@ -224,12 +224,12 @@ class SqlBatches:
         if not natives:
             return {}
         among = self._session.dialect.keys(list(natives.values()))
-        rows = self._session.run(self._sql.hold(quoted, keys.type), (among,))
+        rows = self._session.run(self._session.dialect.hold(quoted, keys.type), (among,))
         return {str(key): total for key, total in rows}
 
     def _credit(self, quoted: Table, keys: RecordKeys, credits: Sequence[tuple[Any, int]]) -> None:
-        sql = self._sql.credit(quoted, keys.type)
-        credited = self._session.run(sql, self._sql.columns(credits))
+        sql = self._session.dialect.fold(quoted, keys.type).credit
+        credited = self._session.run(sql, self._session.dialect.columns(credits))
         if len(credited) != len(credits):
             raise RuntimeError(f"{len(credits)} rows are held, {len(credited)} were changed")
 

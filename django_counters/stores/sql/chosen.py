@@ -58,6 +58,6 @@ class SqlHeld(SqlReads):
 
     def add(self, key_field: Any, keys: Sequence[Hashable], by: int) -> None:
         """Add to totals. Asks no bounds: the caller has looked at them."""
-        landing = self._session.dialect.landing
-        sql = landing.credit(self._quoted, RecordKeys(key_field, self._session.using).type)
-        self._session.run(sql, landing.columns([(key, by) for key in keys]))
+        dialect = self._session.dialect
+        fold = dialect.fold(self._quoted, RecordKeys(key_field, self._session.using).type)
+        self._session.run(fold.credit, dialect.sums(dict.fromkeys(keys, by)))

@@ -57,8 +57,8 @@ def _is_in_memory(using: str) -> bool:
 def identity_of(using: str) -> str:
     """What no other database has, not even a restored copy; of SQLite, where its file is."""
     session = Session(using)
-    sql = session.dialect.landing.identity
-    if not sql:
+    sql = session.dialect.landing
+    if not session.dialect.has_server:
         return _place_of(using)
     ((may_ask,),) = session.run(sql.may_ask, (), writes=False)
     ((identity,),) = session.run(sql.whole if may_ask else sql.part, (), writes=False)

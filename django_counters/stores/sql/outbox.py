@@ -50,8 +50,10 @@ class SqlLanded(SqlReads):
         if is_of_a_test_case(self._session.using, outermost=True):
             # No hook of it would tell others that a total has changed.
             return False
-        sql = self._session.dialect.landing.settled
-        return bool(sql) and bool(self._session.run(sql, (), writes=False)[0][0])
+        dialect = self._session.dialect
+        if not dialect.tells_isolation:
+            return False
+        return bool(self._session.run(dialect.landing.settled, (), writes=False)[0][0])
 
     def after_commit(self, sums: Sums[Hashable], send: Send, *, merge: bool) -> None:
         """Send sums when the caller's transaction commits; else never.

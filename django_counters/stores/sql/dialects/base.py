@@ -31,6 +31,7 @@ class Dialect(Spelling, Errors):
         limits_time: a transaction can say how long its statements wait, and how long they take.
         partitions: tables can have partitions.
         several_writers: transactions write at the same time, and see or miss what others commit.
+        tells_isolation: a transaction can say what its statements see.
     """
 
     appends_in_one_statement = False
@@ -40,6 +41,7 @@ class Dialect(Spelling, Errors):
     limits_time = False
     partitions = False
     several_writers = True
+    tells_isolation = False
 
     #: The first statement of a transaction whose statements see what was committed before them.
     read_committed = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"

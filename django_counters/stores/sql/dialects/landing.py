@@ -2,66 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
-
-from django_counters.stores.sql.dialects.tables import Table
+from django_counters.stores.sql.dialects.spelling import Spelling
+from django_counters.stores.sql.dialects.tables import COUNTER
 
 BATCHES = "django_counters_counterbatch"
 SOURCES = "django_counters_countersource"
 
 
-class Identity(NamedTuple):
-    """The statements that say which database this is.
-
-    ``may_ask``: whether the caller may execute ``whole``; else ``part`` says what it can. Each has
-    one row of one column.
-    """
-
-    may_ask: str
-    whole: str
-    part: str
-
-
-@dataclass(frozen=True)
 class Landing:
     """The statements that bring generations of increments into the totals.
 
     Attributes:
         begin: the first statement of the transaction.
-        settings: what holds for this transaction alone. Parameters: for how many milliseconds a
-            statement waits for a lock, and how many it may take, as texts. Empty where there are
-            no such settings.
+        settings: what holds for this transaction alone, where the database limits time. Parameters:
+            for how many milliseconds a statement waits for a lock, and how many it may take, as
+            texts.
         together: amounts, and the generations that are there, of one moment. The statement of
             ``Reads.many`` stands where the braces are. Parameters: those of it, generations.
             Rows: key, total, pending, NULL, or NULL three times and a generation.
         settled: whether a statement of this transaction sees what is committed by now, and nothing
-            else. Empty where that cannot be told.
-        make: hold the totals of named counters in the order of their keys, and make those that
-            are missing. Parameters: keys.
-        hold: hold the rows of records in the order of their keys. Parameters: keys. Rows: key,
-            total.
-        credit: add to the totals of records that are held. Parameters: columns of key, sum. A
-            row for each.
-        columns: the parameters of rows.
-        identity: None where the name of a database says which one it is.
+            else, where that can be told.
+        make: hold the totals of named counters in the order of their keys, and make those that are
+            missing. In one pass: whoever made rows first and held others then could wait in a
+            circle. Parameters: keys.
+        may_ask: whether the caller may execute ``whole``; else ``part`` says what it can. Each has
+            one row of one column.
+        whole: which database this is, where a server has it.
     """
 
     begin: str
     settings: str
-    together: str
     settled: str
-    make: str
-    hold: Callable[[Table, str], str]
-    credit: Callable[[Table, str], str]
-    columns: Callable[[Sequence[Sequence[Any]]], tuple[Any, ...]]
-    identity: Identity | None
+    may_ask: str
+    whole: str
+    part: str
 
-
-def together(among: str) -> str:
-    """Amounts, and the generations that are there: one statement reads both."""
-    return (
-        "SELECT r.*, NULL FROM ({}) r UNION ALL "
-        f"SELECT NULL, NULL, NULL, generation FROM {BATCHES} WHERE generation {among}"
-    )
+    def __init__(self, spelling: Spelling) -> None:
+        self.together = (
+            "SELECT r.*, NULL FROM ({}) r UNION ALL SELECT NULL, NULL, NULL, generation "
+            f"FROM {BATCHES} WHERE generation {spelling.among('uuid')}"
+        )
+        self.make = (
+            f"INSERT INTO {COUNTER} AS t (key, value, updated_at) "
+            f"SELECT u.k, 0, {spelling.now} FROM {spelling.each('text')} WHERE true "
+            f"{spelling.ordered('u.k')} ON CONFLICT (key) DO UPDATE SET value = t.value RETURNING 1"
+        )

@@ -21,12 +21,13 @@ class Spelling(ABC):
 
     Attributes:
         now: the moment at which a statement begins.
-        microseconds: the present moment of the server, in microseconds since 1970.
+        clock: the present moment, later than ``now`` where a statement had to wait.
+        microseconds: the same of the server, in microseconds since 1970.
         held: what a SELECT ends with that holds its rows.
         skipping: what follows where it leaves alone what somebody else holds.
     """
 
-    now = "CURRENT_TIMESTAMP"
+    now = clock = "CURRENT_TIMESTAMP"
     microseconds: str
     held = " FOR UPDATE"
     skipping = " SKIP LOCKED"

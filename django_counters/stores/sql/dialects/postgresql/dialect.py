@@ -7,11 +7,11 @@ from typing import Any
 
 from django_counters.stores.sql.dialects.base import Dialect
 from django_counters.stores.sql.dialects.fold import Fold
-from django_counters.stores.sql.dialects.landing_postgresql import LANDING
 from django_counters.stores.sql.dialects.postgresql.audit import PostgresAudit
 from django_counters.stores.sql.dialects.postgresql.cells import PostgresCells
 from django_counters.stores.sql.dialects.postgresql.claims import PostgresClaims
 from django_counters.stores.sql.dialects.postgresql.functions import install
+from django_counters.stores.sql.dialects.postgresql.landing import PostgresLanding
 from django_counters.stores.sql.dialects.postgresql.ledger import PostgresLedger
 from django_counters.stores.sql.dialects.postgresql.totals import (
     FunctionReads,
@@ -36,6 +36,7 @@ class PostgreSQL(Dialect):
     knows_transaction_horizon = True
     limits_time = True
     partitions = True
+    tells_isolation = True
 
     OVERFLOWED = ("22003",)
     TIMED_OUT = ("55P03",)
@@ -47,12 +48,12 @@ class PostgreSQL(Dialect):
     UNSERIALIZABLE = ("40001", "40P01")
 
     now = "STATEMENT_TIMESTAMP()"
+    clock = "CLOCK_TIMESTAMP()"
     microseconds = "(EXTRACT(EPOCH FROM CLOCK_TIMESTAMP()) * 1000000)::bigint"
 
     held = " FOR NO KEY UPDATE"
     earliest = "'-infinity'"
 
-    landing = LANDING
     claims = PostgresClaims
     audit = PostgresAudit()
 
@@ -60,6 +61,7 @@ class PostgreSQL(Dialect):
         super().__init__()
         self.cells = PostgresCells(self)
         self.ledger = PostgresLedger(self)
+        self.landing = PostgresLanding(self)
 
     def install(self, using: str) -> None:
         """Make the functions of this version."""

@@ -9,9 +9,9 @@ from typing import Any
 from uuid import UUID
 
 from django_counters.stores.sql.dialects.base import Dialect
-from django_counters.stores.sql.dialects.landing_sqlite import LANDING
 from django_counters.stores.sql.dialects.sqlite.audit import SqliteAudit
 from django_counters.stores.sql.dialects.sqlite.claims import SqliteClaims
+from django_counters.stores.sql.dialects.sqlite.landing import SqliteLanding
 from django_counters.stores.sql.dialects.sqlite.ledger import NOW, SqliteLedger
 from django_counters.stores.sql.dialects.sqlite.totals import SqliteTotals
 from django_counters.stores.sql.dialects.tables import Table
@@ -28,20 +28,20 @@ class SQLite(Dialect):
     BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED")
     READ_ONLY = ("SQLITE_READONLY",)
 
-    now = NOW
+    now = clock = NOW
     # It knows milliseconds, no more.
     microseconds = "CAST(ROUND((JULIANDAY('NOW') - 2440587.5) * 86400000) AS INTEGER) * 1000"
 
     # There is one writer, and it holds everything.
     held = skipping = ""
 
-    landing = LANDING
     claims = SqliteClaims
     audit = SqliteAudit()
 
     def __init__(self) -> None:
         super().__init__()
         self.ledger = SqliteLedger(self)
+        self.landing = SqliteLanding(self)
 
     def whole(self, number: str) -> str:
         """A sum, where decimals are floats or texts."""
