@@ -18,6 +18,7 @@ from django_counters.exceptions import (
 from django_counters.stores.sql.block import Block, commits_at_once
 from django_counters.stores.sql.cursors import KeptCursor
 from django_counters.stores.sql.dialects import Pending, dialect_of
+from django_counters.stores.sql.dialects.spelling import READ_COMMITTED
 
 
 class Session:
@@ -54,7 +55,7 @@ class Session:
         begins = self.commits_at_once()
         with self.all_or_nothing():
             if begins and self.dialect.several_writers:
-                self.execute(self.dialect.read_committed)
+                self.execute(READ_COMMITTED)
             yield
 
     @contextmanager

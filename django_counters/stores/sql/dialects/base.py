@@ -43,9 +43,6 @@ class Dialect(Spelling, Errors):
     several_writers = True
     tells_isolation = False
 
-    #: The first statement of a transaction whose statements see what was committed before them.
-    read_committed = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
-
     audit: Audit
     ledger: Ledger
     landing: Landing

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django_counters.stores.sql.dialects.spelling import Spelling
+from django_counters.stores.sql.dialects.spelling import READ_COMMITTED, Spelling
 from django_counters.stores.sql.dialects.tables import COUNTER
 
 BATCHES = "django_counters_counterbatch"
@@ -30,7 +30,8 @@ class Landing:
         whole: which database this is, where a server has it.
     """
 
-    begin: str
+    # Where transactions keep one snapshot, what another landing has just written is an error.
+    begin = READ_COMMITTED
     settings: str
     settled: str
     may_ask: str

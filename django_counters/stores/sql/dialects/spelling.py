@@ -10,6 +10,9 @@ from uuid import UUID
 
 from django_counters.stores.sql.dialects.tables import DELTAS, HORIZON, Table
 
+# The first statement of a transaction whose statements see what was committed before them.
+READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
+
 # Whether an entry ``e`` waits, in the `state` ``s``.
 IN_TAIL = "e.xid >= s.h AND e.seq > s.f"
 

@@ -15,18 +15,8 @@ from django.db.backends.utils import CursorWrapper
 
 from django_counters.stores.sql.dialects.cells import upsert
 from django_counters.stores.sql.dialects.postgresql import ledger_functions
-from django_counters.stores.sql.dialects.tables import CELLS
-from django_counters.stores.sql.dialects.tables import COUNTER as _COUNTER
-from django_counters.stores.sql.dialects.tables import SHARDS as _SHARDS
-from django_counters.stores.sql.dialects.tables import SLOTS as _SLOTS
-
-# Every statement finds its rows by an index. A plan that was made while a table was small would
-# read all of it, and a connection keeps its plans while the table grows.
-_INDEXED = "LANGUAGE plpgsql SET enable_seqscan = off"
-
-# Counters differ in how many rows they have. A plan for each call would fit them better, but to
-# make it takes longer than to use one that fits all.
-_PLANNED_ONCE = f"{_INDEXED} SET plan_cache_mode = force_generic_plan"
+from django_counters.stores.sql.dialects.postgresql.ledger_functions import INDEXED, PLANNED_ONCE
+from django_counters.stores.sql.dialects.tables import CELLS, COUNTER, SHARDS, SLOTS
 
 # The row of a total says whether the counter was ever in the ledger: nobody else has to look.
 _NOTHING_IN_LEDGER = (
@@ -38,18 +28,18 @@ _NOTHING_IN_LEDGER = (
 # always the row is there, and an UPDATE takes less time than an INSERT that meets a conflict.
 _ADD = f"""
 CREATE OR REPLACE FUNCTION django_counters_add(d bigint, bound bigint, k text)
-RETURNS bigint {_INDEXED} AS $body$
+RETURNS bigint {INDEXED} AS $body$
 DECLARE result bigint;
 BEGIN
-  UPDATE {_COUNTER} AS t
+  UPDATE {COUNTER} AS t
   SET value = t.value + d, outside = t.outside + d, updated_at = STATEMENT_TIMESTAMP()
   WHERE t.key = k AND CASE WHEN d > 0 THEN t.value <= bound ELSE t.value >= bound END
     AND {_NOTHING_IN_LEDGER}
-    AND NOT EXISTS (SELECT FROM {_SHARDS} s WHERE s.key = k)
+    AND NOT EXISTS (SELECT FROM {SHARDS} s WHERE s.key = k)
   RETURNING t.value INTO result;
   IF result IS NULL AND ((d > 0 AND bound >= 0) OR (d < 0 AND bound <= 0))
-    AND NOT EXISTS (SELECT FROM {_SHARDS} s WHERE s.key = k) THEN
-    INSERT INTO {_COUNTER} AS t (key, value, updated_at) VALUES (k, d, STATEMENT_TIMESTAMP())
+    AND NOT EXISTS (SELECT FROM {SHARDS} s WHERE s.key = k) THEN
+    INSERT INTO {COUNTER} AS t (key, value, updated_at) VALUES (k, d, STATEMENT_TIMESTAMP())
     ON CONFLICT (key) DO UPDATE
     SET value = t.value + d, outside = t.outside + d, updated_at = STATEMENT_TIMESTAMP()
     WHERE CASE WHEN d > 0 THEN t.value <= bound ELSE t.value >= bound END AND {_NOTHING_IN_LEDGER}
@@ -63,11 +53,11 @@ END $body$
 # all writers, so that no two of them wait for each other. What waits elsewhere is read after.
 _ADD_MANY = f"""
 CREATE OR REPLACE FUNCTION django_counters_add_many(ks text[], ds bigint[])
-RETURNS TABLE (k text, v bigint) {_INDEXED} AS $body$
+RETURNS TABLE (k text, v bigint) {INDEXED} AS $body$
 DECLARE kept boolean;
 BEGIN
   WITH done AS (
-    INSERT INTO {_COUNTER} AS t (key, value, updated_at)
+    INSERT INTO {COUNTER} AS t (key, value, updated_at)
     SELECT u.k, u.d, STATEMENT_TIMESTAMP() FROM unnest(ks, ds) AS u (k, d) ORDER BY u.k COLLATE "C"
     ON CONFLICT (key) DO UPDATE
     SET value = t.value + EXCLUDED.value, outside = t.outside + EXCLUDED.value,
@@ -75,10 +65,10 @@ BEGIN
     RETURNING t.key, t.value, t.outside IS NOT NULL AS kept)
   SELECT array_agg(done.key), array_agg(done.value), bool_or(done.kept)
   INTO ks, ds, kept FROM done;
-  IF kept OR EXISTS (SELECT FROM {_SHARDS} WHERE key = ANY (ks)) THEN
+  IF kept OR EXISTS (SELECT FROM {SHARDS} WHERE key = ANY (ks)) THEN
     -- A value that does not fit is an error: the cast to bigint raises it.
     RETURN QUERY SELECT u.k, (u.d + COALESCE(
-      (SELECT SUM(s.value) FROM {_SHARDS} s WHERE s.key = u.k), 0) + COALESCE(l.waits, 0))::bigint
+      (SELECT SUM(s.value) FROM {SHARDS} s WHERE s.key = u.k), 0) + COALESCE(l.waits, 0))::bigint
     FROM unnest(ks, ds) AS u (k, d) LEFT JOIN django_counters_tails(ks) l USING (k);
   ELSE
     RETURN QUERY SELECT u.k, u.d FROM unnest(ks, ds) AS u (k, d);
@@ -89,11 +79,11 @@ END $body$
 # Total, shards and tail of one counter. STABLE: all of it in the snapshot of the caller.
 _READ = f"""
 CREATE OR REPLACE FUNCTION django_counters_read(k text, OUT total bigint, OUT waits numeric)
-STABLE {_INDEXED} AS $body$
+STABLE {INDEXED} AS $body$
 DECLARE kept boolean;
 BEGIN
-  SELECT t.value, t.outside IS NOT NULL, (SELECT SUM(s.value) FROM {_SHARDS} s WHERE s.key = k)
-  INTO total, kept, waits FROM (SELECT) one LEFT JOIN {_COUNTER} t ON t.key = k;
+  SELECT t.value, t.outside IS NOT NULL, (SELECT SUM(s.value) FROM {SHARDS} s WHERE s.key = k)
+  INTO total, kept, waits FROM (SELECT) one LEFT JOIN {COUNTER} t ON t.key = k;
   IF kept THEN
     waits := COALESCE(waits, 0) + COALESCE(django_counters_tail(k), 0);
   END IF;
@@ -144,20 +134,20 @@ _SHARD = (
     f"""
 CREATE OR REPLACE FUNCTION django_counters_shard(
   d bigint, cap int, wanted int, k text, OUT v bigint, OUT n int)
-{_PLANNED_ONCE} AS $body$
+{PLANNED_ONCE} AS $body$
 DECLARE result numeric; rows int; {_LIMITS}
 BEGIN
   SELECT d + COALESCE(SUM(s.value), 0) + COALESCE((SELECT t.value + CASE WHEN t.outside IS NULL
-      THEN 0 ELSE COALESCE(django_counters_tail(k), 0) END FROM {_COUNTER} t WHERE t.key = k), 0),
+      THEN 0 ELSE COALESCE(django_counters_tail(k), 0) END FROM {COUNTER} t WHERE t.key = k), 0),
     COALESCE(MAX(s.shard) + 1, 0)
-  INTO result, rows FROM {_SHARDS} s WHERE s.key = k;
+  INTO result, rows FROM {SHARDS} s WHERE s.key = k;
   IF result NOT BETWEEN -9223372036854775808 AND 9223372036854775807 THEN
     RETURN;
   END IF;
   v := result;
 """
     + _PICK.format(
-        table=_SHARDS,
+        table=SHARDS,
         owned="s.key = k",
         columns="key",
         arguments="k",
@@ -189,18 +179,18 @@ END $body$
 # STABLE: it reads in the snapshot of the statement that calls it, as that reads the total.
 _SLOTS_OF = f"""
 CREATE OR REPLACE FUNCTION django_counters_slots(kind int, record text, counter text)
-RETURNS numeric STABLE {_INDEXED} AS $body$
+RETURNS numeric STABLE {INDEXED} AS $body$
 BEGIN
-  RETURN (SELECT COALESCE(SUM(s.count), 0) FROM {_SLOTS} s
+  RETURN (SELECT COALESCE(SUM(s.count), 0) FROM {SLOTS} s
     WHERE s.record_type_id = kind AND s.record_id = record AND s.name = counter);
 END $body$
 """
 
 _WAITS = f"""
 CREATE OR REPLACE FUNCTION django_counters_waits(kind int, record text, counter text)
-RETURNS boolean STABLE {_INDEXED} AS $body$
+RETURNS boolean STABLE {INDEXED} AS $body$
 BEGIN
-  RETURN EXISTS (SELECT FROM {_SLOTS} s
+  RETURN EXISTS (SELECT FROM {SLOTS} s
     WHERE s.record_type_id = kind AND s.record_id = record AND s.name = counter);
 END $body$
 """
@@ -212,19 +202,19 @@ _SLOT = (
 CREATE OR REPLACE FUNCTION django_counters_slot(
   d bigint, cap int, kind int, record text, counter text,
   total bigint, least_value bigint, greatest_value bigint)
-RETURNS int {_PLANNED_ONCE} AS $body$
+RETURNS int {PLANNED_ONCE} AS $body$
 DECLARE result boolean; rows int; wanted int; {_LIMITS}
 BEGIN
   SELECT COALESCE(SUM(s.count), 0) + total + d BETWEEN least_value AND greatest_value,
     COALESCE(MAX(s.slot) + 1, 0)
-  INTO result, rows FROM {_SLOTS} s
+  INTO result, rows FROM {SLOTS} s
   WHERE s.record_type_id = kind AND s.record_id = record AND s.name = counter;
   IF NOT result THEN
     RETURN NULL;
   END IF;
 """
     + _PICK.format(
-        table=_SLOTS,
+        table=SLOTS,
         owned="s.record_type_id = kind AND s.record_id = record AND s.name = counter",
         columns="record_type_id, record_id, name",
         arguments="kind, record, counter",
@@ -243,7 +233,7 @@ END $body$
 _CELLS = f"""
 CREATE OR REPLACE FUNCTION django_counters_cells(
   v anyelement, n int, m int, k text, t text, d bigint, ps smallint[], ss timestamptz[])
-RETURNS anyelement {_INDEXED} AS $body$
+RETURNS anyelement {INDEXED} AS $body$
 BEGIN
   IF v IS NULL OR n IS NULL THEN
     RETURN v;
@@ -314,7 +304,7 @@ def _present(cursor: CursorWrapper) -> tuple[bool, str | None]:
     """Whether the tables are there, and which version of the functions is."""
     cursor.execute(
         "SELECT to_regclass(%s) IS NOT NULL, obj_description(to_regprocedure(%s)::oid, 'pg_proc')",
-        [_SLOTS, _LAST],
+        [SLOTS, _LAST],
     )
     tables, version = cursor.fetchone()
     # Without tables no version is the right one.

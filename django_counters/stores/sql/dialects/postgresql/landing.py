@@ -14,8 +14,6 @@ _PLACE = (
 class PostgresLanding(Landing):
     """The statements that bring generations of increments into the totals."""
 
-    # Where transactions keep one snapshot, what another landing has just written is an error.
-    begin = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
     # What Redis is told to forget has to be on the disk.
     settings = (
         "SELECT set_config('synchronous_commit', 'on', true), "

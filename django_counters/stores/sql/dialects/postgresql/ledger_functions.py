@@ -5,8 +5,13 @@ from __future__ import annotations
 from django_counters.stores.base import Outcome
 from django_counters.stores.sql.dialects.tables import COUNTER, DELTAS, HORIZON, TOKENS
 
-_INDEXED = "LANGUAGE plpgsql SET enable_seqscan = off"
-_PLANNED_ONCE = f"{_INDEXED} SET plan_cache_mode = force_generic_plan"
+# Every statement finds its rows by an index. A plan that was made while a table was small would
+# read all of it, and a connection keeps its plans while the table grows.
+INDEXED = "LANGUAGE plpgsql SET enable_seqscan = off"
+
+# Counters differ in how many rows they have. A plan for each call would fit them better, but to
+# make it takes longer than to use one that fits all.
+PLANNED_ONCE = f"{INDEXED} SET plan_cache_mode = force_generic_plan"
 
 # Clients' clocks may be ahead by so much.
 AHEAD = "INTERVAL '1 hour'"
@@ -45,7 +50,7 @@ _MINT = """(lpad(to_hex((date_part('epoch', {at}) * 1000)::bigint << 4 | 7), 13,
 # NULL where it is refused: the caller finds out why.
 _APPEND = f"""
 CREATE OR REPLACE FUNCTION django_counters_append(k text, d bigint)
-RETURNS uuid {_INDEXED} AS $body$
+RETURNS uuid {INDEXED} AS $body$
 DECLARE
   h bigint; f bigint; n bigint; total numeric; token uuid;
   at timestamptz := date_trunc('milliseconds', clock_timestamp());
@@ -73,7 +78,7 @@ END $body$
 _APPEND_ONCE = f"""
 CREATE OR REPLACE FUNCTION django_counters_append_once(
   k text, d bigint, given uuid, at timestamptz, dg bytea, OUT outcome int)
-{_INDEXED} AS $body$
+{INDEXED} AS $body$
 DECLARE
   h bigint; f bigint; n bigint; total bigint; since timestamptz; known interval; old record;
 BEGIN
@@ -107,7 +112,7 @@ END $body$
 """
 
 _OPEN_MANY = f"""
-CREATE OR REPLACE FUNCTION django_counters_open(ks text[]) RETURNS void {_INDEXED} AS $body$
+CREATE OR REPLACE FUNCTION django_counters_open(ks text[]) RETURNS void {INDEXED} AS $body$
 BEGIN
   INSERT INTO {COUNTER} AS t (key, value, updated_at, outside)
   SELECT u.k, 0, STATEMENT_TIMESTAMP(), 0 FROM (SELECT DISTINCT unnest(ks) AS k) u
@@ -130,7 +135,7 @@ _OVER = f"""
 _APPEND_MANY = f"""
 CREATE OR REPLACE FUNCTION django_counters_append_many(
   ks text[], ds bigint[], OUT outcome int, OUT what text)
-{_INDEXED} AS $body$
+{INDEXED} AS $body$
 DECLARE
   h bigint; f bigint; n bigint;
   at timestamptz := date_trunc('milliseconds', clock_timestamp());
@@ -155,7 +160,7 @@ _APPEND_MANY_ONCE = f"""
 CREATE OR REPLACE FUNCTION django_counters_append_many_once(
   ks text[], ds bigint[], ts uuid[], ats timestamptz[], dgs bytea[],
   OUT outcome int, OUT what text, OUT replayed bigint)
-{_INDEXED} AS $body$
+{INDEXED} AS $body$
 DECLARE
   h bigint; f bigint; n bigint; since timestamptz; known interval; appended bigint;
 BEGIN
@@ -199,7 +204,7 @@ END $body$
 # of the tail spares the partitions that have nothing of it.
 _TAIL = f"""
 CREATE OR REPLACE FUNCTION django_counters_tail(k text)
-RETURNS numeric STABLE {_PLANNED_ONCE} AS $body$
+RETURNS numeric STABLE {PLANNED_ONCE} AS $body$
 DECLARE h bigint; f bigint; since timestamptz;
 BEGIN
   SELECT s.horizon, s.fence, s.tail_since INTO h, f, since FROM {HORIZON} s WHERE s.id = 1;
@@ -213,7 +218,7 @@ END $body$
 
 _TAILS = f"""
 CREATE OR REPLACE FUNCTION django_counters_tails(ks text[])
-RETURNS TABLE (k text, waits numeric) STABLE {_PLANNED_ONCE} AS $body$
+RETURNS TABLE (k text, waits numeric) STABLE {PLANNED_ONCE} AS $body$
 DECLARE h bigint; f bigint; since timestamptz;
 BEGIN
   ks := ARRAY(SELECT t.key FROM {COUNTER} t WHERE t.key = ANY (ks) AND t.outside IS NOT NULL);
