@@ -9,14 +9,8 @@ from uuid import UUID
 
 from django.db import transaction
 
+from django_counters import exceptions as errors
 from django_counters.adjustments.orders import Order, Person
-from django_counters.exceptions import (
-    ApprovalRequired,
-    CounterError,
-    CounterOverflow,
-    RecordMissing,
-    ValueChanged,
-)
 from django_counters.registry import registry
 from django_counters.signals import counter_adjusted
 from django_counters.stores.sql.audit import SqlAudit
@@ -61,7 +55,7 @@ class Corrected:
     """
 
     rows: Sequence[CounterAdjustment]
-    refused: Mapping[Ref, CounterError]
+    refused: Mapping[Ref, errors.CounterError]
     in_vain: bool
 
 
@@ -73,11 +67,11 @@ def correct_many(orders: Sequence[tuple[Ref, Order]], alias: str, audit: SqlAudi
     """
     met = meet([ref for ref, _ in orders], alias)
     plans: list[Planned] = []
-    refused: dict[Ref, CounterError] = {}
+    refused: dict[Ref, errors.CounterError] = {}
     for ref, order in orders:
         try:
             plans.append(_planned(ref, order, met, alias, audit))
-        except CounterError as error:
+        except errors.CounterError as error:
             refused[ref] = error
     rows = _carried_out(plans, alias, audit) if plans else []
     in_vain = any(ref.key in met.made for ref in refused)
@@ -87,7 +81,7 @@ def correct_many(orders: Sequence[tuple[Ref, Order]], alias: str, audit: SqlAudi
 def _planned(ref: Ref, order: Order, met: Met, alias: str, audit: SqlAudit) -> Planned:
     """The adjustment of a counter that is held, unless it is refused."""
     if ref.key not in met.values:
-        raise RecordMissing(key=ref.label)
+        raise errors.RecordMissing(key=ref.label)
     before = met.values[ref.key]
     delta = order.delta(before)
     refuse_stale(ref, order, before, audit)
@@ -169,7 +163,7 @@ def refuse_stale(ref: Ref, order: Order, before: int, audit: SqlAudit) -> None:
     if order.expected in (None, before):
         return
     if order.last is None or audit.last_of(ref.owner, ref.text) != order.last:
-        raise ValueChanged(key=ref.label, expected=order.expected, current=before)
+        raise errors.ValueChanged(key=ref.label, expected=order.expected, current=before)
 
 
 def refuse(ref: Ref, order: Order, before: int) -> None:
@@ -177,7 +171,7 @@ def refuse(ref: Ref, order: Order, before: int) -> None:
     delta, limit = order.delta(before), ref.approve_above
     _refuse_number(ref, order, before, delta)
     if limit is not None and abs(delta) > limit and order.approver is None:
-        raise ApprovalRequired(key=ref.label, delta=delta, limit=limit)
+        raise errors.ApprovalRequired(key=ref.label, delta=delta, limit=limit)
 
 
 def _refuse_number(ref: Ref, order: Order, before: int, delta: int) -> None:
@@ -190,7 +184,7 @@ def _refuse_number(ref: Ref, order: Order, before: int, delta: int) -> None:
     if not bounds.admits(before, delta):
         raise refusal([(Delta(ref.key, delta, bounds), before)], lambda _: ref.label)
     if not fits:
-        raise CounterOverflow(key=ref.label, low=low, high=high)
+        raise errors.CounterOverflow(key=ref.label, low=low, high=high)
 
 
 def _columns(plan: Planned, entry: UUID | None) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods
 
 from django_counters import clock
+from django_counters import exceptions as errors
 from django_counters.adjustments.adjustment import Preview, adjust, preview
 from django_counters.adjustments.approval import ask
 from django_counters.adjustments.orders import request_id_of
@@ -26,22 +27,16 @@ from django_counters.admin.forms import TO, AdjustForm
 from django_counters.admin.readonly import ReadOnlyAdmin, address, linked
 from django_counters.admin.refusals import said
 from django_counters.admin.subjects import Seen, seen
-from django_counters.exceptions import (
-    ApprovalRequired,
-    CeilingExceeded,
-    CounterError,
-    CounterOverflow,
-    InsufficientCount,
-    InvalidDelta,
-    TokenConflict,
-    TokenExpired,
-    ValueChanged,
-)
 from django_counters.models import AdjustmentRequest, CounterAdjustment
 from django_counters.tokens import mint
 
 # Errors that another number would avoid.
-_OF_NUMBER = (CeilingExceeded, CounterOverflow, InsufficientCount, InvalidDelta)
+_OF_NUMBER = (
+    errors.CeilingExceeded,
+    errors.CounterOverflow,
+    errors.InsufficientCount,
+    errors.InvalidDelta,
+)
 # What a preview is asked for.
 _NUMBERS = ("to", "by", "allow_below_floor")
 
@@ -104,7 +99,7 @@ class _Steps:
             found = preview(self.counter.subject, by=1)
             expected, last = found.before, found.last
             context["value"] = found.before
-        except CounterError as error:
+        except errors.CounterError as error:
             if said(error) not in form.non_field_errors():
                 context["problem"] = said(error)
         return self._page(form, (expected, last), "adjust.html", context)
@@ -114,7 +109,7 @@ class _Steps:
         try:
             numbers = {name: form.asked[name] for name in _NUMBERS if name in form.asked}
             found = preview(self.counter.subject, **numbers)
-        except CounterError as error:
+        except errors.CounterError as error:
             return self._refused(form, error)
         if found.refusal and not found.needs_approval:
             return self._refused(form, found.refusal)
@@ -165,20 +160,20 @@ class _Steps:
                     request_id=request_id_of(self.request.headers.get("X-Request-ID", "")),
                     token=data["token"],
                 )
-            except ApprovalRequired:
+            except errors.ApprovalRequired:
                 waiting = ask(self.counter.subject, **asked, token=data["token"])
                 self._tell_asked(waiting)
             else:
                 self._tell_adjusted(row)
-        except ValueChanged:
+        except errors.ValueChanged:
             return self._preview_page(form)
-        except CounterError as error:
+        except errors.CounterError as error:
             return self._refused(form, error)
         return HttpResponseRedirect(self.counter.url or address(self.site, "index"))
 
-    def _refused(self, form: AdjustForm, error: CounterError) -> HttpResponse:
+    def _refused(self, form: AdjustForm, error: errors.CounterError) -> HttpResponse:
         """The first step again, with the error."""
-        if isinstance(error, TokenConflict | TokenExpired):
+        if isinstance(error, errors.TokenConflict | errors.TokenExpired):
             del form.cleaned_data["token"]
         form.add_error("number" if isinstance(error, _OF_NUMBER) else None, said(error))
         return self._form_page(form)

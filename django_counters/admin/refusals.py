@@ -6,68 +6,50 @@ from django.utils.formats import number_format
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
-from django_counters.exceptions import (
-    ApprovalRequired,
-    CeilingExceeded,
-    Contention,
-    CounterError,
-    CounterOverflow,
-    CounterUnavailable,
-    InsufficientCount,
-    LedgerFenced,
-    OutcomeUnknown,
-    PartitionMissing,
-    ReadOnlyDatabase,
-    RecordMissing,
-    RequestDecided,
-    RetryTransaction,
-    TokenConflict,
-    TokenExpired,
-    ValueChanged,
-)
+from django_counters import exceptions as errors
 
 _MEANWHILE = _("Somebody else has changed it at the same time. Nothing was changed; try again.")
-_SENT: dict[type[CounterError], str | Promise] = {
-    ApprovalRequired: _(
+_SENT: dict[type[errors.CounterError], str | Promise] = {
+    errors.ApprovalRequired: _(
         "A change by %(delta)s needs a second person: one alone may do up to %(limit)s."
     ),
-    CeilingExceeded: _("The value may not rise above its ceiling, %(ceiling)s."),
-    Contention: _MEANWHILE,
-    CounterOverflow: _("The value has to stay between %(low)s and %(high)s."),
-    CounterUnavailable: _(
+    errors.CeilingExceeded: _("The value may not rise above its ceiling, %(ceiling)s."),
+    errors.Contention: _MEANWHILE,
+    errors.CounterOverflow: _("The value has to stay between %(low)s and %(high)s."),
+    errors.CounterUnavailable: _(
         "The exact value cannot be told at present, because a database or Redis cannot be reached."
         " Nothing was changed."
     ),
-    InsufficientCount: _("The value may not fall below its floor, %(floor)s."),
-    LedgerFenced: _(
+    errors.InsufficientCount: _("The value may not fall below its floor, %(floor)s."),
+    errors.LedgerFenced: _(
         "The ledger was restored elsewhere: somebody has to run manage.py counters rebase first."
         " Nothing was changed."
     ),
-    OutcomeUnknown: _(
+    errors.OutcomeUnknown: _(
         "The connection was lost before the answer. Send this form again: however often it is"
         " sent, it adjusts once."
     ),
-    PartitionMissing: _(
+    errors.PartitionMissing: _(
         "The ledger has no partition for today: somebody has to run manage.py counters partitions"
         " first. Nothing was changed."
     ),
-    ReadOnlyDatabase: _("The database is read-only at present. Nothing was changed."),
-    RecordMissing: _("The record is not there any more."),
-    RequestDecided: _("%(decider)s has decided before. Nothing was changed."),
-    RetryTransaction: _MEANWHILE,
-    TokenConflict: _(
+    errors.ReadOnlyDatabase: _("The database is read-only at present. Nothing was changed."),
+    errors.RecordMissing: _("The record is not there any more."),
+    errors.RequestDecided: _("%(decider)s has decided before. Nothing was changed."),
+    errors.RetryTransaction: _MEANWHILE,
+    errors.TokenConflict: _(
         "This form has been sent before, with another number. Look at the present value, and"
         " send it again if it is still meant."
     ),
-    TokenExpired: _("This form is too old. Look at the present value, and send it again."),
-    ValueChanged: _(
+    errors.TokenExpired: _("This form is too old. Look at the present value, and send it again."),
+    errors.ValueChanged: _(
         "The value is %(current)s by now, not %(expected)s. Nothing was changed; look at the new"
         " numbers."
     ),
 }
 
 
-def said(error: CounterError) -> str:
+def said(error: errors.CounterError) -> str:
     """What an error means to who has sent a form."""
     for kind in type(error).__mro__:
         if kind in _SENT:

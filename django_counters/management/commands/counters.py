@@ -20,14 +20,8 @@ from django.db import (
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
+from django_counters import exceptions as errors
 from django_counters.adjustments.cases import AdjustedMany
-from django_counters.exceptions import (
-    CounterUnavailable,
-    InvalidConfiguration,
-    LedgerFenced,
-    OutcomeUnknown,
-    ReadOnlyDatabase,
-)
 from django_counters.management import adjusting, top
 from django_counters.management.looping import until_asked_to_end
 from django_counters.observe.doctor import Finding, examine
@@ -56,9 +50,14 @@ _WORK = {
     "top": gettext_noop("show the counters that change most, again and again"),
 }
 # Their messages say what to do, without a traceback.
-_EXPLAINED = (LedgerFenced, InvalidConfiguration, CounterUnavailable, OutcomeUnknown)
+_EXPLAINED = (
+    errors.LedgerFenced,
+    errors.InvalidConfiguration,
+    errors.CounterUnavailable,
+    errors.OutcomeUnknown,
+)
 # The database is away for a moment; a loop goes on when it is back.
-_PASSING = (OperationalError, InterfaceError, ReadOnlyDatabase)
+_PASSING = (OperationalError, InterfaceError, errors.ReadOnlyDatabase)
 _MOST_SHOWN = 20
 # Seconds between two lines of progress in a log.
 _EVERY = 10.0

@@ -8,14 +8,7 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
-from django_counters.exceptions import (
-    CounterError,
-    CounterOverflow,
-    CounterUnavailable,
-    OutcomeUnknown,
-    TokenConflict,
-    TokenExpired,
-)
+from django_counters import exceptions as errors
 from django_counters.stores.base import Added, Found, Lease
 from django_counters.stores.redis.commands import Command, Refused
 from django_counters.stores.redis.keys import Slots, cell_field, proposed, slot_of
@@ -190,7 +183,7 @@ class Requests:
         replies: Sequence[Any],
     ) -> Added:
         found: dict[str, Found] = {}
-        refused: dict[str, CounterError] = {}
+        refused: dict[str, errors.CounterError] = {}
         for part, reply in zip(parts, replies, strict=True):
             counters = [counter for slot in part for counter in groups[slot]]
             if isinstance(reply, Refused):
@@ -217,20 +210,22 @@ class Requests:
             if isinstance(reply, Refused):
                 raise self.meaning(reply)
 
-    def meaning(self, refused: Refused) -> CounterError:
+    def meaning(self, refused: Refused) -> errors.CounterError:
         """The error that an error of the server means for the caller."""
         if refused.code == "OVERFLOW":
-            return CounterOverflow(key=refused.message, low=-LARGEST_PENDING, high=LARGEST_PENDING)
+            return errors.CounterOverflow(
+                key=refused.message, low=-LARGEST_PENDING, high=LARGEST_PENDING
+            )
         if refused.code == "CONFLICT":
-            return TokenConflict(token=str(UUID(refused.message)))
+            return errors.TokenConflict(token=str(UUID(refused.message)))
         if refused.code == "EXPIRED":
             token = UUID(refused.message)
-            return TokenExpired(token=str(token), created_at=moment_of(token))
+            return errors.TokenExpired(token=str(token), created_at=moment_of(token))
         if refused.code in _NOTHING_DONE:
             reason = f"{refused.code} {refused.message}".rstrip(".")
-            return CounterUnavailable(using=self.shown, reason=reason)
+            return errors.CounterUnavailable(using=self.shown, reason=reason)
         # A script that ends with an error keeps its earlier writes.
-        return OutcomeUnknown(using=self.shown)
+        return errors.OutcomeUnknown(using=self.shown)
 
 
 def _seen(added: Added) -> Mapping[str, Found]:
