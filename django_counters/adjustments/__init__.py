@@ -1,1 +1,1 @@
-"""Corrections of counters, and who made them."""
+"""Adjustments of counters, and who made them."""

@@ -1,4 +1,4 @@
-"""Adjustments of two people: one asks for it, another one approves or rejects it."""
+"""Adjustments by two people: one requests an adjustment, another approves or rejects it."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ def ask(
     last: int | None = None,
     token: str | UUID | Token | None = None,
 ) -> AdjustmentRequest:
-    """Ask a second person for an adjustment; nothing is adjusted yet.
+    """Ask a second person for an adjustment. Adjusts nothing yet.
 
-    The request stands in the database of the counter. With a token it is made once, however often
-    the call is repeated.
+    The request is in the database of the counter. With a token it is made once, however often the
+    call is repeated.
 
     Args:
-        expected: the value that was seen by who asks.
-        last: the number of the last adjustment of the counter that was seen, zero for none. As long
-            as it is the last one, a change may be asked for whatever is counted meanwhile.
+        expected: the value that the person saw.
+        last: the number of the last adjustment that the person saw, zero for none. While it is
+            still the last one, increments meanwhile do not matter for ``by``.
 
     Raises:
-        ValueChanged: the value is another one.
+        ValueChanged: the value is not the expected one.
         InsufficientCount, CeilingExceeded, CounterOverflow: nobody could approve it now.
-        InvalidAdjustment, InvalidDelta: no such adjustment can be asked for.
-        RecordMissing, CounterUnavailable: the value cannot be told.
+        InvalidAdjustment, InvalidDelta: the adjustment is invalid.
+        RecordMissing, CounterUnavailable: the value cannot be read.
         InvalidToken, TokenConflict, TokenExpired: as for adjustments.
     """
     alias = ref.using
@@ -69,12 +69,7 @@ def ask(
         return _asked(ref, order, alias)
     how = "by" if to is None else "to"
     call = Call(f"ask {how} {ref.owner}", {ref.text: order.amount})
-    answer = once(
-        check_token(token),
-        call,
-        alias,
-        lambda: {ref.text: _asked(ref, order, alias).pk},
-    )
+    answer = once(check_token(token), call, alias, lambda: {ref.text: _asked(ref, order, alias).pk})
     return _rows(alias).get(pk=int(answer.values[ref.text]))
 
 
@@ -87,25 +82,25 @@ def approve(
     request_id: str = "",
     using: str | None = None,
 ) -> CounterAdjustment:
-    """Do what was asked for: one transaction decides on the request and adjusts the counter.
+    """Approve a request: one transaction decides on it and adjusts the counter.
 
-    Of any number of people who decide at the same time one does; whoever has asked may not.
+    If several people decide at the same time, one of them succeeds. The requester may not decide.
 
     Args:
         request: its number.
-        approver: a user, or the name of whatever else approves.
-        expected: the value that the approver has seen.
-        last: the number of the last adjustment that the approver has seen; see `ask`.
-        request_id: which request of a client it was.
-        using: the database of the counter, where the request stands, too.
+        approver: a user, or a name.
+        expected: the value that the approver saw.
+        last: the number of the last adjustment that the approver saw; see `ask`.
+        request_id: the id of the HTTP request.
+        using: the database of the counter and of the request.
 
     Raises:
         AdjustmentRequest.DoesNotExist: there is no such request.
-        RequestDecided: somebody has decided before.
-        InvalidAdjustment: the approver has asked for it, or is nobody.
+        RequestDecided: the request is decided already.
+        InvalidAdjustment: the approver is the requester, or has no name.
         ValueChanged: the value is not the expected one.
         InsufficientCount, CeilingExceeded, CounterOverflow, RecordMissing, CounterUnavailable,
-        RetryTransaction, OutcomeUnknown: as for other adjustments. The request waits on.
+        RetryTransaction, OutcomeUnknown: as for other adjustments. The request still waits.
     """
     alias = using or router.db_for_write(AdjustmentRequest)
     asked = _rows(alias).get(pk=request)
@@ -124,7 +119,7 @@ def approve(
         last=last,
     )
     with adjusting(ref, alias) as audit:
-        # Whoever comes second waits here, and finds that nothing waits.
+        # A second approver waits here, and then finds that the request is decided.
         _decide(asked.pk, _State.APPROVED, second, alias)
         row = correct(ref, order, alias, audit)
         _rows(alias).filter(pk=asked.pk).update(adjustment=row.number)
@@ -134,20 +129,20 @@ def approve(
 def reject(
     request: int, *, actor: object, note: str = "", using: str | None = None
 ) -> AdjustmentRequest:
-    """Decide that what was asked for is not done.
+    """Reject a request.
 
-    Whoever has asked decides neither way: who made a mistake asks somebody else to reject it.
+    The requester may not reject it either: another person has to.
 
     Args:
         request: its number.
-        actor: who rejects it: a user, or a name.
-        note: why. Up to 1,000 characters.
-        using: the database of the counter, where the request stands, too.
+        actor: a user, or a name.
+        note: the reason. Up to 1,000 characters.
+        using: the database of the counter and of the request.
 
     Raises:
         AdjustmentRequest.DoesNotExist: there is no such request.
-        RequestDecided: somebody has decided before.
-        InvalidAdjustment: the actor has asked for it, or is nobody, or the note is too long.
+        RequestDecided: the request is decided already.
+        InvalidAdjustment: the actor is the requester, or has no name, or the note is too long.
     """
     alias = using or router.db_for_write(AdjustmentRequest)
     second = person_of(actor, "an actor")
@@ -162,7 +157,7 @@ def reject(
 
 
 def requester_of(request: AdjustmentRequest) -> Person:
-    """Who has asked."""
+    """The requester."""
     return Person(request.requester_id, request.requester_name)
 
 
@@ -190,7 +185,7 @@ def _asked(ref: Ref, order: Order, alias: str) -> AdjustmentRequest:
 
 
 def _decide(number: int, state: str, person: Person, alias: str, note: str = "") -> None:
-    """Decide on a request that waits; the row is held until the transaction ends."""
+    """Decide on a waiting request. Holds its row until the transaction ends."""
     decision: dict[str, Any] = {
         "state": state,
         "decider_id": person.id,

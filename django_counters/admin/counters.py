@@ -102,12 +102,12 @@ class CounterAdmin(CounterPageMixin, ExportAdmin):
     )
 
     def get_changelist(self, request: HttpRequest, **_given: Any) -> type[ChangeList]:  # noqa: ARG002
-        """The list that completes its rows."""
+        """The list that completes its rows by exact values."""
         return CounterList
 
     @admin.display(description=_("value"))
     def exact_value(self, counter: Any) -> str:
-        """All that was counted, or all that has landed where Redis cannot be reached."""
+        """The exact value, or the landed part of it if Redis is away."""
         value = number_format(counter.reading.value)
         if counter.reading.consistency == "exact":
             return value
@@ -115,26 +115,26 @@ class CounterAdmin(CounterPageMixin, ExportAdmin):
 
     @admin.display(description=_("strategy"))
     def strategy(self, counter: Any) -> str:
-        """That of its namespace."""
+        """The strategy of its namespace."""
         return registry.policy(counter.key).recipe.strategy
 
     @admin.display(description=pgettext_lazy("of a counter", "pending"))
     def pending(self, counter: Any) -> int:
-        """What of the value is not in the total."""
+        """The part of the value that is not in the total."""
         return int(counter.reading.pending)
 
     @admin.display(description=_("last change"))
     def last_change(self, counter: Any) -> Any:
-        """When the total changed."""
+        """The time of the last change of the total."""
         return counter.updated_at
 
     @admin.display(description=_("last 24 hours"), empty_value="–")  # noqa: RUF001
     def recent(self, counter: Any) -> str | None:
-        """A line, where there is a ledger or a recorded history."""
+        """A line, if there is a ledger or a recorded history."""
         return counter.line or None
 
     def export_rows(self, page: Sequence[Any], using: str | None) -> Iterable[Sequence[Any]]:
-        """Counters with their exact values."""
+        """The columns of counters, with their exact values."""
         readings = readings_of([counter.key for counter in page], using)
         for counter in page:
             reading = readings[counter.key]

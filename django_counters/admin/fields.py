@@ -1,4 +1,4 @@
-"""Counters of a project's own models in its own admin: shown there, adjusted with a reason."""
+"""Shows the counter fields of a project's own models in its admin, with links to adjust them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ else:
 
 
 class AdjustLink(NamedTuple):
-    """Where a counter of a record is adjusted."""
+    """A link to adjust a counter of a record."""
 
     name: str
     url: str
@@ -31,29 +31,29 @@ class AdjustLink(NamedTuple):
 class CounterFieldsAdmin(_ModelAdmin):
     """A `ModelAdmin` whose counter fields are exact and read-only, each with a link to adjust it.
 
-    List and page show what was counted, and not what the columns have of it: one more query, or
-    round trip to Redis, for each counter field. Where Redis cannot be reached they show the columns
-    and say so. What a list is sorted or filtered by are the columns.
+    The list and the page show exact values, not the columns. That takes one more query, or round
+    trip to Redis, for each counter field. If Redis is away, they show the columns and say so. Lists
+    are sorted and filtered by the columns.
 
-    The links stand where "History" does, for whoever may adjust. A project with a
-    ``change_form_template`` of its own extends ``admin/django_counters/fields_change_form.html``.
+    The links are beside "History", for users who may adjust. A ``change_form_template`` of your own
+    has to extend ``admin/django_counters/fields_change_form.html``.
     """
 
     change_form_template = "admin/django_counters/fields_change_form.html"
 
     def get_changelist(self, request: HttpRequest, **_given: Any) -> type[ChangeList]:  # noqa: ARG002
-        """A list of exact numbers."""
+        """A list of exact values."""
         return ExactList
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: Any = None) -> Any:
-        """The record, with exact numbers."""
+        """The record with exact values."""
         record = super().get_object(request, object_id, from_field)
         if record is not None:
             complete(request, [record])
         return record
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """With the counters: what was counted is not typed over."""
+        """Adds the counters."""
         given = super().get_readonly_fields(request, obj)
         return (*given, *(name for name in _counters(self.opts) if name not in given))
 
@@ -66,12 +66,12 @@ class CounterFieldsAdmin(_ModelAdmin):
         form_url: str = "",
         obj: Any = None,
     ) -> HttpResponse:
-        """With the links."""
+        """Adds the links."""
         context["adjust_links"] = self.adjust_links(request, obj) if obj is not None else []
         return super().render_change_form(request, context, add, change, form_url, obj)
 
     def adjust_links(self, request: HttpRequest, record: Any) -> list[AdjustLink]:
-        """The links for one record, for this user."""
+        """The links for one record and this user."""
         if not request.user.has_perm("django_counters.adjust_counter"):
             return []
         found = (_link(self, record, name) for name in _counters(self.opts))
@@ -79,7 +79,7 @@ class CounterFieldsAdmin(_ModelAdmin):
 
 
 class ExactList(ChangeList):
-    """Completes the records of its page in place: they stay a queryset, as editable lists want."""
+    """Completes the records of its page in place: editable lists need a queryset."""
 
     def get_results(self, request: HttpRequest) -> None:
         """The records of the page."""
@@ -88,7 +88,7 @@ class ExactList(ChangeList):
 
 
 def complete(request: HttpRequest, records: Sequence[Any]) -> None:
-    """Let records hold all that was counted; say so where that cannot be had."""
+    """Load the exact values of records. Warn the user if that is not possible."""
     for field in counter_fields(type(records[0])) if records else ():
         try:
             field.load(records, None)
@@ -103,7 +103,7 @@ def _link(page: CounterFieldsAdmin, record: Any, name: str) -> AdjustLink:
         key = of_record(record, name).text
     except CounterError:
         return AdjustLink("", "")
-    # Named by the model of this page, which says who may see the record.
+    # The model of this page decides who may see the record.
     url = adjust_url(page.admin_site, f"{page.opts.label}.{name}", key)
     return AdjustLink(str(field.verbose_name), url)
 

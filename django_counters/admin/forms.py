@@ -1,4 +1,4 @@
-"""Forms of the admin: what is asked of people, and what they may answer."""
+"""The forms of the admin."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class _Int8Field(forms.IntegerField):
 
 
 class AdjustForm(forms.Form):
-    """What somebody wants to adjust, and why.
+    """An adjustment and its reason.
 
     ``expected``, ``last`` and ``token`` come with the page: the value that it showed, the last
-    adjustment by then, and what makes the form adjust once.
+    adjustment by then, and a token so that the form adjusts once.
     """
 
     required_css_class = "required"
@@ -69,7 +69,7 @@ class AdjustForm(forms.Form):
             del self.fields["allow_below_floor"]
 
     def clean(self) -> dict[str, Any] | None:
-        """A change by nothing is a mistake."""
+        """Refuse a change by zero."""
         data = super().clean() or self.cleaned_data
         if data.get("how") == BY and data.get("number") == 0:
             self.add_error("number", _("A change by zero changes nothing."))
@@ -77,7 +77,7 @@ class AdjustForm(forms.Form):
 
     @property
     def asked(self) -> dict[str, Any]:
-        """What `adjust` is asked for, of a form without errors."""
+        """The arguments for `adjust`, from a valid form."""
         data = self.cleaned_data
         return {
             data["how"]: data["number"],
@@ -87,21 +87,21 @@ class AdjustForm(forms.Form):
         }
 
     def focus(self) -> None:
-        """Put the cursor where the first mistake is, or where one begins."""
+        """Focus the first field with an error, or the number."""
         wrong = (field.name for field in self.visible_fields() if field.errors)
         first = next(wrong, "number") if self.is_bound else "number"
         self.fields[first].widget.attrs["autofocus"] = True
 
 
 class ApproveForm(forms.Form):
-    """The value that the second person has seen, and the last adjustment."""
+    """The value that the second person saw, and the last adjustment."""
 
     expected = _Int8Field(widget=forms.HiddenInput())
     last = forms.IntegerField(min_value=0, required=False, widget=forms.HiddenInput())
 
 
 class RejectForm(forms.Form):
-    """Why it is not done."""
+    """The reason for a rejection."""
 
     required_css_class = "required"
 

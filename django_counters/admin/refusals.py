@@ -1,4 +1,4 @@
-"""What people are told who may not do something, in their language."""
+"""The messages of errors for users, in their language."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ _SENT: dict[type[errors.CounterError], str | Promise] = {
 
 
 def said(error: errors.CounterError) -> str:
-    """What an error means to who has sent a form."""
+    """The message of an error for the user who sent a form."""
     for kind in type(error).__mro__:
         if kind in _SENT:
             return str(_SENT[kind]) % {name: _shown(part) for name, part in vars(error).items()}
-    # What only a mistake of a programmer leads to.
+    # Only a programming error leads here.
     return str(error)
 
 

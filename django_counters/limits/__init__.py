@@ -1,1 +1,1 @@
-"""How often something may be done, and how many counters there may be."""
+"""Rate limits, and limits of the number of counters."""

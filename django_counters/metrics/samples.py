@@ -1,4 +1,4 @@
-"""From what was gathered to samples of metrics."""
+"""Turns what was gathered into samples of metrics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PARTS = ("database", "pending", "ledger", "incidents", "requests", "rooms", "red
 
 
 class Sample(NamedTuple):
-    """One number, and the values of the labels that its metric declares, in their order."""
+    """One number of a metric, with the values of its labels in their order."""
 
     metric: Declared
     labels: tuple[str, ...]
@@ -60,7 +60,7 @@ def _waits(found: Facts) -> Iterator[Sample]:
     rows: Counter[str] = Counter(sharded=0, slotted=0)
     counters: Counter[str] = Counter(sharded=0, slotted=0)
     for one in found.spread:
-        # What waits for the entries of a ledger, or for Redis, is told with those.
+        # Rows count for the present strategy, which may also be the ledger or cached.
         rows[one.strategy] += one.rows
         counters[one.strategy] += one.counters
     if found.ledger is not None:

@@ -1,4 +1,4 @@
-"""What serializers of REST framework make of counter fields; imported when the app is ready."""
+"""The serializer field of counter fields. The app imports it when it is ready."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _SHOWN = ("label", "help_text", "style", "source")
 
 
 class CounterSerializerField(serializers.IntegerField):
-    """Shows a counter and takes none: ``save()`` would not write the number that a client sent."""
+    """A read-only counter: ``save()`` would not write the number that a client sent."""
 
     def __init__(self, **kwargs: Any) -> None:
-        # The rest is about what comes in.
+        # The other options are about input.
         given = {name: kwargs[name] for name in _SHOWN if name in kwargs}
         super().__init__(**given, read_only=True)
 

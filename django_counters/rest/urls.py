@@ -19,7 +19,7 @@ app_name = "counters"
 
 
 class KeyConverter(StringConverter):
-    """A key: it may have slashes. Whether it is one is said by the view, in the way of the API."""
+    """Any text, also with slashes. The view validates it, so that its error is one of the API."""
 
     regex = r"[\s\S]+"
 

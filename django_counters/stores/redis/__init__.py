@@ -1,1 +1,1 @@
-"""Increments that wait in Redis, until they are landed in the database."""
+"""Increments that wait in Redis until a flush lands them in the database."""
