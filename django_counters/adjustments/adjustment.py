@@ -123,8 +123,7 @@ def _correct_once(
     ref: Ref, order: Order, alias: str, audit: SqlAudit, token: Token
 ) -> CounterAdjustment:
     """Adjust one counter, or return the adjustment that the token has made before."""
-    how = "by" if order.to is None else "to"
-    call = Call(f"adjust {how} {ref.owner}", {ref.text: order.amount})
+    call = Call(f"adjust {order.how} {ref.owner}", {ref.text: order.amount})
     rows: list[CounterAdjustment] = []
 
     def work() -> dict[str, int]:

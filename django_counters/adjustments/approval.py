@@ -25,17 +25,7 @@ _State = AdjustmentRequest.State
 
 
 def ask(
-    ref: Ref,
-    *,
-    to: int | None = None,
-    by: int | None = None,
-    expected: int,
-    reason: str,
-    actor: object,
-    case: str = "",
-    allow_below_floor: bool = False,
-    last: int | None = None,
-    token: str | UUID | Token | None = None,
+    ref: Ref, *, token: str | UUID | Token | None = None, expected: int, **asked: Any
 ) -> AdjustmentRequest:
     """Ask a second person for an adjustment. Adjusts nothing yet.
 
@@ -44,8 +34,7 @@ def ask(
 
     Args:
         expected: the value that the person saw.
-        last: the number of the last adjustment that the person saw, zero for none. While it is
-            still the last one, increments meanwhile do not matter for ``by``.
+        asked: the other arguments of `order_of`.
 
     Raises:
         ValueChanged: the value is not the expected one.
@@ -55,20 +44,10 @@ def ask(
         InvalidToken, TokenConflict, TokenExpired: as for adjustments.
     """
     alias = ref.using
-    order = order_of(
-        to=to,
-        by=by,
-        expected=expected,
-        reason=reason,
-        actor=actor,
-        case=case,
-        allow_below_floor=allow_below_floor,
-        last=last,
-    )
+    order = order_of(expected=expected, **asked)
     if token is None:
         return _asked(ref, order, alias)
-    how = "by" if to is None else "to"
-    call = Call(f"ask {how} {ref.owner}", {ref.text: order.amount})
+    call = Call(f"ask {order.how} {ref.owner}", {ref.text: order.amount})
     answer = once(check_token(token), call, alias, lambda: {ref.text: _asked(ref, order, alias).pk})
     return _rows(alias).get(pk=int(answer.values[ref.text]))
 
@@ -90,7 +69,7 @@ def approve(
         request: its number.
         approver: a user, or a name.
         expected: the value that the approver saw.
-        last: the number of the last adjustment that the approver saw; see `ask`.
+        last: the number of the last adjustment that the approver saw; see `Order`.
         request_id: the id of the HTTP request.
         using: the database of the counter and of the request.
 

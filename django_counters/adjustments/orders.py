@@ -48,6 +48,11 @@ class Order:
     last: int | None = None
 
     @property
+    def how(self) -> str:
+        """Whether the amount is the new value, ``to``, or the change, ``by``."""
+        return "by" if self.to is None else "to"
+
+    @property
     def amount(self) -> int:
         """The new value, or the change."""
         return self.by or 0 if self.to is None else self.to
