@@ -51,8 +51,11 @@ class Making:
         self.timeout = address.timeout
         try:
             given: dict[str, Any] = redis.connection.parse_url(address.url)  # type: ignore[no-untyped-call]
-            self._settings = self._chosen({**address.options, **given})
-            self._tls = self._is_tls({**address.options, **given})
+            settings = {**address.options, **given}
+            kind = settings.get("connection_class", object)
+            is_tls = issubclass(kind, redis.connection.SSLConnection)
+            self._tls = is_tls or bool(settings.get("ssl"))
+            self._settings = self._chosen(settings)
             self.connection(address.nodes[0])
         except (TypeError, ValueError, RedisError) as error:
             problem = f"Redis {address.name} cannot be connected to with these options: {error}."
@@ -68,11 +71,6 @@ class Making:
             "socket_timeout": self.timeout,
             "socket_connect_timeout": self.timeout,
         }
-
-    @staticmethod
-    def _is_tls(given: dict[str, Any]) -> bool:
-        declared = given.get("connection_class", object)
-        return issubclass(declared, redis.connection.SSLConnection) or bool(given.get("ssl"))
 
     def connection(self, node: Node) -> Any:
         """A connection that is not connected yet."""
