@@ -134,7 +134,11 @@ class CounterView(APIView):
         raise drf.NotFound(NO_SUCH)
 
     def checked(self, body: type[Body]) -> dict[str, Any]:
-        """The validated body of the request."""
+        """The validated body of the request.
+
+        Raises:
+            ValidationError: the body is invalid.
+        """
         check_carried(self.request)
         valid: dict[str, Any] = checker(body).run_validation(self.request.data)
         return valid

@@ -138,6 +138,9 @@ def limit(
         whom: the owner of the bucket, instead of the principal.
         called: the name of the limit that clients are told, instead of ``name``.
 
+    Returns:
+        What was taken, and how many more would be admitted.
+
     Raises:
         Throttled: the bucket has too little. It has no time to wait for if ``cost`` is more than a
             full bucket holds.
@@ -185,7 +188,7 @@ class Looked(NamedTuple):
     taken: Taken
 
     def nearness(self) -> tuple[bool, float, float]:
-        """Sorts the limit first that clients have to heed: that refuses, then has least left."""
+        """A sort key. First comes the limit that refuses, then the one with the least left."""
         taken = self.taken
         return taken.admitted, taken.remaining / self.rate.number, -taken.more
 
