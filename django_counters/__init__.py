@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from django_counters.fields import CounterValue as CounterValue
     from django_counters.fields import IntegerCounterField as IntegerCounterField
     from django_counters.querysets import CounterQuerySet as CounterQuerySet
-    from django_counters.read.history import Bucket as Bucket
     from django_counters.read.history import Explanation as Explanation
+    from django_counters.read.points import Bucket as Bucket
     from django_counters.read.points import Point as Point
     from django_counters.read.points import Split as Split
     from django_counters.read.series import Series as Series
@@ -74,7 +74,7 @@ _HOMES = {
     "Appended": "values",
     "ApprovalRequired": "exceptions",
     "AssignmentIgnored": "exceptions",
-    "Bucket": "read.history",
+    "Bucket": "read.points",
     "CachedCounterField": "fields",
     "CeilingExceeded": "exceptions",
     "Contention": "exceptions",

@@ -1,4 +1,4 @@
-"""The chart of what a counter counted by period, as SVG: drawn here, without a script."""
+"""The chart of what a counter counted in its last periods, as SVG: drawn without a script."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
 from django_counters import clock
-from django_counters.read.counted import ALL, OTHERS, WITHOUT, Counted, Row
+from django_counters.read.chart import ALL, OTHERS, WITHOUT, Chart, Row
 
 WIDTH, HEIGHT = 640, 220
 _TOP, _BOTTOM = 24, 196
@@ -57,7 +57,7 @@ class Entry:
     total: int
 
 
-def bars_of(found: Counted) -> dict[str, Any]:
+def bars_of(found: Chart) -> dict[str, Any]:
     """All that the template draws; measures are those of the view box."""
     entries = [_entry(number, row) for number, row in enumerate(found.rows)]
     labels = [label_of(start, found.by) for start in found.starts]
@@ -75,12 +75,12 @@ def bars_of(found: Counted) -> dict[str, Any]:
     }
 
 
-def numbers_of(found: Counted) -> dict[str, Any]:
+def numbers_of(found: Chart) -> dict[str, Any]:
     """The same for whoever asks for JSON."""
     return {
         "key": found.key,
         "by": found.by,
-        "source": "counted",
+        "source": found.source,
         "split": found.split or None,
         "moments": [clock.meant(start).isoformat() for start in found.starts],
         "labels": [label_of(start, found.by) for start in found.starts],
@@ -114,7 +114,7 @@ class _Scale:
     high: int
 
     @classmethod
-    def of(cls, found: Counted) -> _Scale:
+    def of(cls, found: Chart) -> _Scale:
         stacks = [list(stack) for stack in zip(*(r.amounts for r in found.rows), strict=True)]
         high = max((sum(a for a in stack if a > 0) for stack in stacks), default=0)
         low = min((sum(a for a in stack if a < 0) for stack in stacks), default=0)
@@ -138,7 +138,7 @@ def _entry(number: int, row: Row) -> Entry:
 
 
 def _segments(
-    found: Counted, entries: Sequence[Entry], labels: Sequence[str], scale: _Scale
+    found: Chart, entries: Sequence[Entry], labels: Sequence[str], scale: _Scale
 ) -> Iterator[Segment]:
     """Bar after bar from the ground up; what was taken off, from the ground down."""
     pitch = WIDTH / max(len(labels), 1)
@@ -166,7 +166,7 @@ def _times(labels: Sequence[str]) -> list[tuple[int, str, str]]:
     return [(0, "start", labels[0]), (WIDTH, "end", labels[-1])]
 
 
-def _table(found: Counted, labels: Sequence[str]) -> list[tuple[str, list[int], int]]:
+def _table(found: Chart, labels: Sequence[str]) -> list[tuple[str, list[int], int]]:
     """Label, amounts, and at last their sum or the value; the latest first."""
     last = found.totals if found.split else found.values
     amounts = zip(*(row.amounts for row in found.rows), strict=True)

@@ -17,8 +17,9 @@ from django.utils.translation import gettext as _
 from django_counters import clock
 from django_counters.admin.readonly import MOST
 from django_counters.admin.sparkline import sparkline
-from django_counters.models import Counter, CounterDelta, CounterSample, CounterShard
+from django_counters.models import Counter, CounterDelta, CounterShard
 from django_counters.read.readings import readings_of
+from django_counters.read.samples import totals_at
 from django_counters.read.series import series
 from django_counters.registry import registry
 from django_counters.types import Reading, why_no_key
@@ -113,14 +114,18 @@ def recent_of(readings: Mapping[str, Reading], using: str | None) -> dict[str, _
     It leaves out other counters.
     """
     since = clock.utc().replace(minute=0, second=0, microsecond=0) - (HOURS - 1) * _HOUR
-    entered = [key for key in readings if registry.policy(key).recipe.can.entries]
     counted = [key for key in readings if _is_counted(key)]
-    recorded = [
-        key for key in readings if registry.policy(key).history == "hour" and not _is_counted(key)
-    ]
+    others = {key: registry.policy(key) for key in readings if not _is_counted(key)}
+    entered = [key for key, policy in others.items() if policy.recipe.can.entries]
+    recorded = [key for key, policy in others.items() if policy.history == "hour"]
     changes = _changes(entered, since, using) if entered else None
-    samples = _samples(recorded, since, using) if recorded else {}
-    lines = {key: _from_samples(readings[key].value, found) for key, found in samples.items()}
+    hours = [since + number * _HOUR for number in range(HOURS)]
+    samples = totals_at(recorded, hours, using, {}) if recorded else {}
+    lines: dict[str, _Line] = {
+        key: [*line, readings[key].value]
+        for key, line in samples.items()
+        if any(total is not None for total in line)
+    }
     for key, found in _counted(counted, using):
         lines[key] = _from_changes(readings[key].value, found)
     if changes is not None:
@@ -160,16 +165,6 @@ def _changes(
     return _by_hour(rows, since)
 
 
-def _samples(keys: Sequence[str], since: datetime, using: str | None) -> dict[str, dict[int, int]]:
-    """The recorded totals, by key and number of the hour."""
-    rows = (
-        CounterSample._base_manager.using(using)
-        .filter(key__in=keys, moment__gte=clock.shown(since))
-        .values_list("key", "moment", "value")
-    )
-    return _by_hour(rows, since)
-
-
 def _by_hour(
     rows: Iterable[tuple[str, datetime, int]], since: datetime
 ) -> dict[str, dict[int, int]]:
@@ -189,11 +184,3 @@ def _from_changes(value: int, changes: Mapping[int, int]) -> _Line:
         value -= changes.get(hour, 0)
         line.append(value)
     return line[::-1]
-
-
-def _from_samples(value: int, samples: Mapping[int, int]) -> _Line:
-    """An hour without a sample has the value of the one before."""
-    line: _Line = [None]
-    for hour in range(1, HOURS):
-        line.append(samples.get(hour, line[-1]))
-    return [*line, value]

@@ -10,7 +10,8 @@ from asgiref.sync import sync_to_async
 from django_counters.managers.adjusting import AdjustingManager
 from django_counters.managers.rows import Row
 from django_counters.read import history, series
-from django_counters.read.history import Bucket, Explanation
+from django_counters.read.history import Explanation
+from django_counters.read.points import Bucket
 from django_counters.read.series import Series
 
 
@@ -20,7 +21,8 @@ class PastManager(AdjustingManager[Row]):
     def series(self, key: str | Iterable[str], *, using: str | None = None) -> Series:
         """What was counted over time and by tag, of a counter or of several of one namespace.
 
-        The namespace declares ``PER``, or is a ledger, whose entries have no tags. See `Series`.
+        The namespace declares ``PER``, is a ledger, or has a ``HISTORY``; the last two have no
+        tags. See `Series`.
 
         Raises:
             InvalidKey: a key is none, or there is none.
@@ -40,16 +42,16 @@ class PastManager(AdjustingManager[Row]):
     ) -> list[Bucket]:
         """How a counter changed, period by period; periods in which nothing was counted are zero.
 
-        Where the namespace declares ``PER``, the same as `series`. Of a ledger, from its entries.
+        A shorthand of `series`: of its periods where the namespace declares ``PER``, else of its
+        entries or of its recorded totals.
         ``by`` is a minute, hour, day, week or month, as the clocks of ``tz`` show them, so a day
         may have 23 or 25 hours; where it is not given, those by which periods are stored, and of a
         ledger those of the current time zone. The first period is the one that ``since`` falls
         into, the last one begins before ``until`` (now). Entries stand at the time of their token.
 
         Raises:
-            UnsupportedHistory: the namespace declares no ``PER`` and is no ledger, and the counter
-                has no entry.
-            HistoryNotKept: that time is not kept; it says from when on it is.
+            UnsupportedSeries: nothing tells when the counter changed; it says which option does.
+            HistoryNotKept: that time is not known; it says from when on it is.
             InvalidPeriod: no such period, more than 10,000 of them, or the stored ones begin
                 elsewhere.
         """

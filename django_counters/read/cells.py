@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime, tzinfo
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import datetime
 from functools import cache
-from itertools import pairwise
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from django.db import Error, models
+from django.db import models
 from django.utils import timezone
 from django.utils.functional import Promise
 
@@ -21,70 +19,29 @@ from django_counters.calendar import PERIODS
 from django_counters.exceptions import InvalidTags, UnsupportedSeries
 from django_counters.measure import OTHER, Measure
 from django_counters.projections.cells import decoded, encoded, text_of, why_no_value
-from django_counters.read import history
-from django_counters.read.sources import Cells, Source
-from django_counters.read.spans import Known, Plan, Span, plan, within_dates
+from django_counters.read.asked import Asked, Combination, Found
+from django_counters.read.sources import COUNTED, LEDGER, NONE, RECORDED, UNDECLARED, Cells, Source
+from django_counters.read.spans import Known, Plan, plan
 from django_counters.registry import registry
 from django_counters.stores.sql.measures import Stored
-from django_counters.stores.sql.session import Session
 from django_counters.tables import CounterCell
 
-#: The values of the tags that are asked for, in that order; None for one that was not given.
-Combination = tuple[str | None, ...]
-_FIRST, _END = datetime(1970, 1, 1), datetime(9000, 1, 1)  # noqa: DTZ001
+# Why a source has no measure.
+_WITHOUT = {
+    COUNTED: "the field names no periods: per=[...]",
+    LEDGER: "entries of a ledger have no tags",
+    RECORDED: "recorded totals have no tags",
+    NONE: UNDECLARED,
+}
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """All that a series was asked for.
-
-    Attributes:
-        source: whose cells.
-        span: of which time.
-        where: tags, and which values of them count; None among these for one that was not given.
-        tags: by which tags.
-        using: the database.
-    """
-
-    source: Source
-    span: Span = field(default_factory=Span)
-    where: tuple[tuple[str, frozenset[str | None]], ...] = ()
-    tags: tuple[str, ...] = ()
-    using: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What was counted.
-
-    Attributes:
-        starts: where the periods begin, and where the last one ends.
-        amounts: one for each period, or one for all, by the key of the cells (empty where all
-            counters are one) and the values of tags.
-        names: what people call the counters, by the key of their cells.
-    """
-
-    starts: Sequence[datetime]
-    amounts: Mapping[tuple[str, Combination], list[int]]
-    names: Mapping[str, Any] = field(default_factory=dict)
-
-
-def found(asked: Asked, *, summed: bool = False, each: bool = False) -> Found:
-    """Read what is asked for.
-
-    Args:
-        asked: the series.
-        summed: one number, not one for each period.
-        each: for each counter, not for all together.
+def found(asked: Asked, using: str, *, summed: bool, each: bool) -> Found:
+    """Sum the cells of each period.
 
     Raises:
-        UnsupportedSeries: the counters are not counted by period.
         InvalidPeriod, HistoryNotKept: what is stored cannot tell it.
         CounterUnavailable: the database cannot be reached.
     """
-    using = asked.source.database(asked.using)
-    if asked.source.entries:
-        return _of_entries(asked, summed=summed, each=each, using=using)
     stored, planned = _planned(asked, using, summed=summed)
     amounts: dict[tuple[str, Combination], list[int]] = {}
     periods = 1 if summed else len(planned.starts) - 1
@@ -96,17 +53,13 @@ def found(asked: Asked, *, summed: bool = False, each: bool = False) -> Found:
     return Found(planned.starts, amounts, names)
 
 
-def starts_of(asked: Asked) -> Sequence[datetime]:
+def starts(asked: Asked, using: str) -> Sequence[datetime]:
     """Where the periods begin that are asked for, and where the last one ends: reads no cells.
 
     Raises:
-        UnsupportedSeries, InvalidPeriod, HistoryNotKept, CounterUnavailable: as `found`.
+        InvalidPeriod, HistoryNotKept, CounterUnavailable: as `found`.
     """
-    if asked.source.entries:
-        now, zone = clock.utc(), timezone.get_current_timezone()
-        with within_dates(asked.span):
-            return _starts_of_entries(asked.span, now, zone, summed=False)
-    return _planned(asked, asked.source.database(asked.using), summed=False)[1].starts
+    return _planned(asked, using, summed=False)[1].starts
 
 
 def _planned(asked: Asked, using: str, *, summed: bool) -> tuple[Stored | None, Plan]:
@@ -124,12 +77,10 @@ def measured(source: Source) -> Measure:
     """What is declared to be counted by period and tag.
 
     Raises:
-        UnsupportedSeries: nothing is; or its history is that of a ledger, which has no tags.
+        UnsupportedSeries: nothing is. Entries of a ledger and recorded totals have no tags.
     """
-    if source.entries:
-        raise UnsupportedSeries(key=source.label, reason="entries of a ledger have no tags")
     if source.measure is None:
-        raise UnsupportedSeries(key=source.label, reason="it declares no PER, and is no ledger")
+        raise UnsupportedSeries(key=source.label, reason=_WITHOUT[source.kind])
     return source.measure
 
 
@@ -181,7 +132,7 @@ def _rows(
         return tuple(given.get(name) for name in asked.tags)
 
     place = int(each)
-    for row in _summed(cells, columns, using):
+    for row in _summed(cells, columns):
         values = combination(row[place]) if asked.tags else ()
         yield row[0] if each else "", values, None if summed else row[-2], row[-1]
 
@@ -198,15 +149,11 @@ def _cells(asked: Asked, stored: Stored, planned: Plan, using: str) -> Cells:
     return cells
 
 
-def _summed(cells: Cells, columns: Sequence[str], using: str) -> list[tuple[Any, ...]]:
+def _summed(cells: Cells, columns: Sequence[str]) -> list[tuple[Any, ...]]:
     total = models.Sum("value")
-    try:
-        if not columns:
-            return [(cells.aggregate(amount=total)["amount"] or 0,)]
-        return list(cells.order_by().values_list(*columns).annotate(amount=total))
-    except Error as error:
-        Session(using).translate(error)
-        raise
+    if not columns:
+        return [(cells.aggregate(amount=total)["amount"] or 0,)]
+    return list(cells.order_by().values_list(*columns).annotate(amount=total))
 
 
 def _has(stored: Stored, name: str, values: Collection[str | None]) -> models.Q:
@@ -229,33 +176,3 @@ def _has(stored: Stored, name: str, values: Collection[str | None]) -> models.Q:
 
 def _in_cell(value: str) -> str:
     return value if value == OTHER else encoded(value)
-
-
-def _of_entries(asked: Asked, *, summed: bool, each: bool, using: str) -> Found:
-    """The same of a ledger, counter by counter."""
-    keys = asked.source.entries
-    now, zone = clock.utc(), timezone.get_current_timezone()
-    with within_dates(asked.span):
-        starts = _starts_of_entries(asked.span, now, zone, summed)
-    between = [starts[0], starts[-1]] if summed else starts
-    amounts: dict[tuple[str, Combination], list[int]] = {}
-    for key in keys:
-        buckets = history.buckets_of(key, list(between), between[0], using)
-        row = amounts.setdefault((key if each else "", ()), [0] * len(buckets))
-        for number, bucket in enumerate(buckets):
-            row[number] += bucket.change
-    return Found(starts, amounts, {key: key for key in keys} if each else {})
-
-
-def _starts_of_entries(span: Span, now: datetime, zone: tzinfo, summed: bool) -> list[datetime]:
-    if span.by is not None:
-        return span.starts(now, zone)
-    if summed and span.is_open:
-        return [clock.meant(_FIRST), clock.meant(_END)]
-    return [moment.astimezone(span.zone or zone) for moment in span.bounds(now)]
-
-
-def pairs_of(starts: Sequence[datetime]) -> list[tuple[datetime, datetime]]:
-    """When each period begins and ends, as Django hands out moments."""
-    shown = [clock.shown(start) for start in starts]
-    return list(pairwise(shown))

@@ -1,160 +1,176 @@
-"""How one counter went: from its entries or its cells, else from recorded totals."""
+"""What one counter counted in its last periods, also by a tag: what a chart shows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import accumulate, pairwise
-
-from django.db import router
-from django.utils import timezone
+from typing import Any
 
 from django_counters import clock
-from django_counters.calendar import beginnings
-from django_counters.exceptions import HistoryNotKept, InvalidPeriod
-from django_counters.read import values
-from django_counters.read.history import Bucket, history
-from django_counters.read.series import series
+from django_counters.calendar import PERIODS
+from django_counters.exceptions import HistoryNotKept, InvalidPeriod, UnsupportedSeries
+from django_counters.measure import OTHER
+from django_counters.read.points import Split
+from django_counters.read.samples import last_total
+from django_counters.read.series import Series, series
+from django_counters.read.sources import COUNTED, RECORDED, of_keys
+from django_counters.read.values import value_of
 from django_counters.registry import registry
-from django_counters.stores.sql.inquiry import SqlInquiry
-from django_counters.stores.sql.tables import NAMED
-from django_counters.tables import CounterSample
-from django_counters.tables.standing import COUNTERS
-from django_counters.types import check_key
 
-LEDGER, COUNTED, RECORDED, NONE = "ledger", "counted", "recorded", "none"
-SPANS = {"hour": timedelta(days=1), "day": timedelta(days=30)}
-_LENGTHS = {"hour": timedelta(hours=1), "day": timedelta(hours=25)}
-_INSTANT = timedelta(microseconds=1)
+ALL, VALUE, WITHOUT, OTHERS = "all", "value", "without", "other"
+#: How many periods are shown, the present one included.
+SHOWN = {"hour": 24, "day": 30, "week": 26, "month": 12}
+#: How many values of a tag are shown apart.
+MOST_VALUES = 10
+# At least as long as any of that name, also where clocks are set.
+_LENGTHS = {
+    "hour": timedelta(hours=1),
+    "day": timedelta(hours=25),
+    "week": timedelta(days=7, hours=2),
+    "month": timedelta(days=31, hours=2),
+}
 
 
 @dataclass(frozen=True, slots=True)
-class ChartPoint:
-    """One period of one counter.
+class Row:
+    """What was counted with one value of a tag.
 
     Attributes:
-        moment: when the period begins.
-        value: the value at its end; of the present period, the last one that is known.
-        change: how it differs from that of the period before; None where that one is not known.
+        kind: ``"value"``; ``"without"`` for what has no such tag, ``"other"`` for all values that
+            are not shown apart, ``"all"`` where nothing is split.
+        name: the value; empty for the other kinds.
+        amounts: one for each period.
     """
 
-    moment: datetime
-    value: int
-    change: int | None
+    kind: str
+    name: str
+    amounts: tuple[int, ...]
+
+    @property
+    def total(self) -> int:
+        """The sum of them."""
+        return sum(self.amounts)
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """How one counter went, period by period, the earliest first and without gaps.
+    """The last periods of a counter, the earliest first and without gaps.
 
     Attributes:
         key: the counter.
-        by: what a period is: ``"hour"`` or ``"day"``.
-        source: ``"ledger"``, ``"counted"`` (by period), ``"recorded"``, or ``"none"`` where
-            nothing is known.
-        points: one for each period.
+        by: what a period is.
+        source: ``"counted"`` (by period), ``"ledger"``, ``"recorded"``, or ``"none"`` where nothing
+            is known.
+        split: the tag, or empty.
+        starts: when each period begins.
+        rows: the largest first, and what is not shown apart at last.
+        values: the value of the counter at the end of each; empty where it is split.
     """
 
     key: str
     by: str
-    source: str
-    points: tuple[ChartPoint, ...]
+    source: str = "none"
+    split: str = ""
+    starts: tuple[datetime, ...] = ()
+    rows: tuple[Row, ...] = ()
+    values: tuple[int, ...] = ()
+
+    @property
+    def totals(self) -> tuple[int, ...]:
+        """What was counted in each, whatever its tag."""
+        return tuple(map(sum, zip(*(row.amounts for row in self.rows), strict=True)))
 
 
-def offered(key: str) -> tuple[str, ...]:
-    """The periods that a counter can be shown by: what is stored by day has no hours."""
-    if stored := _stored(key):
-        return stored
-    return ("day",) if registry.policy(key).history == "day" else tuple(SPANS)
+def periods_of(key: str) -> tuple[str, ...]:
+    """The periods that can be told of a counter: longer ones from days, hours and minutes."""
+    policy = registry.policy(key)
+    stored = policy.measure.per if policy.measure else (policy.history,)
+    if policy.measure is None and policy.recipe.can.entries:
+        return tuple(SHOWN)
+    nested = [PERIODS.index(by) for by in stored if by in ("minute", "hour", "day")]
+    finest = min(nested, default=len(PERIODS))
+    return tuple(by for by in SHOWN if by in stored or PERIODS.index(by) >= finest)
 
 
-def charted(key: object, by: str = "hour", using: str | None = None) -> Chart:
-    """The last 24 hours of a counter, or its last 30 days; what is not known is left out.
+def tags_of(key: str) -> tuple[str, ...]:
+    """The tags that a counter can be split by."""
+    measure = registry.policy(key).measure
+    return tuple(name for name, _ in measure.tags) if measure else ()
 
-    A ledger knows what came through it, and periods know what was counted in them; what was not,
-    counts as if it had always been there. What is stored by day is shown by day, whatever is asked
-    for.
+
+def charted(key: object, by: str = "hour", split: str = "", using: str | None = None) -> Chart:
+    """Read what a chart shows; periods that are not known as a whole are left out.
+
+    What cannot be told falls back: to the shortest period that can, and to no tag.
 
     Raises:
-        InvalidPeriod: ``by`` is neither ``"hour"`` nor ``"day"``.
+        InvalidPeriod: ``by`` is no period of a chart.
+        CounterError: this is no key, or it cannot be read.
     """
-    name = check_key(key)
-    if by not in SPANS:
-        raise InvalidPeriod(period=by, known=", ".join(SPANS))
-    if registry.policy(name).recipe.can.entries:
-        return Chart(name, by, LEDGER, tuple(_of_entries(name, by, using)))
-    period = by if by in offered(name) else "day"
-    if _stored(name):
-        return Chart(name, period, COUNTED, tuple(_of_cells(name, period, using)))
-    points = tuple(_of_samples(name, period, using))
-    return Chart(name, period, RECORDED if points else NONE, points)
-
-
-def _of_entries(key: str, by: str, using: str | None) -> Iterator[ChartPoint]:
-    buckets = _kept(key, by, using)
-    # Forward from the value before the first period: what is counted meanwhile changes none of it.
-    inquiry = SqlInquiry(NAMED, COUNTERS.reading(using))
-    start = clock.meant(buckets[0].start)
-    value, later = inquiry.value_and_later(key, start - _INSTANT)
-    changes = accumulate((bucket.change for bucket in buckets), initial=value - later)
-    for bucket, (_, at_end) in zip(buckets, pairwise(changes), strict=True):
-        yield ChartPoint(bucket.start, at_end, bucket.change)
-
-
-def _kept(key: str, by: str, using: str | None) -> Sequence[Bucket]:
-    """The periods of which all entries are kept, or of the first of them those that are."""
-    since = clock.utc() - SPANS[by]
+    source = of_keys(key)
+    (name,) = source.keys
+    if by not in SHOWN:
+        raise InvalidPeriod(period=by, known=", ".join(SHOWN))
+    told = periods_of(name)
+    if not told:
+        return Chart(name, by)
+    by = by if by in told else told[0]
     try:
-        return history(key, by, since, None, None, using)
-    except HistoryNotKept as error:
-        return history(key, by, error.since, None, None, using)
+        return _read(name, by, split if split in tags_of(name) else "", source.kind, using)
+    except UnsupportedSeries:
+        # Nothing is recorded of it yet.
+        return Chart(name, by)
 
 
-def _stored(key: str) -> tuple[str, ...]:
-    """The periods that can be told from those by which a counter is counted."""
-    measure = registry.policy(key).measure
-    per = measure.per if measure else ()
-    return tuple(by for by in SPANS if {"minute", "hour", by}.intersection(per))
+def _read(key: str, by: str, split: str, source: str, using: str | None) -> Chart:
+    asked = series(key, using).per(by)
+    if split:
+        return _split(key, by, split, asked)
+    points = _last(asked, by)
+    if not points:
+        return Chart(key, by)
+    amounts = tuple(point.value for point in points)
+    starts = tuple(point.start for point in points)
+    # Back from the present value: what was counted before that time stays in it.
+    now = last_total(key, using) if source == RECORDED else value_of(key, using)
+    values = tuple((now or 0) - sum(amounts[place + 1 :]) for place in range(len(amounts)))
+    return Chart(key, by, source, "", starts, (Row(ALL, "", amounts),), values)
 
 
-def _of_cells(key: str, by: str, using: str | None) -> Iterator[ChartPoint]:
-    asked, since = series(key, using).per(by), clock.utc() - SPANS[by]
+def _split(key: str, by: str, split: str, asked: Series) -> Chart:
+    splits: list[Split] = _last(asked.by(split), by)
+    points = splits[0].points if splits else _last(asked, by)
+    starts = tuple(point.start for point in points)
+    return Chart(key, by, COUNTED, split, starts, tuple(_rows(splits, split, len(starts))))
+
+
+def _rows(splits: Sequence[Split], tag: str, periods: int) -> list[Row]:
+    """The largest ones apart, and the rest together."""
+    apart = [one for one in splits if one.tags[tag] != OTHER][:MOST_VALUES]
+    rows = [_row(one, one.tags[tag]) for one in apart]
+    rest = [one.points for one in splits if one not in apart]
+    if rest or not rows:
+        amounts = [sum(points[place].value for points in rest) for place in range(periods)]
+        rows.append(Row(OTHERS, "", tuple(amounts)))
+    return rows
+
+
+def _row(split: Split, value: str | None) -> Row:
+    amounts = tuple(point.value for point in split.points)
+    return Row(WITHOUT if value is None else VALUE, value or "", amounts)
+
+
+def _last(asked: Any, by: str) -> list[Any]:
+    """The last periods, or of them those that are known as a whole."""
     try:
-        points = asked.between(since).list()
+        return list(asked.last(SHOWN[by]))
     except HistoryNotKept as error:
-        # The period in which it begins may not be kept as a whole.
-        points = asked.between(clock.meant(error.since) + _LENGTHS[by]).list()
-    # Back from the present value: what was counted before there were periods stays in it.
-    value = values.value_of(key, using) - sum(point.value for point in points)
-    for point in points:
-        value += point.value
-        yield ChartPoint(point.start, value, point.value)
-
-
-def _of_samples(key: str, by: str, using: str | None) -> Iterator[ChartPoint]:
-    now = clock.utc()
-    starts = list(beginnings(by, now - SPANS[by], now, timezone.get_default_timezone()))
-    before, samples = _recorded(key, starts[0], using)
-    for start, end in pairwise((*starts, now + _INSTANT)):
-        within = [value for moment, value in samples if start <= moment < end]
-        # What was not written did not change.
-        value = within[-1] if within else before
-        if value is not None:
-            change = None if before is None else value - before
-            yield ChartPoint(
-                clock.shown(start.astimezone(timezone.get_default_timezone())), value, change
-            )
-        before = value
-
-
-def _recorded(
-    key: str, since: datetime, using: str | None
-) -> tuple[int | None, list[tuple[datetime, int]]]:
-    """The last total before a moment, and those since, the earliest first."""
-    alias = using or router.db_for_read(CounterSample)
-    rows = CounterSample._base_manager.using(alias).filter(key=key).order_by("-moment")
-    then = clock.shown(since)
-    earlier = rows.filter(moment__lt=then).values_list("value", flat=True).first()
-    later = rows.filter(moment__gte=then).values_list("moment", "value")
-    return earlier, [(clock.meant(moment), value) for moment, value in reversed(later)]
+        since = clock.meant(error.since)
+    # The period in which it begins may not be.
+    for first in (since, since + _LENGTHS[by]):
+        with suppress(HistoryNotKept):
+            if first < clock.utc():
+                return list(asked.between(first))
+    return []

@@ -1,18 +1,15 @@
-"""What the ledger can tell: how a value came about, and what it was."""
+"""What the ledger alone can tell: how a value came about, and what it was."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta, tzinfo
-from itertools import pairwise
+from datetime import datetime
 from uuid import UUID
 
-from django.utils import timezone
-
 from django_counters import clock
-from django_counters.calendar import PERIODS, beginnings
-from django_counters.exceptions import HistoryNotKept, InvalidPeriod, UnsupportedHistory
+from django_counters.exceptions import HistoryNotKept, UnsupportedHistory
+from django_counters.read.spans import moment_of
 from django_counters.read.values import reading_alias
 from django_counters.registry import registry
 from django_counters.stores.sql.inquiry import Parts, Row, SqlInquiry
@@ -21,32 +18,6 @@ from django_counters.strategies.base import Outside
 from django_counters.tables import DeltaColumns
 from django_counters.tables.standing import COUNTERS
 from django_counters.types import check_key
-
-MOST_BUCKETS = 10_000
-DEFAULT_SPANS = {
-    "minute": timedelta(hours=1),
-    "hour": timedelta(days=1),
-    "day": timedelta(days=30),
-    "week": timedelta(weeks=26),
-    "month": timedelta(days=365),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Bucket:
-    """What was counted of one counter in one period.
-
-    Attributes:
-        start: when the period begins.
-        end: when the next one begins.
-        change: the sum of the entries; zero where there are none.
-        entries: how many there are; None where they are counted by period, and not kept.
-    """
-
-    start: datetime
-    end: datetime
-    change: int
-    entries: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,58 +58,6 @@ class Explanation:
     redis: int | None = None
 
 
-def history(
-    key: object,
-    by: str,
-    since: datetime | None,
-    until: datetime | None,
-    zone: tzinfo | None,
-    using: str | None,
-) -> list[Bucket]:
-    """The changes of one counter, period by period, those without any included."""
-    name = check_key(key)
-    if by not in PERIODS:
-        raise InvalidPeriod(period=by, known=", ".join(PERIODS))
-    start, end = span_of(by, since, until)
-    starts = starts_between(by, start, end, zone or timezone.get_current_timezone())
-    return buckets_of(name, starts, start, using) if starts else []
-
-
-def span_of(by: str, since: datetime | None, until: datetime | None) -> tuple[datetime, datetime]:
-    """The time that is asked for; where it is not said, the last one."""
-    end = moment_of(until) if until else clock.utc()
-    return moment_of(since) if since else end - DEFAULT_SPANS[by], end
-
-
-def buckets_of(
-    name: str, starts: list[datetime], since: datetime, using: str | None
-) -> list[Bucket]:
-    """The entries of one counter between moments, of which all since one have to be kept."""
-    inquiry = _inquiry(using)
-    found = inquiry.history(name, starts)
-    # Asked for at last: entries may be dropped meanwhile.
-    kept_since = _refuse_unknown(name, since, inquiry)
-    if kept_since:
-        # The first period may have begun before.
-        starts[0] = max(starts[0], kept_since.astimezone(starts[0].tzinfo))
-    return [
-        Bucket(clock.shown(begin), clock.shown(finish), *found.get(number, (0, 0)))
-        for number, (begin, finish) in enumerate(pairwise(starts), 1)
-    ]
-
-
-def starts_between(by: str, since: datetime, until: datetime, zone: tzinfo) -> list[datetime]:
-    """Where the periods begin, and at last where the one after them does."""
-    starts: list[datetime] = []
-    for moment in beginnings(by, since, until + timedelta(days=32), zone):
-        starts.append(moment.astimezone(zone))
-        if moment >= until:
-            return starts if len(starts) > 1 else []
-        if len(starts) > MOST_BUCKETS:
-            raise InvalidPeriod(period=by, known=f"at most {MOST_BUCKETS} of them at once")
-    return []
-
-
 def value_at(key: object, moment: datetime, using: str | None) -> int:
     """What the value was at a moment: what it is, without the entries since."""
     name = check_key(key)
@@ -146,15 +65,9 @@ def value_at(key: object, moment: datetime, using: str | None) -> int:
     then = moment_of(moment)
     value, later = inquiry.value_and_later(name, then)
     # Asked for at last: entries may be dropped meanwhile.
-    _refuse_unknown(name, then, inquiry)
+    if not refuse_dropped(name, then, inquiry):
+        raise UnsupportedHistory(key=name, strategy=registry.policy(name).recipe.strategy)
     return value - later
-
-
-def moment_of(given: object) -> datetime:
-    """The aware moment that is meant; one without a zone is of the current one."""
-    if not isinstance(given, datetime):
-        raise InvalidPeriod(period=given, known="a datetime is needed")
-    return clock.meant(given)
 
 
 def explain(key: object, last: int, using: str | None) -> Explanation:
@@ -203,14 +116,12 @@ def _explained(key: str, parts: Parts, entries: Iterable[Row], redis: int | None
     )
 
 
-def _refuse_unknown(key: str, since: datetime, inquiry: SqlInquiry) -> datetime | None:
+def refuse_dropped(key: str, since: datetime, inquiry: SqlInquiry) -> bool:
+    """Refuse a moment before which entries are dropped; whether there ever could have been some."""
     kept_since, has_entries = inquiry.kept(key)
-    recipe = registry.policy(key).recipe
-    if not recipe.can.entries and not has_entries:
-        raise UnsupportedHistory(key=key, strategy=recipe.strategy)
     if kept_since and since < kept_since:
         raise HistoryNotKept(key=key, since=clock.shown(kept_since))
-    return kept_since
+    return has_entries or registry.policy(key).recipe.can.entries
 
 
 def _inquiry(using: str | None) -> SqlInquiry:

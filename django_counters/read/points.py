@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 
-from django_counters.read.cells import Combination, pairs_of
+from django_counters import clock
+from django_counters.read.asked import Combination
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,23 @@ class Point:
     start: datetime
     end: datetime
     value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """What was counted of one counter in one period.
+
+    Attributes:
+        start: when the period begins.
+        end: when the next one begins.
+        change: what was counted in it; zero where nothing was.
+        entries: how many entries of a ledger there are; None where they are not what was read.
+    """
+
+    start: datetime
+    end: datetime
+    change: int
+    entries: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +61,9 @@ class Split:
 
 def points_of(starts: Sequence[datetime], amounts: Sequence[int] | None) -> list[Point]:
     """A point for each period; zeros where nothing was counted."""
-    pairs = pairs_of(starts)
-    values = amounts or [0] * len(pairs)
-    return [Point(*pair, value) for pair, value in zip(pairs, values, strict=True)]
+    values = amounts or [0] * (len(starts) - 1)
+    shown = map(clock.shown, starts)
+    return [Point(*pair, value) for pair, value in zip(pairwise(shown), values, strict=True)]
 
 
 def order_of(amount: int, values: Combination) -> tuple[int, tuple[str, ...]]:

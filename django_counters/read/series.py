@@ -5,32 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
+from itertools import repeat
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 from asgiref.sync import sync_to_async
 from django.db import models
 
+from django_counters import clock
 from django_counters.exceptions import InvalidPeriod, InvalidTags
-from django_counters.read import history as entries
-from django_counters.read.cells import (
-    Asked,
-    Found,
-    check_tags,
-    check_values,
-    found,
-    starts_of,
-)
-from django_counters.read.history import Bucket
-from django_counters.read.points import Point, Split, order_of, points_of
+from django_counters.read.asked import Asked, Found
+from django_counters.read.cells import check_tags, check_values
+from django_counters.read.found import found, starts_of
+from django_counters.read.points import Bucket, Point, Split, order_of, points_of
 from django_counters.read.sources import Records, as_of, of_keys, of_records
 from django_counters.read.spans import (
+    DEFAULT_SPANS,
     Span,
     check_between,
     check_last,
     check_period,
     check_zone,
+    moment_of,
 )
-from django_counters.registry import registry
 from django_counters.tables.total import TotalField
 from django_counters.types import check_key
 
@@ -181,7 +177,7 @@ class Series(_Asking[Point, int]):
         Counter.objects.series("signups:site").per("day").last(30).list()
 
     Raises:
-        UnsupportedSeries: the counters are not counted by period, and are of no ledger.
+        UnsupportedSeries: nothing tells when the counters changed; it says which option does.
         InvalidPeriod: what is stored does not begin where the periods do that are asked for.
         HistoryNotKept: what was then is not kept; it says from when on it is.
         CounterUnavailable: the database cannot be reached.
@@ -282,14 +278,17 @@ def history(
     zone: tzinfo | None,
     using: str | None,
 ) -> list[Bucket]:
-    """The changes of one counter, period by period: from its cells, else from its entries."""
-    name = check_key(key)
-    policy = registry.policy(name)
-    if policy.measure is None or policy.recipe.can.entries:
-        return entries.history(name, by, since, until, zone, using)
-    asked = series(name, using).per(by)
-    asked = asked if zone is None else asked.tz(zone)
-    start, end = entries.span_of(by, since, until)
+    """The same, as buckets; where no time is said, of the last one."""
+    asked = series(check_key(key), using).per(by)
+    end = moment_of(until) if until else clock.utc()
+    start = moment_of(since) if since else end - DEFAULT_SPANS[by]
     if start >= end:
         return []
-    return [Bucket(p.start, p.end, p.value, None) for p in asked.between(start, end)]
+    asked = asked.between(start, end)
+    told = found((asked if zone is None else asked.tz(zone))._asked)
+    points = points_of(told.starts, told.amounts.get(("", ())))
+    numbers = told.entries or repeat(None)
+    return [
+        Bucket(p.start, p.end, p.value, entries)
+        for p, entries in zip(points, numbers, strict=False)
+    ]

@@ -26,6 +26,8 @@ from django_counters.types import check_key
 from django_counters.write.records import Place
 
 Cells = models.QuerySet[CounterCell]
+COUNTED, LEDGER, RECORDED, NONE = "counted", "ledger", "recorded", "none"
+UNDECLARED = "name periods in PER, or record its totals with HISTORY, or make it a ledger"
 
 
 class Source(Protocol):
@@ -40,8 +42,12 @@ class Source(Protocol):
         """What is declared; None where nothing is counted by period."""
 
     @property
-    def entries(self) -> tuple[str, ...]:
-        """The keys of a ledger, whose periods are read from its entries."""
+    def kind(self) -> str:
+        """What tells how they went: `COUNTED`, `LEDGER` or `RECORDED`; else `NONE`."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys of named counters."""
 
     @property
     def recipe(self) -> Recipe:
@@ -60,6 +66,16 @@ class Source(Protocol):
         """What people call each counter, by the key of its cells; ``found`` has those with some."""
 
 
+def kind_of(key: str) -> str:
+    """What tells how a named counter went. Cells are exact, so they come first."""
+    policy = registry.policy(key)
+    if policy.measure is not None:
+        return COUNTED
+    if policy.recipe.can.entries:
+        return LEDGER
+    return RECORDED if policy.history else NONE
+
+
 @dataclass(frozen=True, slots=True)
 class Named:
     """Named counters of one policy."""
@@ -72,13 +88,11 @@ class Named:
 
     @property
     def measure(self) -> Measure | None:
-        return registry.policy(self.keys[0]).measure if self.keys else None
+        return registry.policy(self.keys[0]).measure
 
     @property
-    def entries(self) -> tuple[str, ...]:
-        if self.measure is not None:
-            return ()
-        return tuple(key for key in self.keys if registry.policy(key).recipe.can.entries)
+    def kind(self) -> str:
+        return kind_of(self.keys[0])
 
     @property
     def recipe(self) -> Recipe:
@@ -126,7 +140,8 @@ def of_keys(given: object) -> Named:
     if not keys:
         raise InvalidKey(key=given, reason="a series needs at least one")
     policies = [registry.policy(key) for key in keys]
-    if len({(policy.measure, policy.recipe.can.entries) for policy in policies}) > 1:
+    ways = {(kind_of(key), policy.measure) for key, policy in zip(keys, policies, strict=True)}
+    if len(ways | {policy.history for policy in policies}) > 2:
         reason = "these keys are of several namespaces, and one series is of one"
         raise UnsupportedSeries(key=Named(keys).label, reason=reason)
     return Named(keys)
@@ -155,7 +170,11 @@ class Records:
         return self.field.measure
 
     @property
-    def entries(self) -> tuple[str, ...]:
+    def kind(self) -> str:
+        return COUNTED
+
+    @property
+    def keys(self) -> tuple[str, ...]:
         return ()
 
     @property

@@ -14,8 +14,15 @@ from django_counters import clock
 from django_counters.calendar import PERIODS, beginnings, period_of
 from django_counters.exceptions import HistoryNotKept, InvalidPeriod
 from django_counters.measure import Measure
-from django_counters.read.history import DEFAULT_SPANS, MOST_BUCKETS, moment_of, starts_between
 
+MOST_BUCKETS = 10_000
+DEFAULT_SPANS = {
+    "minute": timedelta(hours=1),
+    "hour": timedelta(days=1),
+    "day": timedelta(days=30),
+    "week": timedelta(weeks=26),
+    "month": timedelta(days=365),
+}
 _LENGTH = re.compile(r"([1-9]\d{0,8})([mhdw])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 # At least as long as any period of that name on average, also where clocks are set.
@@ -78,6 +85,18 @@ class Span:
         starts = list(beginnings(by, since, now + _INSTANT, shown))[-self.number :]
         starts.append(period_of(by, now, shown)[1])
         return [start.astimezone(shown) for start in starts]
+
+
+def starts_between(by: str, since: datetime, until: datetime, zone: tzinfo) -> list[datetime]:
+    """Where the periods begin, and at last where the one after them does."""
+    starts: list[datetime] = []
+    for moment in beginnings(by, since, until + timedelta(days=32), zone):
+        starts.append(moment.astimezone(zone))
+        if moment >= until:
+            return starts if len(starts) > 1 else []
+        if len(starts) > MOST_BUCKETS:
+            raise InvalidPeriod(period=by, known=f"at most {MOST_BUCKETS} of them at once")
+    return []
 
 
 class Plan(NamedTuple):
@@ -256,6 +275,13 @@ def check_between(since: object, until: object) -> tuple[datetime, datetime | No
     if end is not None and end <= start:
         raise InvalidPeriod(period=str(until), known=f"it is not later than {since}")
     return start, end
+
+
+def moment_of(given: object) -> datetime:
+    """The aware moment that is meant; one without a zone is of the current one."""
+    if not isinstance(given, datetime):
+        raise InvalidPeriod(period=given, known="a datetime is needed")
+    return clock.meant(given)
 
 
 def check_zone(zone: object) -> tzinfo:

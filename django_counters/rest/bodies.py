@@ -202,18 +202,18 @@ class ReadManyAnswer(Described):
 
 
 class PointAnswer(Described):
-    """One period: the value at its end, and by how much it changed, where that is known."""
+    """One period: the value at its end, and by how much it changed."""
 
     moment = serializers.DateTimeField()
     value = Value()
-    change = Value(allow_null=True)
+    change = Value()
 
 
 class HistoryAnswer(Described):
     """How a counter went."""
 
     key = serializers.CharField()
-    by = Word(choices=["hour", "day"])
+    by = Word(choices=PERIODS[1:])
     source = Word(choices=["ledger", "counted", "recorded", "none"])  # type: ignore[assignment]
     points = PointAnswer(many=True)
 

@@ -126,7 +126,7 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "history": Operation(
         "Read how a named counter went.",
-        "The last day by hours, or the last 30 days by days.",
+        "The last 24 hours, 30 days, 26 weeks or 12 months.",
         _ONE,
         bodies.HistoryAnswer,
         {"key": KEY, "by": "hour", "source": "ledger", "points": _POINTS},

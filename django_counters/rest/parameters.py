@@ -60,7 +60,7 @@ SEEN = OpenApiParameter(
     examples=[OpenApiExample("etag", 'W/"42"')],
 )
 PERIOD = OpenApiParameter(
-    "by", {"type": "string", "enum": ["hour", "day"]}, default="hour", description="Of a point."
+    "by", {"type": "string", "enum": list(PERIODS[1:])}, default="hour", description="Of a point."
 )
 
 

@@ -26,12 +26,12 @@ from django_counters.rest.views import is_known
 
 @described("history")
 class HistoryView(CounterView):
-    """``GET counters/{key}/history?by=hour``: the last day by hours, or 30 days by days."""
+    """``GET counters/{key}/history?by=hour``: the last 24 hours, 30 days, 26 weeks or 12 months."""
 
     may = MayReadHistory
 
     def get(self, request: Request, key: str) -> Response:
-        """The values of a counter, from its ledger or from its recorded history."""
+        """The values of a counter, from its periods, its ledger, or its recorded totals."""
         target = self.target(key)
         if not isinstance(target, Named):
             raise drf.NotFound("Counters of records have a series, and no history.")
@@ -43,11 +43,11 @@ class HistoryView(CounterView):
 def _history(key: str, by: str) -> Made:
     found = chart.charted(key, by)
     points = [
-        {"moment": iso(point.moment), "value": point.value, "change": point.change}
-        for point in found.points
+        {"moment": iso(moment), "value": value, "change": change}
+        for moment, value, change in zip(found.starts, found.values, found.totals, strict=True)
     ]
     body = {"key": found.key, "by": found.by, "source": found.source, "points": points}
-    return Made(body, any(point.value or point.change for point in found.points))
+    return Made(body, any((*found.values, *found.totals)))
 
 
 @described("series")

@@ -12,7 +12,7 @@ from django.test import override_settings
 from django_counters import clock
 from django_counters.admin.listing import HOURS, recent_of
 from django_counters.models import Counter, CounterDelta, CounterPartition, CounterSample
-from django_counters.read.chart import Chart, ChartPoint, charted, offered
+from django_counters.read.chart import Chart, charted, periods_of
 from django_counters.read.readings import readings_of
 from django_counters.tokens import mint
 from tests.settling import roll_up
@@ -42,8 +42,9 @@ def sample(key: str, moment: datetime, value: int) -> None:
     CounterSample.objects.create(key=key, moment=clock.shown(moment), value=value)
 
 
-def points(found: Chart) -> list[tuple[datetime, int, int | None]]:
-    return [(clock.meant(p.moment), p.value, p.change) for p in found.points]
+def points(found: Chart) -> list[tuple[datetime, int, int]]:
+    rows = zip(map(clock.meant, found.starts), found.values, found.totals, strict=True)
+    return list(rows)
 
 
 @pytest.mark.usefixtures("past")
@@ -52,9 +53,7 @@ class TestLedger:
         entries((NOON, 5), (NOON - INSTANT, -2), (NOON - 3 * HOUR, 10), (NOON - 2 * DAY, 100))
         found = charted("orders:a")
         assert (found.key, found.by, found.source) == ("orders:a", "hour", "ledger")
-        assert [point.moment for point in found.points] == [
-            NOON - HOUR * hours for hours in range(24, -1, -1)
-        ]
+        assert list(found.starts) == [NOON - HOUR * hours for hours in range(23, -1, -1)]
         assert points(found)[-4:] == [
             (NOON - 3 * HOUR, 110, 10),
             (NOON - 2 * HOUR, 110, 0),
@@ -64,8 +63,9 @@ class TestLedger:
         assert {value for _, value, _ in points(found)[:-4]} == {100}
 
     def test_what_begins_with_the_first_period_is_counted_once(self) -> None:
-        entries((NOON - DAY, 3), (NOON - DAY - INSTANT, 4))
-        assert points(charted("orders:a"))[0] == (NOON - DAY, 7, 3)
+        first = NOON - 23 * HOUR
+        entries((first, 3), (first - INSTANT, 4))
+        assert points(charted("orders:a"))[0] == (first, 7, 3)
 
     def test_what_is_not_kept_is_left_out(self) -> None:
         entries((NOON, 5), (MIDNIGHT - 2 * DAY, 1), (MIDNIGHT - 3 * DAY, 2))
@@ -97,35 +97,32 @@ def test_what_is_rolled_up_makes_no_difference(monkeypatch: pytest.MonkeyPatch) 
     entries((hour, 1))
     after = charted("orders:a")
     assert Counter.objects.get(key="orders:a").value == 8
-    assert after.points[:-1] == before.points[:-1]
+    assert points(after)[:-1] == points(before)[:-1]
     assert points(after)[-1] == (hour, 9, 6)
 
 
 class TestRecorded:
     def test_a_period_without_a_sample_has_the_value_before(self) -> None:
+        """Of the first one nobody knows how much of it was there before."""
         sample("views:a", NOON - 4 * HOUR, 10)
         sample("views:a", NOON - HOUR, 7)
-        assert charted("views:a") == Chart(
-            "views:a",
-            "hour",
-            "recorded",
-            (
-                ChartPoint(NOON - 4 * HOUR, 10, None),
-                ChartPoint(NOON - 3 * HOUR, 10, 0),
-                ChartPoint(NOON - 2 * HOUR, 10, 0),
-                ChartPoint(NOON - HOUR, 7, -3),
-                ChartPoint(NOON, 7, 0),
-            ),
-        )
+        found = charted("views:a")
+        assert (found.by, found.source) == ("hour", "recorded")
+        assert points(found) == [
+            (NOON - 3 * HOUR, 10, 0),
+            (NOON - 2 * HOUR, 10, 0),
+            (NOON - HOUR, 7, -3),
+            (NOON, 7, 0),
+        ]
 
     def test_what_was_recorded_earlier_is_where_it_begins(self) -> None:
         sample("views:a", NOON - 40 * DAY, 3)
         sample("views:a", NOON - 2 * DAY, 4)
         sample("views:a", NOON, 6)
         found = points(charted("views:a"))
-        assert (len(found), found[0], found[-1]) == (25, (NOON - DAY, 4, 0), (NOON, 6, 2))
+        assert (len(found), found[0], found[-1]) == (24, (NOON - 23 * HOUR, 4, 0), (NOON, 6, 2))
         days = points(charted("views:a", "day"))
-        assert (len(days), days[0]) == (31, (MIDNIGHT - 30 * DAY, 3, 0))
+        assert (len(days), days[0]) == (30, (MIDNIGHT - 29 * DAY, 3, 0))
         assert days[-3:] == [(MIDNIGHT - 2 * DAY, 4, 1), (MIDNIGHT - DAY, 4, 0), (MIDNIGHT, 6, 2)]
 
     def test_days_are_those_of_the_project(self) -> None:
@@ -134,20 +131,22 @@ class TestRecorded:
         sample("sales:a", midnight, 5)
         sample("sales:a", midnight - DAY, 4)
         with override_settings(TIME_ZONE="Pacific/Kiritimati"):
-            assert points(charted("sales:a")) == [(midnight - DAY, 4, None), (midnight, 5, 1)]
+            assert points(charted("sales:a")) == [(midnight, 5, 1)]
 
     def test_it_works_without_time_zones(self) -> None:
         with override_settings(USE_TZ=False):
             sample("views:a", NOON - HOUR, 5)
-            (first, last) = charted("views:a").points
-        assert first == ChartPoint((NOON - HOUR).replace(tzinfo=None), 5, None)
-        assert last == ChartPoint(NOON.replace(tzinfo=None), 5, 0)
+            found = charted("views:a")
+        assert (found.starts, found.values) == ((NOON.replace(tzinfo=None),), (5,))
 
     @pytest.mark.django_db(databases=["default", "other"])
     def test_each_database_has_its_own(self) -> None:
-        CounterSample.objects.using("other").create(key="views:a", moment=NOON, value=5)
-        assert charted("views:a").points == ()
-        assert points(charted("views:a", using="other")) == [(NOON, 5, None)]
+        for hour, value in ((2, 3), (1, 5)):
+            CounterSample.objects.using("other").create(
+                key="views:a", moment=NOON - hour * HOUR, value=value
+            )
+        assert charted("views:a") == Chart("views:a", "hour")
+        assert points(charted("views:a", using="other")) == [(NOON - HOUR, 5, 2), (NOON, 5, 0)]
 
 
 class TestCounted:
@@ -165,7 +164,7 @@ class TestCounted:
         for moment, by in ((NOON, 5), (NOON - 2 * HOUR, -2), (NOON - 3 * DAY, 10)):
             Counter.objects.increment("visits:a", by, at=moment)
         found = charted("visits:a")
-        assert (found.by, found.source, len(found.points)) == ("hour", "counted", 25)
+        assert (found.by, found.source, len(found.starts)) == ("hour", "counted", 24)
         assert points(found)[-3:] == [
             (NOON - 2 * HOUR, 108, -2),
             (NOON - HOUR, 108, 0),
@@ -173,17 +172,15 @@ class TestCounted:
         ]
         days = points(charted("visits:a", "day"))
         assert (len(days), days[-4], days[-1]) == (
-            31,
+            30,
             (MIDNIGHT - 3 * DAY, 110, 10),
             (MIDNIGHT, 113, 3),
         )
 
     def test_it_is_offered_what_is_stored(self) -> None:
-        assert offered("visits:a") == ("hour", "day")
-        assert offered("daily:a") == ("day",)
-        assert charted("daily:a", "hour").by == "day"
-        # Months are in no chart.
-        assert charted("monthly:a").source == "none"
+        assert periods_of("visits:a") == ("hour", "day", "week", "month")
+        assert periods_of("daily:a") == ("day", "week", "month")
+        assert (charted("daily:a", "hour").by, charted("monthly:a", "hour").by) == ("day", "month")
 
     def test_what_is_not_kept_is_left_out(self) -> None:
         Counter.objects.increment("lately:a", 4, at=NOON - 2 * DAY)

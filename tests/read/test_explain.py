@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import date, timedelta
+from datetime import UTC, date, timedelta
 from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
 
 from django_counters import clock
-from django_counters.exceptions import InvalidKey, InvalidPeriod
+from django_counters.exceptions import HistoryNotKept, InvalidKey, InvalidPeriod
 from django_counters.models import Counter, CounterDelta, CounterPartition
 from tests.read.test_history import KOLKATA, at, changes, count, hourly
 from tests.settling import roll_up
@@ -94,14 +94,16 @@ class TestNotKept:
             dropped_at=moment,
         )
 
-    def test_a_period_that_began_before_begins_where_entries_are_kept(self) -> None:
+    def test_a_period_that_is_not_kept_as_a_whole_is_refused(self) -> None:
         count([at("2024-05-01T00:00"), at("2024-05-02T00:00"), at("2024-05-06T00:00")])
-        found = hourly("2024-05-02", "2024-05-07", by="week")
-        assert changes(found) == [2, 1]
-        assert [bucket.start for bucket in found] == [at("2024-05-01"), at("2024-05-06")]
-        found = hourly("2024-05-01T06:00", "2024-05-02T00:00", zone=KOLKATA, by="day")
-        assert [bucket.start.isoformat() for bucket in found] == ["2024-05-01T05:30:00+05:30"]
-        assert changes(found) == [1]
+        for since, zone, by in (
+            ("2024-05-02T00:00", UTC, "week"),
+            ("2024-05-01T06:00", KOLKATA, "day"),
+        ):
+            with pytest.raises(HistoryNotKept) as caught:
+                hourly(since, "2024-05-07", zone=zone, by=by)
+            assert caught.value.since == at("2024-05-01")
+        assert changes(hourly("2024-05-06", "2024-05-07", by="week")) == [1]
 
 
 @pytest.mark.django_db(databases=["default", "other"])

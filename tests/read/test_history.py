@@ -20,7 +20,7 @@ from django_counters.models import (
     Counter,
     CounterDelta,
 )
-from django_counters.read.history import MOST_BUCKETS
+from django_counters.read.spans import MOST_BUCKETS
 from django_counters.tokens import mint
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("past")]

@@ -33,6 +33,7 @@ def test_a_ledger_knows_each_hour(as_: As) -> None:
     assert (body["key"], body["by"], body["source"]) == ("orders:a", "hour", "ledger")
     # Moments are in UTC, wherever the project is.
     hours = [f"{NOW - ago * HOUR:%Y-%m-%dT%H}:00:00.000000Z" for ago in (2, 1, 0)]
+    assert len(body["points"]) == 24
     assert body["points"][-3:] == [
         {"moment": hours[0], "value": 5, "change": 5},
         {"moment": hours[1], "value": 5, "change": 0},

@@ -252,7 +252,7 @@ class TestWhatIsRefused:
         for query in (*queries, {"where.country": "DE"}):
             body = problem(ask(client, key, **query), 400, "unsupported")
             assert body["key"] == key
-            assert "declares no PER" in body["reason"]
+            assert "name periods in PER" in body["reason"]
 
     def test_what_is_too_long(self, client: Client) -> None:
         assert len(told(client, "signups:a", per="hour", last="1000")["points"]) == 1000

@@ -49,9 +49,21 @@ def test_a_closed_database() -> None:
         lambda using: Counter.objects.using(using).all().increment(),
         lambda using: Counter.objects.value("a", using=using),
         lambda using: Counter.objects.read("a", using=using),
+        *(
+            lambda using, key=key: (
+                Counter.objects.series(key, using=using).per("day").last(2).list()
+            )
+            for key in ("counted:a", "orders:a", "recorded:a")
+        ),
         _collect,
     ]
-    with closed_database() as alias, override_counters(floor={"FLOOR": 0}):
+    declared = {
+        "floor": {"FLOOR": 0},
+        "counted": {"PER": ["day"]},
+        "orders": {"STRATEGY": "ledger"},
+        "recorded": {"HISTORY": "1d"},
+    }
+    with closed_database() as alias, override_counters(**declared):
         for call in calls:
             with pytest.raises(CounterUnavailable) as caught:
                 call(alias)

@@ -1,0 +1,58 @@
+"""Where a series is read: in cells, in the entries of a ledger, or in recorded totals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+
+from django.db import Error
+
+from django_counters.read import cells, entries, samples
+from django_counters.read.asked import Asked, Found
+from django_counters.read.sources import COUNTED, RECORDED
+from django_counters.stores.sql.session import Session
+
+
+def found(asked: Asked, *, summed: bool = False, each: bool = False) -> Found:
+    """Read what is asked for.
+
+    Args:
+        asked: the series.
+        summed: one number, not one for each period.
+        each: for each counter, not for all together.
+
+    Raises:
+        UnsupportedSeries: nothing is known of when the counters changed.
+        InvalidPeriod, HistoryNotKept: what is stored cannot tell it.
+        CounterUnavailable: the database cannot be reached.
+    """
+    using = asked.source.database(asked.using)
+    of = {COUNTED: cells.found, RECORDED: samples.found}.get(asked.source.kind, entries.found)
+    with _explained(using):
+        return of(asked, using, summed=summed, each=each)
+
+
+def starts_of(asked: Asked) -> Sequence[datetime]:
+    """Where the periods begin that are asked for, and where the last one ends: reads no counts.
+
+    Raises:
+        UnsupportedSeries, InvalidPeriod, HistoryNotKept, CounterUnavailable: as `found`.
+    """
+    kind, using = asked.source.kind, asked.source.database(asked.using)
+    with _explained(using):
+        if kind == COUNTED:
+            return cells.starts(asked, using)
+        if kind == RECORDED:
+            return samples.starts(asked, using, summed=False)
+        return entries.starts(asked, summed=False)
+
+
+@contextmanager
+def _explained(using: str) -> Iterator[None]:
+    """A block whose errors of the database are ours."""
+    try:
+        yield
+    except Error as error:
+        Session(using).translate(error)
+        raise
