@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+_FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 # What follows the status (size, referer, agent) may be missing or cut off.
@@ -24,11 +25,12 @@ _LINE = re.compile(
 
 
 class Entry(NamedTuple):
-    """What is counted of one line."""
+    """What is counted of one line, and on which day: the one that is written, since 1970."""
 
     page: str
     status: str
     hour: str
+    day: datetime
 
     def counters(self) -> tuple[str, str, str]:
         """The full texts of the counters of this line."""
@@ -43,10 +45,13 @@ def parse(line: bytes) -> Entry | None:
     found = _LINE.match(_text(line))
     if found is None:
         return None
-    hour = _hour(found)
-    if hour is None:
+    moment = _moment(found)
+    if moment is None:
         return None
-    return Entry(found["target"].partition("?")[0], found["status"], hour)
+    page = found["target"].partition("?")[0]
+    # At noon it is the same day in nearly every time zone.
+    day = moment.replace(hour=12, minute=0, second=0, tzinfo=UTC)
+    return Entry(page, found["status"], f"{moment:%Y-%m-%dT%H}", max(day, _FIRST))
 
 
 def up_to_status(line: bytes) -> bytes:
@@ -59,12 +64,12 @@ def _text(line: bytes) -> str:
     return line.decode("utf-8", "surrogateescape")
 
 
-def _hour(found: re.Match[str]) -> str | None:
+def _moment(found: re.Match[str]) -> datetime | None:
     try:
         east = timedelta(hours=int(found["east_hours"]), minutes=int(found["east_minutes"]))
         if int(found["east_minutes"]) > 59 or found["month"] not in _MONTHS:
             return None
-        moment = datetime(
+        return datetime(
             int(found["year"]),
             _MONTHS.index(found["month"]) + 1,
             int(found["day"]),
@@ -75,7 +80,6 @@ def _hour(found: re.Match[str]) -> str | None:
         )
     except ValueError:  # there is no such day, time or zone
         return None
-    return f"{moment:%Y-%m-%dT%H}"
 
 
 class Part(NamedTuple):

@@ -7,6 +7,7 @@ from django.db.models import F, Q
 from django_counters.models import (
     Counter,
     CounterArchive,
+    CounterCell,
     CounterDelta,
     CounterPartition,
     CounterShard,
@@ -29,7 +30,7 @@ def remove(name: str) -> int:
     """
     found = len(keys_of(name))
     _take_from_sealed_partitions(name)
-    for model in (CounterShard, CounterDelta, CounterArchive, Counter):
+    for model in (CounterShard, CounterDelta, CounterArchive, CounterCell, Counter):
         model._base_manager.filter(_within(name)).delete()
     return found
 

@@ -1,7 +1,7 @@
 """Counts an access log so that each line counts once, however often it is replayed.
 
-A token stands for a block of lines, and is used in the transaction that counts them. Blocks are
-cut at the same bytes whoever counts, so a run that was killed is just started again.
+A token stands for the lines of a day in a block, and is used in the transaction that counts them.
+Blocks are cut at the same bytes whoever counts, so a run that was killed is just started again.
 
 A new process imports this before it has settings, so nothing here imports a model at the top.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter as Sums
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -24,7 +25,7 @@ from example_project.access_log import (
     up_to_status,
     without_end,
 )
-from example_project.counting import Counted, Way
+from example_project.counting import Counted, Way, happened
 
 BYTES_OF_A_BLOCK = 65_536
 
@@ -56,7 +57,11 @@ def count_block(path: Path, part: Part, scope: str) -> Counted:
     lines = list(lines_with_places(path, part))
     placed = [found for found in map(_placed, lines) if found]
     is_whole = bool(lines) and lines[-1].end >= part.end and lines[-1].content.endswith(b"\n")
-    replayed = _count(placed, scope) if is_whole else _count_singly(placed, scope)
+    days: dict[datetime, list[Placed]] = {}
+    for one in placed:
+        days.setdefault(one.entry.day, []).append(one)
+    count = _count if is_whole else _count_singly
+    replayed = sum(count(lines, scope) for lines in days.values())
     texts = {full for one in placed for full in one.entry.counters()}
     keys = {full: short_key(full) for full in texts}
     return Counted(
@@ -68,12 +73,12 @@ def count_block(path: Path, part: Part, scope: str) -> Counted:
 
 
 def _count(placed: list[Placed], scope: str) -> int:
-    """Count all lines of a block in one transaction; how many were counted before."""
+    """Count all lines of a day of a block in one transaction; how many were counted before."""
     try:
         return _increment(placed, scope)
     except TokenConflict:
-        # The file ended within this block, so its lines were counted singly: the first one, whose
-        # token is that of the block, was not counted with the others.
+        # The file ended within this block, so its lines were counted singly: the first one of the
+        # day, whose token is that of all, was not counted with the others.
         return _count_singly(placed, scope)
 
 
@@ -95,8 +100,9 @@ def _increment(placed: list[Placed], scope: str) -> int:
     if not placed:
         return 0
     sums = Sums(short_key(key) for one in placed for key in one.entry.counters())
-    token = Token(placed[0].token, scope)
-    done = Counter.objects.increment_many(sums, token=token)
+    first = placed[0]
+    token, at = Token(first.token, scope), happened(first.entry.day)
+    done = Counter.objects.increment_many(sums, token=token, at=at)
     return len(placed) if done.replayed else 0
 
 

@@ -79,7 +79,10 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_replay(replay: argparse.ArgumentParser) -> None:
-    replay.description = "Count the pages, statuses and hours of an access log, by many processes."
+    replay.description = (
+        "Count the pages, statuses and hours of an access log, each line on its day, by many"
+        " processes."
+    )
     replay.epilog = TOKENS
     # Not given here means: as given before the word replay.
     unset = argparse.SUPPRESS

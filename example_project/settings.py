@@ -132,7 +132,9 @@ _READABLE: dict[str, object] = {"read": "anyone", "history": "anyone"}
 # Everything of the example shares one machine, which may be busy: here Redis may take a second.
 _PATIENT: dict[str, object] = {"STRATEGY": "cached", "OPTIONS": {"timeout": 1}}
 # With tokens a replay counts in the database: a block of lines and its token are one transaction.
-_REPLAYED: dict[str, object] = {"STRATEGY": "exact"} if os.environ.get(WITH_TOKENS) else _PATIENT
+_HOW: dict[str, object] = {"STRATEGY": "exact"} if os.environ.get(WITH_TOKENS) else _PATIENT
+# Each line counts on the day that it is of.
+_REPLAYED: dict[str, object] = {**_HOW, "PER": ["day"]}
 _DECLARED: dict[str, dict[str, object]] = {
     "default": {"STRATEGY": "exact"},
     # Once an hour what has landed is written down: the admin draws a chart of it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +68,12 @@ def test_with_and_without_tokens_in_turn(
         for way in ways
     ]
     found.append(replayed(capsys, log, "--verify"))
-    with override_counters(**{name: {"STRATEGY": "exact"} for name in replay.NAMESPACES}):
+    with override_counters(
+        **{name: {"STRATEGY": "exact", "PER": ["day"]} for name in replay.NAMESPACES}
+    ):
         found.append(replayed(capsys, log, "--tokens", "--verify"))
     assert [one["totals"]["page:/0"] for one in found] == [10, 20, 30, 30]
     assert [one["counted"] for one in found] == [70, 70, 70, 0]
+    day = datetime(2015, 5, 17, tzinfo=UTC)
+    assert Counter.objects.series("page:/0").between(day, day + timedelta(days=1)).total() == 30
     assert {(one["lines"], one["malformed"]) for one in found} == {(71, 1)}

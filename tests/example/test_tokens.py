@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ def _one_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     if not request.node.get_closest_marker("postgres"):
         monkeypatch.setattr("django.db.connections.close_all", lambda: None)
     monkeypatch.setattr(once, "BYTES_OF_A_BLOCK", 980)
-    with override_counters(**{name: {"STRATEGY": "exact"} for name in NAMESPACES}):
+    with override_counters(**{name: {"STRATEGY": "exact", "PER": ["day"]} for name in NAMESPACES}):
         yield
 
 
@@ -50,12 +51,20 @@ def replayed(capsys: pytest.CaptureFixture[str], *argv: object) -> dict[str, Any
     return found
 
 
+def by_day(key: str) -> list[int]:
+    """What was counted on two days in May."""
+    first = datetime(2015, 5, 17, tzinfo=UTC)
+    days = Counter.objects.series(key).per("day").between(first, first + timedelta(days=2))
+    return [day.value for day in days if day.value]
+
+
 @pytest.mark.django_db
 def test_a_second_replay_changes_nothing_and_says_so(
     log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # Two lines with one text are two requests.
-    log.write_text(LINE.format(0, "same") * 2 + log.read_text())
+    next_day = LINE.format(0, "same").replace("17/May", "18/May")
+    log.write_text(next_day * 2 + log.read_text())
     first = replayed(capsys, log)
     assert first["totals"] == recount(log).totals
     assert (first["lines"], first["counted"], first["replayed"], first["malformed"]) == (
@@ -64,10 +73,12 @@ def test_a_second_replay_changes_nothing_and_says_so(
         0,
         1,
     )
+    assert by_day("status:200") == [61, 2]
     # It is known by its lines, whatever it is called.
     second = replayed(capsys, log.rename(log.with_name("access.log.1")))
     assert second["totals"] == first["totals"]
     assert (second["counted"], second["replayed"], second["malformed"]) == (0, 63, 1)
+    assert by_day("status:200") == [61, 2]
 
 
 @pytest.mark.django_db
