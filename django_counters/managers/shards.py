@@ -48,7 +48,9 @@ class ShardManager(models.Manager[_Row]):
             CounterOverflow, CounterUnavailable, ReadOnlyDatabase, OutcomeUnknown: as
             `CounterManager.increment`.
         """
-        return self._change(key, check_delta(by), shard_key, token, at, tags, using)
+        delta, given = check_delta(by), optional_token(token)
+        ref = in_shards(key, using or self._db)
+        return change(Change(ref, delta, route=shard_key, token=given, at=at, tags=tags))
 
     def decrement(
         self,
@@ -63,21 +65,9 @@ class ShardManager(models.Manager[_Row]):
     ) -> Result:
         """Subtract ``by`` from a counter; see `increment`."""
         delta = check_delta(-check_delta(by))
-        return self._change(key, delta, shard_key, token, at, tags, using)
-
-    def _change(
-        self,
-        key: object,
-        by: int,
-        shard_key: object,
-        token: object,
-        at: datetime | None,
-        tags: Tags | None,
-        using: str | None,
-    ) -> Result:
-        ref = in_shards(key, using or self._db)
-        given = optional_token(token)
-        return change(Change(ref, by, route=shard_key, token=given, at=at, tags=tags))
+        return self.increment(
+            key, delta, shard_key=shard_key, token=token, at=at, tags=tags, using=using
+        )
 
     def value(self, key: str, *, using: str | None = None) -> int:
         """The exact value of a counter: its total and its shards, in one statement."""

@@ -53,7 +53,9 @@ class SlotManager(models.Manager[_Row]):
             InvalidDelta, InvalidMoment, InvalidTags, UnsupportedSeries, CounterOverflow,
             CounterUnavailable, ReadOnlyDatabase, OutcomeUnknown: as `CounterManager.increment`.
         """
-        return self._change(record, name, check_delta(by), token, at, tags, using)
+        delta, given = check_delta(by), optional_token(token)
+        ref = slotted.in_slots(record, name, using or self._db)
+        return change(Change(ref, delta, token=given, at=at, tags=tags))
 
     def decrement(
         self,
@@ -68,20 +70,7 @@ class SlotManager(models.Manager[_Row]):
     ) -> Result:
         """Subtract ``by`` from a counter of a record; see `increment`."""
         delta = check_delta(-check_delta(by))
-        return self._change(record, name, delta, token, at, tags, using)
-
-    def _change(
-        self,
-        record: object,
-        name: object,
-        by: int,
-        token: object,
-        at: datetime | None,
-        tags: Tags | None,
-        using: str | None,
-    ) -> Result:
-        ref = slotted.in_slots(record, name, using or self._db)
-        return change(Change(ref, by, token=optional_token(token), at=at, tags=tags))
+        return self.increment(record, name, delta, token=token, at=at, tags=tags, using=using)
 
     def value(self, record: models.Model, name: str, *, using: str | None = None) -> int:
         """The exact value of a counter of a record; zero if it was never counted."""

@@ -50,7 +50,7 @@ def found(asked: Asked, using: str, *, summed: bool, each: bool) -> Found:
     """
     keys, begun = asked.source.keys, starts(asked, using, summed=summed)
     between = [begun[0], begun[-1]] if summed else begun
-    earlier = {key: _last(key, between[0], using) for key in keys}
+    earlier = {key: last_total(key, using, between[0]) for key in keys}
     amounts: dict[tuple[str, Combination], list[int]] = {}
     for key, totals in totals_at(keys, between, using, earlier).items():
         row = amounts.setdefault((key if each else "", ()), [0] * (len(between) - 1))
@@ -94,13 +94,10 @@ def _at(
         yield last
 
 
-def last_total(key: str, using: str | None) -> int | None:
-    """The total that was recorded last."""
-    return _recorded([key], using).order_by("-moment").values_list("value", flat=True).first()
-
-
-def _last(key: str, moment: datetime, using: str) -> int | None:
-    rows = _recorded([key], using).filter(moment__lt=clock.shown(moment))
+def last_total(key: str, using: str | None, before: datetime | None = None) -> int | None:
+    """The total that was recorded last, or last before a moment."""
+    rows = _recorded([key], using)
+    rows = rows if before is None else rows.filter(moment__lt=clock.shown(before))
     return rows.order_by("-moment").values_list("value", flat=True).first()
 
 

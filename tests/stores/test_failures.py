@@ -57,7 +57,7 @@ def test_a_closed_database() -> None:
         ),
         _collect,
     ]
-    declared = {
+    declared: dict[str, dict[str, Any]] = {
         "floor": {"FLOOR": 0},
         "counted": {"PER": ["day"]},
         "orders": {"STRATEGY": "ledger"},
