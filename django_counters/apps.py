@@ -46,18 +46,20 @@ def import_first() -> None:
     engines = [str(database.get("ENGINE")) for database in settings.DATABASES.values()]
     if find_spec("psycopg") and any(e.endswith(("postgresql", "postgis")) for e in engines):
         from django_counters.stores.sql import wire  # noqa: F401
-    if find_spec("redis") and "cached" in _strategies():
+    if find_spec("redis") and _needs_redis():
         from django_counters.stores.redis import aclient, pending  # noqa: F401
 
 
-def _strategies() -> set[object]:
-    """Those that are declared, right or wrong."""
+def _needs_redis() -> bool:
+    """Whether a strategy is declared, rightly or not, that counts outside of the database."""
+    from django_counters.conf import STRATEGIES
+
     named = getattr(settings, "COUNTERS", None)
     declared = named.values() if isinstance(named, Mapping) else ()
-    fields = [field for model in apps.get_models() for field in model._meta.local_fields]
-    return {getattr(field, "strategy", None) for field in fields} | {
-        options.get("STRATEGY") for options in declared if isinstance(options, Mapping)
-    }
+    found = [options.get("STRATEGY") for options in declared if isinstance(options, Mapping)]
+    fields = (field for model in apps.get_models() for field in model._meta.local_fields)
+    found += [getattr(field, "strategy", None) for field in fields]
+    return any(one.can.outside and one.name in found for one in STRATEGIES)
 
 
 def prepare_database(using: str, **_: object) -> None:

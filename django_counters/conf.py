@@ -1,136 +1,138 @@
-"""The ``COUNTERS`` setting: what may stand in it, and what it means. Keeps no state."""
+"""The ``COUNTERS`` setting: what may stand in it, and what it means. Keeps no state.
+
+Strategies and projections declare their options beside themselves, and are listed here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from difflib import get_close_matches
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from django_counters.access import AUDITED, CLOSED, CREATED, Access, access_of, access_problems
 from django_counters.exceptions import InvalidConfiguration, InvalidDelta
-from django_counters.measure import Measure, measure_of, measure_problems
+from django_counters.measure import Measure
+from django_counters.options import Option, did_you_mean, is_integer
+from django_counters.projections.base import Projection
+from django_counters.projections.series import SERIES
+from django_counters.strategies import cached, in_place, ledger, sharded, slotted
+from django_counters.strategies.declaring import MAX_AGE, Declaration, Recipe
 from django_counters.types import UNBOUNDED, Bounds, check_integer, why_no_key
 
+# A new strategy or projection is one file, and its name in one of these lines.
+STRATEGIES: tuple[Declaration, ...] = (
+    in_place.EXACT,
+    sharded.DECLARED,
+    slotted.DECLARED,
+    ledger.DECLARED,
+    cached.DECLARED,
+)
+PROJECTIONS: tuple[Projection, ...] = (SERIES,)
 DEFAULT = "default"
-OPTIONS = (
-    "STRATEGY",
-    "FLOOR",
-    "CEILING",
-    "CACHE",
-    "ON_REDIS_DOWN",
-    "APPROVE_ABOVE",
-    "HISTORY",
-    "HISTORY_DAYS",
-    "PER",
-    "TAGS",
-    "KEEP",
-    "API",
-    "OPTIONS",
-)
-NAMED_STRATEGIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "exact": ("combine",),
-        "sharded": ("shards",),
-        "ledger": ("retention_days",),
-        "cached": ("max_age", "timeout"),
-    }
-)
-FIELD_STRATEGIES = ("exact", "slotted", "cached")
-# Where increments of cached counters go while Redis cannot be reached.
-NAMED_DETOURS = ("ledger", "raise", "exact")
-FIELD_DETOURS = ("exact", "raise")
-# Seconds.
-MAX_AGE = 5.0
-TIMEOUT = 0.05
-_REDISES = ("redis", "valkey")
-AUTO = "auto"
-MOST_SHARDS = 64
-LARGEST_NUMBER = 1024
-# Tokens are accepted for two days, and a partition holds one.
-LEAST_RETENTION = 4
-# How often totals are recorded, and for how many days what was recorded is kept.
+EXACT = in_place.EXACT.recipe()
+# How often totals are recorded.
 HISTORIES: Mapping[str, str] = MappingProxyType({"1h": "hour", "1d": "day"})
 HISTORY_DAYS = 90
 MOST_HISTORY_DAYS = 36_500
 
 
-class Capabilities(NamedTuple):
-    """What a strategy can do. Ask for it, not for the name: the next strategy may do it, too.
-
-    in_place: a change is part of the total at once; nothing is pending. bounded: it keeps a floor
-    and a ceiling. joins: a change is part of the caller's transaction.
-    outside: pending increments are not in the database, so a value is not there alone. cached: it
-    offers values that may be old (``consistency="cached"``). shards, slots: pending increments are
-    in rows of this kind. entries: each change is kept, with its time.
-    """
-
-    in_place: bool = False
-    bounded: bool = False
-    joins: bool = True
-    outside: bool = False
-    cached: bool = False
-    shards: bool = False
-    slots: bool = False
-    entries: bool = False
-
-
-CAPABILITIES: Mapping[str, Capabilities] = MappingProxyType(
-    {
-        "exact": Capabilities(in_place=True, bounded=True),
-        "sharded": Capabilities(shards=True),
-        "slotted": Capabilities(slots=True),
-        "ledger": Capabilities(entries=True),
-        "cached": Capabilities(joins=False, outside=True, cached=True),
-        "cached as exact": Capabilities(in_place=True, cached=True),
-    }
+# What namespaces and fields have, whatever their strategy is; fields in small letters.
+COMMON = (
+    Option(
+        "STRATEGY",
+        "exact",
+        "one of the [strategies](#strategies)",
+        "Where increments wait for their rollup.",
+    ),
+    Option(
+        "FLOOR",
+        None,
+        "None or an integer of 64 bits",
+        "Counting never takes a counter below it: `InsufficientCount` is raised instead.",
+    ),
+    Option(
+        "CEILING",
+        None,
+        "None or an integer of 64 bits",
+        "Counting never takes a counter above it: `CeilingExceeded` is raised instead.",
+    ),
+    Option(
+        "APPROVE_ABOVE",
+        None,
+        "None or an integer from 0 on",
+        "By how much one person alone may "
+        "[adjust](../how-to/correct-a-count.md#a-second-person) a counter, up or down; "
+        "more needs a second person. None: by any amount.",
+        lambda value: value is None or is_integer(value, 0),
+        code="E023",
+    ),
 )
-_NOTHING = Capabilities()
-
-
-class Recipe(NamedTuple):
-    """What a strategy is made of: counters with the same recipe are changed in one statement."""
-
-    strategy: str = "exact"
-    shards: int = MOST_SHARDS
-    combine: bool = False
-    cache: str = ""
-    detour: str = ""
-    timeout: float = TIMEOUT
-
-    @property
-    def can(self) -> Capabilities:
-        """What counters of this recipe can do; nothing special where the strategy is unknown."""
-        return CAPABILITIES.get(self.strategy, _NOTHING)
-
-
-EXACT = Recipe()
-# What replaces cached counters where COUNTERS_CACHED_AS_EXACT is set.
-CACHED_AS_EXACT = Recipe("cached as exact")
+_OF_NAMESPACES = (
+    Option(
+        "HISTORY",
+        None,
+        f"None or one of {', '.join(map(repr, HISTORIES))}",
+        "How often totals are recorded, for a chart. None: never. Not with `'ledger'`.",
+        lambda value: value is None or value in tuple(HISTORIES),
+        code="E025",
+    ),
+    Option(
+        "HISTORY_DAYS",
+        HISTORY_DAYS,
+        f"an integer from 1 to {MOST_HISTORY_DAYS}",
+        "For how many days what was recorded is kept.",
+        lambda value: is_integer(value, 1, MOST_HISTORY_DAYS),
+        code="E025",
+    ),
+    Option(
+        "API",
+        None,
+        "dictionary of [who may what](#api), or None",
+        "Who may reach the counters over HTTP. None: nobody.",
+    ),
+    Option(
+        "OPTIONS",
+        {},
+        "dictionary of the options below",
+        "What the strategy lets you choose.",
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a namespace or a field declares for its counters.
+    """What a namespace declares for its counters.
 
-    ``retention_days``: for how long the ledger keeps its entries; None for ever. ``max_age``: how
-    old a total may be where a cached read does not say it, in seconds. ``approve_above``: by how
-    much one person alone may adjust a counter; None: by any amount. ``history``: the period of its
-    recorded totals; empty where none are recorded. ``history_days``: for how long those are kept.
-    ``access``: who may reach the counters over HTTP. ``measure``: what is counted by period; None
-    where nothing is.
+    ``options``: those of its strategy and of projections, by their names in small letters.
+    ``approve_above``: by how much one person alone may adjust a counter; None: by any amount.
+    ``history``: the period of its recorded totals; empty where none are recorded.
+    ``history_days``: for how long those are kept. ``access``: who may reach the counters over
+    HTTP. ``projected``: what each projection has made of its options, by its name. ``measure``:
+    what is counted by period; None where nothing is.
     """
 
     recipe: Recipe = EXACT
     bounds: Bounds = UNBOUNDED
-    retention_days: int | None = None
-    max_age: float = MAX_AGE
+    options: Mapping[str, Any] = field(default_factory=dict)
     approve_above: int | None = None
     history: str = ""
     history_days: int = HISTORY_DAYS
     access: Access = CLOSED
+    projected: Mapping[str, Any] = field(default_factory=dict)
     measure: Measure | None = None
+
+    @property
+    def max_age(self) -> float:
+        """How old a total may be where a cached read does not say it, in seconds."""
+        age: float = self.options.get("max_age", MAX_AGE)
+        return age
+
+    @property
+    def retention_days(self) -> int | None:
+        """For how long the ledger keeps its entries; None for ever."""
+        days: int | None = self.options.get("retention_days")
+        return days
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +141,42 @@ class Problem:
 
     code: str
     message: str
+
+
+def strategies() -> dict[str, Declaration]:
+    """The strategies of named counters."""
+    return {one.name: one for one in STRATEGIES if one.namespaces is not None}
+
+
+def field_strategies() -> dict[str, Declaration]:
+    """The strategies of fields."""
+    return {one.name: one for one in STRATEGIES if one.fields is not None}
+
+
+def namespace_options() -> tuple[Option, ...]:
+    """What may stand beside ``STRATEGY``."""
+    own = [option for one in strategies().values() for option in one.namespaces or ()]
+    capital = {option.name: option for option in own if option.name.isupper()}
+    return (*COMMON, *capital.values(), *_projected(), *_OF_NAMESPACES)
+
+
+def owners() -> dict[str, str]:
+    """Options that stand beside ``STRATEGY``, and the strategy that has them."""
+    found = ((option, one) for one in strategies().values() for option in one.namespaces or ())
+    return {option.name: one.name for option, one in found if option.name.isupper()}
+
+
+def field_options(strategy: str = "") -> dict[str, Option]:
+    """What a field may be given beside ``COMMON``; its own strategy decides on shared names."""
+    own_last = sorted(field_strategies().values(), key=lambda one: one.name == strategy)
+    own = [option for one in own_last for option in one.fields or ()]
+    projected = [option for one in PROJECTIONS for option in one.options]
+    return {option.name: option for option in (*own, *projected)}
+
+
+def _projected() -> list[Option]:
+    options = [option for one in PROJECTIONS for option in one.options]
+    return [option._replace(name=option.name.upper()) for option in options]
 
 
 def policies(setting: object) -> Mapping[str, Policy]:
@@ -155,42 +193,32 @@ def policies(setting: object) -> Mapping[str, Policy]:
 
 
 def _policy(name: str, declared: Mapping[str, Any]) -> Policy:
-    bounds = Bounds(declared.get("FLOOR"), declared.get("CEILING"))
-    options = declared.get("OPTIONS", {})
-    strategy = declared.get("STRATEGY", "exact")
-    recipe = Recipe(
-        strategy=strategy,
-        shards=most_shards(options.get("shards", AUTO)),
-        combine=options.get("combine", False),
-    )
-    if strategy == "cached":
-        recipe = recipe._replace(
-            cache=declared.get("CACHE", DEFAULT),
-            detour=declared.get("ON_REDIS_DOWN", NAMED_DETOURS[0]),
-            timeout=options.get("timeout", TIMEOUT),
-        )
-    # Entries of cached counters are there for their tokens, not as a history.
-    retention = LEAST_RETENTION if strategy == "cached" else options.get("retention_days")
+    strategy = strategies()[declared.get("STRATEGY", "exact")]
+    own = (*(strategy.namespaces or ()), *_projected())
+    options = {option.key: _value(declared, option) for option in own}
+    projected = projected_for(name, options)
     return Policy(
-        recipe,
-        bounds,
-        retention,
-        options.get("max_age", MAX_AGE),
+        strategy.recipe(options),
+        Bounds(declared.get("FLOOR"), declared.get("CEILING")),
+        options,
         approve_above=declared.get("APPROVE_ABOVE"),
         history=HISTORIES.get(declared.get("HISTORY") or "", ""),
         history_days=declared.get("HISTORY_DAYS", HISTORY_DAYS),
         access=access_of(declared.get("API")),
-        measure=measure_of(name, *_measured(declared)),
+        projected=projected,
+        measure=projected[SERIES.name],
     )
 
 
-def _measured(declared: Mapping[Any, Any]) -> tuple[object, object, object]:
-    return declared.get("PER"), declared.get("TAGS"), declared.get("KEEP")
+def projected_for(owner: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """What projections make of the options of a namespace or a field, by their names."""
+    return {one.name: one.make(owner, **one.chosen(options)) for one in PROJECTIONS}
 
 
-def most_shards(declared: int | str) -> int:
-    """How many rows a counter may have."""
-    return MOST_SHARDS if isinstance(declared, str) else declared
+def _value(declared: Mapping[Any, Any], option: Option) -> Any:
+    """What is declared, or the default; small letters stand within ``OPTIONS``."""
+    found = declared if option.name.isupper() else declared.get("OPTIONS", {})
+    return found.get(option.name, option.default)
 
 
 def problems(setting: object) -> Iterator[Problem]:
@@ -219,29 +247,33 @@ def _name_problems(name: object) -> Iterator[Problem]:
         yield Problem("E002", f"{name!r} cannot be a namespace: {reason}.")
 
 
-def _option_problems(where: str, options: Mapping[object, object]) -> Iterator[Problem]:
-    for option in options:
-        if option not in OPTIONS:
-            yield Problem(
-                "E003", f"{where} has an unknown option {option!r}.{did_you_mean(option, OPTIONS)}"
-            )
-    strategy = options.get("STRATEGY", "exact")
-    if strategy not in NAMED_STRATEGIES:
-        guess = did_you_mean(strategy, tuple(NAMED_STRATEGIES))
-        if strategy == "slotted":
-            guess = " Slots belong to records; a named counter is 'sharded'."
-        yield Problem("E004", f"{where} has an unknown strategy {strategy!r}.{guess}")
+def _option_problems(where: str, declared: Mapping[Any, Any]) -> Iterator[Problem]:
+    known = tuple(option.name for option in namespace_options())
+    for name in declared:
+        if name not in known:
+            guess = did_you_mean(name, known)
+            yield Problem("E003", f"{where} has an unknown option {name!r}.{guess}")
+    strategy = declared.get("STRATEGY", "exact")
+    if strategy in tuple(strategies()):
+        yield from _strategy_problems(where, strategies()[strategy], declared)
     else:
-        yield from _strategy_problems(where, str(strategy), options)
-    found = {
-        "E005": bounds_problems(options.get("FLOOR"), options.get("CEILING")),
-        "E023": limit_problems(options.get("APPROVE_ABOVE")),
-        "E025": _history_problems(strategy, options),
-        "E027": measure_problems(*_measured(options)),
-    }
-    for code, messages in found.items():
-        for message in messages:
-            yield Problem(code, f"{where}: {message}")
+        guess = other_strategy(strategy, strategies())
+        yield Problem("E004", f"{where} has an unknown strategy {strategy!r}.{guess}")
+    for code, message in _value_problems(declared):
+        yield Problem(code, f"{where}: {message}")
+
+
+def _value_problems(declared: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:
+    """What is wrong with values that do not depend on the strategy."""
+    for message in bounds_problems(declared.get("FLOOR"), declared.get("CEILING")):
+        yield "E005", message
+    for option in (*COMMON, *_OF_NAMESPACES):
+        for message in option.problems(_value(declared, option)):
+            yield option.code, message
+    given = {option.key: _value(declared, option) for option in _projected()}
+    for one in PROJECTIONS:
+        for message in one.problems(**one.chosen(given)):
+            yield one.in_namespaces, message
 
 
 def _access_problems(name: str, declared: object) -> Iterator[Problem]:
@@ -257,83 +289,45 @@ def _access_problems(name: str, declared: object) -> Iterator[Problem]:
         yield Problem("E026", f"{where}: {problem}")
 
 
-def _history_problems(strategy: object, options: Mapping[object, object]) -> Iterator[str]:
-    """What is wrong with what is to be recorded, and for how long."""
-    history, days = options.get("HISTORY"), options.get("HISTORY_DAYS", HISTORY_DAYS)
-    if history is not None and history not in tuple(HISTORIES):
-        yield f"HISTORY is None or one of {', '.join(HISTORIES)}, not {history!r}."
-    elif history is not None and strategy == "ledger":
-        yield "HISTORY is for counters without a ledger: its entries are a history already."
-    if type(days) is not int or not 0 < days <= MOST_HISTORY_DAYS:
-        yield f"HISTORY_DAYS is an integer from 1 to {MOST_HISTORY_DAYS}, not {days!r}."
-
-
 def _strategy_problems(
-    where: str, strategy: str, declared: Mapping[object, object]
+    where: str, strategy: Declaration, declared: Mapping[Any, Any]
 ) -> Iterator[Problem]:
-    """What is wrong with the options of a strategy, and with bounds that it cannot hold."""
-    options = declared.get("OPTIONS", {})
-    if not isinstance(options, Mapping):
+    """What is wrong with the options of a strategy, and what it cannot do."""
+    if not isinstance(declared.get("OPTIONS", {}), Mapping):
         yield Problem("E008", f"{where}['OPTIONS'] must be a dictionary.")
         return
-    known = NAMED_STRATEGIES[strategy]
-    for option in options:
-        if option not in known:
-            guess = did_you_mean(option, known)
-            yield Problem("E008", f"{where}: {strategy} has no option {option!r}.{guess}")
-    for message in _value_problems(options):
-        yield Problem("E008", f"{where}: {message}")
-    yield from _cache_problems(where, strategy, declared)
-    if not CAPABILITIES[strategy].bounded and not {"FLOOR", "CEILING"}.isdisjoint(declared):
-        yield Problem("E009", f"{where}: {strategy} cannot hold a floor or a ceiling, exact can.")
+    yield from _foreign_options(where, strategy, declared)
+    for option in strategy.namespaces or ():
+        for message in option.problems(_value(declared, option)):
+            yield Problem("E019" if option.name.isupper() else "E008", f"{where}: {message}")
+    name = strategy.name
+    if not strategy.can.bounded and not {"FLOOR", "CEILING"}.isdisjoint(declared):
+        yield Problem("E009", f"{where}: {name} cannot hold a floor or a ceiling, exact can.")
+    if strategy.can.entries and declared.get("HISTORY") is not None:
+        yield Problem("E025", f"{where}: HISTORY is not for {name}: entries are a history already.")
 
 
-def _value_problems(options: Mapping[object, object]) -> Iterator[str]:
-    """What is wrong with the values of options."""
-    yield from shards_problems(options.get("shards", AUTO))
-    if not isinstance(options.get("combine", False), bool):
-        yield "'combine' is True or False."
-    days = options.get("retention_days")
-    if days is not None and (type(days) is not int or days < LEAST_RETENTION):
-        yield f"'retention_days' is None or {LEAST_RETENTION} or more."
-    for name in ("max_age", "timeout"):
-        if not is_duration(options.get(name, TIMEOUT)):
-            yield f"{name!r} is a number of seconds above zero."
-
-
-def _cache_problems(
-    where: str, strategy: str, declared: Mapping[object, object]
+def _foreign_options(
+    where: str, strategy: Declaration, declared: Mapping[Any, Any]
 ) -> Iterator[Problem]:
-    """What is wrong with the options that say which Redis, and what without it."""
-    given = {"CACHE", "ON_REDIS_DOWN"}.intersection(map(str, declared))
-    if strategy != "cached":
-        for option in sorted(given):
-            yield Problem("E019", f"{where}: {option} is for cached counters, not for {strategy}.")
-        return
-    cache = declared.get("CACHE", DEFAULT)
-    if not isinstance(cache, str) or not cache:
-        yield Problem("E019", f"{where}: CACHE is an alias of CACHES or a URL, not {cache!r}.")
-    detour = declared.get("ON_REDIS_DOWN", NAMED_DETOURS[0])
-    if detour not in NAMED_DETOURS:
-        guess = did_you_mean(detour, NAMED_DETOURS)
-        yield Problem("E019", f"{where}: ON_REDIS_DOWN cannot be {detour!r}.{guess}")
+    """Options that a strategy does not have."""
+    name, own = strategy.name, tuple(option.name for option in strategy.namespaces or ())
+    small = tuple(option for option in own if not option.isupper())
+    for option in declared.get("OPTIONS", {}):
+        if option not in small:
+            guess = did_you_mean(option, small)
+            yield Problem("E008", f"{where}: {name} has no option {option!r}.{guess}")
+    for option, owner in owners().items():
+        if option in declared and option not in own:
+            yield Problem("E019", f"{where}: {option} is for {owner} counters, not for {name}.")
 
 
-def is_duration(seconds: object) -> bool:
-    """Whether this is a number of seconds that somebody may wait, or that may be old."""
-    return (
-        isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 < seconds < 86_400
-    )
-
-
-def shards_problems(declared: object) -> Iterator[str]:
-    """Yield what is wrong with a declared number of shards or slots."""
-    if declared == AUTO:
-        return
-    if isinstance(declared, bool) or not isinstance(declared, int):
-        yield f"the number of rows is {AUTO!r} or an integer, not {declared!r}."
-    elif not 1 <= declared <= LARGEST_NUMBER:
-        yield f"the number of rows is from 1 to {LARGEST_NUMBER}, not {declared}."
+def other_strategy(word: object, known: Mapping[str, Declaration]) -> str:
+    """A half sentence that leads from what is no strategy there to one that is."""
+    for one in STRATEGIES:
+        if str(word).lower() in one.guesses:
+            return f" {one.guesses[str(word).lower()]}"
+    return did_you_mean(word, tuple(known))
 
 
 def bounds_problems(floor: object, ceiling: object) -> Iterator[str]:
@@ -347,19 +341,3 @@ def bounds_problems(floor: object, ceiling: object) -> Iterator[str]:
                 yield f"{bound!r} cannot be a {name}: {error.reason}."
     if len(numbers) == 2 and numbers["floor"] > numbers["ceiling"]:
         yield f"the floor {floor} is above the ceiling {ceiling}."
-
-
-def limit_problems(limit: object) -> Iterator[str]:
-    """Yield what is wrong with a limit above which an adjustment needs a second person."""
-    if limit is not None and (type(limit) is not int or limit < 0):
-        yield f"the limit of an adjustment is None or an integer from 0 on, not {limit!r}."
-
-
-def did_you_mean(word: object, known: tuple[str, ...]) -> str:
-    """A half sentence that leads from a misspelt word to a known one."""
-    if str(word).lower() in _REDISES and "cached" in known:
-        return " What is counted in Redis is 'cached'."
-    close = get_close_matches(str(word).upper(), [name.upper() for name in known], n=1, cutoff=0.5)
-    if close:
-        return f" Did you mean {next(n for n in known if n.upper() == close[0])!r}?"
-    return f" Known are: {', '.join(known)}."

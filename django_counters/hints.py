@@ -5,6 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from django_counters.conf import field_strategies, strategies
+
+_NAMED = ", ".join(f'"{name}"' for name in strategies())
+_OF_FIELDS = ", ".join(f'"{name}"' for name in field_strategies())
+_OWNERS = ", ".join(
+    f'"{option.name}" is for {strategy.name}'
+    for strategy in strategies().values()
+    for option in strategy.namespaces or ()
+    if not option.name.isupper()
+)
 # By the id of the check. The documentation says more under the same ids.
 HINTS: Mapping[str, str] = MappingProxyType(
     {
@@ -12,16 +22,15 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "E002": 'Name what stands before the first ":" of keys, without white space and ":". '
         'What is not declared is "default".',
         "E003": "Write options in capital letters, and those of one strategy within OPTIONS.",
-        "E004": 'STRATEGY is "exact", "sharded", "ledger" or "cached"; without it, "exact".',
+        "E004": f'STRATEGY is one of {_NAMED}; without it, "exact".',
         "E005": "A bound is an integer of 64 bits or None, and FLOOR is not above CEILING.",
         "E006": "Keep counters in PostgreSQL, or in SQLite for development. If this database is to "
         "hold none, say so in allow_migrate of a router.",
         "E007": "Use a newer Python or SQLite, or PostgreSQL.",
-        "E008": '"combine" is for exact, "shards" for sharded, "retention_days" for ledger, '
-        '"max_age" and "timeout" are for cached.',
+        "E008": f"In OPTIONS {_OWNERS}.",
         "E009": "Remove the bound, or make the namespace exact: elsewhere no writer knows the "
         "value that the others leave.",
-        "E010": 'The strategy of a field is "exact", "slotted" or "cached".',
+        "E010": f"The strategy of a field is one of {_OF_FIELDS}.",
         "E011": "A bound is an integer of 64 bits or None, and floor is not above ceiling.",
         "E012": "Remove null=True. The migration sets rows that are NULL to 0.",
         "E013": "Remove primary_key=True, and let another field be the primary key.",
@@ -32,9 +41,8 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "that the others leave.",
         "E017": 'Set slots to "auto" or to an integer from 1 to 1024.',
         "E018": "Make the field exact, or use a named counter.",
-        "E019": 'CACHE is an alias of CACHES or the URL of a Redis, ON_REDIS_DOWN is "ledger", '
-        '"raise" or "exact". Remove them where the strategy is not cached.',
-        "E020": 'Set on_redis_down to "exact" or "raise", timeout to seconds above zero.',
+        "E019": "Write the option as the message says. Remove it where the strategy has none.",
+        "E020": "Write the argument as the message says.",
         "E021": "Name a cache of CACHES whose backend is the RedisCache of Django or django-redis, "
         "or made from it; or a URL such as redis://host:6379/0. It needs "
         "django-distributed-counters[redis].",

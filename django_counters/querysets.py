@@ -16,11 +16,11 @@ from django.db.models.query import ModelIterable
 
 from django_counters.adjustments import cases
 from django_counters.adjustments.cases import STEP, AdjustedMany, Progress
-from django_counters.conf import MAX_AGE
 from django_counters.exceptions import UnsupportedConsistency
 from django_counters.fields import CounterField, counter_fields
 from django_counters.projections.cells import Tags
 from django_counters.read.values import check_age
+from django_counters.strategies.declaring import MAX_AGE
 from django_counters.tables.standing import SLOTS
 from django_counters.types import check_delta
 from django_counters.write.chosen import count, field_change

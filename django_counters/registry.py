@@ -7,35 +7,26 @@ import re
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from django.conf import settings
 from django.db import models
 
-from django_counters.conf import CACHED_AS_EXACT, DEFAULT, Policy, Recipe, policies
+from django_counters.conf import DEFAULT, Policy, policies
 from django_counters.exceptions import InvalidConfiguration
-from django_counters.stores.base import DeltasStore, TokensStore
+from django_counters.stores.base import CachedStore, DeltasStore, TokensStore
 from django_counters.stores.redis.addresses import address_of
 from django_counters.stores.redis.keys import Slots, space_of
 from django_counters.stores.sql.corrections import SqlCorrections
 from django_counters.stores.sql.deltas import PlainDeltas, SqlDeltas
 from django_counters.stores.sql.dialects import Table, dialect_of
 from django_counters.stores.sql.identity import part_of
-from django_counters.stores.sql.incidents import record_unsent
 from django_counters.stores.sql.measures import SqlMeasures
-from django_counters.stores.sql.outbox import SqlLanded
-from django_counters.stores.sql.pending import SqlPending
 from django_counters.stores.sql.tables import NAMED, records
 from django_counters.stores.sql.tokens import SqlTokens
-from django_counters.stores.sql.totals import SqlTotals
 from django_counters.strategies.base import Outside, Strategy
-from django_counters.strategies.cached import Cached
-from django_counters.strategies.combining import Combining
-from django_counters.strategies.exact import CachedAsExact, Exact
-from django_counters.strategies.ledger import Ledger
-from django_counters.strategies.sharded import Sharded
-from django_counters.strategies.slotted import Slotted
+from django_counters.strategies.declaring import Recipe
+from django_counters.strategies.in_place import CACHED_AS_EXACT
 from django_counters.types import namespace_of
 
 if TYPE_CHECKING:
@@ -99,12 +90,12 @@ class Registry:
         try:
             return self._strategies[wanted]
         except KeyError:
-            return self._keep(self._strategies, wanted, _compose(*wanted))
+            return self._keep(self._strategies, wanted, recipe.build(table, using, self))
 
     def outside(self, recipe: Recipe, table: Table, using: str) -> Outside | None:
         """The same, where its pending increments are not in the database."""
-        found = self.strategy(recipe, table, using)
-        return found if isinstance(found, Cached) else None
+        found = self.strategy(recipe, table, using) if recipe.can.outside else None
+        return found if isinstance(found, Outside) else None
 
     def records(self, model: type[models.Model], name: str) -> Table:
         """The table of a counter of a model's records that has no column."""
@@ -130,6 +121,10 @@ class Registry:
         """What a database knows of its measures."""
         return self._measures.get(using) or self._measures.setdefault(using, SqlMeasures(using))
 
+    def pending(self, cache: str, timeout: float, using: str) -> CachedStore:
+        """What waits in one Redis for one database."""
+        return pending_in(cache, timeout, using)
+
     def admitted(self, using: str) -> set[str]:
         """The keys of a database of which this process knows that they have a row."""
         known = self._admitted.setdefault(using, set())
@@ -140,7 +135,7 @@ class Registry:
     def clear_caches(self) -> None:
         """Delete what cached counters have in Redis, also what waits there: for tests."""
         for strategy in list(self._strategies.values()):
-            if isinstance(strategy, Cached):
+            if isinstance(strategy, Outside):
                 strategy.clear()
 
     def _keep(self, kept: dict[_K, _V], key: _K, made: _V) -> _V:
@@ -164,33 +159,8 @@ class Registry:
 def in_effect(recipe: Recipe) -> Recipe:
     """What a declared recipe is made of here: of cached counters, what the settings say."""
     if recipe.can.outside and getattr(settings, "COUNTERS_CACHED_AS_EXACT", False):
-        return CACHED_AS_EXACT
+        return CACHED_AS_EXACT.recipe()
     return recipe
-
-
-def _compose(recipe: Recipe, table: Table, using: str) -> Strategy:
-    if recipe.strategy == "cached":
-        return _cached(recipe, table, using)
-    if recipe.strategy == "sharded":
-        return Sharded(SqlPending(table, using, recipe.shards), recipe.shards)
-    if recipe.strategy == "ledger":
-        return Ledger(registry.deltas(using))
-    if recipe.strategy == "slotted":
-        return Slotted(SqlPending(table, using, recipe.shards), recipe.shards)
-    totals = SqlTotals(table, using)
-    if recipe.can.cached:
-        return CachedAsExact(totals)
-    return Combining(totals, using) if recipe.combine else Exact(totals)
-
-
-def _cached(recipe: Recipe, table: Table, using: str) -> Strategy:
-    detours = {"exact": Recipe("exact"), "ledger": Recipe("ledger")}
-    detour = detours.get(recipe.detour)
-    spill = None if detour is None else _compose(detour, table, using)
-    pending = pending_in(recipe.cache, recipe.timeout, using)
-    unsent = partial(record_unsent, using, pending.name)
-    admitted = registry.measures(using).with_admitted
-    return Cached(pending, SqlLanded(table, using), spill, unsent, admitted, table.label)
 
 
 def pending_in(cache: str, timeout: float, using: str) -> RedisPending:

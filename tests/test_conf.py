@@ -15,6 +15,7 @@ from django_counters.exceptions import InvalidConfiguration
 from django_counters.hints import HINTS
 from django_counters.models import Counter
 from django_counters.registry import registry
+from django_counters.strategies import cached
 from django_counters.types import Bounds
 
 NAN, INFINITY = float("nan"), float("inf")
@@ -54,15 +55,15 @@ WRONG: list[tuple[Any, str, str]] = [
     ({"stock": {"STRATEGY": "cached", "CACHE": 5}}, "E019", "an alias of CACHES or a URL, not 5"),
     ({"stock": {"STRATEGY": "cached", "CACHE": ""}}, "E019", "an alias of CACHES or a URL"),
     ({"stock": {"STRATEGY": "cached", "ON_REDIS_DOWN": "legder"}}, "E019", "Did you mean 'ledger'"),
-    ({"stock": {"STRATEGY": "cached", "ON_REDIS_DOWN": None}}, "E019", "cannot be None"),
+    ({"stock": {"STRATEGY": "cached", "ON_REDIS_DOWN": None}}, "E019", "not None"),
     ({"stock": {"STRATEGY": None}}, "E004", "unknown strategy None"),
     ({"stock": {"FLOOR": "0"}}, "E005", "'0' cannot be a floor"),
     ({"stock": {"FLOOR": True}}, "E005", "True cannot be a floor"),
     ({"stock": {"CEILING": 1.5}}, "E005", "1.5 cannot be a ceiling"),
     ({"stock": {"CEILING": 2**63}}, "E005", "does not fit"),
-    ({"stock": {"HISTORY": "2h"}}, "E025", "HISTORY is None or one of 1h, 1d, not '2h'"),
+    ({"stock": {"HISTORY": "2h"}}, "E025", "HISTORY is None or one of '1h', '1d', not '2h'"),
     ({"stock": {"HISTORY": ["1h"]}}, "E025", "not ['1h']"),
-    ({"orders": {"STRATEGY": "ledger", "HISTORY": "1h"}}, "E025", "for counters without a ledger"),
+    ({"orders": {"STRATEGY": "ledger", "HISTORY": "1h"}}, "E025", "HISTORY is not for ledger"),
     ({"stock": {"HISTORY_DAYS": 0}}, "E025", "HISTORY_DAYS is an integer from 1"),
     ({"stock": {"HISTORY_DAYS": "90"}}, "E025", "not '90'"),
     ({"stock": {"FLOOR": 5, "CEILING": 4}}, "E005", "the floor 5 is above the ceiling 4"),
@@ -99,7 +100,7 @@ def test_the_project_of_the_tests_is_clean() -> None:
 
 def test_nothing_is_required() -> None:
     with override_settings():
-        assert registry.policy("anything") == conf.Policy(conf.Recipe("exact"), Bounds())
+        assert registry.policy("anything") == conf.Policy(conf.EXACT, Bounds())
 
 
 def test_a_namespace_owns_its_keys_and_the_default_has_the_rest() -> None:
@@ -113,7 +114,8 @@ def test_a_namespace_owns_its_keys_and_the_default_has_the_rest() -> None:
 def test_what_a_cached_namespace_can_say_and_means_if_it_says_nothing() -> None:
     with override_settings(COUNTERS={"views": {"STRATEGY": "cached"}}):
         policy = registry.policy("views:a")
-    recipe = conf.Recipe("cached", cache="default", detour="ledger", timeout=0.05)
+    meant = {"cache": "default", "on_redis_down": "ledger", "timeout": 0.05}
+    recipe = cached.DECLARED.recipe().but(**meant)
     assert (policy.recipe, policy.bounds, policy.max_age) == (recipe, Bounds(), 5.0)
     views = {
         "STRATEGY": "cached",
@@ -123,7 +125,8 @@ def test_what_a_cached_namespace_can_say_and_means_if_it_says_nothing() -> None:
     }
     with override_settings(COUNTERS={"views": views}):
         policy = registry.policy("views:a")
-    recipe = conf.Recipe("cached", cache="redis://localhost/3", detour="raise", timeout=0.5)
+    said = {"cache": "redis://localhost/3", "on_redis_down": "raise", "timeout": 0.5}
+    recipe = cached.DECLARED.recipe().but(**said)
     assert (policy.recipe, policy.max_age) == (recipe, 60)
 
 

@@ -241,7 +241,7 @@ def _outside(refs: Iterable[Ref], alias: str) -> Iterable[tuple[Outside, list[Ha
 def strategy_of(ref: Ref, alias: str) -> Strategy:
     """How a counter is read."""
     # An adjustment does not combine with the calls of other threads.
-    return registry.strategy(ref.recipe._replace(combine=False), ref.table, alias)
+    return registry.strategy(ref.recipe.for_batches, ref.table, alias)
 
 
 def corrections_of(ref: Ref, alias: str) -> SqlCorrections:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -10,22 +10,17 @@ from typing import TYPE_CHECKING, Any
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import connections, models, router
 
-from django_counters.conf import (
-    AUTO,
-    DEFAULT,
-    FIELD_DETOURS,
-    MAX_AGE,
-    TIMEOUT,
-    Recipe,
-    most_shards,
-)
+from django_counters.conf import COMMON, EXACT, field_options, field_strategies, projected_for
 from django_counters.exceptions import InitialOutOfBounds, UnsavedInstance
-from django_counters.measure import Measure, measure_of
+from django_counters.measure import Measure
 from django_counters.projections.cells import Tags
+from django_counters.projections.series import SERIES
 from django_counters.read.values import check_age
 from django_counters.registry import in_effect, registry
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.tables import slots
+from django_counters.strategies import slotted
+from django_counters.strategies.declaring import MAX_AGE, Recipe
 from django_counters.tables.total import Loaded, TotalField
 from django_counters.tokens import optional_token
 from django_counters.types import INT8, Bounds, Reading
@@ -38,18 +33,8 @@ if TYPE_CHECKING:
     from django.forms import Field as FormField
 
 
-# What migrations do not name where it is like this.
-_OPTIONS = {
-    "strategy": "exact",
-    "slots": AUTO,
-    "cache": DEFAULT,
-    "on_redis_down": FIELD_DETOURS[0],
-    "timeout": TIMEOUT,
-    "approve_above": None,
-    "per": None,
-    "tags": None,
-    "keep": None,
-}
+# What migrations do not name where it is like this. Those of strategies and projections come to it.
+_COMMON = {option.key: option.default for option in COMMON}
 
 
 class BaseCounterField(TotalField):
@@ -66,44 +51,31 @@ class BaseCounterField(TotalField):
         strategy: str = "exact",
         floor: int | None = None,
         ceiling: int | None = None,
-        slots: int | str = AUTO,
-        cache: str = DEFAULT,
-        on_redis_down: str = FIELD_DETOURS[0],
-        timeout: float = TIMEOUT,
         approve_above: int | None = None,
-        per: Sequence[str] | None = None,
-        tags: Mapping[str, int] | None = None,
-        keep: Mapping[str, int] | None = None,
         **kwargs: Any,
     ) -> None:
         self.strategy = strategy
-        self.per = per
-        self.tags = tags
-        self.keep = keep
         self.approve_above = approve_above
-        self.cache = cache
-        self.on_redis_down = on_redis_down
-        self.timeout = timeout
         self.bounds = Bounds(floor, ceiling)
-        self.slots = slots
+        # What strategies and projections declare for fields, as far as it was given.
+        self.options = {name: kwargs.pop(name) for name in field_options() if name in kwargs}
         if "db_default" not in kwargs:
             kwargs.setdefault("default", 0)
         super().__init__(*args, **kwargs)
 
     @property
     def non_db_attrs(self) -> tuple[str, ...]:  # type: ignore[override]
-        return (*super().non_db_attrs, "floor", "ceiling", *_OPTIONS)
+        return (*super().non_db_attrs, *_COMMON, *field_options())
 
     def deconstruct(self) -> tuple[str, str, Any, dict[str, Any]]:
         name, path, args, kwargs = super().deconstruct()
         # Migrations name the package, not the file in it.
         path = path.replace("django_counters.fields.columns", "django_counters.fields")
-        for option, default in _OPTIONS.items():
-            if getattr(self, option) != default:
-                kwargs[option] = getattr(self, option)
-        for bound, number in self.bounds._asdict().items():
-            if number is not None:
-                kwargs[bound] = number
+        options = field_options(self.strategy).values()
+        defaults = {**_COMMON, **{option.name: option.default for option in options}}
+        common = {"strategy": self.strategy, "approve_above": self.approve_above}
+        declared = {**common, **self.bounds._asdict(), **self.options}
+        kwargs.update({key: value for key, value in declared.items() if value != defaults[key]})
         return name, path, args, kwargs
 
     def pre_save(self, model_instance: models.Model, add: bool) -> Any:
@@ -198,7 +170,7 @@ class BaseCounterField(TotalField):
 
     def place(self) -> Place:
         """Where the totals stand, for those who count in slots."""
-        recipe = Recipe("slotted", most_shards(self.slots))
+        recipe = slotted.DECLARED.recipe(self.options, of_field=True)
         return Place(self.table, recipe, self.bounds, self.measure)
 
     def declared(self) -> Place:
@@ -208,16 +180,16 @@ class BaseCounterField(TotalField):
     @cached_property
     def recipe(self) -> Recipe:
         """What the strategy of this field is made of."""
-        recipe = Recipe(self.strategy, most_shards(self.slots))
-        if recipe.can.outside:
-            detour = self.on_redis_down
-            recipe = Recipe(self.strategy, cache=self.cache, detour=detour, timeout=self.timeout)
+        declared = field_strategies().get(self.strategy)
+        # A check tells of a strategy that there is not.
+        recipe = declared.recipe(self.options, of_field=True) if declared else EXACT
         return in_effect(recipe)
 
     @cached_property
     def measure(self) -> Measure | None:  # type: ignore[override]
         """What is counted by period; None where nothing is."""
-        return measure_of(self._label(), self.per, self.tags, self.keep)
+        measure: Measure | None = projected_for(self._label(), self.options)[SERIES.name]
+        return measure
 
     @cached_property
     def table(self) -> Table:

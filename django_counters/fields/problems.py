@@ -7,18 +7,9 @@ from collections.abc import Iterator
 from django.core import checks
 from django.db import models
 
-from django_counters.conf import (
-    FIELD_DETOURS,
-    FIELD_STRATEGIES,
-    bounds_problems,
-    did_you_mean,
-    is_duration,
-    limit_problems,
-    shards_problems,
-)
+from django_counters import conf
 from django_counters.fields.base import BaseCounterField
 from django_counters.hints import HINTS
-from django_counters.measure import measure_problems
 from django_counters.types import UNBOUNDED
 from django_counters.write.records import can_be_slotted
 
@@ -39,38 +30,45 @@ def _all(field: BaseCounterField) -> Iterator[tuple[str, str]]:
         yield "E013", "A counter cannot be a primary key."
     elif _is_indexed(field):
         yield "W010", "An index on a counter slows down every increment."
-    for problem in limit_problems(field.approve_above):
-        yield "E024", f"Its approve_above is wrong: {problem}"
-    for problem in measure_problems(field.per, field.tags, field.keep):
-        yield "E028", f"Its periods are wrong: {problem}"
-    if field.per is not None and not can_be_slotted(field.model):
-        yield "E028", "To be counted by period needs an integer, UUID or text as primary key."
+    for problem in _limit(field):
+        yield "E024", problem
+    yield from _projections(field)
     if len(field.model._meta.pk_fields) > 1:
         yield "E014", "Models with a composite primary key cannot count yet."
 
 
+def _limit(field: BaseCounterField) -> Iterator[str]:
+    (option,) = (one for one in conf.COMMON if one.key == "approve_above")
+    return option._replace(name=option.key).problems(field.approve_above)
+
+
+def _projections(field: BaseCounterField) -> Iterator[tuple[str, str]]:
+    for projection in conf.PROJECTIONS:
+        given = projection.chosen(field.options)
+        for problem in projection.problems(**given):
+            yield projection.in_fields, problem
+        named = next((name for name, value in given.items() if value is not None), None)
+        if named and not can_be_slotted(field.model):
+            problem = f"{named} needs an integer, UUID or text as primary key."
+            yield projection.in_fields, problem
+
+
 def _strategy(field: BaseCounterField) -> Iterator[tuple[str, str]]:
-    if field.strategy not in FIELD_STRATEGIES:
-        guess = did_you_mean(field.strategy, FIELD_STRATEGIES)
-        if field.strategy == "sharded":
-            guess = " Shards belong to named counters; a field is 'slotted'."
+    if field.strategy not in tuple(conf.field_strategies()):
+        guess = conf.other_strategy(field.strategy, conf.field_strategies())
         yield "E010", f"The strategy {field.strategy!r} is unknown.{guess}"
     elif not field.recipe.can.bounded and field.bounds != UNBOUNDED:
         yield "E016", f"{field.strategy} cannot hold a floor or a ceiling, exact can."
-    elif not field.recipe.can.bounded and not can_be_slotted(field.model):
-        what = "Slots need" if field.recipe.can.slots else "A cached field needs"
-        yield "E018", f"{what} an integer, UUID or text as primary key."
-    if field.strategy == "cached" and field.on_redis_down not in FIELD_DETOURS:
-        guess = did_you_mean(field.on_redis_down, FIELD_DETOURS)
-        yield "E020", f"on_redis_down cannot be {field.on_redis_down!r}.{guess}"
-    if not is_duration(field.timeout):
-        yield "E020", f"timeout is a number of seconds above zero, not {field.timeout!r}."
-    for problem in shards_problems(field.slots):
-        yield "E017", f"Its slots are wrong: {problem}"
+    elif not field.recipe.can.in_place and not can_be_slotted(field.model):
+        yield "E018", f"{field.strategy} needs an integer, UUID or text as primary key."
+    for name, given in field.options.items():
+        option = conf.field_options(field.strategy)[name]
+        for problem in option.problems(given):
+            yield option.code or "E020", problem
 
 
 def _bounds(field: BaseCounterField) -> Iterator[tuple[str, str]]:
-    wrong = list(bounds_problems(*field.bounds))
+    wrong = list(conf.bounds_problems(*field.bounds))
     for problem in wrong:
         yield "E011", f"Its bounds are wrong: {problem}"
     for name in ("default", "db_default"):

@@ -15,7 +15,6 @@ from django.contrib.contenttypes.models import ContentType
 from django.db import DEFAULT_DB_ALIAS, router
 
 from django_counters import clock
-from django_counters.conf import Recipe
 from django_counters.exceptions import CounterError, InvalidConfiguration
 from django_counters.observe.facts import Away, asked, incidents
 from django_counters.read.readings import readings_of
@@ -23,6 +22,7 @@ from django_counters.registry import registry
 from django_counters.stores.redis.keys import SLOTS
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.hottest import SqlHottest
+from django_counters.strategies.declaring import Recipe
 from django_counters.tables.standing import COUNTERS
 from django_counters.tokens import mint
 from django_counters.types import why_no_key

@@ -14,8 +14,7 @@ from django_counters import clock
 from django_counters.calendar import PERIODS, period_of
 from django_counters.exceptions import InvalidMoment, InvalidTags, UnsupportedSeries
 from django_counters.measure import OTHER, SEPARATOR, TAG_LENGTH, TAGS_LENGTH, Measure
-from django_counters.registry import registry
-from django_counters.stores.sql.measures import AHEAD, Stored
+from django_counters.stores.sql.measures import AHEAD, SqlMeasures, Stored
 from django_counters.tokens import Token, moment_of
 from django_counters.types import Cell, Effect
 
@@ -31,7 +30,7 @@ def effects_of(
     at: object = None,
     tags: object = None,
     *,
-    using: str,
+    known: SqlMeasures,
     admits: bool = True,
     token: Token | None = None,
 ) -> tuple[Effect, ...]:
@@ -43,7 +42,7 @@ def effects_of(
         by: the change of its total.
         at: when it happened; None for now.
         tags: values by the names of tags.
-        using: the database.
+        known: what the database knows of its measures.
         admits: whether values that are not to be counted apart become ``~`` here. Else whoever
             lands them sees to it, and nothing is asked of the database here.
         token: if it carries a time, what was kept then counts: a repeated call is not refused
@@ -62,10 +61,10 @@ def effects_of(
     now = clock.utc()
     moment = None if at is None else _checked_moment(at, now)
     named = _checked_tags(measure, key, tags)
-    stored = registry.measures(using).ensure(measure)
+    stored = known.ensure(measure)
     text = _encoded(stored, named, key)
     if text and admits:
-        text = registry.measures(using).admitted(measure, stored, text)
+        text = known.admitted(measure, stored, text)
     if moment is None:
         # Most changes are made now, and nearly all in the same minute as the one before.
         minute = now.replace(second=0, microsecond=0)

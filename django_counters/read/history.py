@@ -83,7 +83,7 @@ def explain(key: object, last: int, using: str | None) -> Explanation:
 
 def _explained_with_redis(key: str, last: int, strategy: Outside, alias: str) -> Explanation:
     """Redis first; and no generation of it has landed while the database was asked."""
-    waits = dict(strategy.waits(key))
+    waits = dict(strategy.waits([key])[key])
     while True:
         landed = strategy.landed_among(list(waits))
         parts, entries = _inquiry(alias).parts(key, last)

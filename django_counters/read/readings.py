@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from django_counters import clock
 from django_counters.exceptions import CounterUnavailable
 from django_counters.read.values import reading_alias
-from django_counters.registry import pending_in, registry
+from django_counters.registry import registry
 from django_counters.stores.sql.outbox import SqlLanded
 from django_counters.stores.sql.tables import NAMED
+from django_counters.strategies.base import Outside
 from django_counters.types import Amounts, Reading
 from django_counters.write.collector import collector_of
 
 # How many counters are asked for at once: a script keeps a Redis from other work.
 _PAGE = 2000
-_NO_TOTALS = -1
 _NOTHING = Amounts(None, 0)
 
 
 class Waiting(NamedTuple):
     """What waits in Redis for counters, generation by generation, and whom it cannot be told of."""
 
-    amounts: Mapping[str, Sequence[tuple[str, int]]]
+    amounts: Mapping[Hashable, Sequence[tuple[str, int]]]
     away: frozenset[str]
 
     def generations(self) -> list[str]:
@@ -74,19 +74,19 @@ def _page(names: Sequence[str], alias: str) -> dict[str, Reading]:
 
 
 def _waiting(names: Iterable[str], alias: str) -> Waiting:
-    groups: dict[tuple[str, float], list[str]] = {}
+    groups: dict[str, list[str]] = {}
+    asked: dict[str, Outside] = {}
     for name in names:
         recipe = registry.policy(name).recipe
-        if recipe.can.outside:
-            groups.setdefault((recipe.cache, recipe.timeout), []).append(name)
-    amounts: dict[str, Sequence[tuple[str, int]]] = {}
+        strategy = registry.outside(recipe, NAMED, alias)
+        if strategy:
+            asked[recipe.cache] = strategy
+            groups.setdefault(recipe.cache, []).append(name)
+    amounts: dict[Hashable, Sequence[tuple[str, int]]] = {}
     away: set[str] = set()
-    for (cache, timeout), group in groups.items():
-        pending = pending_in(cache, timeout, alias)
+    for cache, group in groups.items():
         try:
-            found = pending.send(pending.look(group, _NO_TOTALS))
+            amounts.update(asked[cache].waits(group))
         except CounterUnavailable:
             away.update(group)
-        else:
-            amounts.update((name, seen.waits) for name, seen in found.items())
     return Waiting(amounts, frozenset(away))

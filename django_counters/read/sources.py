@@ -11,13 +11,14 @@ from django.db import connections, models, router
 from django.db.models.functions import Cast
 
 from django_counters import clock
-from django_counters.conf import Recipe
 from django_counters.exceptions import InvalidKey, UnsavedInstance, UnsupportedSeries
 from django_counters.measure import Measure
 from django_counters.read.values import check_keys
 from django_counters.registry import pending_in, registry
+from django_counters.stores.redis.addresses import TIMEOUT
 from django_counters.stores.redis.keys import SLOTS, slot_of
 from django_counters.strategies.cached import counter_of
+from django_counters.strategies.declaring import Recipe
 from django_counters.tables import CounterBatch, CounterCell
 from django_counters.tables.standing import COUNTERS
 from django_counters.tables.total import TotalField
@@ -120,7 +121,7 @@ def as_of(source: Source, using: str) -> datetime | None:
     recipe = source.recipe
     if not recipe.can.outside:
         return clock.now()
-    part = pending_in(recipe.cache, recipe.timeout, using).source
+    part = pending_in(recipe.cache, TIMEOUT, using).source
     landed = CounterBatch._base_manager.using(using).filter(source=part).order_by("-generation")
     last = [landed.filter(slot=slot).first() for slot in source.slots(using)]
     opened = [moment_of(batch.generation) for batch in last if batch is not None]

@@ -7,11 +7,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from django_counters.conf import EXACT, Policy, Recipe
+from django_counters.conf import EXACT, Policy
 from django_counters.exceptions import InvalidKey, InvalidPeriod, UnsupportedConsistency
 from django_counters.registry import registry
 from django_counters.stores.sql.tables import NAMED
 from django_counters.strategies.base import Outside, Strategy
+from django_counters.strategies.declaring import Recipe
 from django_counters.tables.standing import COUNTERS
 from django_counters.types import Reading, check_key
 from django_counters.write.collector import collector_of

@@ -10,7 +10,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from django_counters import clock
-from django_counters.conf import MAX_AGE
 from django_counters.exceptions import CounterUnavailable
 from django_counters.models import Counter
 from django_counters.querysets import CounterQuerySet
@@ -25,6 +24,7 @@ from django_counters.rest.targets import Circumstances, Named, OfRecord, Target
 from django_counters.rest.views import change_body, reading_body
 from django_counters.stores.sql.tables import NAMED
 from django_counters.strategies.base import Outside
+from django_counters.strategies.declaring import MAX_AGE
 from django_counters.types import Reading
 from django_counters.values import Result
 from django_counters.write import pipeline

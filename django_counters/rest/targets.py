@@ -13,7 +13,6 @@ from django.core.exceptions import ValidationError
 from django.db import models, router
 
 from django_counters.access import CLOSED, Access
-from django_counters.conf import MAX_AGE, Recipe
 from django_counters.fields.values import CounterValue, NotLoaded
 from django_counters.measure import Measure
 from django_counters.models import Counter, CounterAdjustment
@@ -21,6 +20,7 @@ from django_counters.projections.cells import Tags, effects_of
 from django_counters.read.series import Series
 from django_counters.registry import registry
 from django_counters.rest.exposed import Exposed, exposed_as
+from django_counters.strategies.declaring import MAX_AGE, Recipe
 from django_counters.types import Reading, check_key, namespace_of
 from django_counters.values import Result
 
@@ -82,7 +82,8 @@ class Target(ABC):
         """
         tags, at = circumstances
         if tags is not None or at is not None:
-            effects_of(self.measure, self.key, 0, at, tags, using=self.alias, admits=False)
+            known = registry.measures(self.alias)
+            effects_of(self.measure, self.key, 0, at, tags, known=known, admits=False)
 
     @abstractmethod
     def change(

@@ -211,6 +211,7 @@ class CachedStore(Protocol):
     waits for the answer in its own way.
     """
 
+    name: str
     shown: str
 
     def add(self, deltas: Mapping[str, Delta], age: int) -> Any:

@@ -1,1 +1,1 @@
-"""How one number is written and read: one file per strategy. None knows another."""
+"""How one number is written and read: one file per strategy, which declares it, too."""

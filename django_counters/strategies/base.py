@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 from django_counters import clock
 from django_counters.exceptions import RecordMissing, UnsupportedConsistency
@@ -19,7 +19,8 @@ class Strategy(Protocol):
     ``holds``: whether others wait for a change until the transaction ends. Of several strategies
     in one batch, those that hold are applied last. ``keeps_tokens``: whether it honours the token
     of a batch by itself; ``claims_tokens``: whether others can be claimed beside it, in the
-    transaction of its change. What can be said of it without a counter is in `Capabilities`.
+    transaction of its change. What can be said of it without a counter is in its
+    `Declaration`.
     """
 
     name: ClassVar[str]
@@ -46,6 +47,7 @@ class Strategy(Protocol):
         """Return one value and what is known of it; ``max_age`` in seconds, if it is cached."""
 
 
+@runtime_checkable
 class Outside(Strategy, Protocol):
     """A strategy whose pending increments are not in the database; async code needs no thread."""
 
@@ -63,8 +65,11 @@ class Outside(Strategy, Protocol):
     def readings(self, keys: Iterable[Hashable], max_age: float) -> Mapping[Hashable, Reading]:
         """Return values that may be ``max_age`` seconds old, and what is known of each."""
 
-    def waits(self, key: Hashable) -> Sequence[tuple[str, int]]:
-        """What is pending for one counter, in each generation."""
+    def clear(self) -> None:
+        """Delete what is pending, and all else that is not in the database: for tests."""
+
+    def waits(self, keys: Iterable[Hashable]) -> Mapping[Hashable, Sequence[tuple[str, int]]]:
+        """What is pending for counters, in each generation."""
 
     def landed_among(self, generations: Sequence[str]) -> frozenset[str]:
         """Which of these generations are in the database."""

@@ -22,14 +22,24 @@ from django_counters.exceptions import (
     UnsupportedBounds,
     UnsupportedConsistency,
 )
+from django_counters.options import Option, choice, seconds
 from django_counters.stores.base import Added, CachedStore, Found, LandedStore
+from django_counters.stores.redis.addresses import TIMEOUT
+from django_counters.stores.sql.dialects import Table
+from django_counters.stores.sql.incidents import record_unsent
+from django_counters.stores.sql.outbox import SqlLanded
+from django_counters.strategies import in_place, ledger
 from django_counters.strategies.asking import NO_TOTALS, Asking, Seen
-from django_counters.strategies.base import Strategy
+from django_counters.strategies.base import Outside, Strategy
+from django_counters.strategies.declaring import MAX_AGE, Capabilities, Declaration, Shared
 from django_counters.strategies.ledger import Claimed
 from django_counters.strategies.steps import Steps, arun, run
 from django_counters.tokens import moment_of
 from django_counters.types import Batch, Delta, Reading, Sums, deltas_of, sums_of
 from django_counters.values import NewValues, Unknown, result_of
+
+# Where increments go while Redis cannot be reached.
+_DETOURS = {"ledger": ledger.DECLARED.recipe(), "exact": in_place.EXACT.recipe()}
 
 # How old a known total may be where a change returns its new value. It concerns only what came into
 # the total in another way: what is counted here is always part of the value.
@@ -48,7 +58,7 @@ _PAGE = 2000
 AT_ONCE = 200
 
 
-class Cached:
+class Cached(Outside):
     """Counted in Redis in one round trip; inside a transaction, when it commits.
 
     Nothing reaches the database twice, and all that was acknowledged and that Redis kept arrives.
@@ -133,11 +143,11 @@ class Cached:
         """
         return run(self._readings(list(keys), max_age), self._pending.send)
 
-    def waits(self, key: Hashable) -> Sequence[tuple[str, int]]:
-        """What waits in Redis for one counter, in each generation."""
-        counter = counter_of(self._label, key)
-        found: Mapping[str, Found] = self._pending.send(self._pending.look([counter], NO_TOTALS))
-        return found[counter].waits
+    def waits(self, keys: Iterable[Hashable]) -> Mapping[Hashable, Sequence[tuple[str, int]]]:
+        """What waits in Redis for counters, in each generation; one round trip."""
+        counters = self._counters(keys)
+        found: Mapping[str, Found] = self._pending.send(self._pending.look(counters, NO_TOTALS))
+        return {counters[counter]: seen.waits for counter, seen in found.items()}
 
     def landed_among(self, generations: Sequence[str]) -> frozenset[str]:
         """Which of these generations have landed."""
@@ -356,3 +366,60 @@ def _reading(parts: Seen, as_of: datetime, consistency: str) -> Reading:
     total, pending, ago, _ = parts
     moment = as_of - timedelta(milliseconds=ago)
     return Reading(total + pending, total, pending, moment, consistency)
+
+
+def _build(
+    table: Table, using: str, shared: Shared, *, cache: str, on_redis_down: str, timeout: float
+) -> Strategy:
+    detour = _DETOURS.get(on_redis_down)
+    spill = None if detour is None else shared.strategy(detour, table, using)
+    pending = shared.pending(cache, timeout, using)
+    unsent = partial(record_unsent, using, pending.name)
+    admitted = shared.measures(using).with_admitted
+    return Cached(pending, SqlLanded(table, using), spill, unsent, admitted, table.label)
+
+
+_CACHE = Option(
+    "cache",
+    "default",
+    "an alias of CACHES or a URL",
+    "[Which Redis](#cache) keeps what waits.",
+    lambda value: isinstance(value, str) and value != "",
+)
+_TIMEOUT = seconds(
+    "timeout",
+    TIMEOUT,
+    "How long to wait for Redis: for the connection, and for each answer.",
+)
+_IS_REDIS = "What is counted in Redis is 'cached'."
+DECLARED = Declaration(
+    Cached,
+    Capabilities(joins=False, outside=True, cached=True),
+    _build,
+    namespaces=(
+        _CACHE._replace(name="CACHE"),
+        choice(
+            "ON_REDIS_DOWN",
+            ("ledger", "raise", "exact"),
+            "Where increments go while that Redis cannot be reached: into the ledger, "
+            "nowhere (`CounterUnavailable`), or into the total.",
+        ),
+        seconds(
+            "max_age",
+            MAX_AGE,
+            'How old a total may be where a read with `consistency="cached"` does not say it.',
+        )._replace(builds=False),
+        _TIMEOUT,
+    ),
+    fields=(
+        _CACHE,
+        choice(
+            "on_redis_down",
+            ("exact", "raise"),
+            "Where increments go while that Redis cannot be reached: into the column, "
+            "or nowhere (`CounterUnavailable`).",
+        ),
+        _TIMEOUT,
+    ),
+    guesses={"redis": _IS_REDIS, "valkey": _IS_REDIS},
+)

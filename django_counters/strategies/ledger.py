@@ -8,10 +8,16 @@ from uuid import UUID
 
 from django_counters import clock
 from django_counters.exceptions import UnsupportedBounds
+from django_counters.options import Option, is_integer
 from django_counters.stores.base import DeltasStore, Outcome
-from django_counters.strategies.base import Summed
+from django_counters.stores.sql.dialects import Table
+from django_counters.strategies.base import Strategy, Summed
+from django_counters.strategies.declaring import Capabilities, Declaration, Shared
 from django_counters.types import Batch, Delta, Reading
 from django_counters.values import Appended
+
+# Days. Tokens are accepted for two of them, and a partition holds one.
+LEAST_RETENTION = 4
 
 
 class Claimed(Exception):
@@ -70,3 +76,25 @@ class Ledger(Summed):
             return super().read(key, consistency, max_age)
         total, as_of = self._deltas.rolled_up(str(key))
         return Reading(total, total, 0, clock.shown(as_of), consistency)
+
+
+def _build(table: Table, using: str, shared: Shared) -> Strategy:  # noqa: ARG001
+    return Ledger(shared.deltas(using))
+
+
+DECLARED = Declaration(
+    Ledger,
+    Capabilities(entries=True),
+    _build,
+    namespaces=(
+        Option(
+            "retention_days",
+            None,
+            f"None or {LEAST_RETENTION} or more",
+            "For how many days entries are kept. None: for ever. "
+            "The longest of all ledger namespaces counts for all.",
+            lambda value: value is None or is_integer(value, LEAST_RETENTION),
+            builds=False,
+        ),
+    ),
+)

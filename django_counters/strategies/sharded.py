@@ -4,10 +4,26 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from django_counters.strategies.spread import Spread
+from django_counters.stores.sql.dialects import Table
+from django_counters.strategies.base import Strategy
+from django_counters.strategies.declaring import Capabilities, Declaration, Shared
+from django_counters.strategies.spread import Spread, rows, spread_over
 
 
 class Sharded(Spread):
     """For hot named counters that have to join a transaction."""
 
     name: ClassVar[str] = "sharded"
+
+
+def _build(table: Table, using: str, shared: Shared, *, shards: int | str) -> Strategy:  # noqa: ARG001
+    return Sharded(*spread_over(table, using, shards))
+
+
+DECLARED = Declaration(
+    Sharded,
+    Capabilities(shards=True),
+    _build,
+    namespaces=(rows("shards", "a counter"),),
+    guesses={"sharded": "Shards belong to named counters; a field is 'slotted'."},
+)

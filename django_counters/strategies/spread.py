@@ -7,9 +7,34 @@ from collections.abc import Hashable, Mapping
 from typing import ClassVar
 
 from django_counters.exceptions import CounterOverflow, RecordMissing, UnsupportedBounds
+from django_counters.options import Option, is_integer
 from django_counters.stores.base import PendingStore
+from django_counters.stores.sql.dialects import Table
+from django_counters.stores.sql.pending import SqlPending
 from django_counters.strategies.base import Summed
 from django_counters.types import Batch, Delta
+
+AUTO = "auto"
+MOST_ROWS = 64
+_LARGEST_NUMBER = 1024
+
+
+def rows(name: str, owner: str) -> Option:
+    """The option that says how many rows a counter may have."""
+    return Option(
+        name,
+        AUTO,
+        f"{AUTO!r} or an integer from 1 to {_LARGEST_NUMBER}",
+        f"How many rows {owner} may have. "
+        f"{AUTO!r}: as many as its writers need, up to {MOST_ROWS}.",
+        lambda value: value == AUTO or is_integer(value, 1, _LARGEST_NUMBER),
+    )
+
+
+def spread_over(table: Table, using: str, declared: int | str) -> tuple[SqlPending, int]:
+    """What a strategy of this kind is made of."""
+    most = MOST_ROWS if isinstance(declared, str) else declared
+    return SqlPending(table, using, most), most
 
 
 class Spread(Summed):

@@ -21,7 +21,6 @@ from django_counters.exceptions import (
     TokenConflict,
 )
 from django_counters.measure import Measure
-from django_counters.projections.declared import declared_measures
 from django_counters.registry import registry
 from django_counters.stores.base import Batched, Outcome
 from django_counters.stores.sql.batches import OLDEST, SqlBatches
@@ -33,6 +32,7 @@ from django_counters.tokens import Token, moment_of, token_of
 from django_counters.types import Cell, merged
 from django_counters.types import Sums as AnySums
 from django_counters.upkeep.fence import Judgement, write
+from django_counters.upkeep.measures import declared_measures
 from django_counters.upkeep.partitions import make_ahead, partitions_ahead, too_few
 from django_counters.upkeep.parts import Part, Sums, sums_of
 from django_counters.upkeep.places import columns

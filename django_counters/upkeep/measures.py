@@ -6,18 +6,33 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
+from django.apps import apps
 from django.db import DEFAULT_DB_ALIAS, router
 
 from django_counters import clock
 from django_counters.calendar import PERIODS, period_of
 from django_counters.measure import Measure
-from django_counters.projections.declared import declared_measures
 from django_counters.registry import registry
 from django_counters.stores.sql.cells import SqlCells
 from django_counters.stores.sql.measures import AHEAD, Stored
 from django_counters.stores.sql.session import Session
 from django_counters.tables import CounterCell, CounterMeasure
+from django_counters.tables.standing import COUNTERS
+from django_counters.tables.total import TotalField
 from django_counters.upkeep.renames import present_name
+
+
+def declared_measures(using: str) -> Iterator[Measure]:
+    """The measures of the counters that a database holds."""
+    if COUNTERS.stands_in(using):
+        for policy in registry.policies().values():
+            if policy.measure is not None:
+                yield policy.measure
+    for model in apps.get_models(include_auto_created=True):
+        if router.allow_migrate_model(using, model):
+            for field in model._meta.local_concrete_fields:
+                if isinstance(field, TotalField) and field.measure is not None:
+                    yield field.measure
 
 
 def make_measures(using: str) -> None:

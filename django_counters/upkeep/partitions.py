@@ -16,6 +16,7 @@ from django_counters.stores.sql.deltas import AHEAD
 from django_counters.stores.sql.dialects.ledger import Extent
 from django_counters.stores.sql.horizon import SqlHorizon
 from django_counters.stores.sql.partitions import Busy, SqlPartitions
+from django_counters.strategies.ledger import LEAST_RETENTION
 from django_counters.tables.standing import ENTRIES
 
 logger = logging.getLogger("django_counters")
@@ -56,7 +57,8 @@ def ledgers() -> list[Policy]:
 
 def retention() -> timedelta | None:
     """For how long entries are kept: as long as any namespace needs them. None: for ever."""
-    days = [policy.retention_days for policy in ledgers()]
+    # Entries of cached counters are there for their tokens, not as a history.
+    days = [LEAST_RETENTION if p.recipe.can.outside else p.retention_days for p in ledgers()]
     kept = [number for number in days if number is not None]
     return timedelta(days=max(kept)) if kept and len(kept) == len(days) else None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from django_counters.conf import EXACT, TIMEOUT
+from django_counters.conf import EXACT
 from django_counters.exceptions import InvalidConfiguration
 from django_counters.registry import pending_in, registry
 from django_counters.stores.sql.batches import SqlBatches
@@ -78,7 +78,7 @@ def declared_sources(*aliases: str) -> list[Source]:
 
 def _source(cache: str, using: str) -> Source:
     try:
-        pending = pending_in(cache, max(PATIENCE, TIMEOUT), using)
+        pending = pending_in(cache, PATIENCE, using)
     except InvalidConfiguration as error:
         # There may be a password in a URL.
         return Source("Redis" if "://" in cache else cache, None, error.problem)

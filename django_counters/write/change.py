@@ -7,17 +7,18 @@ from typing import Any, NamedTuple
 
 from django.db import models
 
-from django_counters.conf import Recipe
 from django_counters.measure import Measure
 from django_counters.projections.cells import Tags, effects_of
 from django_counters.registry import registry
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.tables import NAMED
+from django_counters.strategies import sharded
+from django_counters.strategies.declaring import Recipe
 from django_counters.tables.standing import COUNTERS
 from django_counters.tokens import Token
 from django_counters.types import UNBOUNDED, Bounds, Delta, check_key
 
-_SHARDED = Recipe("sharded")
+_SHARDED = sharded.DECLARED.recipe()
 
 
 class Ref(NamedTuple):
@@ -113,7 +114,7 @@ class Change(NamedTuple):
             self.by,
             self.at,
             self.tags,
-            using=ref.using,
+            known=registry.measures(ref.using),
             admits=not ref.recipe.can.outside,
             token=self.token,
         )

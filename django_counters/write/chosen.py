@@ -78,7 +78,8 @@ def field_change(
     """
     place: Place = field.declared()
     admits, label = not place.recipe.can.outside, place.table.label
-    effects = effects_of(place.measure, label, by, at, tags, using=using, admits=admits)
+    known = registry.measures(using)
+    effects = effects_of(place.measure, label, by, at, tags, known=known, admits=admits)
     return FieldChange(field, by, effects)
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from django_counters.conf import Recipe
 from django_counters.exceptions import (
     InvalidDelta,
     InvalidToken,
@@ -17,6 +16,7 @@ from django_counters.exceptions import (
 )
 from django_counters.projections.cells import Tags
 from django_counters.registry import registry
+from django_counters.strategies import ledger
 from django_counters.tables.standing import COUNTERS
 from django_counters.tokens import check_token, optional_token
 from django_counters.types import Delta, check_delta, check_key
@@ -24,7 +24,7 @@ from django_counters.values import Appended
 from django_counters.write.change import Change, named
 from django_counters.write.pipeline import change
 
-_LEDGER = Recipe("ledger")
+_LEDGER = ledger.DECLARED.recipe()
 
 
 @dataclass(frozen=True, slots=True)

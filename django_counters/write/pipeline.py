@@ -11,7 +11,7 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 from django.db import Error
 
-from django_counters.conf import EXACT, Recipe
+from django_counters.conf import EXACT
 from django_counters.exceptions import (
     CounterError,
     CounterOverflow,
@@ -25,6 +25,7 @@ from django_counters.registry import registry
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.tables import NAMED
 from django_counters.strategies.base import Outside, Strategy
+from django_counters.strategies.declaring import Recipe
 from django_counters.strategies.ledger import Claimed
 from django_counters.tables.standing import COUNTERS
 from django_counters.tokens import Token, check_token
@@ -249,10 +250,7 @@ def _apply(deltas: tuple[Delta, ...], using: str) -> dict[str, int | Unknown]:
     parts: dict[Recipe, list[Delta]] = {}
     for delta in deltas:
         recipe = registry.policy(str(delta.key)).recipe
-        if recipe.combine:
-            # What combines threads leaves batches alone.
-            recipe = recipe._replace(combine=False)
-        parts.setdefault(recipe, []).append(delta)
+        parts.setdefault(recipe.for_batches, []).append(delta)
     strategies = {recipe: registry.strategy(recipe, NAMED, using) for recipe in parts}
     if len(parts) == 1:
         ((_, strategy),) = strategies.items()
@@ -260,7 +258,7 @@ def _apply(deltas: tuple[Delta, ...], using: str) -> dict[str, int | Unknown]:
     if not any(recipe.can.joins for recipe in parts):
         return _apply_apart(parts, using)
     # In one order for all writers, so that no two of them wait for each other.
-    order = sorted(parts, key=lambda recipe: (strategies[recipe].holds, recipe))
+    order = sorted(parts, key=lambda recipe: (strategies[recipe].holds, recipe.rank))
     batches = [(strategies[recipe], Batch(tuple(parts[recipe]))) for recipe in order]
     with all_or_nothing(using):
         found = [strategy.apply(batch) for strategy, batch in batches]
@@ -273,7 +271,7 @@ def _apply(deltas: tuple[Delta, ...], using: str) -> dict[str, int | Unknown]:
 def _apply_apart(parts: Mapping[Recipe, Sequence[Delta]], using: str) -> dict[str, int | Unknown]:
     """Apply deltas that no transaction keeps together: each part is one step."""
     values: dict[str, int | Unknown] = {}
-    for recipe in sorted(parts):
+    for recipe in sorted(parts, key=lambda recipe: recipe.rank):
         try:
             strategy = registry.strategy(recipe, NAMED, using)
             part = applied(strategy, Batch(tuple(parts[recipe])), using)

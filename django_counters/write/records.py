@@ -8,12 +8,13 @@ from django.apps import apps
 from django.core.exceptions import FieldDoesNotExist, ValidationError
 from django.db import connections, models, router
 
-from django_counters.conf import Recipe
 from django_counters.exceptions import InvalidAdjustment, InvalidKey, UnsavedInstance
 from django_counters.measure import Measure
 from django_counters.registry import registry
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.records import RecordKeys
+from django_counters.strategies import slotted
+from django_counters.strategies.declaring import Recipe
 from django_counters.tables import CounterColumns
 from django_counters.tables.adjustment import NAME_LENGTH as MOST_ADJUSTED
 from django_counters.tables.slot import NAME_LENGTH, RECORD_ID_LENGTH
@@ -22,7 +23,7 @@ from django_counters.tables.total import TotalField
 from django_counters.types import UNBOUNDED, Bounds, why_no_key
 from django_counters.write.change import Ref, named
 
-_SLOTTED = Recipe("slotted")
+_SLOTTED = slotted.DECLARED.recipe(of_field=True)
 
 
 class Place(NamedTuple):

@@ -7,7 +7,6 @@ import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import fields
-from importlib import import_module
 from importlib.machinery import SourceFileLoader
 from itertools import pairwise
 from pathlib import Path
@@ -19,91 +18,24 @@ from sphinx.util.docutils import SphinxDirective
 
 import django_counters
 from django_counters import access, conf, exceptions
-from django_counters.calendar import PERIODS
+from django_counters.options import Option
 
 Row = tuple[str, ...]
 PACKAGE = Path(django_counters.__file__).resolve().parent
 CHECK_CODE = re.compile(r"[EW]\d{3}")
 SIGNAL = re.compile(r"^((?:#:.*\n)+)(\w+) = \w*Signal\(", re.MULTILINE)
+OF_SETTING, OF_FIELDS = "the `COUNTERS` setting", "counter fields"
 SUBJECTS = {
-    "conf.py": "the `COUNTERS` setting",
+    "conf.py": OF_SETTING,
     "checks.py": "databases",
-    "problems.py": "counter fields",
+    "problems.py": OF_FIELDS,
     "backlog.py": "the Redis of cached counters",
 }
 LEVELS = {"E": "error", "W": "warning"}
-DECLARED = conf.Policy()
-DETOURS = ", ".join(f"`{detour!r}`" for detour in conf.NAMED_DETOURS)
-HISTORIES = ", ".join(f"`{often!r}`" for often in conf.HISTORIES)
+# What is written as code: words in quotation marks, and those that Python knows.
+LITERAL = re.compile(r"(?<!`)('[^' ]+'|\b(?:None|True|False|CACHES)\b)(?!`)")
 RULES = ", ".join(f"`{rule!r}`" for rule in access.RULES if rule != access.ANYONE)
 OR_CLASS = "or the path of a permission class"
-# What an option means is prose; which options there are, and their defaults, is read.
-SETTINGS: dict[str, tuple[str, object, str]] = {
-    "STRATEGY": (
-        "one of the strategies below",
-        DECLARED.recipe.strategy,
-        "Where increments wait for their rollup.",
-    ),
-    "FLOOR": (
-        "integer of 64 bits, or `None` for no floor",
-        DECLARED.bounds.floor,
-        "Counting never takes a counter below it: `InsufficientCount` is raised instead.",
-    ),
-    "CEILING": (
-        "integer of 64 bits, or `None` for no ceiling",
-        DECLARED.bounds.ceiling,
-        "Counting never takes a counter above it: `CeilingExceeded` is raised instead.",
-    ),
-    "CACHE": (
-        "an alias of `CACHES`, or the URL of a Redis",
-        conf.DEFAULT,
-        "Which Redis keeps what waits. Only with `'cached'`.",
-    ),
-    "ON_REDIS_DOWN": (
-        f"one of {DETOURS}",
-        conf.NAMED_DETOURS[0],
-        "Where increments go while that Redis cannot be reached: into the ledger, "
-        "into the total, or nowhere (`CounterUnavailable`). Only with `'cached'`.",
-    ),
-    "APPROVE_ABOVE": (
-        "integer from 0 on, or `None` for no limit",
-        DECLARED.approve_above,
-        "By how much one person alone may adjust a counter, up or down; "
-        "more needs a second person. `None`: by any amount.",
-    ),
-    "HISTORY": (
-        f"{HISTORIES}, or `None`",
-        None,
-        "How often totals are recorded, for a chart. `None`: never. Not with `'ledger'`.",
-    ),
-    "HISTORY_DAYS": (
-        f"integer from 1 to {conf.MOST_HISTORY_DAYS:,}",
-        DECLARED.history_days,
-        "For how many days what was recorded is kept.",
-    ),
-    "PER": (
-        f"list of periods: {', '.join(f'`{by!r}`' for by in PERIODS)}; or `None`",
-        None,
-        "By which periods increments are [counted](../how-to/count-over-time.md), beside the "
-        "total. `None`: by none.",
-    ),
-    "TAGS": (
-        "dictionary of names and numbers, or `None`",
-        None,
-        "How many values of each [tag](../how-to/count-by-tag.md) are counted apart. With `PER`.",
-    ),
-    "KEEP": (
-        "dictionary of periods and days, or `None`",
-        None,
-        "For how many days a period is kept; one that is not named, for ever. With `PER`.",
-    ),
-    "API": (
-        "dictionary of [who may what](#api), or `None`",
-        None,
-        "Who may reach the counters over HTTP. `None`: nobody.",
-    ),
-    "OPTIONS": ("dictionary of the options below", {}, "What the strategy lets you choose."),
-}
 ACCESS = {
     "read": (f"`{access.ANYONE!r}`, {RULES}, {OR_CLASS}", "Who reads values."),
     "increment": (f"{RULES}, `{access.BEACON!r}`, {OR_CLASS}", "Who adds."),
@@ -141,42 +73,29 @@ ACCESS = {
         "bits of the network, from 16 to 63, and a rate. `limit` is for each /64.",
     ),
 }
-OPTIONS: dict[tuple[str, str], tuple[str, object, str]] = {
-    ("exact", "combine"): (
-        "`True` or `False`",
-        conf.EXACT.combine,
-        "Threads of one process that count at the same moment share one statement.",
-    ),
-    ("sharded", "shards"): (
-        f"`{conf.AUTO!r}`, or an integer from 1 to {conf.LARGEST_NUMBER:,}",
-        conf.AUTO,
-        "How many rows a counter may have. "
-        f"`{conf.AUTO!r}`: as many as its writers need, up to {conf.MOST_SHARDS}.",
-    ),
-    ("ledger", "retention_days"): (
-        f"`None`, or an integer of {conf.LEAST_RETENTION} or more",
-        DECLARED.retention_days,
-        "For how many days entries are kept. `None`: for ever. "
-        "The longest of all ledger namespaces counts for all.",
-    ),
-    ("cached", "max_age"): (
-        "seconds, above 0",
-        conf.MAX_AGE,
-        'How old a total may be where a read with `consistency="cached"` does not say it.',
-    ),
-    ("cached", "timeout"): (
-        "seconds, above 0",
-        conf.TIMEOUT,
-        "How long to wait for Redis: for the connection, and for each answer.",
-    ),
-}
 
 
 def settings_rows() -> Iterator[Row]:
     """The options of a namespace."""
-    _all_explained(SETTINGS, conf.OPTIONS)
-    for name, (value, default, meaning) in SETTINGS.items():
-        yield f"`{name}`", value, f"`{default!r}`", meaning
+    owners = conf.owners()
+    for option in conf.namespace_options():
+        *row, meaning = _row(option)
+        owner = owners.get(option.name)
+        yield *row, f"{meaning} Only with `{owner!r}`." if owner else meaning
+
+
+def fields_rows() -> Iterator[Row]:
+    """The arguments of a field."""
+    for option in conf.COMMON:
+        yield _row(option._replace(name=option.key))
+    for option in conf.field_options().values():
+        yield _row(option)
+
+
+def _row(option: Option) -> Row:
+    name, default = f"`{option.name}`", f"`{option.default!r}`"
+    expected, meaning = (LITERAL.sub(r"`\1`", one) for one in (option.expected, option.meaning))
+    return name, expected, default, meaning
 
 
 def access_rows() -> Iterator[Row]:
@@ -191,11 +110,11 @@ def access_rows() -> Iterator[Row]:
 
 def options_rows() -> Iterator[Row]:
     """The options of the strategies of named counters."""
-    _all_explained(
-        OPTIONS, [(name, o) for name, all_ in conf.NAMED_STRATEGIES.items() for o in all_]
-    )
-    for (name, option), (value, default, meaning) in OPTIONS.items():
-        yield f"`{option!r}`", f"`{name!r}`", value, f"`{default!r}`", meaning
+    for strategy in conf.strategies().values():
+        for option in strategy.namespaces or ():
+            if not option.name.isupper():
+                _, *row = _row(option)
+                yield f"`{option.name!r}`", f"`{strategy.name!r}`", *row
 
 
 def _all_explained(rows: Collection[object], known: Collection[object]) -> None:
@@ -205,12 +124,11 @@ def _all_explained(rows: Collection[object], known: Collection[object]) -> None:
 
 def strategies_rows() -> Iterator[Row]:
     """The strategies of this version."""
-    for name in dict.fromkeys((*conf.NAMED_STRATEGIES, *conf.FIELD_STRATEGIES)):
-        module = import_module(f"django_counters.strategies.{name}")
-        users = ["named counters"] * (name in conf.NAMED_STRATEGIES)
-        users += ["fields"] * (name in conf.FIELD_STRATEGIES)
-        bounds = "yes" if conf.CAPABILITIES[name].bounded else "no"
-        yield f"`{name!r}`", ", ".join(users), bounds, _first_line(getattr(module, name.title()))
+    for one in conf.STRATEGIES:
+        users = ["named counters"] * (one.namespaces is not None)
+        users += ["fields"] * (one.fields is not None)
+        bounds = "yes" if one.can.bounded else "no"
+        yield f"`{one.name!r}`", ", ".join(users), bounds, _first_line(one.made)
 
 
 def errors_rows() -> Iterator[Row]:
@@ -263,13 +181,35 @@ def checks_rows() -> Iterator[Row]:
         (code, SUBJECTS.get(path.name, path.name), re.sub(r"\.…$", ".", message))
         for path in PACKAGE.rglob("*.py")
         for code, message in _reports(ast.parse(path.read_text(encoding="utf-8")))
-    }
+    } | set(_declared())
     # A message that is filled in altogether says nothing beside another one of the same check.
     told = {code for code, _, message in found if re.search("[a-z]", message)}
     for code, subject, message in sorted(found, key=lambda row: (row[0][1:], row)):
         if code not in told or re.search("[a-z]", message):
             link = f"[counters.{code}](#counters-{code.lower()})"
             yield link, LEVELS[code[0]], subject, message
+
+
+def _declared() -> Iterator[Row]:
+    """What options and projections declare: the id of a check, what it looks at, its message."""
+    namespaces = [option for one in conf.strategies().values() for option in one.namespaces or ()]
+    for option in (*namespaces, *conf.namespace_options()):
+        code = option.code or ("E019" if option.name.isupper() else "E008")
+        yield from ((code, OF_SETTING, text) for text in _wrong(option))
+    limit = conf.COMMON[-1]
+    yield from (("E024", OF_FIELDS, text) for text in _wrong(limit._replace(name=limit.key)))
+    for option in conf.field_options().values():
+        yield from ((option.code or "E020", OF_FIELDS, text) for text in _wrong(option))
+    for one in conf.PROJECTIONS:
+        tree = ast.parse(Path(inspect.getfile(one.problems)).read_text(encoding="utf-8"))
+        for text in _texts(one.problems.__name__, tree):
+            yield one.in_namespaces, OF_SETTING, text
+            yield one.in_fields, OF_FIELDS, text
+
+
+def _wrong(option: Option) -> Iterator[str]:
+    """What an option says of a value that it does not accept."""
+    yield from (text.replace("not Ellipsis", "not …") for text in option.problems(...))
 
 
 def _reports(tree: ast.AST) -> Iterator[tuple[str, str]]:
@@ -289,24 +229,23 @@ def _yielded(body: ast.AST, over: ast.expr, tree: ast.AST) -> Iterator[tuple[str
     """The texts of a loop over a function, where its body has one fixed code."""
     inside = [str(node.value) for node in ast.walk(body) if isinstance(node, ast.Constant)]
     for code in filter(CHECK_CODE.fullmatch, inside):
-        for text in _texts(over, tree):
+        for text in _texts(getattr(getattr(over, "func", None), "id", None), tree):
             yield code, text
 
 
-def _texts(call: ast.expr, tree: ast.AST) -> Iterator[str]:
+def _texts(called: str | None, tree: ast.AST) -> Iterator[str]:
     """What a function yields, be it of this module or of one that this module imports it from."""
-    called = getattr(getattr(call, "func", None), "id", None)
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and any(name.name == called for name in node.names):
             path = PACKAGE.parent.joinpath(*(node.module or "").split(".")).with_suffix(".py")
             if path.is_file():
-                yield from _texts(call, ast.parse(path.read_text(encoding="utf-8")))
+                yield from _texts(called, ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.FunctionDef) and node.name == called:
             for one in ast.walk(node):
                 if isinstance(one, ast.Yield) and one.value is not None:
                     yield _text(one.value)
                 if isinstance(one, ast.YieldFrom):
-                    yield from _texts(one.value, tree)
+                    yield from _texts(getattr(getattr(one.value, "func", None), "id", None), tree)
 
 
 def _text(node: ast.expr) -> str:
@@ -319,6 +258,7 @@ def _text(node: ast.expr) -> str:
 TABLES: dict[str, tuple[Callable[[], Iterator[Row]], Row]] = {
     "settings": (settings_rows, ("Option", "Value", "Default", "Meaning")),
     "access": (access_rows, ("Key", "Value", "Default", "Meaning")),
+    "fields": (fields_rows, ("Argument", "Value", "Default", "Meaning")),
     "options": (options_rows, ("Option", "Of", "Value", "Default", "Meaning")),
     "strategies": (strategies_rows, ("Strategy", "Of", "Floor and ceiling", "In short")),
     "checks": (checks_rows, ("Id", "Level", "Looks at", "Message")),

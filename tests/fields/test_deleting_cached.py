@@ -123,7 +123,7 @@ def test_without_redis_the_record_is_deleted_and_the_flush_says_what_it_had(
     field: Any = Article._meta.get_field("reads")
     article.reads.increment(3)
     name = f"testapp.Article.reads {article.pk}"
-    dead = field.recipe._replace(cache="redis://127.0.0.1:1/0", timeout=0.05)
+    dead = field.recipe.but(cache="redis://127.0.0.1:1/0", timeout=0.05)
     with monkeypatch.context() as patch, caplog.at_level(logging.WARNING, "django_counters"):
         patch.setitem(vars(field), "recipe", dead)
         article.delete()

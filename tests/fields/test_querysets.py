@@ -266,13 +266,13 @@ def test_a_redis_that_is_away(posts: list[Post], monkeypatch: pytest.MonkeyPatch
     del posts
     Article.objects.create()
     field: Any = Article._meta.get_field("reads")
-    away = field.recipe._replace(cache="redis://127.0.0.1:1/0", detour="raise")
+    away = field.recipe.but(cache="redis://127.0.0.1:1/0", on_redis_down="raise")
     monkeypatch.setitem(vars(field), "recipe", away)
     with pytest.raises(CounterUnavailable):
         Article.objects.increment(reads=1)
     with pytest.raises(OutcomeUnknown):
         Article.objects.increment(reads=1, shares=1)
-    monkeypatch.setitem(vars(field), "recipe", away._replace(detour="exact"))
+    monkeypatch.setitem(vars(field), "recipe", away.but(on_redis_down="exact"))
     assert Article.objects.increment(reads=1, shares=1) == 1
     assert counts(Article, "reads", "shares") == [(1, 2)]
 

@@ -8,10 +8,10 @@ import pytest
 from django.db.migrations.writer import MigrationWriter
 
 from django_counters import CachedCounterField
-from django_counters.conf import FIELD_STRATEGIES
+from django_counters.conf import field_strategies
 
 
-@pytest.mark.parametrize("options", [{}, *({"strategy": name} for name in FIELD_STRATEGIES)])
+@pytest.mark.parametrize("options", [{}, *({"strategy": name} for name in field_strategies())])
 def test_its_strategy_outlives_a_clone_and_a_migration(options: dict[str, Any]) -> None:
     field = CachedCounterField(**options)
     written, imports = MigrationWriter.serialize(field)

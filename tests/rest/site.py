@@ -46,7 +46,7 @@ def _open_fields() -> None:
     from tests.testapp.models import Post, Ticket
 
     field: Any = Ticket._meta.get_field("scans")
-    vars(field)["recipe"] = field.recipe._replace(timeout=PATIENCE["timeout"])
+    vars(field)["recipe"] = field.recipe.but(timeout=PATIENCE["timeout"])
     expose(Ticket, "scans", **OPEN)
     expose(Post, "likes", **OPEN)
 

@@ -18,7 +18,7 @@ import pytest
 from django.db import DataError, connection, connections, transaction
 from django.db.backends.utils import CursorWrapper
 
-from django_counters.conf import Recipe
+from django_counters.conf import EXACT
 from django_counters.exceptions import OutcomeUnknown
 from django_counters.models import Counter
 from django_counters.registry import registry
@@ -308,7 +308,7 @@ class TestInterrupted:
     def test_right_after_it_was_sent(self) -> None:
         """The moment that no lock shows: libpq has sent, and has not begun to wait."""
         Counter.objects.increment("a")
-        strategy: Any = registry.strategy(Recipe("exact"), NAMED, "default")
+        strategy: Any = registry.strategy(EXACT, NAMED, "default")
         from psycopg.generators import execute
 
         wire = strategy._totals._session._kept.kept._wire

@@ -217,7 +217,7 @@ class TestAway:
         article = Article.objects.create()
         article.reads.increment(5)
         field: Any = Article._meta.get_field("reads")
-        recipe = field.recipe._replace(cache=DEAD["CACHE"])
+        recipe = field.recipe.but(cache=DEAD["CACHE"])
         with monkeypatch.context() as patch:
             patch.setitem(vars(field), "recipe", recipe)
             with pytest.raises(CounterUnavailable):

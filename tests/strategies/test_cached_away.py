@@ -254,7 +254,7 @@ def away(cached: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.Monkey
     """A function that takes Redis away from the fields."""
     with monkeypatch.context() as patch:
         for field in FIELDS:
-            patch.setitem(vars(field), "recipe", field.recipe._replace(cache=DEAD["CACHE"]))
+            patch.setitem(vars(field), "recipe", field.recipe.but(cache=DEAD["CACHE"]))
         yield patch
 
 
@@ -314,7 +314,7 @@ class TestFieldsWithoutRedis:
         ticket.scans.increment()
         field: Any = Ticket._meta.get_field("scans")
         with proxied() as proxy:
-            recipe = field.recipe._replace(cache=proxy.url, timeout=2)
+            recipe = field.recipe.but(cache=proxy.url, timeout=2)
             monkeypatch.setitem(vars(field), "recipe", recipe)
             proxy.lose("swallow")
             with pytest.raises(OutcomeUnknown):

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
-from django_counters.conf import MOST_SHARDS
 from django_counters.exceptions import (
     CounterOverflow,
     InvalidConfiguration,
@@ -17,6 +16,7 @@ from django_counters.exceptions import (
     UnsupportedBounds,
 )
 from django_counters.models import Counter, CounterShard
+from django_counters.strategies.spread import MOST_ROWS
 from django_counters.testing import assert_counts, override_counters
 from django_counters.types import INT8
 
@@ -47,7 +47,7 @@ class TestShardKey:
         for number in range(40):
             Counter.objects.increment("likes:a", shard_key=f"user {number}")
         assert len(shards("likes:a")) > 10
-        assert all(0 <= shard < MOST_SHARDS for shard in shards("likes:a"))
+        assert all(0 <= shard < MOST_ROWS for shard in shards("likes:a"))
         assert_counts({"likes:a": 45})
 
     def test_its_shard_is_part_of_the_contract(self) -> None:
@@ -76,7 +76,7 @@ class TestCap:
         with wide(1024):
             for number in range(100):
                 Counter.objects.increment("wide:a", shard_key=number)
-            assert max(shards("wide:a")) > MOST_SHARDS
+            assert max(shards("wide:a")) > MOST_ROWS
             assert_counts({"wide:a": 100})
 
 

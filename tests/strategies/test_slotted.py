@@ -286,7 +286,7 @@ class TestTransactions:
 def test_a_migration_names_what_differs_from_the_default() -> None:
     field = CounterField(strategy="slotted", slots=4)
     assert field.deconstruct()[3] == {"strategy": "slotted", "slots": 4, "default": 0}
-    assert field.clone().slots == 4
+    assert field.clone().options["slots"] == 4
 
 
 def test_a_name_of_no_counter_field_is_refused() -> None:

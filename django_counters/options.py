@@ -1,0 +1,77 @@
+"""What people may declare of their counters, one value for each option."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from difflib import get_close_matches
+from typing import Any, NamedTuple
+
+
+class Option(NamedTuple):
+    """One thing that people may declare. Checks, parsing and the reference are read from it.
+
+    Attributes:
+        name: how it is written. In capitals it stands beside ``STRATEGY``, else within ``OPTIONS``
+            or among the arguments of a field.
+        default: what holds where it is not declared.
+        expected: what it may be, as messages and the reference say it.
+        meaning: what it does, for the reference.
+        accepts: whether a value is that; some are checked together with others instead.
+        choices: the values that it may have, where those are few.
+        builds: whether strategies are built from it; others read it in ``policy.options``.
+        single: whether it concerns single calls alone, and no batches.
+        code: the id of its check, where that is not the usual one.
+    """
+
+    name: str
+    default: Any
+    expected: str
+    meaning: str
+    accepts: Callable[[Any], bool] = lambda _: True
+    choices: tuple[str, ...] = ()
+    builds: bool = True
+    single: bool = False
+    code: str = ""
+
+    @property
+    def key(self) -> str:
+        """Its name as an argument."""
+        return self.name.lower()
+
+    def problems(self, value: object) -> Iterator[str]:
+        """Say what is wrong with a value, if it is."""
+        if not self.accepts(value):
+            shown = self.name if self.name.isupper() else repr(self.name)
+            yield f"{shown} is {self.expected}, not {value!r}.{closest(value, self.choices)}"
+
+
+def choice(name: str, choices: tuple[str, ...], meaning: str) -> Option:
+    """An option that is one of some words; the first one is its default."""
+    expected = f"one of {', '.join(map(repr, choices))}"
+    return Option(name, choices[0], expected, meaning, choices.__contains__, choices)
+
+
+def seconds(name: str, default: float, meaning: str) -> Option:
+    """An option that is a time which somebody may wait, or which a value may be old."""
+    return Option(name, default, "a number of seconds above zero", meaning, _is_duration)
+
+
+def is_integer(value: object, low: int, high: int | None = None) -> bool:
+    """Whether it is an integer within limits; True and False are none."""
+    return type(value) is int and low <= value and (high is None or value <= high)
+
+
+def _is_duration(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 86_400
+
+
+def did_you_mean(word: object, known: tuple[str, ...]) -> str:
+    """A half sentence that leads from a misspelt word to a known one."""
+    listed = f" Known are: {', '.join(known)}." if known else ""
+    return closest(word, known) or listed
+
+
+def closest(word: object, known: tuple[str, ...]) -> str:
+    """The same; empty where none is like it."""
+    close = get_close_matches(str(word).upper(), [name.upper() for name in known], n=1, cutoff=0.5)
+    return f" Did you mean {next(n for n in known if n.upper() == close[0])!r}?" if close else ""

@@ -1,0 +1,131 @@
+"""What each strategy declares beside itself, and what is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple, Protocol
+
+from django_counters.options import Option
+from django_counters.stores.base import CachedStore, DeltasStore
+from django_counters.stores.sql.dialects import Table
+from django_counters.stores.sql.measures import SqlMeasures
+from django_counters.strategies.base import Strategy
+
+# How old a total may be where a cached read does not say it, in seconds.
+MAX_AGE = 5.0
+
+
+class Capabilities(NamedTuple):
+    """What a strategy can do. Ask for it, not for the name: the next strategy may do it, too.
+
+    in_place: a change is part of the total at once; nothing is pending. bounded: it keeps a floor
+    and a ceiling. joins: a change is part of the caller's transaction.
+    outside: pending increments are in a Redis, so a value is not in the database alone. cached: it
+    offers values that may be old (``consistency="cached"``). shards, slots: pending increments are
+    in rows of this kind. entries: each change is kept, with its time.
+    """
+
+    in_place: bool = False
+    bounded: bool = False
+    joins: bool = True
+    outside: bool = False
+    cached: bool = False
+    shards: bool = False
+    slots: bool = False
+    entries: bool = False
+
+
+class Shared(Protocol):
+    """What the strategies of a process share. The registry keeps it."""
+
+    def strategy(self, recipe: Recipe, table: Table, using: str) -> Strategy:
+        """Another strategy, over the same table."""
+
+    def deltas(self, using: str) -> DeltasStore:
+        """The entries of a database."""
+
+    def measures(self, using: str) -> SqlMeasures:
+        """What a database knows of its measures."""
+
+    def pending(self, cache: str, timeout: float, using: str) -> CachedStore:
+        """What waits in one Redis for one database."""
+
+
+@dataclass(frozen=True, eq=False)
+class Declaration:
+    """All that the settings, the fields, the checks and the reference know of a strategy.
+
+    Attributes:
+        made: its class, which has its name and says what it is.
+        can: what it can do.
+        build: makes one from a table, a database, what is shared, and its options as arguments.
+        namespaces: its options in ``COUNTERS``; None: it is not for named counters.
+        fields: its options as arguments of a field; None: it is not for fields.
+        guesses: what to say to those who write a word that is no strategy there.
+    """
+
+    made: type[Strategy]
+    can: Capabilities
+    build: Callable[..., Strategy]
+    namespaces: tuple[Option, ...] | None = None
+    fields: tuple[Option, ...] | None = None
+    guesses: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """What people write."""
+        return self.made.name
+
+    def recipe(self, given: Mapping[str, Any] | None = None, *, of_field: bool = False) -> Recipe:
+        """Its recipe with what is given, and else with the defaults."""
+        options = (self.fields if of_field else self.namespaces) or ()
+        values = {**{one.key: one.default for one in options}, **(given or {})}
+        return Recipe(self, tuple((one.key, values[one.key]) for one in options if one.builds))
+
+
+class Recipe(NamedTuple):
+    """What a strategy is made of: counters with the same recipe are changed in one statement."""
+
+    declaration: Declaration
+    options: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def strategy(self) -> str:
+        """The name of the strategy."""
+        return self.declaration.name
+
+    @property
+    def can(self) -> Capabilities:
+        """What counters of this recipe can do."""
+        return self.declaration.can
+
+    @property
+    def rank(self) -> tuple[str, str]:
+        """Its place in an order that all processes share."""
+        return self.strategy, repr(self.options)
+
+    @property
+    def cache(self) -> str:
+        """The Redis that has what is pending; empty where the database has it."""
+        return str(dict(self.options)["cache"]) if self.can.outside else ""
+
+    @property
+    def for_batches(self) -> Recipe:
+        """The same, without what concerns single calls alone."""
+        return _for_batches(self)
+
+    def but(self, **options: object) -> Recipe:
+        """The same with other options."""
+        return self._replace(options=tuple({**dict(self.options), **options}.items()))
+
+    def build(self, table: Table, using: str, shared: Shared) -> Strategy:
+        """The strategy of this recipe, over a table of a database."""
+        return self.declaration.build(table, using, shared, **dict(self.options))
+
+
+@lru_cache(maxsize=256)
+def _for_batches(recipe: Recipe) -> Recipe:
+    options = recipe.declaration.namespaces or ()
+    return recipe.but(**{one.key: one.default for one in options if one.single})

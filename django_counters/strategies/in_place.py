@@ -1,0 +1,39 @@
+"""Declares the strategies that add to the total itself: ``exact``, and cached counters as exact."""
+
+from __future__ import annotations
+
+from django_counters.options import Option
+from django_counters.stores.sql.dialects import Table
+from django_counters.stores.sql.totals import SqlTotals
+from django_counters.strategies.base import Strategy
+from django_counters.strategies.combining import Combining
+from django_counters.strategies.declaring import Capabilities, Declaration, Shared
+from django_counters.strategies.exact import CachedAsExact, Exact
+
+
+def _exact(table: Table, using: str, shared: Shared, *, combine: bool = False) -> Strategy:  # noqa: ARG001
+    totals = SqlTotals(table, using)
+    return Combining(totals, using) if combine else Exact(totals)
+
+
+def _as_exact(table: Table, using: str, shared: Shared) -> Strategy:  # noqa: ARG001
+    return CachedAsExact(SqlTotals(table, using))
+
+
+COMBINE = Option(
+    "combine",
+    False,
+    "True or False",
+    "Threads of one process that count at the same moment share one statement.",
+    lambda value: isinstance(value, bool),
+    single=True,
+)
+EXACT = Declaration(
+    Exact,
+    Capabilities(in_place=True, bounded=True),
+    _exact,
+    namespaces=(COMBINE,),
+    fields=(),
+)
+# Nobody declares it: it replaces cached counters where COUNTERS_CACHED_AS_EXACT is set.
+CACHED_AS_EXACT = Declaration(CachedAsExact, Capabilities(in_place=True, cached=True), _as_exact)

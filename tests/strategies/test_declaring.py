@@ -1,0 +1,166 @@
+"""A strategy, or a projection, is one declaration and its name in a list."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Any, ClassVar
+
+import pytest
+from django.core.checks import run_checks
+from django.db import models
+from django.test.utils import isolate_apps
+
+from django_counters import CounterField, conf
+from django_counters.checks import check_setting
+from django_counters.exceptions import InvalidConfiguration
+from django_counters.models import Counter
+from django_counters.options import Option, is_integer
+from django_counters.projections.base import Projection
+from django_counters.registry import registry
+from django_counters.stores.sql.totals import SqlTotals
+from django_counters.strategies import in_place
+from django_counters.strategies.base import Strategy
+from django_counters.strategies.declaring import Capabilities, Declaration, Recipe
+from django_counters.strategies.exact import Exact
+from django_counters.testing import override_counters
+from django_counters.types import Batch
+from tests.testapp.models import Post
+
+pytestmark = pytest.mark.django_db
+
+
+class Twice(Exact):
+    """Counts each change as often as it is told to."""
+
+    name: ClassVar[str] = "twice"
+
+    def __init__(self, totals: SqlTotals, times: int) -> None:
+        super().__init__(totals)
+        self._times = times
+
+    def apply(self, batch: Batch) -> Mapping[Hashable, int]:
+        deltas = tuple(delta._replace(by=delta.by * self._times) for delta in batch.deltas)
+        return super().apply(batch._replace(deltas=deltas))
+
+
+def build(table: Any, using: str, shared: object, *, times: int) -> Strategy:
+    return Twice(SqlTotals(table, using), times)
+
+
+TIMES = Option("times", 2, "an integer from 2 on", "How often.", lambda value: is_integer(value, 2))
+TWICE = Declaration(
+    Twice,
+    Capabilities(in_place=True),
+    build,
+    namespaces=(TIMES,),
+    fields=(TIMES,),
+    guesses={"double": "Nearly: it is 'twice'."},
+)
+
+
+def why_no_crowd(crowd: object) -> Iterator[str]:
+    if crowd is not None and not is_integer(crowd, 1):
+        yield f"{crowd!r} is no crowd."
+
+
+CROWD = Projection(
+    name="crowds",
+    options=(Option("crowd", None, "None or an integer", "How many."),),
+    problems=why_no_crowd,
+    make=lambda owner, crowd: (owner, crowd),
+    in_namespaces="E027",
+    in_fields="E028",
+)
+
+
+@pytest.fixture(autouse=True)
+def listed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The lines that a new strategy and a new projection need."""
+    monkeypatch.setattr(conf, "STRATEGIES", (*conf.STRATEGIES, TWICE))
+    monkeypatch.setattr(conf, "PROJECTIONS", (*conf.PROJECTIONS, CROWD))
+    yield
+    registry.forget_strategies()
+
+
+def named(**options: Any) -> override_counters:
+    return override_counters(toys={"STRATEGY": "twice", **options})
+
+
+def test_named_counters_count_with_it() -> None:
+    with named():
+        assert Counter.objects.increment("toys:a", 5) == 10
+        assert Counter.objects.increment_many({"toys:a": 1, "toys:b": 2})
+        assert registry.policy("toys:a").recipe.strategy == "twice"
+    with named(OPTIONS={"times": 3}):
+        assert Counter.objects.increment("toys:a") == 15
+        assert Counter.objects.value("toys:b") == 4
+    assert run_checks() == []
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        ({"OPTIONS": {"times": 1}}, "E008", "'times' is an integer from 2 on, not 1."),
+        ({"OPTIONS": {"time": 3}}, "E008", "twice has no option 'time'. Did you mean 'times'?"),
+        ({"CACHE": "default"}, "E019", "CACHE is for cached counters, not for twice."),
+        ({"FLOOR": 0}, "E009", "twice cannot hold a floor"),
+        ({"STRATEGY": "double"}, "E004", "Nearly: it is 'twice'."),
+        ({"STRATEGY": "twise"}, "E004", "Did you mean 'twice'?"),
+        ({"CROWD": 0}, "E027", "0 is no crowd."),
+        ({"CROWT": 0}, "E003", "Did you mean 'CROWD'?"),
+    ],
+)
+def test_its_mistakes_are_checked(options: dict[str, Any], code: str, message: str) -> None:
+    with named(**options):
+        (error,) = check_setting()
+        with pytest.raises(InvalidConfiguration):
+            Counter.objects.increment("toys:a")
+    assert error.id == f"counters.{code}"
+    assert message in error.msg
+
+
+@isolate_apps("tests.testapp")
+def test_a_field_takes_its_options_and_checks_them() -> None:
+    class Toy(models.Model):
+        hits = CounterField(strategy="twice", times=3, crowd=4)
+        wrong = CounterField(strategy="twice", times=1, floor=0, crowd=0)
+
+        class Meta:
+            app_label = "testapp"
+
+    field: Any = Toy._meta.get_field("hits")
+    said = {"strategy": "twice", "times": 3, "crowd": 4, "default": 0}
+    assert field.deconstruct()[3] == said
+    assert field.recipe == Recipe(TWICE, (("times", 3),))
+    assert "times" in field.non_db_attrs
+    found = {(error.id, error.msg) for error in Toy.check()}
+    assert found == {
+        ("counters.E016", "twice cannot hold a floor or a ceiling, exact can."),
+        ("counters.E020", "'times' is an integer from 2 on, not 1."),
+        ("counters.E028", "0 is no crowd."),
+    }
+
+
+def test_a_field_counts_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    field: Any = Post._meta.get_field("likes")
+    monkeypatch.setitem(vars(field), "recipe", TWICE.recipe({"times": 4}, of_field=True))
+    post = Post.objects.create()
+    assert post.likes.increment(2) == 8
+    post.refresh_from_db()
+    assert post.likes == 8
+
+
+def test_a_batch_does_not_ask_what_concerns_single_calls() -> None:
+    combined = in_place.EXACT.recipe({"combine": True})
+    assert combined != conf.EXACT
+    assert combined.for_batches == conf.EXACT
+    assert TWICE.recipe().for_batches == TWICE.recipe()
+
+
+def test_what_a_projection_declares_is_in_the_policy() -> None:
+    with named(CROWD=7):
+        assert registry.policy("toys:a").projected["crowds"] == ("toys", 7)
+    with named():
+        assert registry.policy("toys:a").projected["crowds"] == ("toys", None)
+    with pytest.raises(TypeError, match="crowed"):
+        CounterField(crowed=7)
