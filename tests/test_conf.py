@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from django_counters.models import Counter
 from django_counters.registry import registry
 from django_counters.strategies import cached
 from django_counters.types import Bounds
+from django_counters.upkeep.partitions import retention
 
 NAN, INFINITY = float("nan"), float("inf")
 WRONG: list[tuple[Any, str, str]] = [
@@ -165,3 +167,26 @@ def test_what_a_namespace_can_say_of_its_history() -> None:
         "likes": ("day", 400),
         "a": ("", 90),
     }
+
+
+LEDGER, FOR_EVER = ({"STRATEGY": "ledger", "OPTIONS": {"retention_days": n}} for n in (90, None))
+CACHED = {"STRATEGY": "cached"}
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "days"),
+    [
+        ([LEDGER], 90),
+        ([CACHED], 4),
+        ([CACHED, LEDGER], 90),
+        ([CACHED, FOR_EVER], None),
+        ([LEDGER, FOR_EVER], None),
+        ([{}], None),
+    ],
+)
+def test_entries_are_kept_as_long_as_any_namespace_needs_them(
+    namespaces: list[dict[str, Any]], days: int | None
+) -> None:
+    counters = {f"n{number}": options for number, options in enumerate(namespaces)}
+    with override_settings(COUNTERS=counters):
+        assert retention() == (None if days is None else timedelta(days=days))
