@@ -27,10 +27,6 @@ NOBODY, ANYONE, AUTHENTICATED, STAFF, PERMISSION, BEACON = (
 RULES = (ANYONE, AUTHENTICATED, STAFF, PERMISSION)
 MAX_DELTA = 1_000_000
 MAX_COUNTERS = 10_000
-_OPTIONS = (
-    *ACTIONS,
-    *("max_delta", "max_counters", "names", "origins", "limit", "network_limits"),
-)
 # Bits of an IPv6 address that are the network. /64 is what ``limit`` is for.
 _NETWORKS = range(16, 64)
 Names = Pattern[str] | Callable[[str], bool]
@@ -114,8 +110,9 @@ def access_problems(declared: object) -> Iterator[str]:
         yield "API must be a dictionary."
         return
     for option in declared:
-        if option not in _OPTIONS:
-            yield f"API has an unknown option {option!r}. Known are: {', '.join(_OPTIONS)}."
+        if option not in Access.__dataclass_fields__:
+            known = ", ".join(Access.__dataclass_fields__)
+            yield f"API has an unknown option {option!r}. Known are: {known}."
     for action in ACTIONS:
         yield from _rule_problems(action, declared.get(action))
     yield from _number_problems(declared)

@@ -9,12 +9,7 @@ from django_counters.conf import field_strategies, strategies
 
 _NAMED = ", ".join(f'"{name}"' for name in strategies())
 _OF_FIELDS = ", ".join(f'"{name}"' for name in field_strategies())
-_OWNERS = ", ".join(
-    f'"{option.name}" is for {strategy.name}'
-    for strategy in strategies().values()
-    for option in strategy.namespaces or ()
-    if not option.name.isupper()
-)
+_OPTION = "Write the option as the message says. Remove it where the strategy has none."
 # By the id of the check. The documentation says more under the same ids.
 HINTS: Mapping[str, str] = MappingProxyType(
     {
@@ -27,7 +22,7 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "E006": "Keep counters in PostgreSQL, or in SQLite for development. If this database is to "
         "hold none, say so in allow_migrate of a router.",
         "E007": "Use a newer Python or SQLite, or PostgreSQL.",
-        "E008": f"In OPTIONS {_OWNERS}.",
+        "E008": _OPTION,
         "E009": "Remove the bound, or make the namespace exact: elsewhere no writer knows the "
         "value that the others leave.",
         "E010": f"The strategy of a field is one of {_OF_FIELDS}.",
@@ -41,7 +36,7 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "that the others leave.",
         "E017": 'Set slots to "auto" or to an integer from 1 to 1024.',
         "E018": "Make the field exact, or use a named counter.",
-        "E019": "Write the option as the message says. Remove it where the strategy has none.",
+        "E019": _OPTION,
         "E020": "Write the argument as the message says.",
         "E021": "Name a cache of CACHES whose backend is the RedisCache of Django or django-redis, "
         "or made from it; or a URL such as redis://host:6379/0. It needs "
