@@ -13,13 +13,13 @@ from django.db import connections, router
 
 from django_counters.conf import problems
 from django_counters.hints import HINTS
+from django_counters.intake.sources import declared_sources
 from django_counters.models import Counter, CounterDelta
 from django_counters.observe.facts import databases
 from django_counters.observe.redises import weaknesses
 from django_counters.stores.redis.addresses import is_other_cache
 from django_counters.stores.sql.dialects import DIALECTS
 from django_counters.upkeep.partitions import FEWEST_AHEAD, ledgers, partitions_ahead, too_few
-from django_counters.upkeep.sources import declared_sources
 
 OLDEST_SQLITE = (3, 35, 0)
 

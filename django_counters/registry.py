@@ -14,9 +14,10 @@ from django.db import models
 
 from django_counters.conf import DEFAULT, Policy, policies
 from django_counters.exceptions import InvalidConfiguration
-from django_counters.stores.base import CachedStore, DeltasStore, TokensStore
+from django_counters.stores.base import DeltasStore
 from django_counters.stores.redis.addresses import address_of
 from django_counters.stores.redis.keys import Slots, space_of
+from django_counters.stores.sql.batches import SqlBatches
 from django_counters.stores.sql.corrections import SqlCorrections
 from django_counters.stores.sql.deltas import PlainDeltas, SqlDeltas
 from django_counters.stores.sql.dialects import Table, dialect_of
@@ -49,7 +50,9 @@ class Registry:
         self._strategies: dict[tuple[Recipe, Table, str], Strategy] = {}
         self._policies: Mapping[str, Policy] | None = None
         self._records: dict[tuple[type[models.Model], str], Table] = {}
-        self._tokens: dict[str, TokensStore] = {}
+        self._tokens: dict[str, SqlTokens] = {}
+        self._batches: dict[str, SqlBatches] = {}
+        self._pending: dict[tuple[str, float, str, str], RedisPending] = {}
         self._deltas: dict[str, DeltasStore] = {}
         self._corrections: dict[tuple[Table, str], SqlCorrections] = {}
         self._admitted: dict[str, set[str]] = {}
@@ -102,9 +105,20 @@ class Registry:
         known = self._records.get((model, name))
         return known or self._keep(self._records, (model, name), records(model, name))
 
-    def tokens(self, using: str) -> TokensStore:
+    def tokens(self, using: str) -> SqlTokens:
         """Where a database keeps the tokens of counters that have no ledger."""
         return self._tokens.get(using) or self._tokens.setdefault(using, SqlTokens(using))
+
+    def batches(self, using: str) -> SqlBatches:
+        """What lands in a database."""
+        return self._batches.get(using) or self._batches.setdefault(using, SqlBatches(using))
+
+    def pending(self, cache: str, timeout: float, using: str) -> RedisPending:
+        """What waits in one Redis for one database; see `pending_in`."""
+        # A database has another name while it is tested.
+        wanted = (cache, timeout, using, part_of(using))
+        found = self._pending.get(wanted)
+        return found or self._keep(self._pending, wanted, pending_in(cache, timeout, using))
 
     def deltas(self, using: str) -> DeltasStore:
         """The entries of a database."""
@@ -120,10 +134,6 @@ class Registry:
     def measures(self, using: str) -> SqlMeasures:
         """What a database knows of its measures."""
         return self._measures.get(using) or self._measures.setdefault(using, SqlMeasures(using))
-
-    def pending(self, cache: str, timeout: float, using: str) -> CachedStore:
-        """What waits in one Redis for one database."""
-        return pending_in(cache, timeout, using)
 
     def admitted(self, using: str) -> set[str]:
         """The keys of a database of which this process knows that they have a row."""
@@ -150,6 +160,8 @@ class Registry:
         self._lock = threading.Lock()
         self._strategies = {}
         self._tokens = {}
+        self._batches = {}
+        self._pending = {}
         self._deltas = {}
         self._corrections = {}
         self._admitted = {}

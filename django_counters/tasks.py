@@ -25,7 +25,7 @@ VERIFY_AUDIT = "django_counters.verify_audit"
 @shared_task(name=FLUSH, ignore_result=True)
 def flush(using: str = DEFAULT_DB_ALIAS) -> dict[str, Any]:
     """Land what waits in Redis. Leaves out a Redis that another one of these is working on."""
-    from django_counters.upkeep.flush import flush as land
+    from django_counters.intake.flush import flush as land
 
     return asdict(land(using, alone=True))
 

@@ -48,6 +48,7 @@ TABLE = {
     "example": Row(NOWHERE, "a site on what the other rows prove"),
     "faults": Row(NOWHERE, "a step of its own: kills its own servers"),
     "fields": Row(("dialect", "pair", "newest"), "model fields are Django's"),
+    "intake": Row(("dialect", "server"), "parcels, landed in SQL"),
     "limits": Row(("dialect", "server", "newest"), "buckets and room, in SQL and in scripts"),
     "locales": Row(NOWHERE, "texts"),
     "management": Row(("pair", "newest"), "commands are Django's and argparse's"),

@@ -11,8 +11,8 @@ from benchmarks.capacity.meter import Meter, Spent
 from benchmarks.cases.cached import client, prefix
 from benchmarks.cases.flush import landed
 from benchmarks.inspection import let_others_end
+from django_counters.intake.flush import flush
 from django_counters.models import Counter, CounterDelta
-from django_counters.upkeep.flush import flush
 from django_counters.upkeep.rollup import rollup
 
 CALLS = 2000  # of a slice

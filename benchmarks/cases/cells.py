@@ -26,11 +26,11 @@ from benchmarks.cases.peers_database import known, tables
 from benchmarks.harness import Action, Pair, Sample, Side, Work, adds_up, expect, loop, remain
 from benchmarks.inspection import execute, increment, value
 from benchmarks.models import Event
+from django_counters.intake.flush import flush
 from django_counters.measure import Measure
 from django_counters.models import Counter, CounterCell
 from django_counters.registry import registry
 from django_counters.stores.sql.dialects.cells import COLUMNS, upsert
-from django_counters.upkeep.flush import flush
 
 SLICE = 100  # calls of one slice
 SCRIPTS = 200  # that Redis is sent at once

@@ -12,6 +12,7 @@ from django.db import DEFAULT_DB_ALIAS, router
 from django.utils.translation import gettext as _
 
 from django_counters.conf import problems
+from django_counters.intake.sources import Source
 from django_counters.observe.facts import RECENT, Facts, Incidents, Unfolded, gather
 from django_counters.observe.redises import LATE, Redis
 from django_counters.tables import CounterIncident
@@ -19,7 +20,6 @@ from django_counters.tables.standing import COUNTERS
 from django_counters.upkeep.ledger import State
 from django_counters.upkeep.partitions import ledgers, too_few
 from django_counters.upkeep.places import Stranger
-from django_counters.upkeep.sources import Source
 
 # The facts that findings are about.
 NEEDED = ("spread", "ledger", "redises", "incidents", "rooms", "strangers", "guard")

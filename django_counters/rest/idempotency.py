@@ -20,7 +20,7 @@ from django_counters.exceptions import CounterError, OutcomeUnknown
 from django_counters.registry import registry
 from django_counters.rest.principal import principal_of
 from django_counters.rest.problems import Refused
-from django_counters.stores.base import TokensStore
+from django_counters.stores.sql.tokens import SqlTokens
 from django_counters.tokens import Token, check_token, mint
 
 HEADER = "HTTP_IDEMPOTENCY_KEY"
@@ -100,7 +100,7 @@ class Once(NamedTuple):
         self._keep(tokens, body)
         return Answer(body, False)
 
-    def _claim(self, tokens: TokensStore) -> Mapping[str, Any] | None:
+    def _claim(self, tokens: SqlTokens) -> Mapping[str, Any] | None:
         if not tokens.is_alone(self.token):
             raise _in_progress()
         return tokens.claim(self.token, self.fingerprint, _no_entry)
@@ -117,21 +117,21 @@ class Once(NamedTuple):
             token = kept["token"]
         return {"token": token, "until": (now + _LEASE).timestamp()}
 
-    def _keep(self, tokens: TokensStore, body: Body) -> None:
+    def _keep(self, tokens: SqlTokens, body: Body) -> None:
         # It is counted, also if this fails. Then the same key is answered that the outcome is
         # unknown, and it is never counted again.
         with suppress(CounterError, Error):
             tokens.keep(self.token, {"body": body})
 
     def _release(
-        self, tokens: TokensStore, left: Mapping[str, Any], attempt: Mapping[str, Any]
+        self, tokens: SqlTokens, left: Mapping[str, Any], attempt: Mapping[str, Any]
     ) -> None:
         """Return the lease early."""
         with suppress(CounterError, Error), tokens.all_or_nothing():
             if self._is_ours(tokens, attempt):
                 tokens.keep(self.token, left)
 
-    def _is_ours(self, tokens: TokensStore, attempt: Mapping[str, Any]) -> bool:
+    def _is_ours(self, tokens: SqlTokens, attempt: Mapping[str, Any]) -> bool:
         """Whether no other request has taken over after the end of the lease."""
         if not self.resumes:
             return True

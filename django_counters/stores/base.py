@@ -10,8 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from django_counters.exceptions import CounterError
-from django_counters.tokens import Token
-from django_counters.types import Amounts, Delta, Sums
+from django_counters.types import Amounts, Cell, Delta, Sums
 
 
 class Outcome(IntEnum):
@@ -34,22 +33,37 @@ class Refusal(StrEnum):
     STRANGE = "strange"
 
 
-class Batched(NamedTuple):
-    """A generation of increments that is to be landed.
+class Tokened(NamedTuple):
+    """An increment that has a token, and the cells that it adds as much to."""
+
+    counter: str
+    by: int
+    cells: tuple[Cell, ...] = ()
+
+
+class Parcel(NamedTuple):
+    """Increments under an id that is applied once, wherever they come from.
+
+    A counter is named by its key, or by ``app.Model.field`` and the text of a primary key, with a
+    space between them.
 
     Attributes:
-        generation: its id, 32 lower-case hexadecimal digits.
-        slot: the part of the key space that its counters belong to.
-        source: where it comes from.
-        counters: how many counters it changes.
-        total: the sum of all its amounts.
+        id: the 32 lower-case hexadecimal digits of a UUIDv7. Its time is that of the parcel.
+        source: where it comes from, in 255 characters at most.
+        sums: by how much each counter changes.
+        slot: the part of the source that it comes from.
+        tokens: increments that have a UUIDv7 each; they are part of the sums, too.
+        cells: by how much cells change, by counter and cell; without those of ``tokens``.
+        strange: what was found beside them and cannot be read.
     """
 
-    generation: str
-    slot: int
+    id: str
     source: str
-    counters: int
-    total: int
+    sums: Mapping[str, int]
+    slot: int = 0
+    tokens: Mapping[str, Tokened] = {}
+    cells: Sums[str] = {}
+    strange: Mapping[str, str] = {}
 
 
 class Seen(NamedTuple):
@@ -139,33 +153,6 @@ class DeltasStore(ReadsStore, Protocol):
 
     def rolled_up(self, key: str) -> tuple[int, datetime]:
         """The total alone, and the moment before which nothing is missing in it."""
-
-
-class TokensStore(Protocol):
-    """Keeps what tokens were used for."""
-
-    def all_or_nothing(self) -> AbstractContextManager[None]:
-        """A block that leaves nothing behind when it ends with an error."""
-
-    def claim(
-        self, token: Token, fingerprint: bytes, of_entry: Callable[[str, int], bytes]
-    ) -> Mapping[str, Any] | None:
-        """Use a token; what was kept of its first use, if it was used before.
-
-        ``of_entry``: the fingerprint of an entry of the ledger that has the token.
-        """
-
-    def is_alone(self, token: Token) -> bool:
-        """Whether nobody else uses a token just now; until the transaction ends nobody will."""
-
-    def is_used_for(self, token: Token, fingerprint: bytes) -> bool:
-        """Whether a token was used for just this call."""
-
-    def keep(self, token: Token, result: Mapping[str, Any]) -> None:
-        """Keep what the call returned."""
-
-    def prune(self) -> int:
-        """Forget tokens that nobody may use any more; how many those were."""
 
 
 class Lease(NamedTuple):

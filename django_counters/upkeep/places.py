@@ -38,9 +38,8 @@ def places(using: str) -> Iterator[Foldable]:
     if not COUNTERS.stands_in(using):
         return
     yield Foldable("shards", SqlFolding(NAMED, using, None))
-    declared = set(columns(using))
-    for model, name in sorted(declared, key=lambda column: (column[0]._meta.label, column[1])):
-        place = _place(model, name, using)
+    for column in sorted(columns(using), key=lambda field: (field.model._meta.label, field.name)):
+        place = _place(column.model, column.name, using)
         left = place.folding.left()
         if left.rows:
             yield replace(place, left=left)
@@ -54,7 +53,7 @@ def renamed(using: str) -> Iterator[Foldable]:
 
 
 def _undeclared(using: str) -> Iterator[tuple[type[models.Model], str]]:
-    declared = set(columns(using))
+    declared = {(field.model, field.name) for field in columns(using)}
     for kind, name in _kinds(using):
         model = kind.model_class()
         if model is not None and (model, name) not in declared:
@@ -81,13 +80,13 @@ def _place(model: type[models.Model], name: str, using: str) -> Foldable:
     return Foldable(label, SqlFolding(table, using, key), strategy)
 
 
-def columns(using: str) -> Iterator[tuple[type[models.Model], str]]:
+def columns(using: str) -> Iterator[TotalField]:
     """All counters of records that have a column, in the model that has it."""
     for model in apps.get_models():
         if router.allow_migrate_model(using, model):
             for field in model._meta.local_concrete_fields:
                 if isinstance(field, TotalField) and not issubclass(model, CounterColumns):
-                    yield model, field.name
+                    yield field
 
 
 def _kinds(using: str) -> list[tuple[ContentType, str]]:

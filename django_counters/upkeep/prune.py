@@ -5,7 +5,6 @@ from __future__ import annotations
 from django.db import DEFAULT_DB_ALIAS, router
 
 from django_counters.registry import registry
-from django_counters.stores.sql.batches import SqlBatches
 from django_counters.stores.sql.limits import SqlLimits
 from django_counters.tables import CounterBatch, CounterLimit, CounterToken
 from django_counters.upkeep.measures import prune_cells
@@ -38,7 +37,7 @@ def prune_landed(using: str = DEFAULT_DB_ALIAS) -> int:
     """
     if not router.allow_migrate_model(using, CounterBatch):
         return 0
-    return SqlBatches(using).prune()
+    return registry.batches(using).prune()
 
 
 def prune_limits(using: str = DEFAULT_DB_ALIAS) -> int:

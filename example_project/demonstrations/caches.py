@@ -8,8 +8,8 @@ from functools import partial
 from django.core.cache import cache
 from django.db.models import F
 
+from django_counters.intake.flush import flush
 from django_counters.models import Counter
-from django_counters.upkeep.flush import flush
 from example_project.demonstrations.actors import Work, actors, alone
 from example_project.demonstrations.outcome import Demonstration, Outcome
 from example_project.demonstrations.tables import Page

@@ -21,6 +21,7 @@ from django_counters.exceptions import (
     TokenConflict,
     ValueChanged,
 )
+from django_counters.intake.flush import flush
 from django_counters.models import (
     Counter,
     CounterAdjustment,
@@ -29,7 +30,6 @@ from django_counters.models import (
 )
 from django_counters.testing import override_counters
 from django_counters.tokens import mint, moment_of
-from django_counters.upkeep.flush import flush
 from django_counters.write.change import named
 from tests.adjustments.adjustables import (
     COMMITS,

@@ -16,9 +16,9 @@ from django.urls import reverse
 
 from django_counters import clock
 from django_counters.admin.export import lines, pages
+from django_counters.intake.flush import flush
 from django_counters.models import Counter, CounterAdjustment
 from django_counters.testing import override_counters
-from django_counters.upkeep.flush import flush
 from tests.admin.conftest import DEAD, make
 
 EXPORT = reverse("admin:django_counters_counter_export")

@@ -13,10 +13,10 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from django_counters.admin.readonly import BoundedPaginator
+from django_counters.intake.flush import flush
 from django_counters.models import Counter, CounterShard
 from django_counters.registry import registry
 from django_counters.testing import override_counters
-from django_counters.upkeep.flush import flush
 from tests.admin import reading
 from tests.admin.conftest import DEAD, EVIL, make
 from tests.admin.reading import html_of

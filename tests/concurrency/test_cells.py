@@ -10,9 +10,9 @@ import pytest
 from django.db import connection, transaction
 from django.db.models import Sum
 
+from django_counters.intake.flush import flush
 from django_counters.models import Counter, CounterCell
 from django_counters.testing import override_counters
-from django_counters.upkeep.flush import flush
 from django_counters.upkeep.rollup import rollup
 from tests.concurrency.book import Book
 from tests.concurrency.crowd import Threads, processes

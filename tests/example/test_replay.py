@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from django_counters.intake.flush import flush
 from django_counters.models import Counter
 from django_counters.testing import override_counters
-from django_counters.upkeep.flush import flush
 from example_project import once, replay, run
 from tests.example.running import printed, url_of_the_test
 

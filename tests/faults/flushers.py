@@ -63,7 +63,7 @@ def flush_once(step: Any, *, alone: bool) -> str:
     from django.db import connection
 
     from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
-    from django_counters.upkeep.flush import flush
+    from django_counters.intake.flush import flush
 
     try:
         report = flush(step=step, alone=alone)
@@ -76,14 +76,15 @@ def flush_once(step: Any, *, alone: bool) -> str:
 
 def hook(step: Any) -> None:
     """Tell of the steps within the transaction, too. For this process alone."""
+    from django_counters.intake.land import Landing
+    from django_counters.intake.redis_generations import Generations
     from django_counters.stores.sql.batches import SqlBatches
-    from django_counters.upkeep.landing import Landing
 
     patch = pytest.MonkeyPatch()
     for owner, name, told in (
         (SqlBatches, "claim", "claimed"),
-        (Landing, "_land", "before commit"),
-        (Landing, "commit", "committed"),
+        (Landing, "land", "before commit"),
+        (Generations, "commit", "committed"),
     ):
         patch.setattr(owner, name, _telling(getattr(owner, name), step, told))
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from django_counters.stores.base import Parcel
 
 IGNORED = "a generation that somebody has landed is landed again"
 UNCLAIMED = "cells of a generation are landed by whoever has read it"
@@ -24,22 +27,23 @@ def apply(name: str) -> None:
 
     original = SqlBatches.claim
 
-    def claim(self: SqlBatches, batches: Sequence[Any]) -> set[str]:
-        original(self, batches)
-        return {batch.generation for batch in batches} if name == IGNORED else set()
+    def claim(self: SqlBatches, parcels: Sequence[Parcel]) -> set[str]:
+        original(self, parcels)
+        return {parcel.id for parcel in parcels} if name == IGNORED else set()
 
     pytest.MonkeyPatch().setattr(SqlBatches, "claim", claim)
 
 
 def _break_cells(name: str) -> None:
-    from django_counters.upkeep.landing import Landed, Landing
+    from django_counters.intake.land import Landing
+    from django_counters.intake.landed import Landed
 
-    land, add_cells = Landing._land, Landing._add_cells
+    land, add_cells = Landing.land, Landing._add_cells
 
-    def land_again(self: Landing, part: Any) -> Landed:
-        landed = land(self, part)
-        if not landed.generations:
-            add_cells(self, [contents.cells for contents in part.held.values()], landed, [])
+    def land_again(self: Landing, parcels: Sequence[Parcel], sums: Any = None) -> Landed:
+        landed = land(self, parcels, sums)
+        if not landed.parcels:
+            add_cells(self, [parcel.cells for parcel in parcels], landed, [])
         return landed
 
     def add_others(self: Landing, parts: Any, landed: Landed, due: Any) -> None:
@@ -47,6 +51,6 @@ def _break_cells(name: str) -> None:
 
     patch = pytest.MonkeyPatch()
     if name == UNCLAIMED:
-        patch.setattr(Landing, "_land", land_again)
+        patch.setattr(Landing, "land", land_again)
     else:
         patch.setattr(Landing, "_add_cells", add_others)

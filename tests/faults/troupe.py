@@ -135,7 +135,7 @@ def land(scene: Scene) -> None:
 
 def _what_waits() -> str:
     from django_counters.exceptions import CounterUnavailable
-    from django_counters.upkeep.sources import sources
+    from django_counters.intake.sources import sources
 
     if left := flush_once(lambda step: None, alone=False):
         return left
@@ -162,8 +162,6 @@ def main() -> None:
     mutants.apply(scene.mutant)
     count_at_once()
     # Once, rather than in each child.
-    import django_counters.stores.redis.pending
-    import django_counters.upkeep.flush  # noqa: F401
 
     Troupe(scene).run()
 

@@ -18,10 +18,10 @@ from django_counters.exceptions import (
     UnsupportedConsistency,
     UnsupportedToken,
 )
+from django_counters.intake.flush import flush
 from django_counters.models import Counter, CounterIncident
 from django_counters.registry import pending_in
 from django_counters.types import Delta
-from django_counters.upkeep.flush import flush
 from django_counters.values import Counted
 from tests.testapp.models import Abstract, Article, Beacon, City, Review, Ticket
 

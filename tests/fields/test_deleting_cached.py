@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from django.db import transaction
 
+from django_counters.intake.flush import flush
 from django_counters.models import CounterIncident
 from django_counters.registry import pending_in
-from django_counters.upkeep.flush import flush
 from tests.fields.test_cached import column
 from tests.strategies.test_cached_round_trips import watched
 from tests.testapp.models import Abstract, Article, Beacon, City, Review

@@ -22,11 +22,11 @@ from django_counters.exceptions import (
     InvalidDelta,
     OutcomeUnknown,
 )
+from django_counters.intake.flush import flush
 from django_counters.models import SlottedCounter
 from django_counters.signals import batch_applied
 from django_counters.testing import isolated_counters
 from django_counters.types import INT8, Bounds
-from django_counters.upkeep.flush import flush
 from tests.testapp.models import (
     Article,
     Device,

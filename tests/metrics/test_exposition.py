@@ -19,9 +19,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as families
 
 from django_counters import metrics
+from django_counters.intake.flush import flush
 from django_counters.metrics import CountersCollector, exposition, names
 from django_counters.models import Counter
-from django_counters.upkeep.flush import flush
 from django_counters.upkeep.rollup import rollup
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -16,6 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from prometheus_client import CollectorRegistry
 
 from django_counters import clock
+from django_counters.intake.flush import flush
 from django_counters.metrics import CountersCollector, gathering, names
 from django_counters.metrics.gathering import Gathering, Scrape, scraping
 from django_counters.metrics.samples import PARTS, Sample, samples
@@ -25,7 +26,6 @@ from django_counters.observe.facts import Facts
 from django_counters.stores.sql.incidents import record
 from django_counters.tables.horizon import CounterHorizon
 from django_counters.testing import override_counters
-from django_counters.upkeep.flush import flush
 from tests.settling import roll_up
 from tests.stores.redis.counting import eventually
 from tests.testapp.models import Song

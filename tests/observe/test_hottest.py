@@ -13,6 +13,7 @@ from django.db import connection, connections
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
+from django_counters.intake.flush import flush
 from django_counters.models import Counter, CounterShard, SlottedCounter
 from django_counters.observe import hottest as module
 from django_counters.observe.hottest import Look, look
@@ -20,7 +21,6 @@ from django_counters.registry import slots_of
 from django_counters.stores.redis.keys import slot_of
 from django_counters.stores.sql import hottest as store
 from django_counters.testing import override_counters
-from django_counters.upkeep.flush import flush
 from tests.observe.test_redises import NOBODY
 from tests.settling import roll_up
 from tests.testapp.models import Song

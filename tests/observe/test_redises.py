@@ -20,6 +20,7 @@ from django.test import override_settings
 
 from django_counters import checks, clock
 from django_counters.hints import HINTS
+from django_counters.intake.flush import flush
 from django_counters.models import Counter, CounterIncident, CounterSource
 from django_counters.observe.doctor import Finding, examine
 from django_counters.observe.redises import weaknesses
@@ -27,7 +28,6 @@ from django_counters.stores.redis import keys
 from django_counters.stores.sql.incidents import record
 from django_counters.stores.sql.partitions import SqlPartitions
 from django_counters.testing import override_counters
-from django_counters.upkeep.flush import flush
 from django_counters.upkeep.partitions import partitions_ahead
 from example_project.bootstrap import binaries, folders, valkey
 from tests.upkeep.test_command import output

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from django_counters.intake.flush import flush
 from django_counters.models import CounterCell
 from django_counters.projections.cells import decoded
 from django_counters.registry import registry
 from django_counters.testing import override_counters
-from django_counters.upkeep.flush import flush
 
 MEASURED: dict[str, Any] = {"PER": ["hour", "day"], "TAGS": {"country": 3, "device": 2}}
 STRATEGIES = ("exact", "sharded", "ledger", "cached")

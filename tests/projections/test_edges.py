@@ -14,13 +14,13 @@ from django.utils.functional import lazystr
 from django_counters import clock
 from django_counters.exceptions import HistoryNotKept, InvalidMoment, InvalidTags
 from django_counters.fields import CounterField
+from django_counters.intake.flush import flush
 from django_counters.models import Counter, CounterCell, CounterDelta, CounterTag
 from django_counters.registry import registry
 from django_counters.stores.sql.measures import SqlMeasures
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from django_counters.types import Cell
-from django_counters.upkeep.flush import flush
 from django_counters.upkeep.measures import prune_cells
 from django_counters.write.buffer import Buffer
 from tests.concurrency.crowd import Threads

@@ -8,12 +8,12 @@ import pytest
 from django.db import connection, connections
 from django.test.utils import CaptureQueriesContext
 
+from django_counters.intake.flush import flush
 from django_counters.models import Counter, CounterShard
 from django_counters.read.readings import readings_of
 from django_counters.stores.redis.pending import RedisPending
 from django_counters.testing import override_counters
 from django_counters.types import Reading
-from django_counters.upkeep.flush import flush
 
 pytestmark = pytest.mark.django_db(transaction=True)
 SHARDED = {"STRATEGY": "sharded", "OPTIONS": {"shards": 4}}

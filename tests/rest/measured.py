@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from django_counters.intake.flush import flush
 from django_counters.models import Counter
 from django_counters.read.series import Series
 from django_counters.rest import expose
 from django_counters.testing import override_counters
-from django_counters.upkeep.flush import flush
 from tests.rest.conftest import ALL, ORIGIN
 from tests.testapp.models import Story
 

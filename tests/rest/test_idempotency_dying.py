@@ -12,11 +12,11 @@ import pytest
 from django.db import connection, connections
 
 from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
+from django_counters.intake.flush import flush
 from django_counters.models import CounterToken
 from django_counters.rest import idempotency, targets
 from django_counters.stores.sql.tokens import SqlTokens
 from django_counters.testing import override_counters
-from django_counters.upkeep.flush import flush
 from tests.concurrency.servers import connected, execute, waiting
 from tests.rest.asking import (
     BESIDE,

@@ -8,9 +8,9 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from django_counters.intake.flush import flush
 from django_counters.models import Counter
 from django_counters.testing import override_counters
-from django_counters.upkeep.flush import flush
 from tests.rest.conftest import API, API_TESTS, KINDS, NAMESPACES, OPEN, As, problem
 from tests.testapp.models import Article, Post, Song
 

@@ -14,7 +14,7 @@ from django.db.models import F
 
 from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
 from django_counters.models import Counter, CounterBatch, CounterSource
-from django_counters.stores.base import Batched
+from django_counters.stores.base import Parcel
 from django_counters.stores.sql.batches import SqlBatches
 from django_counters.stores.sql.partitions import Busy
 from django_counters.stores.sql.tables import NAMED
@@ -30,8 +30,8 @@ def generations(count: int) -> list[str]:
     return sorted(uuid.uuid4().hex for _ in range(count))
 
 
-def batched(*ids: str) -> list[Batched]:
-    return [Batched(generation, 3, "redis", 1, 5) for generation in ids]
+def batched(*ids: str) -> list[Parcel]:
+    return [Parcel(generation, "redis", {"a": 5}, 3) for generation in ids]
 
 
 def land(generation: str, by: int = 5, key: str = "a") -> set[str]:
@@ -61,7 +61,7 @@ class TestClaim:
     def test_a_sum_may_be_wider_than_a_counter(self) -> None:
         (generation,) = generations(1)
         with BATCHES.landing():
-            BATCHES.claim([Batched(generation, 0, "redis", 9, 2**70)])
+            BATCHES.claim([Parcel(generation, "redis", dict.fromkeys("ab", 2**69))])
         total = CounterBatch.objects.get().total
         # SQLite has no integers that are so wide, and keeps about what they are.
         assert abs(total - 2**70) <= (2**30 if connection.vendor == "sqlite" else 0)

@@ -11,7 +11,7 @@ from django.db import connection, models, transaction
 from django.test.utils import CaptureQueriesContext
 
 from django_counters.models import Counter, CounterShard
-from django_counters.stores.base import Batched, Refusal
+from django_counters.stores.base import Parcel, Refusal
 from django_counters.stores.sql.tables import NAMED
 from django_counters.stores.sql.totals import SqlReads
 from django_counters.testing import assert_counts
@@ -169,7 +169,7 @@ def test_what_is_landed_meanwhile_is_neither_missing_nor_double(column: bool) ->
     def land_all() -> None:
         for generation, by in amounts.items():
             with BATCHES.landing():
-                assert BATCHES.claim([Batched(generation, 0, "redis", 1, by)])
+                assert BATCHES.claim([Parcel(generation, "redis", {"a": by})])
                 if column:
                     BATCHES.land_records(VIEWS.table, Post._meta.pk, {str(post.pk): by})
                 else:

@@ -15,13 +15,13 @@ from django.db import connection, connections, transaction
 
 from django_counters import clock
 from django_counters.exceptions import CounterUnavailable
+from django_counters.intake.flush import flush
 from django_counters.models import Counter, CounterAdjustment, CounterIncident
 from django_counters.registry import slots_of
 from django_counters.signals import counter_adjusted
 from django_counters.stores.redis.keys import slot_of
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
-from django_counters.upkeep.flush import flush
 from tests.adjustments.adjustables import WHO, assert_sound, everything
 from tests.stores.redis.servers import needs_redis, running
 from tests.strategies.test_cached_flush import STEPS, Killed, kill_at

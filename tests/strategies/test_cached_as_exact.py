@@ -10,9 +10,9 @@ from django.core.checks import run_checks
 from django.db import transaction
 from django.test import override_settings
 
+from django_counters.intake.flush import flush
 from django_counters.models import Counter
 from django_counters.testing import override_counters
-from django_counters.upkeep.flush import flush
 from tests.testapp.models import Article
 
 pytestmark = pytest.mark.django_db

@@ -18,10 +18,10 @@ from django_counters.exceptions import (
     CounterUnavailable,
     UnsupportedOption,
 )
+from django_counters.intake.flush import flush
 from django_counters.models import Counter, CounterIncident
 from django_counters.testing import override_counters
 from django_counters.types import INT8
-from django_counters.upkeep.flush import flush
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("cached")]
 DEAD = {"STRATEGY": "cached", "CACHE": "redis://127.0.0.1:1/0"}

@@ -19,13 +19,13 @@ from django_counters.exceptions import (
     RecordMissing,
     UnsupportedConsistency,
 )
+from django_counters.intake.flush import flush
 from django_counters.models import Counter, CounterDelta, CounterIncident
 from django_counters.registry import slots_of
 from django_counters.stores.redis.keys import slot_of
 from django_counters.strategies.cached import AT_ONCE
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
-from django_counters.upkeep.flush import flush
 from tests.fields.test_cached import FIELDS, column
 from tests.settling import roll_up
 from tests.stores.redis.counting import eventually

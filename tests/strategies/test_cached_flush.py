@@ -13,6 +13,7 @@ import pytest
 from django.db import transaction
 
 from django_counters import clock
+from django_counters.intake.flush import Report, flush
 from django_counters.models import Counter, CounterIncident
 from django_counters.registry import pending_in, slots_of
 from django_counters.stores.redis import keys
@@ -20,7 +21,6 @@ from django_counters.stores.redis.keys import PLACES, slot_of
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from django_counters.types import INT8, Delta
-from django_counters.upkeep.flush import Report, flush
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("cached")]
 STEPS = ["look", "cut", "judge", "read", "apply", "acknowledge", "acknowledged"]

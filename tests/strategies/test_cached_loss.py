@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from django_counters.intake.flush import flush
 from django_counters.models import Counter, CounterIncident
 from django_counters.registry import pending_in, slots_of
 from django_counters.stores.redis.keys import PLACES, SLOTS, slot_of
 from django_counters.testing import override_counters
 from django_counters.types import Delta
-from django_counters.upkeep.flush import flush
 from tests.stores.redis.servers import Server, needs_redis, running
 from tests.strategies.test_cached_flush import KEYS, Killed, kill_at, stored
 

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from django_counters import clock
+from django_counters.intake.flush import flush
 from django_counters.models import Counter, CounterCell, CounterDelta, CounterIncident, CounterShard
 from django_counters.registry import slots_of
 from django_counters.stores.redis.keys import SLOTS
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
-from django_counters.upkeep.flush import flush
 from django_counters.upkeep.rollup import rollup
 from tests import machines
 from tests.conftest import forget_pending

@@ -16,11 +16,11 @@ from django_counters.exceptions import (
     InvalidPeriod,
     UnsupportedConsistency,
 )
+from django_counters.intake.flush import flush
 from django_counters.models import Counter, CounterShard
 from django_counters.registry import slots_of
 from django_counters.stores.redis.keys import slot_of
 from django_counters.testing import override_counters
-from django_counters.upkeep.flush import flush
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("cached")]
 DEAD = "redis://127.0.0.1:1/0"

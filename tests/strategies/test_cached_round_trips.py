@@ -13,12 +13,12 @@ import redis
 from django.db import transaction
 
 from django_counters import clock
+from django_counters.intake.flush import flush
 from django_counters.models import Counter
 from django_counters.registry import slots_of
 from django_counters.stores.redis import scripts
 from django_counters.stores.redis.scripts import Script
 from django_counters.tokens import mint
-from django_counters.upkeep.flush import flush
 
 pytestmark = pytest.mark.django_db(transaction=True)
 SCRIPTS = {name: script for name, script in vars(scripts).items() if type(script) is Script}

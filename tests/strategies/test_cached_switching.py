@@ -11,11 +11,11 @@ from django.conf import settings
 from django.test import override_settings
 
 from django_counters import clock
+from django_counters.intake.flush import flush
 from django_counters.models import Counter
 from django_counters.registry import slots_of
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
-from django_counters.upkeep.flush import flush
 from tests.conftest import forget_pending
 from tests.settling import roll_up
 from tests.strategies.test_cached_flush import Killed, kill_at

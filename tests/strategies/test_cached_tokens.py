@@ -24,6 +24,7 @@ from django_counters.exceptions import (
     TokenExpired,
     UnsupportedToken,
 )
+from django_counters.intake.flush import flush
 from django_counters.models import Counter, CounterIncident
 from django_counters.registry import pending_in, slots_of
 from django_counters.stores.redis.keys import SLOTS
@@ -31,7 +32,6 @@ from django_counters.strategies.cached import AHEAD, TOKEN_WINDOW
 from django_counters.testing import override_counters
 from django_counters.tokens import mint, moment_of
 from django_counters.types import Delta
-from django_counters.upkeep.flush import flush
 from tests.stores.redis.proxy import Proxy, proxied
 from tests.strategies.test_cached_flush import Killed, kill_at
 

@@ -11,8 +11,8 @@ from django.db.models import F, Sum
 from django.test.utils import CaptureQueriesContext
 
 from django_counters.exceptions import InvalidPeriod, UnsupportedConsistency
+from django_counters.intake.flush import flush
 from django_counters.models import SlottedCounter
-from django_counters.upkeep.flush import flush
 from tests.strategies.test_cached_round_trips import watched
 from tests.testapp.models import (
     Article,

@@ -13,8 +13,8 @@ from django_counters import (
     Reading,
     Unknown,
 )
+from django_counters.intake.flush import Report, flush
 from django_counters.models import Counter, CounterDelta, CounterShard, SlottedCounter
-from django_counters.upkeep.flush import Report, flush
 from tests.testapp.models import Article, Post, Product, Ticket
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
+from django_counters.intake.flush import flush
 from django_counters.models import CounterIncident, SlottedCounter
 from django_counters.observe.doctor import examine
 from django_counters.registry import pending_in
 from django_counters.types import Delta
 from django_counters.upkeep import renames
-from django_counters.upkeep.flush import flush
 from django_counters.upkeep.places import strangers
 from tests.settling import roll_up
 from tests.testapp.models import Article, Song

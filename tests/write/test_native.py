@@ -23,10 +23,10 @@ from django_counters.exceptions import (
     UnsupportedOption,
     UnsupportedToken,
 )
+from django_counters.intake.flush import flush
 from django_counters.models import Counter
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
-from django_counters.upkeep.flush import flush
 from django_counters.values import Result
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("cached")]

@@ -22,12 +22,12 @@ from django.utils.translation import gettext_noop
 
 from django_counters import exceptions as errors
 from django_counters.adjustments.cases import AdjustedMany
+from django_counters.intake.flush import Report as Flushed
+from django_counters.intake.flush import flush
 from django_counters.management import adjusting, top
 from django_counters.management.looping import until_asked_to_end
 from django_counters.observe.doctor import Finding, examine
 from django_counters.upkeep.audit import Anchor, verify_audit
-from django_counters.upkeep.flush import Report as Flushed
-from django_counters.upkeep.flush import flush
 from django_counters.upkeep.ledger import rebase
 from django_counters.upkeep.partitions import maintain
 from django_counters.upkeep.partitions import plan as planned

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
+from django_counters.stores.base import Parcel, Tokened
 from django_counters.stores.redis.aclient import aclient_of
 from django_counters.stores.redis.addresses import Address
 from django_counters.stores.redis.breaker import STATES, State
@@ -69,42 +70,6 @@ class Waiting(NamedTuple):
     places: int
     sealed: int
     oldest: str
-
-
-class Tokened(NamedTuple):
-    """An increment with a token, and the cells that it adds as much to."""
-
-    counter: str
-    by: int
-    cells: tuple[Cell, ...] = ()
-
-
-class Contents(NamedTuple):
-    """The contents of a generation. An increment with a token is part of its sum, too.
-
-    ``strange``: fields that another program has written. ``cells``: what was added to cells, by
-    counter and cell, without increments that have tokens.
-    """
-
-    sums: dict[str, int]
-    tokens: dict[str, Tokened]
-    strange: dict[str, str]
-    cells: dict[tuple[str, Cell | None], int]
-
-    def take(self, name: str, text: str) -> None:
-        """Add one field.
-
-        Raises:
-            ValueError: another program has written it.
-        """
-        if name.startswith(TOKEN):
-            self.tokens[str(UUID(name.removeprefix(TOKEN)))] = _tokened(text)
-        elif name[:1] != "\0":
-            cell = cell_in(name)
-            if cell is None:
-                self.sums[name] = int(text)
-            else:
-                self.cells[cell] = int(text)
 
 
 class RedisPending(Requests):
@@ -191,7 +156,7 @@ class RedisPending(Requests):
             found.update(zip(page[::2], page[1::2], strict=True))
             if str(cursor) == "0":
                 break
-        return _contents(found).sums, str(cursor) == "0"
+        return _read(found).sums, str(cursor) == "0"
 
     def breaker(self) -> State | None:
         """The worst state of the breakers of this Redis in this process."""
@@ -209,7 +174,7 @@ class RedisPending(Requests):
         pairs = (line.partition(":") for line in text.splitlines())
         return {name: value for name, colon, value in pairs if colon}
 
-    def contents(self, sealed: Sealed) -> Contents | None:
+    def parcel(self, sealed: Sealed) -> Parcel | None:
         """The contents of a sealed generation; None if another flush has landed it."""
         key = self._slots.place(sealed.slot, sealed.place)
         fields: dict[str, str] = {}
@@ -223,7 +188,7 @@ class RedisPending(Requests):
             cursor, found = page[0], json.loads(page[1])
             fields.update(zip(found[::2], found[1::2], strict=True))
             if cursor == "0":
-                return _contents(fields)
+                return _read(fields).parcel(sealed, self.source)
 
     def acknowledge(
         self, landed: Mapping[Sealed, Sequence[str]], lost: Collection[int] = ()
@@ -292,22 +257,52 @@ class RedisPending(Requests):
             raise CounterUnavailable(using=self.shown, reason=reason) from error
 
 
-def _contents(fields: Mapping[str, str]) -> Contents:
+class _Read(NamedTuple):
+    """The fields of a generation, told apart. ``strange``: what somebody else has written there."""
+
+    sums: dict[str, int]
+    tokens: dict[str, Tokened]
+    strange: dict[str, str]
+    cells: dict[tuple[str, Cell | None], int]
+
+    def parcel(self, sealed: Sealed, source: str) -> Parcel:
+        """All of it, under the id of the generation."""
+        return Parcel(
+            sealed.generation, source, self.sums, sealed.slot, self.tokens, self.cells, self.strange
+        )
+
+    def take(self, name: str, text: str) -> None:
+        """Take one field.
+
+        Raises:
+            ValueError: somebody else has written it.
+        """
+        if name.startswith(TOKEN):
+            self.tokens[str(UUID(name.removeprefix(TOKEN)))] = _tokened(text)
+        elif name[:1] != "\0":
+            cell = cell_in(name)
+            if cell is None:
+                self.sums[name] = int(text)
+            else:
+                self.cells[cell] = int(text)
+
+
+def _read(fields: Mapping[str, str]) -> _Read:
     special = {name: text for name, text in fields.items() if name[:1] in _SPECIAL}
     try:
         sums = {name: int(text) for name, text in fields.items() if name not in special}
-        contents = Contents(sums, {}, {}, {})
+        read = _Read(sums, {}, {}, {})
         for name, text in special.items():
-            contents.take(name, text)
+            read.take(name, text)
     except ValueError:
-        # Another program has written something, too. Tell its fields from ours.
-        contents = Contents({}, {}, {}, {})
+        # Somebody else has written something, too: it is told apart from what is ours.
+        read = _Read({}, {}, {}, {})
         for name, text in fields.items():
             try:
-                contents.take(name, text)
+                read.take(name, text)
             except ValueError:
-                contents.strange[name] = text
-    return contents
+                read.strange[name] = text
+    return read
 
 
 def _tokened(text: str) -> Tokened:

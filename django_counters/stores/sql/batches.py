@@ -1,4 +1,4 @@
-"""Generations of increments that come from elsewhere: each is added to the totals once."""
+"""Parcels of increments that come from elsewhere: each is added to the totals once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from django_counters.exceptions import (
     CounterOverflow,
     InvalidKey,
 )
-from django_counters.stores.base import Batched, Refusal, Seen
+from django_counters.stores.base import Parcel, Refusal, Seen
 from django_counters.stores.sql.block import Block
 from django_counters.stores.sql.cells import SqlCells
 from django_counters.stores.sql.claims import Claims
@@ -38,7 +38,7 @@ OLDEST = REMEMBERED - timedelta(days=2)
 
 
 class SqlBatches:
-    """Lands generations. What one landing does is committed together with the claim to it."""
+    """Lands parcels. What one landing does is committed together with the claim to it."""
 
     def __init__(self, using: str) -> None:
         self._using = using
@@ -47,6 +47,7 @@ class SqlBatches:
         self._claims = Claims(self._session, BATCHES_LANDED)
         self._positions = Claims(self._session, SOURCES_SEEN)
         self._named = SqlTotals(NAMED, using)
+        self._hold = self._session.dialect.fold(NAMED.quoted(self._session.quote), "text").hold
         self._cells = SqlCells(self._session)
 
     @contextmanager
@@ -64,8 +65,8 @@ class SqlBatches:
 
         Raises:
             Busy: others held what is needed, or it took too long. Nothing is landed: try again.
-            OutcomeUnknown: the connection was lost in COMMIT. Land the same generations again:
-                those that are landed are not returned by `claim`.
+            OutcomeUnknown: the connection was lost in COMMIT. Land the same parcels again: those
+                that are landed are not returned by `claim`.
             CounterUnavailable, ReadOnlyDatabase: nothing is landed.
             RuntimeError: the caller has a transaction, which could take back what is landed.
             TransactionManagementError: the connection is not in autocommit mode.
@@ -81,13 +82,13 @@ class SqlBatches:
         """The present moment of the database."""
         return self._session.now()
 
-    def claim(self, batches: Sequence[Batched]) -> set[str]:
-        """Write down that generations are landed; those of which nobody had written it down.
+    def claim(self, parcels: Sequence[Parcel]) -> set[str]:
+        """Write down that parcels are landed; the ids of those that nobody had written down.
 
-        Only they are to be applied, in the same landing. Waits for others who are just landing the
-        same, in the order of the generations.
+        Only they are to be applied, in the same landing.
         """
-        rows = [(*batch[:4], str(batch.total)) for batch in batches]
+        # Not a total of a counter: it may be wider than one, and is a text for that.
+        rows = [(p.id, p.slot, p.source, len(p.sums), str(sum(p.sums.values()))) for p in parcels]
         return set(map(hex_of, self._claims.claim(rows)))
 
     def land_named(self, sums: Mapping[str, int]) -> dict[str, Refusal]:
@@ -208,7 +209,7 @@ class SqlBatches:
 
     def _over(self, sums: Mapping[str, int]) -> set[str]:
         """Hold all totals, and say which of them the sums do not fit into."""
-        self._session.run(self._sql.make, (self._session.dialect.keys(list(sums)),))
+        self._session.run(self._hold, (self._session.dialect.keys(list(sums)),))
         found = {str(key): amounts for key, amounts in self._named.read(sums).items()}
         return {key for key, amounts in found.items() if not _takes(amounts, sums[key])}
 

@@ -63,7 +63,9 @@ class Claims:
 
     def known(self, names: Iterable[Any]) -> list[Any]:
         """Those among some names that are claimed, as far as their rows are kept."""
-        params = (self._session.dialect.keys(list(names)),)
+        if not (asked := list(names)):
+            return []
+        params = (self._session.dialect.keys(asked),)
         return [name for (name,) in self._session.run(self._sql.known, params, writes=False)]
 
     def found(self, name: Any, *, hold: bool = False) -> Sequence[tuple[Any, ...]]:
@@ -74,10 +76,6 @@ class Claims:
     def answer(self, name: Any, answer: Any) -> None:
         """Keep what came of a claim, in its last column."""
         self._session.run(self._sql.answer, (answer, name))
-
-    def value(self, given: Any) -> Any:
-        """A value as a parameter of this database."""
-        return self._sql.value(given)
 
     def wait(self, text: str) -> None:
         """Wait for whoever else holds a text, and hold it until the transaction ends."""
@@ -94,7 +92,7 @@ class Claims:
     def prune(self, before: datetime) -> int:
         """Forget claims of before a moment, some at once; how many. They can be claimed again."""
         gone = 0
-        params = (self._sql.value(before), _PAGE)
+        params = self._sql.values([(before, _PAGE)])
         while rows := len(self._session.run(self._sql.prune, params)):
             gone += rows
         return gone

@@ -15,6 +15,7 @@ from django_counters.stores.sql.claims import Claims
 from django_counters.stores.sql.deltas import AHEAD, horizon_of
 from django_counters.stores.sql.dialects.claims import TOKENS_USED
 from django_counters.stores.sql.session import Session
+from django_counters.tables.standing import ENTRIES
 from django_counters.tokens import Token, moment_of
 
 
@@ -24,7 +25,6 @@ class SqlTokens:
     def __init__(self, using: str) -> None:
         self._session = Session(using)
         self._claims = Claims(self._session, TOKENS_USED)
-        self._inquiry = self._session.dialect.ledger.inquiry
 
     def all_or_nothing(self) -> AbstractContextManager[None]:
         """A transaction, or a savepoint in the caller's."""
@@ -62,11 +62,11 @@ class SqlTokens:
         self, token: Token, found: UUID, fingerprint: bytes, of_entry: Callable[[str, int], bytes]
     ) -> Mapping[str, Any]:
         """The entry that has the token; the ledger kept it while the counter was there."""
-        given = self._claims.value(found)
-        rows = self._session.run(self._inquiry.entry, (given,), writes=False)
-        if not rows:
+        entries = ENTRIES.rows(self._session.using).filter(token=found)
+        entry = entries.values_list("key", "delta").first()
+        if entry is None:
             raise TokenExpired(token=token.text, created_at=moment_of(found))
-        ((key, delta),) = rows
+        key, delta = entry
         if of_entry(key, delta) != fingerprint:
             raise TokenConflict(token=token.text)
         return {key: str(found)}

@@ -113,23 +113,20 @@ class ClaimSql:
 
     def claim(self, rows: Sequence[Sequence[Any]]) -> tuple[str, Sequence[Any]]:
         """Insert what is not there, in the order of the names. Rows: the first columns of it."""
-        return self._inserting(rows) + self._once, self._values(rows)
+        return self._inserting(rows) + self._once, self.values(rows)
 
     def put(self, rows: Sequence[Sequence[Any]]) -> tuple[str, Sequence[Any]]:
         """Insert rows, or change what is there, in the order of the names. A row for each."""
-        return self._inserting(rows) + self._last, self._values(rows)
+        return self._inserting(rows) + self._last, self.values(rows)
 
-    def value(self, given: Any) -> Any:
-        """One value as a parameter."""
-        return given
+    def values(self, rows: Sequence[Sequence[Any]]) -> Sequence[Any]:
+        """The parameters of rows."""
+        return [given for row in rows for given in row]
 
     def _inserting(self, rows: Sequence[Sequence[Any]]) -> str:
         # Not arrays: the server sees that there is no UUIDv7, and does not plan to look for it.
         order = self._order if len(rows) > 1 else ""
         return f"{self._head}{', '.join([self._row] * len(rows))}{self._insert}{order}"
-
-    def _values(self, rows: Sequence[Sequence[Any]]) -> Sequence[Any]:
-        return [self.value(given) for row in rows for given in row]
 
     def _among(self, kind: str) -> str:
         """That a column of a type is one of some. Parameters: these."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from django_counters.stores.sql.dialects.spelling import READ_COMMITTED, Spelling
-from django_counters.stores.sql.dialects.tables import COUNTER
 
 BATCHES = "django_counters_counterbatch"
 SOURCES = "django_counters_countersource"
@@ -22,9 +21,6 @@ class Landing:
             Rows: key, total, pending, NULL, or NULL three times and a generation.
         settled: whether a statement of this transaction sees what is committed by now, and nothing
             else, where that can be told.
-        make: hold the totals of named counters in the order of their keys, and make those that are
-            missing. In one pass: whoever made rows first and held others then could wait in a
-            circle. Parameters: keys.
         may_ask: whether the caller may execute ``whole``; else ``part`` says what it can. Each has
             one row of one column.
         whole: which database this is, where a server has it.
@@ -42,9 +38,4 @@ class Landing:
         self.together = (
             "SELECT r.*, NULL FROM ({}) r UNION ALL SELECT NULL, NULL, NULL, generation "
             f"FROM {BATCHES} WHERE generation {spelling.among('uuid')}"
-        )
-        self.make = (
-            f"INSERT INTO {COUNTER} AS t (key, value, updated_at) "
-            f"SELECT u.k, 0, {spelling.now} FROM {spelling.each('text')} WHERE true "
-            f"{spelling.ordered('u.k')} ON CONFLICT (key) DO UPDATE SET value = t.value RETURNING 1"
         )

@@ -94,7 +94,6 @@ class Inquiry:
         parts: what a value is made of, and the last entries, of one moment. Parameters: ``key`` and
             ``limit`` by name. Rows: total, shards, tail, outside, archived, and of each of the last
             entries token, time, delta, kind, pending.
-        entry: parameters: token. Rows: key, delta.
         kept: until when entries are dropped, and whether a counter ever had one. Parameters: key.
             Rows: a moment or NULL, a boolean or NULL.
         tail: how many entries wait, of how many counters.
@@ -113,7 +112,6 @@ class Inquiry:
         f"SELECT (SELECT SUM(delta) FROM {DELTAS} WHERE key = %s AND created_at > %s), r.* "
         "FROM ({}) r"
     )
-    entry = f"SELECT key, delta FROM {DELTAS} WHERE token = %s"
     kept = (
         f"SELECT (SELECT MAX(until) FROM {PARTITIONS} WHERE dropped_at IS NOT NULL), "
         f"(SELECT outside IS NOT NULL FROM {COUNTER} WHERE key = %s)"

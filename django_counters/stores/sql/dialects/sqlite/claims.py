@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -26,14 +27,18 @@ class SqliteClaims(ClaimSql):
     among_found = "rowid IN ({})"
     row = "rowid"
 
-    def value(self, given: Any) -> Any:
-        """Text, where there is no type for it."""
-        if isinstance(given, datetime):
-            return str(given.astimezone(UTC).replace(tzinfo=None))
-        return given.hex if isinstance(given, UUID) else given
+    def values(self, rows: Sequence[Sequence[Any]]) -> Sequence[Any]:
+        """Texts, where there are no types."""
+        return [_plain(given) for row in rows for given in row]
 
     def _among(self, kind: str) -> str:  # noqa: ARG002 - values have types, columns do not
         return "IN (SELECT value FROM json_each(%s))"
 
     def _typed(self, kind: str) -> str:  # noqa: ARG002
         return "%s"
+
+
+def _plain(given: Any) -> Any:
+    if isinstance(given, datetime):
+        return str(given.astimezone(UTC).replace(tzinfo=None))
+    return given.hex if isinstance(given, UUID) else given

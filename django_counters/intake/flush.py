@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
 
 from django.db import DEFAULT_DB_ALIAS
 
 from django_counters.exceptions import CounterUnavailable
+from django_counters.intake.landed import Landed
+from django_counters.intake.redis_generations import Generations, Step
+from django_counters.intake.sources import sources
+from django_counters.registry import registry
 from django_counters.signals import upkeep_done
-from django_counters.stores.sql.batches import SqlBatches
 from django_counters.stores.sql.identity import identity_of
 from django_counters.stores.sql.partitions import Busy
-from django_counters.upkeep.fence import Judgement, judge
-from django_counters.upkeep.landing import Landed, Landing
-from django_counters.upkeep.parts import Handover, groups, handover
-from django_counters.upkeep.sources import sources
-
-if TYPE_CHECKING:
-    from django_counters.stores.redis.pending import RedisPending, Sealed
 
 ANOTHER = (
     "it was flushed to another database before. If that one is gone, and this one "
@@ -55,16 +51,13 @@ class Report:
     away: dict[str, str] = field(default_factory=dict)
     elsewhere: list[str] = field(default_factory=list)
 
-    def add(self, landed: Landed, told: Sequence[str]) -> None:
-        """Add what became of some generations, and what was found."""
-        self.generations += landed.generations
+    def add(self, landed: Landed) -> None:
+        """Add what became of some generations."""
+        self.generations += landed.parcels
         self.counters += landed.counters
-        self.incidents += told
+        self.incidents += landed.incidents
         for counter, by in landed.quarantined.items():
             self.quarantined[counter] = self.quarantined.get(counter, 0) + by
-
-
-Step = Callable[[str], None]
 
 
 def flush(
@@ -96,7 +89,7 @@ def flush(
         RuntimeError: the caller has a transaction.
     """
     report, began = Report(), time.monotonic()
-    with SqlBatches(using).landing():
+    with registry.batches(using).landing():
         # In a caller's transaction, or without the database, it ends here: nothing is sealed yet.
         pass
     identity = identity_of(using)
@@ -105,15 +98,13 @@ def flush(
             if not pending.belongs_to(identity, adopt=adopt):
                 report.away[pending.name] = ANOTHER
                 continue
-            if not alone:
-                _flush(pending, using, largest, report, step)
-                continue
-            with pending.flight() as goes_on:
-                if goes_on:
-                    renewed = partial(_renewed, goes_on, step)
-                    _flush(pending, using, largest, report, renewed)
-                else:
+            with pending.flight() if alone else nullcontext(_alone) as goes_on:
+                if goes_on is None:
                     report.elsewhere.append(pending.name)
+                    continue
+                generations = Generations(pending, using, partial(_renewed, goes_on, step))
+                for landed in generations.flush(largest):
+                    report.add(landed)
         except CounterUnavailable as error:
             if error.using == using:
                 raise
@@ -125,56 +116,11 @@ def flush(
     return report
 
 
+def _alone() -> None:
+    """Nobody has to be told that this flush goes on."""
+
+
 def _renewed(goes_on: Callable[[], object], step: Step, name: str) -> None:
     if name == "read":
         goes_on()
     step(name)
-
-
-def _flush(pending: RedisPending, using: str, largest: int, report: Report, step: Step) -> None:
-    """Two rounds, if something sealed was there before: what is open can be sealed after that."""
-    batches = SqlBatches(using)
-    landing = Landing(using, pending, batches)
-    for _ in range(2):
-        step("look")
-        # Before the cut: what was there then is there still, or has landed, or is lost.
-        before = batches.source(pending.source)
-        step("cut")
-        cuts = pending.cut()
-        step("judge")
-        judgement = judge(before, cuts, batches)
-        parts = list(groups([one for cut in cuts for one in cut.sealed], largest)) or [[]]
-        with handover(pending, parts) as handed:
-            for at, slots in enumerate(_ends(parts, len(cuts))):
-                _land(handed, at, landing, judgement, slots, report, step)
-        if not any(cut.fields for cut in cuts):
-            return
-
-
-def _ends(parts: Sequence[Sequence[Sealed]], slots: int) -> list[set[int]]:
-    """The slots that are done with each part: not before all of a slot has landed is it judged."""
-    last = {one.slot: at for at, part in enumerate(parts) for one in part}
-    return [{s for s in range(slots) if last.get(s, 0) == at} for at in range(len(parts))]
-
-
-def _land(
-    handed: Handover,
-    at: int,
-    landing: Landing,
-    judgement: Judgement,
-    slots: Collection[int],
-    report: Report,
-    step: Step,
-) -> None:
-    step("read")
-    part = handed.take(at)
-    concerns = judgement.of(slots, landing.vanished(part.vanished))
-    if not part.held and concerns == Judgement():
-        return
-    step("apply")
-    landed, told = landing.commit(part, concerns)
-    report.add(landed, told)
-    step("acknowledge")
-    forgotten = {one: landed.forget.get(one.generation, ()) for one in part.held}
-    handed.remove(forgotten, landed.lost)
-    step("acknowledged")

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from django_counters.conf import EXACT
 from django_counters.exceptions import InvalidConfiguration
-from django_counters.registry import pending_in, registry
-from django_counters.stores.sql.batches import SqlBatches
+from django_counters.registry import registry
 from django_counters.tables.standing import COUNTERS
 from django_counters.upkeep.places import columns
-from django_counters.write.records import column_of
 
 if TYPE_CHECKING:
     from django_counters.stores.redis.pending import RedisPending
@@ -58,7 +55,7 @@ def known(using: str) -> Iterator[Source]:
     """Every Redis that is declared for a database, or was. Connects to none of them."""
     if not COUNTERS.stands_in(using):
         return
-    flushed = set(SqlBatches(using).sources())
+    flushed = set(registry.batches(using).sources())
     for source in declared_sources(using):
         stored = source.pending.source if source.pending else ""
         yield source._replace(was_flushed=stored in flushed)
@@ -78,7 +75,7 @@ def declared_sources(*aliases: str) -> list[Source]:
 
 def _source(cache: str, using: str) -> Source:
     try:
-        pending = pending_in(cache, PATIENCE, using)
+        pending = registry.pending(cache, PATIENCE, using)
     except InvalidConfiguration as error:
         # There may be a password in a URL.
         return Source("Redis" if "://" in cache else cache, None, error.problem)
@@ -91,9 +88,8 @@ def declared(using: str) -> dict[str, list[str]]:
     for namespace, policy in registry.policies().items():
         if policy.recipe.can.outside:
             found.setdefault(policy.recipe.cache, []).append(f"COUNTERS[{namespace!r}]")
-    for model, name in columns(using):
-        field = column_of(model, name)
-        recipe = field.declared().recipe if field else EXACT
+    for field in columns(using):
+        recipe = field.declared().recipe
         if recipe.can.outside:
-            found.setdefault(recipe.cache, []).append(f"{model._meta.label}.{name}")
+            found.setdefault(recipe.cache, []).append(f"{field.model._meta.label}.{field.name}")
     return dict(sorted(found.items()))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from django_counters.registry import registry
 from django_counters.stores.base import Seen
 from django_counters.stores.sql.batches import SqlBatches
 from django_counters.stores.sql.incidents import record
@@ -55,28 +57,28 @@ def judge(before: Mapping[int, Seen], cuts: Sequence[Cut], batches: SqlBatches) 
     ``before`` has to be read before the cuts are made: what was there then is still there, or has
     landed by now, or is lost.
     """
-    missing = {cut.slot: _missing(before.get(cut.slot), cut) for cut in cuts}
-    landed = batches.known({one for slot in missing.values() for one in slot})
-    changed = {
-        cut.slot: (seen.timeline, cut.history)
-        for cut in cuts
-        if (seen := before.get(cut.slot)) and seen.timeline != cut.history
-    }
+    missing: dict[int, set[str]] = {}
+    births: dict[int, list[str]] = {}
+    for cut in cuts:
+        links = {cut.generation: cut.before, **{s.generation: s.before for s in cut.sealed}}
+        missing[cut.slot] = _missing(before.get(cut.slot), links)
+        if born := [generation for generation, parent in links.items() if not parent]:
+            births[cut.slot] = born
+    landed = batches.known(chain.from_iterable(missing.values()))
+    news = [cut for cut in cuts if before.get(cut.slot) != (cut.generation, cut.history)]
     return Judgement(
         lost={slot: sorted(one - landed) for slot, one in missing.items() if one - landed},
-        births={cut.slot: born for cut in cuts if (born := _born(cut))},
-        histories=changed,
-        seen={
-            cut.slot: (cut.generation, cut.history)
-            for cut in cuts
-            if before.get(cut.slot) != (cut.generation, cut.history)
+        births=births,
+        histories={
+            cut.slot: (seen.timeline, cut.history)
+            for cut in news
+            if (seen := before.get(cut.slot)) and seen.timeline != cut.history
         },
+        seen={cut.slot: (cut.generation, cut.history) for cut in news},
     )
 
 
-def write(
-    judgement: Judgement, pending: RedisPending, batches: SqlBatches, using: str
-) -> tuple[list[str], set[int]]:
+def write(judgement: Judgement, pending: RedisPending, using: str) -> tuple[list[str], set[int]]:
     """Record what was found and remember what was seen, in the caller's transaction.
 
     Returns:
@@ -85,6 +87,7 @@ def write(
     told: list[str] = []
     if judgement == Judgement():
         return told, set()
+    batches = registry.batches(using)
     lost = {slot: list(generations) for slot, generations in judgement.lost.items()}
     for slot, born in _orphans(judgement.births, pending.source, batches).items():
         lost.setdefault(slot, []).extend(f"the one before {generation}" for generation in born)
@@ -102,27 +105,16 @@ def write(
     return told, set(lost)
 
 
-def _missing(seen: Seen | None, cut: Cut) -> set[str]:
+def _missing(seen: Seen | None, links: Mapping[str, str]) -> set[str]:
     """Generations that were there and are not: lost, unless they have landed.
 
-    Each one names the one before it, so that one in the middle cannot vanish unnoticed. What is
-    before the one that was seen was asked for when that was.
+    Each one names the one before it (``links``), so that one in the middle cannot vanish unnoticed.
+    What is before the one that was seen was asked for when that was.
     """
-    links = {cut.generation: cut.before, **{s.generation: s.before for s in cut.sealed}}
-    asked = {before for generation, before in links.items() if _is_new(generation, seen)}
-    if seen:
-        asked.add(seen.generation)
-    return asked - links.keys() - {""}
-
-
-def _is_new(generation: str, seen: Seen | None) -> bool:
-    return seen is None or generation != seen.generation
-
-
-def _born(cut: Cut) -> list[str]:
-    """Generations with nothing before them."""
-    links = [(cut.generation, cut.before), *((s.generation, s.before) for s in cut.sealed)]
-    return [generation for generation, before in links if not before]
+    if seen is None:
+        return set(links.values()) - links.keys() - {""}
+    asked = {before for generation, before in links.items() if generation != seen.generation}
+    return (asked | {seen.generation}) - links.keys() - {""}
 
 
 def _orphans(

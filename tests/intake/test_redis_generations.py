@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from django_counters.exceptions import CounterUnavailable
+from django_counters.intake.flush import flush
+from django_counters.intake.land import Landing
 from django_counters.models import Counter
+from django_counters.stores.base import Parcel
 from django_counters.stores.redis.keys import slot_of
-from django_counters.stores.redis.pending import Contents, RedisPending, Sealed
-from django_counters.upkeep.flush import flush
-from django_counters.upkeep.landing import Landing
+from django_counters.stores.redis.pending import RedisPending, Sealed
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("cached")]
 PATIENCE = 30
@@ -29,9 +30,9 @@ class Order:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.done: list[tuple[str, str]] = []
         self._changed = threading.Condition()
-        contents, acknowledge, land = RedisPending.contents, RedisPending.acknowledge, Landing._land
+        contents, acknowledge, land = RedisPending.parcel, RedisPending.acknowledge, Landing.land
 
-        def read(pending: RedisPending, sealed: Sealed) -> Contents | None:
+        def read(pending: RedisPending, sealed: Sealed) -> Parcel | None:
             found = contents(pending, sealed)
             self._note("read", sealed.generation)
             return found
@@ -43,18 +44,18 @@ class Order:
                 self._note("removed", sealed.generation)
             acknowledge(pending, landed, lost)
 
-        def landed(landing: Landing, part: Any) -> Any:
-            (generation,) = [one.generation for one in part.held]
+        def landed(landing: Landing, parcels: Sequence[Parcel], sums: Any) -> Any:
+            (generation,) = [one.id for one in parcels]
             last = len(self.times("committed")) == 2
             # The database is at work: meanwhile the next one is read.
             assert last or self._wait(lambda: len(self.times("read")) > self._place(generation))
-            result = land(landing, part)
+            result = land(landing, parcels, sums)
             self._note("committed", generation)
             return result
 
-        patch.setattr(RedisPending, "contents", read)
+        patch.setattr(RedisPending, "parcel", read)
         patch.setattr(RedisPending, "acknowledge", remove)
-        patch.setattr(Landing, "_land", landed)
+        patch.setattr(Landing, "land", landed)
 
     def times(self, what: str) -> list[str]:
         return [generation for done, generation in self.done if done == what]
@@ -119,15 +120,15 @@ def test_what_cannot_be_removed_is_removed_by_the_next(
 def test_what_cannot_be_read_ahead_is_not_lost(
     three: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    contents, times = RedisPending.contents, iter(range(1, 10))
+    contents, times = RedisPending.parcel, iter(range(1, 10))
 
-    def away(pending: RedisPending, sealed: Sealed) -> Contents | None:
+    def away(pending: RedisPending, sealed: Sealed) -> Parcel | None:
         if next(times) == 2:
             raise CounterUnavailable(using="its Redis", reason="away")
         return contents(pending, sealed)
 
     with monkeypatch.context() as patch:
-        patch.setattr(RedisPending, "contents", away)
+        patch.setattr(RedisPending, "parcel", away)
         report = flush(largest=1)
     assert (report.away, report.counters) == ({"default": "away"}, 1)
     assert flush(largest=1).counters == 2

@@ -1,0 +1,304 @@
+"""The one landing: what comes from elsewhere becomes part of the totals, once.
+
+A source is a file of this room. It turns what waits somewhere into a `Parcel`, lands it, and lets
+go of it afterwards::
+
+    for page in stream.unread():
+        parcel = Parcel(id_of(page), "orders stream", sums=page.sums)
+        landed = land(parcel, using)
+        stream.acknowledge(page)
+
+It has to give an id that is the same whenever the same page is read again: a UUIDv7, as
+`tokens.token_of` makes one of a text and the moment of the page. Nothing may be added to a page
+once it has an id. It may land a parcel as often as it likes, and die anywhere: it must not let go
+of a page before `land` has returned. What a total cannot take is quarantined, in an incident and in
+what `land` returns, and keeps nothing else from landing. A parcel that is older than 28 days is
+quarantined as a whole, because nobody knows any more whether it landed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache, cached_property
+from itertools import chain
+from uuid import UUID
+
+from django.db import DEFAULT_DB_ALIAS, DataError
+
+from django_counters.exceptions import (
+    CounterError,
+    CounterUnavailable,
+    OutcomeUnknown,
+    ReadOnlyDatabase,
+    RetryTransaction,
+    TokenConflict,
+)
+from django_counters.intake.landed import Landed
+from django_counters.measure import Measure
+from django_counters.registry import registry
+from django_counters.stores.base import Outcome, Parcel
+from django_counters.stores.sql.batches import OLDEST
+from django_counters.stores.sql.measures import Stored
+from django_counters.tables.total import TotalField
+from django_counters.tokens import Token, moment_of, token_of
+from django_counters.types import Cell, merged
+from django_counters.types import Sums as CellSums
+from django_counters.upkeep.measures import declared_measures
+from django_counters.upkeep.partitions import make_ahead, partitions_ahead, too_few
+from django_counters.upkeep.places import columns
+from django_counters.upkeep.renames import present_name
+from django_counters.write.once import Call
+
+# By how much counters change: by place and key. The place of named counters is "".
+Sums = Mapping[str, Mapping[str, int]]
+
+
+def land(parcel: Parcel, using: str = DEFAULT_DB_ALIAS) -> Landed:
+    """Land one parcel in a transaction of its own, unless it has landed.
+
+    Raises:
+        Busy: others held what is needed, or it took too long. Nothing is landed: try again.
+        OutcomeUnknown: the connection was lost in COMMIT. Land the same parcel again.
+        CounterUnavailable, ReadOnlyDatabase: nothing is landed.
+        RuntimeError: the caller has a transaction.
+    """
+    landing = Landing(using, parcel.source)
+    with landing.begun([parcel]):
+        return landing.land([parcel])
+
+
+class Landing:
+    """Lands parcels of one source in one database. ``source``: what people call it."""
+
+    def __init__(self, using: str, source: str) -> None:
+        self._using = using
+        self._source = source
+        self._batches = registry.batches(using)
+
+    @contextmanager
+    def begun(self, parcels: Iterable[Parcel]) -> Iterator[None]:
+        """The transaction of a landing; see `SqlBatches.landing`."""
+        # The ledger needs partitions for the increments that have tokens.
+        if any(parcel.tokens for parcel in parcels) and too_few(partitions_ahead(self._using)):
+            make_ahead(self._using)
+        with self._batches.landing():
+            yield
+
+    def land(self, parcels: Sequence[Parcel], sums: Sums | None = None) -> Landed:
+        """Land those that nobody has landed, within `begun`. ``sums``: those of all of them."""
+        claimed = self._batches.claim(parcels)
+        fresh = [parcel for parcel in parcels if parcel.id in claimed]
+        landed = Landed(self._source, self._using, len(fresh))
+        for parcel in parcels:
+            if parcel.id not in claimed:
+                # Whoever landed it knows which of its amounts are not in the totals.
+                landed.forget[parcel.id] = list(parcel.sums)
+        due = self._due(fresh, landed)
+        for parcel in fresh:
+            if parcel.strange:
+                landed.strange(parcel.strange, parcel.id)
+        tokened, counted = self._append(due, landed)
+        if sums is None or len(due) < len(parcels) or tokened:
+            sums = sums_of(due, tokened)
+        ids = [parcel.id for parcel in due]
+        cells = [parcel.cells for parcel in due]
+        self._add(_with_records_of(cells, sums), landed, ids)
+        if landed.refused:
+            cells = [_without(landed.refused, part) for part in cells]
+        self._add_cells([*cells, *counted], landed, ids)
+        return landed
+
+    def _due(self, fresh: Sequence[Parcel], landed: Landed) -> list[Parcel]:
+        """Those that are not so old that they may have landed and be forgotten."""
+        oldest = self._batches.now() - OLDEST
+        due = []
+        for parcel in fresh:
+            if moment_of(UUID(parcel.id)) >= oldest:
+                due.append(parcel)
+            else:
+                landed.quarantine("expired", parcel.sums, [parcel.id])
+        return due
+
+    def _append(
+        self, due: Iterable[Parcel], landed: Landed
+    ) -> tuple[Mapping[str, int], list[CellSums[str]]]:
+        """Append increments with tokens to the ledger.
+
+        Returns:
+            What they are part of the sums with, and the cells of those that are counted by this:
+            whatever becomes of the sums, these are in the ledger.
+        """
+        taken: dict[str, int] = defaultdict(int)
+        cells: list[CellSums[str]] = []
+        for parcel in due:
+            for token, (counter, by, own) in sorted(parcel.tokens.items()):
+                taken[counter] += by
+                if self._append_one(UUID(token), counter, by, parcel, landed):
+                    cells.append({(counter, cell): by for cell in own})
+        landed.tell_conflicts()
+        return taken, cells
+
+    def _append_one(
+        self, token: UUID, counter: str, by: int, parcel: Parcel, landed: Landed
+    ) -> bool:
+        """Append one increment; whether it is counted by this."""
+        try:
+            outcome = self._append_acknowledged(token, counter, by, landed)
+        except (CounterUnavailable, OutcomeUnknown, ReadOnlyDatabase, RetryTransaction):
+            raise
+        except (CounterError, DataError) as error:
+            # What the ledger does not take must not keep everything else from landing.
+            landed.quarantine(type(error).__name__, {counter: by}, [parcel.id], str(token))
+            return False
+        if outcome is not Outcome.APPENDED:
+            # It was counted before, in another way: it was waiting here for nothing.
+            landed.forget.setdefault(parcel.id, []).append(counter)
+        return outcome is Outcome.APPENDED
+
+    def _append_acknowledged(self, token: UUID, counter: str, by: int, landed: Landed) -> Outcome:
+        """Append what its source has acknowledged, also where its token stands for another change.
+
+        Its own token is then made of the change, so that it counts once, too, if it comes again.
+        """
+        try:
+            return self._append_as(token, counter, by)
+        except TokenConflict:
+            own = token_of(f"{token} {by} {counter}", moment_of(token))
+            outcome = self._append_as(own, counter, by)
+        if outcome is Outcome.APPENDED:
+            landed.conflict(str(token), counter, by)
+        return outcome
+
+    def _append_as(self, token: UUID, counter: str, by: int) -> Outcome:
+        deltas = registry.deltas(self._using)
+        with deltas.all_or_nothing():
+            outcome = deltas.append_once(counter, by, token)
+            if outcome is Outcome.CLAIMED:
+                # It stands for this increment only if it was used for it elsewhere.
+                tokens, call = registry.tokens(self._using), Call("", {counter: by})
+                if not tokens.is_used_for(Token(str(token)), call.fingerprint):
+                    raise TokenConflict(token=str(token))
+        return outcome
+
+    def _add(self, sums: Sums, landed: Landed, due: Sequence[str]) -> None:
+        """Add sums to the totals, each kind of counters in one statement."""
+        for label, group in sorted(sums.items()):
+            refused: Mapping[str, str]
+            if not label:
+                refused = self._batches.land_named(group)
+            elif column := self._column(label):
+                table, key = column.place().table, column.model._meta.pk
+                refused = self._batches.land_records(table, key, group)
+            else:
+                refused = dict.fromkeys(group, "unknown")
+            landed.counters += sum(1 for key, by in group.items() if by and key not in refused)
+            names = {key: f"{label} {key}" if label else key for key in refused}
+            landed.refused.update(names.values())
+            for reason in sorted(set(refused.values())):
+                due_to_it = (key for key, why in refused.items() if why == reason)
+                amounts = {names[key]: group[key] for key in due_to_it if group[key]}
+                if amounts:
+                    landed.quarantine(reason, amounts, due)
+
+    def _add_cells(
+        self, parts: Sequence[CellSums[str]], landed: Landed, due: Sequence[str]
+    ) -> None:
+        """Add to the cells of what is in the totals or the ledger now."""
+        if not any(parts):
+            return
+        found: dict[tuple[str, Cell | None], int] = {}
+        kept = self._kept_tags()
+        for (counter, cell), by in chain.from_iterable(part.items() for part in parts):
+            if cell is not None:
+                tags = kept(cell.measure, cell.tags)
+                own = cell if tags == cell.tags else cell._replace(tags=tags)
+                where = (counter.partition(" ")[2] or counter, own)
+                found[where] = found.get(where, 0) + by
+        over = self._land_cells({where: by for where, by in found.items() if by})
+        if over:
+            landed.quarantine(
+                "cells", {f"{key} {cell}": by for (key, cell), by in over.items()}, due
+            )
+
+    def _land_cells(self, sums: CellSums[str]) -> CellSums[str]:
+        """Add to cells; those whose values do not fit keep no others from landing."""
+        if not sums or self._batches.land_cells(sums):
+            return {}
+        if len(sums) == 1:
+            return sums
+        where = sorted(sums, key=str)
+        halves = where[: len(where) // 2], where[len(where) // 2 :]
+        return merged(self._land_cells({one: sums[one] for one in half}) for half in halves)
+
+    def _kept_tags(self) -> Callable[[int, str], str]:
+        """What the tags of a cell become, by the number of its measure."""
+        measures = self._measures()
+
+        @cache
+        def kept(measure: int, tags: str) -> str:
+            if not tags or measure not in measures:
+                return tags
+            return registry.measures(self._using).admitted(*measures[measure], tags)
+
+        return kept
+
+    def _measures(self) -> dict[int, tuple[Measure, Stored]]:
+        """The declared measures of this database, by their numbers."""
+        known = registry.measures(self._using)
+        declared = list(declared_measures(self._using))
+        return {stored.id: (one, stored) for one in declared if (stored := known.find(one.name))}
+
+    @cached_property
+    def _fields(self) -> Mapping[str, TotalField]:
+        """The counters of records that have a column, by place."""
+        return {f"{field.model._meta.label}.{field.name}": field for field in columns(self._using)}
+
+    def _column(self, label: str) -> TotalField | None:
+        """The field, also where it had this name before."""
+        if label in self._fields or label.count(".") < 2:
+            return self._fields.get(label)
+        present = present_name(label)
+        return next((self._fields[one] for one in self._fields if _lower(one) == present), None)
+
+
+def sums_of(parcels: Iterable[Parcel], without: Mapping[str, int] | None = None) -> Sums:
+    """What has to be added, by place and key: the keys of named counters have no white space."""
+    sums: dict[str, int] = {}
+    for parcel in parcels:
+        for counter, by in parcel.sums.items():
+            sums[counter] = sums.get(counter, 0) + by
+    for counter, by in (without or {}).items():
+        sums[counter] = sums.get(counter, 0) - by
+    places: dict[str, dict[str, int]] = {}
+    for counter, by in sums.items():
+        place, _, key = counter.partition(" ") if " " in counter else ("", "", counter)
+        if by:
+            places.setdefault(place, {})[key] = by
+    return places
+
+
+def _without(refused: Collection[str], cells: CellSums[str]) -> CellSums[str]:
+    """The cells of counters whose totals have taken their amounts."""
+    return {where: by for where, by in cells.items() if where[0] not in refused}
+
+
+def _with_records_of(parts: Iterable[CellSums[str]], sums: Sums) -> Sums:
+    """The sums, with zero for records of which cells alone are left.
+
+    What was counted up and down is no sum, and one that is taken away while pages are read is in
+    none. Their cells land if the record is there.
+    """
+    absent: dict[str, dict[str, int]] = {}
+    for counter, _ in chain.from_iterable(parts):
+        place, _, key = counter.partition(" ")
+        if key and key not in sums.get(place, {}):
+            absent.setdefault(place, {})[key] = 0
+    return {**sums, **{place: {**sums.get(place, {}), **absent[place]} for place in absent}}
+
+
+def _lower(label: str) -> str:
+    """With the name of the model as migrations have it."""
+    app, model, name = label.split(".", 2)
+    return f"{app}.{model}.".lower() + name
