@@ -44,7 +44,7 @@ class Claims:
         Waits for others who are just claiming the same: theirs are new here if they roll back.
 
         Args:
-            rows: the columns of the table, the name first. No name is there twice.
+            rows: the columns of the table, the name first; 5,000 at most. No name is there twice.
 
         Raises:
             TransactionManagementError: no transaction is open. The claim would be committed before
