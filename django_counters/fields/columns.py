@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any, Self, overload
 
@@ -91,6 +92,23 @@ class CounterField(BaseCounterField):
     descriptor_class = CounterAttribute
 
     if TYPE_CHECKING:
+        # For editors and type checkers. Strategies declare these options beside themselves.
+        def __init__(
+            self,
+            *args: Any,
+            strategy: str = ...,
+            floor: int | None = ...,
+            ceiling: int | None = ...,
+            approve_above: int | None = ...,
+            slots: int | str = ...,
+            cache: str = ...,
+            on_redis_down: str = ...,
+            timeout: float = ...,
+            per: Sequence[str] | None = ...,
+            tags: Mapping[str, int] | None = ...,
+            keep: Mapping[str, int] | None = ...,
+            **kwargs: Any,
+        ) -> None: ...
 
         @overload
         def __get__(self, instance: None, owner: Any) -> CounterAttribute: ...

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 from collections.abc import Hashable, Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -164,3 +166,14 @@ def test_what_a_projection_declares_is_in_the_policy() -> None:
         assert registry.policy("toys:a").projected["crowds"] == ("toys", None)
     with pytest.raises(TypeError, match="crowed"):
         CounterField(crowed=7)
+
+
+def test_editors_know_the_arguments_of_fields() -> None:
+    (shown,) = [
+        node
+        for node in ast.walk(ast.parse(inspect.getsource(CounterField)))
+        if isinstance(node, ast.FunctionDef) and node.name == "__init__"
+    ]
+    common = {option.key for option in conf.COMMON}
+    declared = {name for name in conf.field_options() if name not in ("times", "crowd")}  # the toys
+    assert {argument.arg for argument in shown.args.kwonlyargs} == common | declared
