@@ -95,7 +95,7 @@ def test_find_a_counter_adjust_it_and_see_what_became_of_it(
     assert Counter.objects.value(KEY) == 118
     row = CounterAdjustment.objects.get()
     assert (row.actor_name, row.reason, row.case) == ("clerk", WHY, "T-81")
-    page.locator("canvas").first.wait_for()
+    page.locator(".counters-bars").wait_for()
     picture(page, "counter")
 
 

@@ -40,7 +40,7 @@ def test_the_chart_is_drawn_and_has_its_numbers_beside_it(
     with override_counters(hits={"HISTORY": "1h"}):
         page.goto(address)
         assert page.get_by_role("heading", level=1).inner_text() == KEY
-        assert page.locator(".counters-bars rect[fill]").count() == 2
+        assert page.locator(".counters-bars rect[fill]").count() == 3
         table = page.get_by_role("table", name="went, the latest first")
         assert not table.is_visible()
         page.get_by_text("The numbers of the chart").focus()
