@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import datetime
-
-from django.db import Error
 
 from django_counters.read import cells, entries, samples
 from django_counters.read.asked import Asked, Found
@@ -29,7 +26,7 @@ def found(asked: Asked, *, summed: bool = False, each: bool = False) -> Found:
     """
     using = asked.source.database(asked.using)
     of = {COUNTED: cells.found, RECORDED: samples.found}.get(asked.source.kind, entries.found)
-    with _explained(using):
+    with Session(using).translated():
         return of(asked, using, summed=summed, each=each)
 
 
@@ -40,19 +37,9 @@ def starts_of(asked: Asked) -> Sequence[datetime]:
         UnsupportedSeries, InvalidPeriod, HistoryNotKept, CounterUnavailable: as `found`.
     """
     kind, using = asked.source.kind, asked.source.database(asked.using)
-    with _explained(using):
+    with Session(using).translated():
         if kind == COUNTED:
             return cells.starts(asked, using)
         if kind == RECORDED:
             return samples.starts(asked, using, summed=False)
         return entries.starts(asked, summed=False)
-
-
-@contextmanager
-def _explained(using: str) -> Iterator[None]:
-    """A block whose errors of the database are ours."""
-    try:
-        yield
-    except Error as error:
-        Session(using).translate(error)
-        raise

@@ -17,6 +17,7 @@ from django_counters.read.values import check_keys
 from django_counters.registry import pending_in, registry
 from django_counters.stores.redis.addresses import TIMEOUT
 from django_counters.stores.redis.keys import SLOTS, slot_of
+from django_counters.stores.sql.session import Session
 from django_counters.strategies.cached import counter_of
 from django_counters.strategies.declaring import Recipe
 from django_counters.tables import CounterBatch, CounterCell
@@ -123,7 +124,8 @@ def as_of(source: Source, using: str) -> datetime | None:
         return clock.now()
     part = pending_in(recipe.cache, TIMEOUT, using).source
     landed = CounterBatch._base_manager.using(using).filter(source=part).order_by("-generation")
-    last = [landed.filter(slot=slot).first() for slot in source.slots(using)]
+    with Session(using).translated():
+        last = [landed.filter(slot=slot).first() for slot in source.slots(using)]
     opened = [moment_of(batch.generation) for batch in last if batch is not None]
     return clock.shown(min(opened)) if opened and len(opened) == len(last) else None
 

@@ -19,6 +19,7 @@ from django_counters.exceptions import (
     ReadOnlyDatabase,
 )
 from django_counters.models import Counter
+from django_counters.registry import registry
 from django_counters.testing import assert_counts, override_counters
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -55,6 +56,8 @@ def test_a_closed_database() -> None:
             )
             for key in ("counted:a", "orders:a", "recorded:a")
         ),
+        lambda using: Counter.objects.series("cached:a", using=using).as_of,
+        lambda using: registry.batches(using).sources(),
         _collect,
     ]
     declared: dict[str, dict[str, Any]] = {
@@ -62,6 +65,7 @@ def test_a_closed_database() -> None:
         "counted": {"PER": ["day"]},
         "orders": {"STRATEGY": "ledger"},
         "recorded": {"HISTORY": "1d"},
+        "cached": {"STRATEGY": "cached", "PER": ["day"]},
     }
     with closed_database() as alias, override_counters(**declared):
         for call in calls:

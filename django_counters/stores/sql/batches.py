@@ -163,7 +163,8 @@ class SqlBatches:
     def sources(self) -> list[str]:
         """The names of all sources of which something was seen."""
         names = CounterSource._base_manager.using(self._using).values_list("source", flat=True)
-        return list(names.distinct().order_by("source"))
+        with self._session.translated():
+            return list(names.distinct().order_by("source"))
 
     def source(self, name: str, *, hold: bool = False) -> dict[int, Seen]:
         """What was last seen in the slots of a source; held until the transaction ends."""

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from django.db import Error, connections, transaction
+from django.db import connections, transaction
 from django.utils import timezone
 
 from django_counters import clock
@@ -65,11 +65,8 @@ class SqlMeasures:
         known = self._stored.get(name)
         if known is not None:
             return known
-        try:
+        with self._session.translated():
             row = CounterMeasure._base_manager.using(self._using).filter(name=name).first()
-        except Error as error:
-            self._session.translate(error)
-            raise
         if row is None:
             return None
         stored = _stored(row)
@@ -116,14 +113,11 @@ class SqlMeasures:
         return stored
 
     def _completed(self, measure: Measure) -> Stored:
-        try:
+        with self._session.translated():
             if self._others_would_wait():
                 with ThreadPoolExecutor(1) as apart:
                     return apart.submit(self._made_apart, measure).result()
             return self._made(measure)
-        except Error as error:
-            self._session.translate(error)
-            raise
 
     def _others_would_wait(self) -> bool:
         """Whether a row made here would be locked for as long as the caller's transaction lasts.

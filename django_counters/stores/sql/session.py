@@ -85,6 +85,16 @@ class Session:
             raise OutcomeUnknown(using=self.using) from error
         self._raise_translated(error, unknown=committing)
 
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        """Raise our own errors for those of Django, in a block that uses the ORM."""
+        self.connect()
+        try:
+            yield
+        except Error as error:
+            self.translate(error)
+            raise
+
     def now(self) -> datetime:
         """The present moment of the database, in UTC: hosts may have wrong clocks."""
         ((microseconds,),) = self.run(self.dialect.present, (), writes=False)

@@ -85,7 +85,8 @@ class SqlTokens:
 
     def prune(self) -> int:
         """Forget tokens that nobody may use any more; how many those were."""
-        window = horizon_of(self._session.using).token_window
+        with self._session.translated():
+            window = horizon_of(self._session.using).token_window
         return self._claims.prune(self._session.now() - window - 2 * AHEAD)
 
 
