@@ -8,12 +8,13 @@ go of it afterwards::
         landed = land(parcel, using)
         stream.acknowledge(page)
 
-It has to give an id that is the same whenever the same page is read again: a UUIDv7, as
-`tokens.token_of` makes one of a text and the moment of the page. Nothing may be added to a page
-once it has an id. It may land a parcel as often as it likes, and die anywhere: it must not let go
-of a page before `land` has returned. What a total cannot take is quarantined, in an incident and in
-what `land` returns, and keeps nothing else from landing. A parcel that is older than 28 days is
-quarantined as a whole, because nobody knows any more whether it landed.
+It has to give an id that is the same whenever the same page is read again: the ``hex`` of a
+UUIDv7, which `tokens.token_of` makes of a text and the moment of the page. Nothing may be added to
+a page once it has an id. It may land a parcel as often as it likes, and die anywhere: it must not
+let go of a page before `land` has returned. What a total cannot take is quarantined, in an incident
+and in what `land` returns, and keeps nothing else from landing. A parcel that is older than 28
+days, or more than two days ahead, is quarantined as a whole: its claim may be forgotten before the
+parcel is refused by its age.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from django_counters.intake.landed import Landed
 from django_counters.measure import Measure
 from django_counters.registry import registry
 from django_counters.stores.base import Outcome, Parcel
-from django_counters.stores.sql.batches import OLDEST
+from django_counters.stores.sql.batches import OLDEST, REMEMBERED
 from django_counters.stores.sql.measures import Stored
 from django_counters.tables.total import TotalField
 from django_counters.tokens import Token, moment_of, token_of
@@ -63,7 +64,11 @@ def land(parcel: Parcel, using: str = DEFAULT_DB_ALIAS) -> Landed:
         OutcomeUnknown: the connection was lost in COMMIT. Land the same parcel again.
         CounterUnavailable, ReadOnlyDatabase: nothing is landed.
         RuntimeError: the caller has a transaction.
+        ValueError: the id of the parcel is not the ``hex`` of a UUIDv7.
     """
+    # Another spelling would be another claim.
+    if UUID(parcel.id).hex != parcel.id or UUID(parcel.id).version != 7:
+        raise ValueError(f"The id of a parcel is the hex of a UUIDv7, not {parcel.id!r}.")
     landing = Landing(using, parcel.source)
     with landing.begun([parcel]):
         return landing.land([parcel])
@@ -111,11 +116,11 @@ class Landing:
         return landed
 
     def _due(self, fresh: Sequence[Parcel], landed: Landed) -> list[Parcel]:
-        """Those that are not so old that they may have landed and be forgotten."""
-        oldest = self._batches.now() - OLDEST
+        """Those whose claims are remembered until they would be refused by their age."""
+        now = self._batches.now()
         due = []
         for parcel in fresh:
-            if moment_of(UUID(parcel.id)) >= oldest:
+            if now - OLDEST <= moment_of(UUID(parcel.id)) <= now + (REMEMBERED - OLDEST):
                 due.append(parcel)
             else:
                 landed.quarantine("expired", parcel.sums, [parcel.id])

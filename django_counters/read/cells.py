@@ -25,6 +25,7 @@ from django_counters.read.spans import Known, Plan, plan
 from django_counters.registry import registry
 from django_counters.stores.sql.measures import Stored
 from django_counters.tables import CounterCell
+from django_counters.tables.standing import ENTRIES
 
 # Why a source has no measure.
 _WITHOUT = {
@@ -67,8 +68,12 @@ def _planned(asked: Asked, using: str, *, summed: bool) -> tuple[Stored | None, 
     measure = measured(asked.source)
     stored = registry.measures(using).present(measure)
     zone = ZoneInfo(stored.zone) if stored else timezone.get_default_timezone()
-    # A period that is declared, and that nobody has counted by, is not known from the beginning.
-    since: dict[str, datetime | None] = dict.fromkeys(measure.per, clock.utc() if stored else None)
+    # A period that is declared later is not known from the beginning. Nor is one without a row,
+    # where there are entries.
+    entries = ENTRIES.rows(using).filter(key__in=asked.source.keys)
+    is_late = stored or (asked.source.recipe.can.entries and entries.exists())
+    late = clock.utc() if is_late else None
+    since: dict[str, datetime | None] = dict.fromkeys(measure.per, late)
     since.update(stored.since if stored else ())
     return stored, plan(Known(measure, zone, since), asked.span, summed=summed)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from django_counters.exceptions import HistoryNotKept, UnsupportedSeries
 from django_counters.read import cells, entries, samples
 from django_counters.read.asked import Asked, Found
-from django_counters.read.sources import COUNTED, RECORDED
+from django_counters.read.sources import COUNTED, NONE, RECORDED, UNDECLARED
 from django_counters.stores.sql.session import Session
 
 
@@ -27,7 +28,12 @@ def found(asked: Asked, *, summed: bool = False, each: bool = False) -> Found:
     using = asked.source.database(asked.using)
     of = {COUNTED: cells.found, RECORDED: samples.found}.get(asked.source.kind, entries.found)
     with Session(using).translated():
-        return of(asked, using, summed=summed, each=each)
+        try:
+            return of(asked, using, summed=summed, each=each)
+        except HistoryNotKept:
+            if not _has_entries(asked):
+                raise
+            return entries.found(asked, using, summed=summed, each=each)
 
 
 def starts_of(asked: Asked) -> Sequence[datetime]:
@@ -39,7 +45,18 @@ def starts_of(asked: Asked) -> Sequence[datetime]:
     kind, using = asked.source.kind, asked.source.database(asked.using)
     with Session(using).translated():
         if kind == COUNTED:
-            return cells.starts(asked, using)
+            try:
+                return cells.starts(asked, using)
+            except HistoryNotKept:
+                if not _has_entries(asked):
+                    raise
         if kind == RECORDED:
             return samples.starts(asked, using, summed=False)
+        if kind == NONE:
+            raise UnsupportedSeries(key=asked.source.label, reason=UNDECLARED)
         return entries.starts(asked, summed=False)
+
+
+def _has_entries(asked: Asked) -> bool:
+    """Whether a ledger tells what its cells do not: what was counted before it had periods."""
+    return asked.source.recipe.can.entries and not (asked.where or asked.tags)

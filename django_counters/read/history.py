@@ -119,9 +119,10 @@ def _explained(key: str, parts: Parts, entries: Iterable[Row], redis: int | None
 def refuse_dropped(key: str, since: datetime, inquiry: SqlInquiry) -> bool:
     """Refuse a moment before which entries are dropped; whether there ever could have been some."""
     kept_since, has_entries = inquiry.kept(key)
-    if kept_since and since < kept_since:
+    known = has_entries or registry.policy(key).recipe.can.entries
+    if known and kept_since and since < kept_since:
         raise HistoryNotKept(key=key, since=clock.shown(kept_since))
-    return has_entries or registry.policy(key).recipe.can.entries
+    return known
 
 
 def _inquiry(using: str | None) -> SqlInquiry:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from zoneinfo import ZoneInfo
 
 from django.apps import apps
@@ -14,7 +14,6 @@ from django_counters.calendar import PERIODS, period_of
 from django_counters.measure import Measure
 from django_counters.registry import registry
 from django_counters.stores.sql.cells import SqlCells
-from django_counters.stores.sql.measures import AHEAD, Stored
 from django_counters.stores.sql.session import Session
 from django_counters.tables import CounterCell, CounterMeasure
 from django_counters.tables.standing import COUNTERS
@@ -64,8 +63,7 @@ def _as_migrations_say(label: str) -> str:
 def prune_cells(using: str = DEFAULT_DB_ALIAS) -> int:
     """Forget cells that are older than ``KEEP`` says; how many those were. In small batches.
 
-    Coarser cells were written together with them, and stay. All cells go whose period is declared
-    no more. Any number of these can run at once.
+    Coarser cells were written together with them, and stay. Any number of these can run at once.
     """
     if not router.allow_migrate_model(using, CounterCell):
         return 0
@@ -74,21 +72,12 @@ def prune_cells(using: str = DEFAULT_DB_ALIAS) -> int:
         stored = measures.find(measure.name)
         if stored is None:
             continue
-        for period, before in _forgettable(measure, stored):
+        for period, days in measure.keep:
+            # One that began before is kept as long as a part of it is.
+            since = clock.utc() - timedelta(days=days)
+            before, _ = period_of(period, since, ZoneInfo(stored.zone))
             forgotten = cells.forget(stored.id, PERIODS.index(period) + 1, before)
-            if forgotten and period in dict(stored.since):
+            if forgotten:
                 measures.forgotten(measure.name, period, before)
             gone += forgotten
     return gone
-
-
-def _forgettable(measure: Measure, stored: Stored) -> Iterator[tuple[str, datetime]]:
-    """Periods, and before which moment their cells are kept no longer."""
-    now, keep = clock.utc(), dict(measure.keep)
-    for period in PERIODS:
-        if period in keep:
-            # One that began before is kept as long as a part of it is.
-            since = now - timedelta(days=keep[period])
-            yield period, period_of(period, since, ZoneInfo(stored.zone))[0]
-        elif period not in measure.per:
-            yield period, now + AHEAD

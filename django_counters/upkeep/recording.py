@@ -41,13 +41,16 @@ def record_history(using: str = DEFAULT_DB_ALIAS) -> int:
 def forget_history(using: str = DEFAULT_DB_ALIAS) -> int:
     """Forget what was recorded longer ago than ``HISTORY_DAYS``; how many rows. In small batches.
 
-    What was recorded of a namespace that asks for it no more goes in the same way.
+    The last total before that moment stays: it is what a counter had then. Nothing stays of a
+    namespace that records its totals no more.
     """
     if not router.allow_migrate_model(using, CounterSample):
         return 0
     samples, now = SqlSamples(using), clock.utc()
     return sum(
-        samples.forget(scope_of(name), now - timedelta(days=policy.history_days))
+        samples.forget(
+            scope_of(name), now - timedelta(days=policy.history_days), last=not policy.history
+        )
         for name, policy in registry.policies().items()
     )
 

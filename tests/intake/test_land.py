@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -140,3 +141,21 @@ def test_increments_with_tokens_count_once_across_parcels() -> None:
             assert land(parcel_of({"orders:a": 2, "b": 1}, tokens=tokens)).parcels == 1
         assert_counts({"orders:a": 2, "b": 2})
     assert CounterDelta.objects.count() == 1
+
+
+@pytest.mark.parametrize("spelled", [str, lambda token: token.hex.upper(), lambda token: "f" * 32])
+def test_an_id_has_one_spelling(spelled: Any) -> None:
+    with pytest.raises(ValueError, match="hex of a UUIDv7"):
+        land(Parcel(spelled(mint(clock.utc())), "elsewhere", {"a": 5}))
+    assert_counts({"a": 0})
+
+
+@pytest.mark.parametrize("days", [-29, 3])
+def test_one_of_another_time_is_not_counted(days: int) -> None:
+    parcel = Parcel(mint(clock.utc() + timedelta(days=days)).hex, "elsewhere", {"a": 5})
+    assert land(parcel).quarantined == {"a": 5}
+    # Its claim is forgotten before it could be told from one that has landed.
+    CounterBatch.objects.update(applied_at=clock.now() - timedelta(days=31))
+    registry.batches("default").prune()
+    assert land(parcel).quarantined == {"a": 5}
+    assert_counts({"a": 0})

@@ -9,7 +9,6 @@ import pytest
 from django.core.management import call_command
 
 from django_counters import clock
-from django_counters.exceptions import HistoryNotKept
 from django_counters.models import Counter, CounterCell, CounterMeasure
 from django_counters.registry import registry
 from django_counters.testing import override_counters
@@ -63,17 +62,6 @@ class TestForgetting:
             Counter.objects.increment("hits:a", at=ago)
             assert prune_cells() == 0
         assert CounterCell.objects.count() == 2
-
-    def test_a_period_that_is_declared_no_more(self) -> None:
-        with override_counters(hits=MEASURED):
-            Counter.objects.increment("hits:a", 2)
-        with override_counters(hits={"PER": ["day"]}):
-            assert prune_cells() == 1
-            assert Counter.objects.series("hits:a").total() == 2
-        assert (cells("hits:a", "hour"), sum(cells("hits:a", "day").values())) == ({}, 2)
-        # Whoever declares it again, and has not counted since, is told so.
-        with override_counters(hits=MEASURED), pytest.raises(HistoryNotKept):
-            Counter.objects.series("hits:a").per("hour").last(2).list()
 
     def test_in_small_batches(self) -> None:
         now = clock.utc()

@@ -15,6 +15,7 @@ from django_counters.measure import OTHER, SEPARATOR, Measure
 from django_counters.stores.sql.block import commits_at_once, is_of_a_test_case
 from django_counters.stores.sql.session import Session
 from django_counters.tables import CounterMeasure, CounterTag
+from django_counters.tables.standing import ENTRIES
 from django_counters.types import Cell, Delta, Effect
 
 # How far clocks may differ from that of this host.
@@ -141,7 +142,10 @@ class SqlMeasures:
         # Where transactions keep one snapshot, a row that somebody else has just made is an error.
         with self._session.read_committed():
             zone = str(timezone.get_default_timezone())
-            first = {"zone": zone, "periods": dict.fromkeys(measure.per)}
+            # What a ledger has counted before is in its entries, and in no cell.
+            counted = ENTRIES.rows(self._using).filter(key__startswith=f"{name}:").exists()
+            since = (clock.utc() + GRACE).isoformat() if counted else None
+            first = {"zone": zone, "periods": dict.fromkeys(measure.per, since)}
             row, _ = rows.get_or_create(name=name, defaults=first)
             row = rows.select_for_update().get(pk=row.pk)
             # Cells have their values by this order: a name keeps its place for ever.
@@ -223,7 +227,8 @@ class SqlMeasures:
     def _load(self, where: tuple[int, str]) -> frozenset[str]:
         measure, name = where
         rows = CounterTag._base_manager.using(self._using).filter(measure_id=measure, name=name)
-        known = frozenset(rows.values_list("value", flat=True))
+        with self._session.translated():
+            known = frozenset(rows.values_list("value", flat=True))
         if connections[self._using].autocommit:
             self._values[where] = known
         return known
@@ -231,7 +236,8 @@ class SqlMeasures:
     def _insert(self, where: tuple[int, str], values: Collection[str]) -> None:
         measure, name = where
         tags = [CounterTag(measure_id=measure, name=name, value=value) for value in sorted(values)]
-        CounterTag._base_manager.using(self._using).bulk_create(tags, ignore_conflicts=True)
+        with self._session.translated():
+            CounterTag._base_manager.using(self._using).bulk_create(tags, ignore_conflicts=True)
 
     def _is_settled(self, what: object) -> bool:
         """Whether what is seen of a row now is committed."""

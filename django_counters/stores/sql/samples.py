@@ -42,11 +42,14 @@ class SqlSamples:
         with self._session.read_committed():
             return len(self._session.run(self._sql.take, self._asked(scope, moment)))
 
-    def forget(self, scope: Scope, before: datetime) -> int:
-        """Delete what was recorded of periods before a moment; how many those were."""
-        gone = 0
+    def forget(self, scope: Scope, before: datetime, *, last: bool) -> int:
+        """Delete what was recorded of periods before a moment; how many those were.
+
+        ``last``: also the last of each counter, which says what it had at that moment.
+        """
+        gone, sql = 0, self._sql.forget if last else self._sql.forget_but_last
         params = {**self._asked(scope, before), "limit": _PAGE}
-        while rows := len(self._session.run(self._sql.forget, params)):
+        while rows := len(self._session.run(sql, params)):
             gone += rows
         return gone
 

@@ -11,6 +11,7 @@ from django.contrib.contenttypes.models import ContentType
 from django.db import Error, connections
 
 from django_counters.exceptions import (
+    CounterError,
     CounterUnavailable,
     OutcomeUnknown,
     ReadOnlyDatabase,
@@ -91,6 +92,8 @@ class Session:
         self.connect()
         try:
             yield
+        except CounterError:
+            raise
         except Error as error:
             self.translate(error)
             raise

@@ -49,6 +49,19 @@ class Samples:
             f"WHERE moment < %(moment)s AND {self._within('key')} ORDER BY moment LIMIT %(limit)s",
         )
 
+    @cached_property
+    def forget_but_last(self) -> str:
+        """The same, but of each counter the last one before that moment stays."""
+        later = (
+            f"SELECT 1 FROM {SAMPLES} n WHERE n.key = {SAMPLES}.key "
+            f"AND n.moment > {SAMPLES}.moment AND n.moment < %(moment)s"
+        )
+        return self._in.delete_some(
+            SAMPLES,
+            f"WHERE moment < %(moment)s AND {self._within('key')} AND EXISTS ({later}) "
+            "ORDER BY moment LIMIT %(limit)s",
+        )
+
     def _within(self, key: str) -> str:
         """The condition that a key is within a scope."""
         other = f"{self._in.namespace(key)} {self._in.among('text', '%(others)s')}"
