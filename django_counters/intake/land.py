@@ -13,8 +13,7 @@ UUIDv7, which `tokens.token_of` makes of a text and the moment of the page. Noth
 a page once it has an id. It may land a parcel as often as it likes, and die anywhere: it must not
 let go of a page before `land` has returned. What a total cannot take is quarantined, in an incident
 and in what `land` returns, and keeps nothing else from landing. A parcel that is older than 28
-days, or more than two days ahead, is quarantined as a whole: its claim may be forgotten before the
-parcel is refused by its age.
+days is quarantined as a whole, because nobody knows any more whether it landed.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ from uuid import UUID
 
 from django.db import DEFAULT_DB_ALIAS, DataError
 
+from django_counters import clock
 from django_counters.exceptions import (
     CounterError,
     CounterUnavailable,
@@ -64,11 +64,17 @@ def land(parcel: Parcel, using: str = DEFAULT_DB_ALIAS) -> Landed:
         OutcomeUnknown: the connection was lost in COMMIT. Land the same parcel again.
         CounterUnavailable, ReadOnlyDatabase: nothing is landed.
         RuntimeError: the caller has a transaction.
-        ValueError: the id of the parcel is not the ``hex`` of a UUIDv7.
+        ValueError: the id of the parcel is not the ``hex`` of a UUIDv7, or is of a later day.
     """
-    # Another spelling would be another claim.
-    if UUID(parcel.id).hex != parcel.id or UUID(parcel.id).version != 7:
+    # Another spelling would be another claim, and the claim of one that is far ahead would be
+    # forgotten before the parcel is too old.
+    found = UUID(parcel.id)
+    if found.hex != parcel.id or found.version != 7:
         raise ValueError(f"The id of a parcel is the hex of a UUIDv7, not {parcel.id!r}.")
+    if moment_of(found) > clock.utc() + (REMEMBERED - OLDEST):
+        raise ValueError(
+            f"The parcel {parcel.id} is of {moment_of(found)}, more than 2 days ahead."
+        )
     landing = Landing(using, parcel.source)
     with landing.begun([parcel]):
         return landing.land([parcel])
@@ -116,11 +122,11 @@ class Landing:
         return landed
 
     def _due(self, fresh: Sequence[Parcel], landed: Landed) -> list[Parcel]:
-        """Those whose claims are remembered until they would be refused by their age."""
-        now = self._batches.now()
+        """Those that are not so old that they may have landed and be forgotten."""
+        oldest = self._batches.now() - OLDEST
         due = []
         for parcel in fresh:
-            if now - OLDEST <= moment_of(UUID(parcel.id)) <= now + (REMEMBERED - OLDEST):
+            if moment_of(UUID(parcel.id)) >= oldest:
                 due.append(parcel)
             else:
                 landed.quarantine("expired", parcel.sums, [parcel.id])
