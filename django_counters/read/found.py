@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from django_counters.exceptions import HistoryNotKept, UnsupportedSeries
+from django_counters.exceptions import HistoryNotKept
 from django_counters.read import cells, entries, samples
 from django_counters.read.asked import Asked, Found
-from django_counters.read.sources import COUNTED, NONE, RECORDED, UNDECLARED
+from django_counters.read.sources import COUNTED, NONE, RECORDED
 from django_counters.stores.sql.session import Session
 
 
@@ -31,7 +31,7 @@ def found(asked: Asked, *, summed: bool = False, each: bool = False) -> Found:
         try:
             return of(asked, using, summed=summed, each=each)
         except HistoryNotKept:
-            if not _has_entries(asked):
+            if not _are_entries_asked(asked):
                 raise
             return entries.found(asked, using, summed=summed, each=each)
 
@@ -48,15 +48,17 @@ def starts_of(asked: Asked) -> Sequence[datetime]:
             try:
                 return cells.starts(asked, using)
             except HistoryNotKept:
-                if not _has_entries(asked):
+                if not _are_entries_asked(asked):
                     raise
         if kind == RECORDED:
             return samples.starts(asked, using, summed=False)
+        starts = entries.starts(asked, summed=False)
         if kind == NONE:
-            raise UnsupportedSeries(key=asked.source.label, reason=UNDECLARED)
-        return entries.starts(asked, summed=False)
+            entries.check(asked.source.keys, starts[0], using)
+        return starts
 
 
-def _has_entries(asked: Asked) -> bool:
+def _are_entries_asked(asked: Asked) -> bool:
     """Whether a ledger tells what its cells do not: what was counted before it had periods."""
-    return asked.source.recipe.can.entries and not (asked.where or asked.tags)
+    is_ledger = asked.source.kind == COUNTED and asked.source.recipe.can.entries
+    return is_ledger and not (asked.where or asked.tags)

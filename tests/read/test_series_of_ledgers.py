@@ -54,6 +54,13 @@ def test_a_ledger_that_begins_with_periods_has_no_gap() -> None:
         assert series.by("country").total() == {"DE": 7}
 
 
+def test_a_counter_that_was_in_a_ledger_has_the_same_series(counted: None) -> None:
+    with override_counters(late={}):
+        series = Counter.objects.series("late:a").per("day").last(3)
+        assert values(series) == [0, 5, 7]
+        assert series.starts() == [*(point.start for point in series), series.list()[-1].end]
+
+
 def test_dropped_entries_concern_ledgers_alone() -> None:
     now = clock.utc()
     CounterPartition.objects.create(
