@@ -281,3 +281,8 @@ def check_mapping(deltas: object) -> Mapping[object, object]:
     if not isinstance(deltas, Mapping):
         raise InvalidDelta(delta=deltas, reason="a mapping of keys to integers is needed")
     return deltas
+
+
+def counter_of(label: str, key: Hashable) -> str:
+    """What Redis and parcels call a counter. A named one has no label, and no space in its key."""
+    return f"{label} {key}" if label else str(key)

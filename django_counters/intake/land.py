@@ -44,7 +44,7 @@ from django_counters.stores.sql.batches import OLDEST, REMEMBERED
 from django_counters.stores.sql.measures import Stored
 from django_counters.tables.total import TotalField
 from django_counters.tokens import Token, moment_of, token_of
-from django_counters.types import Cell, merged
+from django_counters.types import Cell, counter_of, merged
 from django_counters.types import Sums as CellSums
 from django_counters.upkeep.measures import declared_measures
 from django_counters.upkeep.partitions import make_ahead, partitions_ahead, too_few
@@ -205,7 +205,7 @@ class Landing:
             else:
                 refused = dict.fromkeys(group, "unknown")
             landed.counters += sum(1 for key, by in group.items() if by and key not in refused)
-            names = {key: f"{label} {key}" if label else key for key in refused}
+            names = {key: counter_of(label, key) for key in refused}
             landed.refused.update(names.values())
             for reason in sorted(set(refused.values())):
                 due_to_it = (key for key, why in refused.items() if why == reason)

@@ -14,17 +14,16 @@ from django_counters import clock
 from django_counters.exceptions import InvalidKey, UnsavedInstance, UnsupportedSeries
 from django_counters.measure import Measure
 from django_counters.read.values import check_keys
-from django_counters.registry import pending_in, registry
+from django_counters.registry import registry
 from django_counters.stores.redis.addresses import TIMEOUT
 from django_counters.stores.redis.keys import SLOTS, slot_of
 from django_counters.stores.sql.session import Session
-from django_counters.strategies.cached import counter_of
 from django_counters.strategies.declaring import Recipe
 from django_counters.tables import CounterBatch, CounterCell
 from django_counters.tables.standing import COUNTERS
 from django_counters.tables.total import TotalField
 from django_counters.tokens import moment_of
-from django_counters.types import check_key
+from django_counters.types import check_key, counter_of
 from django_counters.write.records import Place
 
 Cells = models.QuerySet[CounterCell]
@@ -122,7 +121,7 @@ def as_of(source: Source, using: str) -> datetime | None:
     recipe = source.recipe
     if not recipe.can.outside:
         return clock.now()
-    part = pending_in(recipe.cache, TIMEOUT, using).source
+    part = registry.pending(recipe.cache, TIMEOUT, using).source
     landed = CounterBatch._base_manager.using(using).filter(source=part).order_by("-generation")
     with Session(using).translated():
         last = [landed.filter(slot=slot).first() for slot in source.slots(using)]

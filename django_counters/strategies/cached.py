@@ -35,7 +35,7 @@ from django_counters.strategies.declaring import MAX_AGE, Capabilities, Declarat
 from django_counters.strategies.ledger import Claimed
 from django_counters.strategies.steps import Steps, arun, run
 from django_counters.tokens import moment_of
-from django_counters.types import Batch, Delta, Reading, Sums, deltas_of, sums_of
+from django_counters.types import Batch, Delta, Reading, Sums, counter_of, deltas_of, sums_of
 from django_counters.values import NewValues, Unknown, result_of
 
 # Where increments go while Redis cannot be reached.
@@ -347,11 +347,6 @@ class Cached(Outside):
 
     def _counters(self, keys: Iterable[Hashable]) -> dict[str, Hashable]:
         return {counter_of(self._label, key): key for key in keys}
-
-
-def counter_of(label: str, key: Hashable) -> str:
-    """What Redis calls a counter; the key of a named one has no white space, and it no label."""
-    return f"{label} {key}" if label else str(key)
 
 
 def _refuse_expired(token: UUID) -> None:

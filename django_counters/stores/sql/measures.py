@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
+from functools import partial
 from typing import NamedTuple
 
 from django.db import connections, transaction
@@ -142,10 +143,7 @@ class SqlMeasures:
         # Where transactions keep one snapshot, a row that somebody else has just made is an error.
         with self._session.read_committed():
             zone = str(timezone.get_default_timezone())
-            # What a ledger has counted before is in its entries, and in no cell.
-            counted = ENTRIES.rows(self._using).filter(key__startswith=f"{name}:").exists()
-            since = (clock.utc() + GRACE).isoformat() if counted else None
-            first = {"zone": zone, "periods": dict.fromkeys(measure.per, since)}
+            first = {"zone": zone, "periods": partial(self._begun, measure)}
             row, _ = rows.get_or_create(name=name, defaults=first)
             row = rows.select_for_update().get(pk=row.pk)
             # Cells have their values by this order: a name keeps its place for ever.
@@ -160,6 +158,13 @@ class SqlMeasures:
         else:
             self._stored[name] = stored
         return stored
+
+    def _begun(self, measure: Measure) -> dict[str, str | None]:
+        """Since when each period of a new row is known; None for ever."""
+        # What a ledger has counted before is in its entries, and in no cell.
+        entries = ENTRIES.rows(self._using).filter(key__startswith=f"{measure.name}:")
+        since = (clock.utc() + GRACE).isoformat() if entries.exists() else None
+        return dict.fromkeys(measure.per, since)
 
     def admitted(self, measure: Measure, stored: Stored, tags: str) -> str:
         """The tags of a cell with ``~`` for each value that is not counted apart."""
