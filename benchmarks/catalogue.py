@@ -18,14 +18,20 @@ from benchmarks.cases import (
     entries,
     exact,
     flush,
+    holds,
     ledger,
+    likes,
+    limits,
     peers_cache,
     peers_database,
     peers_visits,
+    quotas,
     rest,
     rollup,
     spread,
     statements,
+    top,
+    uniques,
 )
 from benchmarks.growth import GROWTHS
 from benchmarks.growth.measuring import Growth
@@ -38,6 +44,12 @@ FAST = {
     **exact.CASES,
     **cached.CASES,
     **cells.CASES,
+    **holds.CASES,
+    **quotas.CASES,
+    **likes.CASES,
+    **top.CASES,
+    **uniques.CASES,
+    **limits.CASES,
     **rest.CASES,
     **adjusting.CASES,
     **peers_database.CASES,
@@ -53,6 +65,7 @@ DURABLE = {
     **cached.COMMITS,
     **flush.CASES,
     **cells.LANDINGS,
+    **top.LANDINGS,
     **peers_database.COMMITS,
 }
 TARGETS = {"≥": at_least, "≤": at_most}

@@ -63,6 +63,49 @@ class Event(Table):
         indexes: ClassVar = [models.Index(fields=["key", "created"], name="benchmarks_events_of")]
 
 
+class Visited(Table):
+    """A row for each visit, as one counts visitors without a library."""
+
+    key = models.CharField(max_length=200, db_collation="C")
+    visitor = models.CharField(max_length=64, db_collation="C")
+    created = models.DateTimeField()
+
+    class Meta(Table.Meta):
+        abstract = False
+        indexes: ClassVar = [models.Index(fields=["key", "created"], name="benchmarks_visits_by")]
+
+
+class Liked(Table):
+    """Who likes what, as one writes it without a library."""
+
+    key = models.CharField(max_length=200, db_collation="C")
+    actor = models.CharField(max_length=64, db_collation="C")
+    created = models.DateTimeField(auto_now_add=True)
+
+    class Meta(Table.Meta):
+        abstract = False
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["key", "actor"], name="benchmarks_liked_once")
+        ]
+
+
+class Reserved(Table):
+    """What is reserved, as one writes it without a library."""
+
+    key = models.CharField(max_length=200, db_collation="C")
+    quantity = models.BigIntegerField()
+    created = models.DateTimeField(auto_now_add=True)
+
+
+class DaySketch(Table):
+    """A sketch of the visitors of a day."""
+
+    key = models.CharField(max_length=200, db_collation="C")
+    day = models.DateTimeField()
+    kind = models.CharField(max_length=1)
+    body = models.BinaryField()
+
+
 # The same columns and indexes as the tables of django-hitcount 1.3.5. Only what leads out of
 # them is a number and no foreign key, so that deleting a user or a type asks nothing here.
 

@@ -40,14 +40,28 @@ _API = {"read": "authenticated", "increment": "authenticated"}
 COUNTERS = {
     "stock": {"FLOOR": 0},
     "spread": {"STRATEGY": "sharded"},
+    "sold": {"STRATEGY": "sharded", "FLOOR": 0},
     "combined": {"OPTIONS": {"combine": True}},
     "orders": {"STRATEGY": "ledger"},
     # Patient: a lost answer would be no figure.
     "pages": {"STRATEGY": "cached", "OPTIONS": {"timeout": 10}},
     "hits": {"STRATEGY": "cached", "OPTIONS": {"timeout": 10}, "API": _API},
     "sales": {"API": _API},
+    "liked": {"ONCE": True},
+    "starred": {"STRATEGY": "sharded", "ONCE": True},
     "visits": _CELLS,
     "clicks": {"STRATEGY": "sharded", **_CELLS},
+    "calls": {"CEILING": {"month": 10**12}},
+    "monthly": {"PER": ["month"]},
     "daily": {"STRATEGY": "cached", "OPTIONS": {"timeout": 10}, "PER": ["day"]},
+    "weekly": {"TOP": ["week"]},
+    "ranked": {
+        **{"STRATEGY": "cached", "OPTIONS": {"timeout": 10}},
+        **{"PER": ["hour"], "TAGS": {"country": 250}, "TOP": ["day"]},
+    },
+    "people": {
+        **{"STRATEGY": "cached", "OPTIONS": {"timeout": 10}},
+        **{"PER": ["day"], "UNIQUE": ["day"]},
+    },
     "hourly": {"STRATEGY": "cached", "OPTIONS": {"timeout": 10}, **_CELLS},
 }

@@ -18,7 +18,8 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from benchmarks.models import NaiveCounter
-from django_counters.rest.throttling import TokenBucketThrottle
+from django_counters.limits import Limit
+from django_counters.rest.throttling import LimitThrottle
 from django_counters.rest.views import IncrementView
 
 # It may not grow with the run, nor refuse anything.
@@ -59,17 +60,16 @@ class BareUpsert(APIView):
             return Response({"value": cursor.fetchone()[0]})
 
 
-class InRedis(TokenBucketThrottle):
+class InRedis(LimitThrottle):
     """A limit that nobody reaches, kept in Redis."""
 
-    rate = WIDE
+    limit = Limit("redis", WIDE)
 
 
-class InDatabase(TokenBucketThrottle):
+class InDatabase(LimitThrottle):
     """A limit that nobody reaches, kept in the database."""
 
-    rate = WIDE
-    cache = None
+    limit = Limit("database", WIDE, cache=None)
 
 
 urlpatterns = [

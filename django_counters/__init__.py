@@ -19,19 +19,25 @@ if TYPE_CHECKING:
     from django_counters.exceptions import CounterOverflow as CounterOverflow
     from django_counters.exceptions import CounterUnavailable as CounterUnavailable
     from django_counters.exceptions import HistoryNotKept as HistoryNotKept
+    from django_counters.exceptions import HoldEnded as HoldEnded
+    from django_counters.exceptions import HoldExpired as HoldExpired
+    from django_counters.exceptions import HoldMissing as HoldMissing
     from django_counters.exceptions import InitialOutOfBounds as InitialOutOfBounds
     from django_counters.exceptions import InsufficientCount as InsufficientCount
+    from django_counters.exceptions import InvalidActor as InvalidActor
     from django_counters.exceptions import InvalidAdjustment as InvalidAdjustment
     from django_counters.exceptions import InvalidConfiguration as InvalidConfiguration
     from django_counters.exceptions import InvalidDelta as InvalidDelta
     from django_counters.exceptions import InvalidKey as InvalidKey
     from django_counters.exceptions import InvalidMoment as InvalidMoment
     from django_counters.exceptions import InvalidPeriod as InvalidPeriod
+    from django_counters.exceptions import InvalidSketch as InvalidSketch
     from django_counters.exceptions import InvalidTags as InvalidTags
     from django_counters.exceptions import InvalidToken as InvalidToken
     from django_counters.exceptions import LedgerFenced as LedgerFenced
     from django_counters.exceptions import OutcomeUnknown as OutcomeUnknown
     from django_counters.exceptions import PartitionMissing as PartitionMissing
+    from django_counters.exceptions import QuotaExceeded as QuotaExceeded
     from django_counters.exceptions import ReadOnlyDatabase as ReadOnlyDatabase
     from django_counters.exceptions import RecordMissing as RecordMissing
     from django_counters.exceptions import RequestDecided as RequestDecided
@@ -39,9 +45,12 @@ if TYPE_CHECKING:
     from django_counters.exceptions import TokenConflict as TokenConflict
     from django_counters.exceptions import TokenExpired as TokenExpired
     from django_counters.exceptions import UnsavedInstance as UnsavedInstance
+    from django_counters.exceptions import UnsupportedActors as UnsupportedActors
     from django_counters.exceptions import UnsupportedBounds as UnsupportedBounds
     from django_counters.exceptions import UnsupportedConsistency as UnsupportedConsistency
     from django_counters.exceptions import UnsupportedHistory as UnsupportedHistory
+    from django_counters.exceptions import UnsupportedHold as UnsupportedHold
+    from django_counters.exceptions import UnsupportedMaximum as UnsupportedMaximum
     from django_counters.exceptions import UnsupportedOption as UnsupportedOption
     from django_counters.exceptions import UnsupportedSeries as UnsupportedSeries
     from django_counters.exceptions import UnsupportedToken as UnsupportedToken
@@ -50,13 +59,18 @@ if TYPE_CHECKING:
     from django_counters.fields import CachedCounterField as CachedCounterField
     from django_counters.fields import CounterField as CounterField
     from django_counters.fields import CounterValue as CounterValue
+    from django_counters.fields import DecimalCounterField as DecimalCounterField
     from django_counters.fields import IntegerCounterField as IntegerCounterField
     from django_counters.querysets import CounterQuerySet as CounterQuerySet
     from django_counters.read.history import Explanation as Explanation
     from django_counters.read.points import Bucket as Bucket
     from django_counters.read.points import Point as Point
     from django_counters.read.points import Split as Split
+    from django_counters.read.quotas import QuotaUsage as QuotaUsage
     from django_counters.read.series import Series as Series
+    from django_counters.read.stock import Stock as Stock
+    from django_counters.read.top import Placed as Placed
+    from django_counters.read.top import Ranked as Ranked
     from django_counters.tokens import Token as Token
     from django_counters.tokens import token_of as token_of
     from django_counters.types import Reading as Reading
@@ -66,6 +80,7 @@ if TYPE_CHECKING:
     from django_counters.values import CountedMany as CountedMany
     from django_counters.values import Result as Result
     from django_counters.values import Unknown as Unknown
+    from django_counters.write.holds import Hold as Hold
 
 __version__ = "0.1.0"
 
@@ -86,8 +101,13 @@ _HOMES = {
     "CounterQuerySet": "querysets",
     "CounterUnavailable": "exceptions",
     "CounterValue": "fields",
+    "DecimalCounterField": "fields",
     "Explanation": "read.history",
     "HistoryNotKept": "exceptions",
+    "Hold": "write.holds",
+    "HoldEnded": "exceptions",
+    "HoldExpired": "exceptions",
+    "HoldMissing": "exceptions",
     "InitialOutOfBounds": "exceptions",
     "InsufficientCount": "exceptions",
     "IntegerCounterField": "fields",
@@ -95,14 +115,20 @@ _HOMES = {
     "InvalidConfiguration": "exceptions",
     "InvalidDelta": "exceptions",
     "InvalidKey": "exceptions",
+    "InvalidActor": "exceptions",
     "InvalidMoment": "exceptions",
     "InvalidPeriod": "exceptions",
+    "InvalidSketch": "exceptions",
     "InvalidTags": "exceptions",
     "InvalidToken": "exceptions",
     "LedgerFenced": "exceptions",
     "OutcomeUnknown": "exceptions",
     "PartitionMissing": "exceptions",
     "Point": "read.points",
+    "Placed": "read.top",
+    "QuotaExceeded": "exceptions",
+    "QuotaUsage": "read.quotas",
+    "Ranked": "read.top",
     "ReadOnlyDatabase": "exceptions",
     "Reading": "types",
     "RecordMissing": "exceptions",
@@ -111,6 +137,7 @@ _HOMES = {
     "RetryTransaction": "exceptions",
     "Series": "read.series",
     "Split": "read.points",
+    "Stock": "read.stock",
     "Token": "tokens",
     "TokenConflict": "exceptions",
     "TokenExpired": "exceptions",
@@ -119,6 +146,9 @@ _HOMES = {
     "UnsupportedBounds": "exceptions",
     "UnsupportedConsistency": "exceptions",
     "UnsupportedHistory": "exceptions",
+    "UnsupportedActors": "exceptions",
+    "UnsupportedHold": "exceptions",
+    "UnsupportedMaximum": "exceptions",
     "UnsupportedOption": "exceptions",
     "UnsupportedSeries": "exceptions",
     "UnsupportedToken": "exceptions",

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from django.utils.module_loading import import_string
 
-from django_counters.rates import rate_of
+from django_counters.rates import check_burst, rate_of
 
 ACTIONS = ("read", "increment", "decrement", "adjust", "history")
 # What changes nothing can be for anybody.
@@ -25,6 +25,8 @@ NOBODY, ANYONE, AUTHENTICATED, STAFF, PERMISSION, BEACON = (
     "beacon",
 )
 RULES = (ANYONE, AUTHENTICATED, STAFF, PERMISSION)
+# By what visitors are told apart who say no ``who``.
+ADDRESS = "address"
 MAX_DELTA = 1_000_000
 MAX_COUNTERS = 10_000
 # Bits of an IPv6 address that are the network. /64 is what ``limit`` is for.
@@ -46,8 +48,12 @@ class Access:
             behind the colon of the key. None: any.
         origins: the sites whose visitors may send beacons.
         limit: how many changes one principal may make, such as ``"60/min"``; empty: any number.
+        burst: how many of them at once, less than the rate has: then no time of its length ever has
+            more than the rate says. None: as many as the rate has.
         network_limits: how many changes all addresses of an IPv6 network may make together: pairs
             of the length of the network, as in ``/48``, and a rate. The longest come first.
+        who: ``"address"``: visitors who are not logged in, and do not say ``who`` they are, are
+            told apart by their network address. Empty: they are not counted as distinct actors.
     """
 
     read: str = NOBODY
@@ -60,7 +66,9 @@ class Access:
     names: Names | None = None
     origins: tuple[str, ...] = ()
     limit: str = ""
+    burst: int | None = None
     network_limits: tuple[tuple[int, str], ...] = ()
+    who: str = ""
 
     def rule(self, action: str) -> str:
         """Who may do it."""
@@ -119,6 +127,8 @@ def access_problems(declared: object) -> Iterator[str]:
     yield from _name_problems(declared.get("names"))
     yield from _limit_problems(declared)
     yield from _beacon_problems(declared)
+    if declared.get("who") not in (None, ADDRESS):
+        yield f"API: who is {ADDRESS!r} or None, not {declared['who']!r}."
 
 
 def _rule_problems(action: str, rule: object) -> Iterator[str]:
@@ -168,8 +178,11 @@ def _name_problems(names: object) -> Iterator[str]:
 
 
 def _limit_problems(declared: Mapping[Any, Any]) -> Iterator[str]:
-    if declared.get("limit") is not None:
-        yield from _rate_problems("limit", declared["limit"])
+    limit, burst = declared.get("limit"), declared.get("burst")
+    if limit is not None:
+        yield from _rate_problems("limit", limit, burst)
+    elif burst is not None:
+        yield "API: a burst is that of a 'limit'."
     networks = declared.get("network_limits")
     if networks is None:
         return
@@ -182,9 +195,11 @@ def _limit_problems(declared: Mapping[Any, Any]) -> Iterator[str]:
         yield from _rate_problems("network_limits", rate)
 
 
-def _rate_problems(option: str, rate: Any) -> Iterator[str]:
+def _rate_problems(option: str, rate: Any, burst: Any = None) -> Iterator[str]:
     try:
-        rate_of(rate)
+        parsed = rate_of(rate)
+        if burst is not None:
+            check_burst(parsed, burst)
     except (TypeError, ValueError) as error:
         yield f"API: {option}: {error}"
 

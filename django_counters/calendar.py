@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
 PERIODS = ("minute", "hour", "day", "week", "month")
 _MINUTE, _HOUR = timedelta(minutes=1), timedelta(hours=1)
 _LONGEST = timedelta(days=34)
+# So many weeks are a timedelta, too.
+_LENGTH = re.compile(r"([1-9]\d{0,7})([mhdw])", re.ASCII)
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _SECOND, _INSTANT = timedelta(seconds=1), timedelta(microseconds=1)
+
+
+def length_of(text: object) -> timedelta | None:
+    """The time that ``"5m"``, ``"24h"``, ``"7d"`` or ``"2w"`` means; None if this means none."""
+    found = _LENGTH.fullmatch(text) if isinstance(text, str) else None
+    return timedelta(**{_UNITS[found[2]]: int(found[1])}) if found else None
 
 
 def beginnings(by: str, since: datetime, until: datetime, zone: tzinfo) -> Iterator[datetime]:
@@ -24,6 +34,9 @@ def beginnings(by: str, since: datetime, until: datetime, zone: tzinfo) -> Itera
 
 def period_of(by: str, moment: datetime, zone: tzinfo) -> tuple[datetime, datetime]:
     """When the period of a moment begins, and when the next one does, in UTC."""
+    # In UTC: what is added to a moment of a time zone is added to what its clock shows, which is
+    # another hour where that is shown twice.
+    moment = moment.astimezone(UTC)
     starts = beginnings(by, moment, moment + _LONGEST, zone)
     return next(starts), next(starts)
 

@@ -14,6 +14,7 @@ from django.db import connections, router
 from django_counters.conf import problems
 from django_counters.hints import HINTS
 from django_counters.intake.sources import declared_sources
+from django_counters.limits.limit import limit_problems
 from django_counters.models import Counter, CounterDelta
 from django_counters.observe.facts import databases
 from django_counters.observe.redises import weaknesses
@@ -27,6 +28,7 @@ OLDEST_SQLITE = (3, 35, 0)
 def register() -> None:
     """Called once, when the app is ready."""
     register_check(check_setting)
+    register_check(check_limits)
     register_check(check_caches, Tags.caches)
     register_check(check_caches_in_use, Tags.caches, deploy=True)
     register_check(check_servers, Tags.caches, deploy=True)
@@ -37,10 +39,20 @@ def register() -> None:
 def check_setting(
     app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
-    """E001 to E005, E008, E009, E019, E023, E025 and E026: what stands in ``COUNTERS``."""
+    """E001 to E005, E008, E009, E019, E023, E025 to E027, E033, E036: what is in ``COUNTERS``."""
     return [
         Error(problem.message, hint=HINTS[problem.code], id=f"counters.{problem.code}")
         for problem in problems(getattr(settings, "COUNTERS", None))
+    ]
+
+
+def check_limits(
+    app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """E035: what limits do while their store is away."""
+    return [
+        Error(message, hint=HINTS[code], id=f"counters.{code}")
+        for code, message in limit_problems()
     ]
 
 

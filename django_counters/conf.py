@@ -14,8 +14,12 @@ from django_counters.access import AUDITED, CLOSED, CREATED, Access, access_of, 
 from django_counters.exceptions import InvalidConfiguration, InvalidDelta
 from django_counters.measure import Measure
 from django_counters.options import Option, did_you_mean, is_integer
-from django_counters.projections.base import Projection
+from django_counters.projections.actors import ACTORS
+from django_counters.projections.base import Projection, finest_first
+from django_counters.projections.quotas import QUOTAS, value_ceiling
 from django_counters.projections.series import SERIES
+from django_counters.projections.top import TOP
+from django_counters.projections.uniques import UNIQUES
 from django_counters.strategies import cached, in_place, ledger, sharded, slotted
 from django_counters.strategies.declaring import MAX_AGE, Declaration, Recipe
 from django_counters.types import UNBOUNDED, Bounds, check_integer, why_no_key
@@ -28,7 +32,7 @@ STRATEGIES: tuple[Declaration, ...] = (
     ledger.DECLARED,
     cached.DECLARED,
 )
-PROJECTIONS: tuple[Projection, ...] = (SERIES,)
+PROJECTIONS: tuple[Projection, ...] = (QUOTAS, SERIES, UNIQUES, ACTORS, TOP)
 DEFAULT = "default"
 EXACT = in_place.EXACT.recipe()
 # How often totals are recorded.
@@ -50,12 +54,6 @@ COMMON = (
         None,
         "None or an integer of 64 bits",
         "Counting never takes a counter below it: `InsufficientCount` is raised instead.",
-    ),
-    Option(
-        "CEILING",
-        None,
-        "None or an integer of 64 bits",
-        "Counting never takes a counter above it: `CeilingExceeded` is raised instead.",
     ),
     Option(
         "APPROVE_ABOVE",
@@ -108,8 +106,7 @@ class Policy:
     ``approve_above``: by how much one person alone may adjust a counter; None: by any amount.
     ``history``: the period of its recorded totals; empty where none are recorded.
     ``history_days``: for how long those are kept. ``access``: who may reach the counters over
-    HTTP. ``projected``: what each projection has made of its options, by its name. ``measure``:
-    what is counted by period; None where nothing is.
+    HTTP. ``measure``: what is counted beside the total; None where nothing is.
     """
 
     recipe: Recipe = EXACT
@@ -119,7 +116,6 @@ class Policy:
     history: str = ""
     history_days: int = HISTORY_DAYS
     access: Access = CLOSED
-    projected: Mapping[str, Any] = field(default_factory=dict)
     measure: Measure | None = None
 
     @property
@@ -196,23 +192,36 @@ def _policy(name: str, declared: Mapping[str, Any]) -> Policy:
     strategy = strategies()[declared.get("STRATEGY", "exact")]
     own = (*(strategy.namespaces or ()), *_projected())
     options = {option.key: _value(declared, option) for option in own}
-    projected = projected_for(name, options)
     return Policy(
         strategy.recipe(options),
-        Bounds(declared.get("FLOOR"), declared.get("CEILING")),
+        _bounds(declared),
         options,
         approve_above=declared.get("APPROVE_ABOVE"),
         history=HISTORIES.get(declared.get("HISTORY") or "", ""),
         history_days=declared.get("HISTORY_DAYS", HISTORY_DAYS),
         access=access_of(declared.get("API")),
-        projected=projected,
-        measure=projected[SERIES.name],
+        measure=measure_of(name, options),
     )
 
 
-def projected_for(owner: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """What projections make of the options of a namespace or a field, by their names."""
-    return {one.name: one.make(owner, **one.chosen(options)) for one in PROJECTIONS}
+def measure_of(owner: str, options: Mapping[str, Any]) -> Measure | None:
+    """What a namespace or a field counts beside its total, by its options; None: nothing."""
+    given, parts = projected_options(options), dict[str, Any]()
+    for one in PROJECTIONS:
+        for name, part in one.make(**given).items():
+            parts[name] = (*parts.get(name, ()), *part) if isinstance(part, tuple) else part
+    parts["per"] = finest_first(list(set(parts["per"])))
+    return Measure(owner, **parts) if any(parts.values()) else None
+
+
+def projected_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of projections among those that are given, and the defaults of others."""
+    known = (option for one in PROJECTIONS for option in one.options)
+    return {option.name: options.get(option.name, option.default) for option in known}
+
+
+def _bounds(declared: Mapping[Any, Any]) -> Bounds:
+    return Bounds(declared.get("FLOOR"), value_ceiling(declared.get("CEILING")))
 
 
 def _value(declared: Mapping[Any, Any], option: Option) -> Any:
@@ -265,15 +274,44 @@ def _option_problems(where: str, declared: Mapping[Any, Any]) -> Iterator[Proble
 
 def _value_problems(declared: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:
     """What is wrong with values that do not depend on the strategy."""
-    for message in bounds_problems(declared.get("FLOOR"), declared.get("CEILING")):
+    for message in bounds_problems(*_bounds(declared)):
         yield "E005", message
     for option in (*COMMON, *_OF_NAMESPACES):
         for message in option.problems(_value(declared, option)):
             yield option.code, message
-    given = {option.key: _value(declared, option) for option in _projected()}
     for one in PROJECTIONS:
-        for message in one.problems(**one.chosen(given)):
+        for message in one.problems(**_given(declared)):
             yield one.in_namespaces, message
+
+
+def conflicts(
+    strategy: Declaration, bounds: Bounds, given: Mapping[str, Any], *, of_field: bool = False
+) -> Iterator[tuple[str, str]]:
+    """Yield which projections cannot stand beside a strategy and bounds."""
+    options = projected_options(given)
+    for one in PROJECTIONS:
+        for message in one.against(
+            **options, strategy=strategy.name, can=strategy.can, bounds=bounds
+        ):
+            yield one.in_fields if of_field else one.in_namespaces, message
+
+
+def unheld(
+    strategy: Declaration, bounds: Bounds, offered: Mapping[str, Declaration]
+) -> Iterator[str]:
+    """Yield which bounds a strategy does not hold, and which of those that are offered do."""
+    for name, bound, held in (
+        ("floor", bounds.floor, strategy.can.floors),
+        ("ceiling", bounds.ceiling, strategy.can.ceilings),
+    ):
+        if bound is not None and not held:
+            others = [other for other, one in offered.items() if getattr(one.can, f"{name}s")]
+            yield f"{strategy.name} cannot hold a {name}, {' and '.join(others)} can."
+
+
+def _given(declared: Mapping[Any, Any]) -> dict[str, Any]:
+    """The options of projections, by their names in small letters."""
+    return {option.key: _value(declared, option) for option in _projected()}
 
 
 def _access_problems(name: str, declared: object) -> Iterator[Problem]:
@@ -301,8 +339,11 @@ def _strategy_problems(
         for message in option.problems(_value(declared, option)):
             yield Problem("E019" if option.name.isupper() else "E008", f"{where}: {message}")
     name = strategy.name
-    if not strategy.can.bounded and not {"FLOOR", "CEILING"}.isdisjoint(declared):
-        yield Problem("E009", f"{where}: {name} cannot hold a floor or a ceiling, exact can.")
+    bounds = _bounds(declared)
+    for message in unheld(strategy, bounds, strategies()):
+        yield Problem("E009", f"{where}: {message}")
+    for code, message in conflicts(strategy, bounds, _given(declared)):
+        yield Problem(code, f"{where}: {message}")
     if strategy.can.entries and declared.get("HISTORY") is not None:
         yield Problem("E025", f"{where}: HISTORY is not for {name}: entries are a history already.")
 

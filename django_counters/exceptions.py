@@ -66,7 +66,7 @@ class UnsupportedConsistency(CounterError, ValueError):
 
 
 class UnsupportedBounds(CounterError, ValueError):
-    """{key} cannot have a floor or a ceiling: the {strategy} strategy does not promise one."""
+    """{key} cannot have this floor or ceiling: the {strategy} strategy does not promise it."""
 
     key: str
     strategy: str
@@ -115,8 +115,22 @@ class InvalidMoment(CounterError, ValueError):
     reason: str
 
 
+class InvalidActor(CounterError, ValueError):
+    """Nobody can be counted by this: {reason}."""
+
+    who: object
+    reason: str
+
+
 class UnsupportedSeries(CounterError, LookupError):
     """{key} is not counted by period: {reason}."""
+
+    key: str
+    reason: str
+
+
+class UnsupportedActors(CounterError, LookupError):
+    """{key} does not count once for each actor: {reason}."""
 
     key: str
     reason: str
@@ -138,6 +152,51 @@ class TokenConflict(CounterError, ValueError):
     """
 
     token: object
+
+
+class UnsupportedHold(CounterError, ValueError):
+    """{key} cannot be held: {reason}."""
+
+    key: str
+    reason: str
+
+
+class UnsupportedMaximum(CounterError, ValueError):
+    """{key} cannot be raised to a maximum: {reason}."""
+
+    key: str
+    reason: str
+
+
+class HoldMissing(CounterError, LookupError):
+    """There is no hold with the token {token!r:.80}, or it ended long ago."""
+
+    token: object
+
+
+class HoldEnded(CounterError):
+    """The hold {token!r:.80} on {quantity} of {key} has ended before: it was {state}.
+
+    Nothing was changed.
+
+    Attributes:
+        token: its token.
+        key: the counter.
+        quantity: how much was held.
+        state: what became of it.
+    """
+
+    token: str
+    key: str
+    quantity: int
+    state: str
+
+
+class HoldExpired(HoldEnded):
+    """The hold {token!r:.80} on {quantity} of {key} has expired.
+
+    What was held is others' by now. Nothing was changed.
+    """
 
 
 class TokenExpired(CounterError, ValueError):
@@ -234,6 +293,31 @@ class CeilingExceeded(CounterError):
     requested: int
     available: int
     ceiling: int
+    shortfalls: tuple[Shortfall, ...]
+
+
+class QuotaExceeded(CeilingExceeded):
+    """{key} has {available} left of {ceiling} for this {period}, {requested} were requested.
+
+    Raised by a change that would count more in a period than its quota. Nothing was changed.
+
+    Attributes:
+        key: the first counter without enough room.
+        requested: how much was to be added to it.
+        available: how much is left of that quota; a shorter period may have less left.
+        ceiling: the quota of the period.
+        period: ``"minute"``, ``"hour"``, ``"day"``, ``"week"`` or ``"month"``. Of several periods
+            without enough room it is the one that ends last.
+        resets_at: when that period ends and the next one begins with the whole quota.
+        shortfalls: one `Shortfall` for each counter of the call without enough room.
+    """
+
+    key: str
+    requested: int
+    available: int
+    ceiling: int
+    period: str
+    resets_at: datetime
     shortfalls: tuple[Shortfall, ...]
 
 
@@ -364,6 +448,15 @@ class InvalidPeriod(CounterError, ValueError):
 
     period: object
     known: str
+
+
+class InvalidSketch(CounterError, ValueError):
+    """This is no sketch of a set: {reason}.
+
+    Raised instead of counting what was damaged, or was never stored by this app.
+    """
+
+    reason: str
 
 
 class AssignmentIgnored(RuntimeWarning):

@@ -52,6 +52,20 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "each tag, KEEP a number of days for each period.",
         "E028": 'per is a list of periods such as ["hour", "day"], tags a number of values for '
         "each tag, keep a number of days for each period.",
+        "E029": 'UNIQUE is a list of periods such as ["day"].',
+        "E030": 'unique is a list of periods such as ["day"].',
+        "E031": 'ONCE is True or a time such as "30m", in an exact or a sharded namespace.',
+        "E032": 'once is True or a time such as "30m", of an exact or a slotted field that starts '
+        "at 0.",
+        "E033": 'TOP is a list of periods such as ["day", "week"], for exact and cached counters.',
+        "E034": 'top is a list of periods such as ["day", "week"], for exact and cached counters.',
+        "E035": "Write one of them, or leave it out.",
+        "E036": "CEILING is an integer, or of an exact namespace a dictionary of periods such as "
+        '{"month": 10_000}.',
+        "E037": "ceiling is an integer, or of an exact field a dictionary of periods such as "
+        '{"month": 10_000}.',
+        "E038": "places is an integer from 1 to 18, of a field without once and without a ceiling "
+        "of periods.",
         "W010": "Remove the index, or silence this warning where the counter seldom changes.",
         "W011": "Run manage.py counters partitions, as the owner of the table, every hour.",
         "W012": "Set maxmemory-policy to noeviction, or give the counters a Redis of their own.",

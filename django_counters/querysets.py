@@ -18,7 +18,9 @@ from django_counters.adjustments import cases
 from django_counters.adjustments.cases import STEP, AdjustedMany, Progress
 from django_counters.exceptions import UnsupportedConsistency
 from django_counters.fields import CounterField, counter_fields
-from django_counters.projections.cells import Tags
+from django_counters.fields.amounts import Amount
+from django_counters.fields.units import in_amounts
+from django_counters.projections.event import Event, Tags, Who, event_of
 from django_counters.read.values import check_age
 from django_counters.strategies.declaring import MAX_AGE
 from django_counters.tables.standing import SLOTS
@@ -72,7 +74,13 @@ class CounterQuerySet(models.QuerySet[_Model]):
         return clone
 
     def increment(
-        self, /, *, at: datetime | None = None, tags: Tags | None = None, **by: int
+        self,
+        /,
+        *,
+        at: datetime | None = None,
+        tags: Tags | None = None,
+        who: Who = None,
+        **by: Amount,
     ) -> int:
         """Add to counter fields of all records, ``views=1, shares=2``; how many records there are.
 
@@ -94,33 +102,50 @@ class CounterQuerySet(models.QuerySet[_Model]):
                 CounterUnavailable, ReadOnlyDatabase: as for named counters; nothing is counted.
             OutcomeUnknown: as for named counters, or some is counted and what is cached is not.
         """
-        return self._count("increment", by, 1, at, tags)
+        return self._count("increment", by, 1, event_of(at, tags, who))
 
     def decrement(
-        self, /, *, at: datetime | None = None, tags: Tags | None = None, **by: int
+        self,
+        /,
+        *,
+        at: datetime | None = None,
+        tags: Tags | None = None,
+        who: Who = None,
+        **by: Amount,
     ) -> int:
         """Subtract from counter fields of all records; see `increment`."""
-        return self._count("decrement", by, -1, at, tags)
+        return self._count("decrement", by, -1, event_of(at, tags, who))
 
     async def aincrement(
-        self, /, *, at: datetime | None = None, tags: Tags | None = None, **by: int
+        self,
+        /,
+        *,
+        at: datetime | None = None,
+        tags: Tags | None = None,
+        who: Who = None,
+        **by: Amount,
     ) -> int:
         """`increment` for async code."""
-        return await sync_to_async(self._count)("increment", by, 1, at, tags)
+        return await sync_to_async(self._count)("increment", by, 1, event_of(at, tags, who))
 
     async def adecrement(
-        self, /, *, at: datetime | None = None, tags: Tags | None = None, **by: int
+        self,
+        /,
+        *,
+        at: datetime | None = None,
+        tags: Tags | None = None,
+        who: Who = None,
+        **by: Amount,
     ) -> int:
         """`decrement` for async code."""
-        return await sync_to_async(self._count)("decrement", by, -1, at, tags)
+        return await sync_to_async(self._count)("decrement", by, -1, event_of(at, tags, who))
 
     def _count(
         self,
         verb: str,
-        by: Mapping[str, int],
+        by: Mapping[str, Amount],
         sign: int,
-        at: datetime | None,
-        tags: Tags | None,
+        event: Event,
     ) -> int:
         """Refuse what Django's update() refuses, then count."""
         self._not_support_combined_queries(verb)  # type: ignore[attr-defined]
@@ -131,13 +156,14 @@ class CounterQuerySet(models.QuerySet[_Model]):
         if not by:
             raise TypeError(f"{verb}() needs the name of a counter field: {verb}(views=1).")
         fields = self._counter_fields(by)
-        deltas = {name: check_delta(sign * check_delta(given)) for name, given in by.items()}
+        deltas = {n: check_delta(sign * check_delta(fields[n].units(g))) for n, g in by.items()}
         named: str | None = getattr(self, "_db", None)
         hints: dict[str, Any] = getattr(self, "_hints", {})
         using = named or router.db_for_write(self.model, **hints)
-        changes = [field_change(fields[n], by, using, at, tags) for n, by in deltas.items()]
+        changes = [field_change(fields[n], by, using, event) for n, by in deltas.items()]
         self._result_cache = None
-        return count(self, using, changes)
+        with in_amounts([fields[name] for name in deltas]):
+            return count(self, using, changes)
 
     def _counter_fields(self, names: Iterable[str]) -> dict[str, CounterField]:
         """The counter fields of the model by their names, among which these are."""
@@ -198,8 +224,8 @@ class CounterQuerySet(models.QuerySet[_Model]):
         self,
         name: str,
         *,
-        to: Mapping[Any, int] | None = None,
-        by: Mapping[Any, int] | None = None,
+        to: Mapping[Any, Amount] | None = None,
+        by: Mapping[Any, Amount] | None = None,
         reason: str,
         actor: object,
         case: str,
@@ -212,13 +238,15 @@ class CounterQuerySet(models.QuerySet[_Model]):
     ) -> AdjustedMany:
         """Adjust one counter field of many records, by their primary keys.
 
-        As `CounterManager.adjust_many`, with its arguments and its errors. Call it on all rows:
+        As `CounterManager.adjust_many`, with its arguments and its errors. Of a decimal field
+        ``to`` and ``by`` have amounts, and the report has units. Call it on all rows:
         those of a filtered queryset are not what is adjusted, so it refuses to.
         """
         if self.query.where or self.query.is_sliced:
             raise TypeError("adjust_many() takes primary keys; call it on the manager.")
         named: str | None = getattr(self, "_db", None)
         alias = named or router.db_for_write(self.model)
+        to, by = (self._in_units(name, amounts) for amounts in (to, by))
         return cases.adjust_many(
             cases.given(to, by, lambda pk: of_key(self.model, name, pk, alias)),
             "by" if to is None else "to",
@@ -232,6 +260,13 @@ class CounterQuerySet(models.QuerySet[_Model]):
             step=step,
             progress=progress,
         )
+
+    def _in_units(self, name: str, amounts: Mapping[Any, Any] | None) -> Mapping[Any, Any] | None:
+        """Amounts as the column has them."""
+        field = next((field for field in counter_fields(self.model) if field.name == name), None)
+        if field is None or not isinstance(amounts, Mapping):
+            return amounts
+        return {key: field.units(amount) for key, amount in amounts.items()}
 
     async def aadjust_many(self, name: str, **asked: Any) -> AdjustedMany:
         """`adjust_many` for async code."""
@@ -284,4 +319,4 @@ def exact_value(field: CounterField) -> Any:
     value = models.F(field.name) + Coalesce(models.Subquery(waiting, output_field=_VALUE), 0)
     # Django takes a sum of any integers for one of 32 bits, and answers a comparison with a larger
     # number without asking the database.
-    return models.ExpressionWrapper(value, output_field=_VALUE)
+    return models.ExpressionWrapper(value, output_field=field.exact_field)

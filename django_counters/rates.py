@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from math import isnan
 from typing import NamedTuple
+
+from django_counters.options import is_integer
 
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _UNITS = {
@@ -56,12 +59,34 @@ def check_rate(rate: Rate) -> None:
     """Refuse a rate that no bucket can keep.
 
     Raises:
-        ValueError: it admits nothing, or more than one in a microsecond; or its time is none or
-            more than a year.
+        ValueError: it is not of numbers; it admits nothing, or more than one in a microsecond; or
+            its time is none or more than a year.
     """
+    number: object = rate.number
+    seconds: object = rate.seconds
+    if type(number) is not int:
+        raise ValueError(f"{number!r:.80} is not an integer: a rate is Rate(10, 60), or '10/min'.")
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or isnan(seconds):
+        raise ValueError(f"{seconds!r:.80} is not a time: a rate is Rate(10, 60), or '10/min'.")
     if rate.number < 1:
         raise ValueError(f"{rate} admits nothing; the least is 1.")
     if not 0 < rate.seconds <= LONGEST:
         raise ValueError(f"{rate} is not of a time above zero and up to a year.")
     if rate.number > rate.seconds * 1_000_000:
         raise ValueError(f"{rate} is more than one in a microsecond.")
+
+
+def check_burst(rate: Rate, burst: int) -> None:
+    """Refuse a burst that no bucket of a rate can have.
+
+    Raises:
+        ValueError: it is no integer from 1 to the number less one; or what is left of the rate
+            would need more than a year to bring it back.
+    """
+    most = rate.number - 1
+    if not is_integer(burst, 1, most):
+        raise ValueError(f"The burst of {rate} is an integer from 1 to {most}, not {burst!r}.")
+    if burst * rate.seconds > LONGEST * (rate.number - burst):
+        raise ValueError(
+            f"With a burst of {burst}, {rate} would take more than a year to come back."
+        )

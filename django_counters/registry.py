@@ -17,12 +17,15 @@ from django_counters.exceptions import InvalidConfiguration
 from django_counters.stores.base import DeltasStore
 from django_counters.stores.redis.addresses import address_of
 from django_counters.stores.redis.keys import Slots, space_of
+from django_counters.stores.sql.actors import SqlActors
 from django_counters.stores.sql.batches import SqlBatches
 from django_counters.stores.sql.corrections import SqlCorrections
 from django_counters.stores.sql.deltas import PlainDeltas, SqlDeltas
 from django_counters.stores.sql.dialects import Table, dialect_of
+from django_counters.stores.sql.holds import SqlHolds
 from django_counters.stores.sql.identity import part_of
 from django_counters.stores.sql.measures import SqlMeasures
+from django_counters.stores.sql.session import Session
 from django_counters.stores.sql.tables import NAMED, records
 from django_counters.stores.sql.tokens import SqlTokens
 from django_counters.strategies.base import Outside, Strategy
@@ -57,6 +60,8 @@ class Registry:
         self._corrections: dict[tuple[Table, str], SqlCorrections] = {}
         self._admitted: dict[str, set[str]] = {}
         self._measures: dict[str, SqlMeasures] = {}
+        self._actors: dict[str, SqlActors] = {}
+        self._holds: dict[str, SqlHolds] = {}
 
     def policies(self) -> Mapping[str, Policy]:
         """The policy of each declared namespace, and of ``default``.
@@ -127,13 +132,24 @@ class Registry:
     def corrections(self, table: Table, using: str, key_field: object) -> SqlCorrections:
         """Who corrects the totals of a table of a database."""
         found = self._corrections.get((table, using))
-        return found or self._keep(
-            self._corrections, (table, using), SqlCorrections(table, using, key_field)
-        )
+        if found is None:
+            made = SqlCorrections(table, using, key_field)
+            found = self._keep(self._corrections, (table, using), made)
+        return found
 
     def measures(self, using: str) -> SqlMeasures:
         """What a database knows of its measures."""
         return self._measures.get(using) or self._measures.setdefault(using, SqlMeasures(using))
+
+    def actors(self, using: str) -> SqlActors:
+        """Who has counted what in a database."""
+        known = self._actors.get(using)
+        return known or self._actors.setdefault(using, SqlActors(Session(using)))
+
+    def holds(self, using: str) -> SqlHolds:
+        """What is held for somebody in a database."""
+        known = self._holds.get(using)
+        return known or self._holds.setdefault(using, SqlHolds(Session(using)))
 
     def admitted(self, using: str) -> set[str]:
         """The keys of a database of which this process knows that they have a row."""
@@ -166,6 +182,8 @@ class Registry:
         self._corrections = {}
         self._admitted = {}
         self._measures = {}
+        self._actors = {}
+        self._holds = {}
 
 
 def in_effect(recipe: Recipe) -> Recipe:
@@ -209,7 +227,7 @@ def slots_of(using: str, prefix: str) -> Slots:
 
 def _deltas(using: str) -> DeltasStore:
     at_once = dialect_of(using).appends_in_one_statement
-    return SqlDeltas(NAMED, using) if at_once else PlainDeltas(NAMED, using)
+    return (SqlDeltas if at_once else PlainDeltas)(NAMED, using)
 
 
 registry = Registry()

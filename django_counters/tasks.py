@@ -17,6 +17,7 @@ ROLLUP = "django_counters.rollup"
 MAINTAIN_PARTITIONS = "django_counters.maintain_partitions"
 RECORD_HISTORY = "django_counters.record_history"
 PRUNE = "django_counters.prune"
+EXPIRE_HOLDS = "django_counters.expire_holds"
 VERIFY = "django_counters.verify"
 VERIFY_AUDIT = "django_counters.verify_audit"
 
@@ -62,6 +63,14 @@ def prune(using: str = DEFAULT_DB_ALIAS) -> dict[str, int]:
     return prune_all(using)
 
 
+@shared_task(name=EXPIRE_HOLDS, ignore_result=True)
+def expire_holds(using: str = DEFAULT_DB_ALIAS) -> dict[str, int]:
+    """Give back what is held beyond its time. Safe to run at once."""
+    from django_counters.upkeep.holds import expire_holds as expire
+
+    return {"expired": expire(using)}
+
+
 @shared_task(name=VERIFY, ignore_result=True)
 def verify(using: str = DEFAULT_DB_ALIAS) -> dict[str, Any]:
     """Compare the totals of the ledger with its entries; what differs becomes an incident."""
@@ -86,6 +95,7 @@ def counters_beat_schedule(
     partitions_every: float = 3600.0,
     history_every: float = 300.0,
     prune_every: float = 3600.0,
+    holds_every: float = 60.0,
     verify_every: float = 86400.0,
     audit_every: float = 86400.0,
     using: str = DEFAULT_DB_ALIAS,
@@ -100,6 +110,7 @@ def counters_beat_schedule(
         MAINTAIN_PARTITIONS: partitions_every,
         RECORD_HISTORY: history_every,
         PRUNE: prune_every,
+        EXPIRE_HOLDS: holds_every,
         VERIFY: verify_every,
         VERIFY_AUDIT: audit_every,
     }

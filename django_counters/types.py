@@ -6,7 +6,7 @@ import hashlib
 import unicodedata
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple, TypeVar
 from uuid import UUID
 
@@ -51,26 +51,87 @@ class Bounds(NamedTuple):
 UNBOUNDED = Bounds()
 
 
+# The kinds of effects. What is derived follows from others, and is made where these land.
+SUM, MEMBER, RANK = "sum", "member", "rank"
+DERIVED = frozenset({RANK})
+
+
 class Cell(NamedTuple):
-    """A period of a measure, with certain tags; together with a key it names one number.
+    """A period of a measure, with certain tags; together with a key it names one row of a kind.
 
     Attributes:
         measure: the number of the measure in its database.
         period: 1 for a minute, 2 an hour, 3 a day, 4 a week, 5 a month.
         start: when the period begins, in UTC.
         tags: the values of the tags, encoded.
+        member: 52 bits that stand for an actor, from 1 on; 0 where the cell is a number.
+        kind: of which kind of effects the row is.
     """
 
     measure: int
     period: int
     start: datetime
     tags: str = ""
+    member: int = 0
+    kind: str = SUM
 
 
 class Effect(NamedTuple):
-    """What a change adds beside its total."""
+    """What a change adds beside its total; of a member, how often it was seen."""
 
     cell: Cell
+    by: int
+
+
+class Quota(NamedTuple):
+    """How much a counter may be increased by in one period, whatever the tags are.
+
+    Attributes:
+        cell: names the period; its tags are empty.
+        most: the ceiling of what is counted in the period.
+        zone: the name of the time zone by whose clocks the period begins and ends.
+    """
+
+    cell: Cell
+    most: int
+    zone: str
+
+
+class Claim(NamedTuple):
+    """Somebody who counts once; together with a key it names one row.
+
+    Attributes:
+        measure: the number of the measure in its database.
+        actor: the text that stands for somebody.
+        at: when it happened.
+        time: after which the same actor counts again; None for never.
+    """
+
+    measure: int
+    actor: str
+    at: datetime
+    time: timedelta | None = None
+
+
+class Taken(NamedTuple):
+    """What became of a change that counts once: whether it counted, and the value."""
+
+    counted: bool
+    value: int
+
+
+class Peak(NamedTuple):
+    """A number that a counter is to be raised to, and its bounds. The key is that of a `Delta`."""
+
+    key: Hashable
+    number: int
+    bounds: Bounds = UNBOUNDED
+
+
+class Raised(NamedTuple):
+    """What became of a `Peak`: the value, and by how much it rose; zero if it was large enough."""
+
+    value: int
     by: int
 
 
@@ -79,7 +140,8 @@ class Delta(NamedTuple):
 
     The key is what finds the row: the key of a named counter, the primary key of a record. A route
     (a user, a request) always leads to the same shard. The effects are applied with it or not at
-    all, and no cell stands in them twice.
+    all, and no cell stands in them twice. Quotas are those of an increase: what it takes from the
+    room of its periods.
     """
 
     key: Hashable
@@ -87,11 +149,18 @@ class Delta(NamedTuple):
     bounds: Bounds = UNBOUNDED
     route: object = None
     effects: tuple[Effect, ...] = ()
+    quotas: tuple[Quota, ...] = ()
 
     @property
     def is_bounded(self) -> bool:
         """Whether a bound stands in the direction of the change."""
-        return (self.bounds.floor if self.by < 0 else self.bounds.ceiling) is not None
+        bound = self.bounds.floor if self.by < 0 else self.bounds.ceiling
+        return bound is not None or bool(self.quotas)
+
+    @property
+    def carried(self) -> tuple[Effect, ...]:
+        """The effects that wait with it where it does not land at once."""
+        return tuple(effect for effect in self.effects if effect.cell.kind not in DERIVED)
 
 
 # By key and cell; without a cell, the change of the total.

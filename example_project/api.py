@@ -8,19 +8,18 @@ from django.views.decorators.csrf import ensure_csrf_cookie
 from django.views.decorators.http import require_safe
 from rest_framework_simplejwt.views import TokenObtainPairView
 
-from django_counters.rest.throttling import TokenBucketThrottle
+from django_counters.limits import Limit
+from django_counters.rest.throttling import LimitThrottle
 from example_project import csp
 
 # Swagger UI draws its arrows from pictures that are part of its style sheet.
 _DOCS: csp.Rules = {**csp.SITE, "img-src": ["'self'", "data:"]}
 
 
-class Guesses(TokenBucketThrottle):
+class Guesses(LimitThrottle):
     """How often one address may try a password."""
 
-    scope = "token"
-    rate = "30/min"
-    timeout = 1
+    limit = Limit("token", "30/min", timeout=1)
 
 
 class TokenView(TokenObtainPairView):

@@ -1,20 +1,17 @@
-"""What a page of the blog counts for whoever is not logged in: views, and over the API likes."""
+"""What is counted of whoever is not logged in: views by the page, and likes over the API."""
 
 from __future__ import annotations
 
 import json
 import random
-import secrets
 import threading
 import time
 from datetime import UTC, datetime, timedelta
 
 from example_project.browser import NO_ANSWER, Answer, Browser
 from example_project.countries import LATEST, Cell
-from example_project.tally import AWAY, NOBODY_KNOWS, Tally, unknown
+from example_project.tally import AWAY, NOBODY_KNOWS, Tally, likes_of, unknown
 
-# How many of those who were answered press the button again, as if there had been no answer.
-LIKED_AGAIN = 0.1
 # How many views are told later, and how long one may be on its way.
 READ_BEFORE, A_WHILE = 0.25, timedelta(minutes=10)
 # Seconds, and how often: after a Redis that was killed all is up again long before.
@@ -36,46 +33,45 @@ def see(browser: Browser, post: int, tally: Tally) -> int:
     return answer.status
 
 
-def like(browser: Browser, post: int, tally: Tally, stop: threading.Event) -> int:
-    """Count one like: with one key it is sent until it is known what has become of it."""
-    counter, once = f"blog.Post.likes:{post}", secrets.token_hex(16)
-    answer, is_known = Answer(NO_ANSWER), True
+def like(browser: Browser, post: int, who: str, tally: Tally, stop: threading.Event) -> bool:
+    """Let somebody like a post: it is sent until it is known what has become of it.
+
+    Whoever has liked it already is not counted again, so that does no harm.
+    """
+    counter, is_known = likes_of(post), True
     for _ in range(TRIES):
-        answer = browser.count(counter, once)
+        answer = browser.count(counter, who)
         is_known = is_known and answer.status != NOBODY_KNOWS
         if answer.status == 200:
             _note_like(counter, answer, tally, is_first=is_known)
-            _like_again(browser, counter, once, answer, tally)
-            return answer.status
+            return True
         if not _is_worth_while(counter, answer.status, tally) or (is_known and stop.is_set()):
             break
         time.sleep(WAITS)
     if not is_known:
         tally.add(unknown(counter))
-    return answer.status
+    return False
 
 
 def _note_like(counter: str, answer: Answer, tally: Tally, *, is_first: bool) -> None:
     """Note a like whose answer has come, also where it is the answer to an earlier request."""
-    if answer.replayed and is_first:
+    if _is_replayed(answer) and is_first:
         tally.fail(f"{counter}: a like was answered as if it had been sent before")
     tally.add(counter)
 
 
-def _like_again(browser: Browser, counter: str, once: str, first: Answer, tally: Tally) -> None:
-    """Send it again now and then: it is answered as the first time, and nothing is counted."""
-    if random.random() >= LIKED_AGAIN:
-        return
-    again = browser.count(counter, once)
+def like_again(browser: Browser, post: int, who: str, tally: Tally) -> None:
+    """Send the like of somebody who likes the post: nothing is counted."""
+    again, counter = browser.count(likes_of(post), who), likes_of(post)
     tally.add("liked_again")
-    if again.status == 200 and not (again.replayed and _value(again) == _value(first)):
-        tally.fail(f"{counter}: a like that was sent again was answered in another way")
+    if again.status == 200 and not _is_replayed(again):
+        tally.fail(f"{counter}: a like that was sent again was counted again")
     elif again.status != 200:
         _is_worth_while(counter, again.status, tally)
 
 
-def _value(answer: Answer) -> object:
-    return json.loads(answer.body)["value"]
+def _is_replayed(answer: Answer) -> bool:
+    return bool(json.loads(answer.body)["replayed"])
 
 
 def _is_worth_while(counter: str, status: int, tally: Tally) -> bool:

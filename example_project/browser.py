@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPResponse
@@ -10,9 +11,11 @@ from typing import NamedTuple
 from urllib.parse import quote, urlencode
 
 from example_project.countries import COUNTRY_HEADER
+from example_project.people import VISITOR_COOKIE, VISITOR_HEADER, visit_of
 from example_project.tally import (
     API,
     COUNTED_HEADER,
+    LIKED_HEADER,
     LOAD_HEADER,
     REPLAYED_HEADER,
     Tally,
@@ -37,6 +40,7 @@ class Answer(NamedTuple):
 
     Attributes:
         replayed: it had been done before.
+        likes: by how much the likes of a post have changed, where it was about them.
         known: whether it was counted; False where nobody knows.
     """
 
@@ -44,6 +48,7 @@ class Answer(NamedTuple):
     body: bytes = b""
     replayed: bool = False
     known: bool = True
+    likes: str = ""
 
 
 class Browser:
@@ -77,14 +82,15 @@ class Browser:
         kind = {"Content-Type": "application/x-www-form-urlencoded"}
         return self._ask("POST", path, urlencode(fields), kind, again)
 
-    def count(self, counter: str, once: str = "") -> Answer:
-        """Count one over the API, as a page does; what was counted, the caller has to note.
-
-        With ``once``, an Idempotency-Key, it may be sent again.
-        """
+    def count(self, counter: str, who: str) -> Answer:
+        """Count somebody over the API; what was counted, the caller has to note."""
         path = f"{API}counters/{quote(counter, safe=':')}/increment"
-        headers = {"Origin": self._origin, **({"Idempotency-Key": once} if once else {})}
-        return self._ask("POST", path, None, headers)
+        headers = {"Origin": self._origin, "Content-Type": "application/json"}
+        return self._ask("POST", path, json.dumps({"who": who}), headers)
+
+    def becomes(self, visitor: str) -> None:
+        """Be another visitor from now on."""
+        self._cookies[VISITOR_COOKIE] = visitor
 
     def close(self) -> None:
         """Close the connection."""
@@ -116,7 +122,10 @@ class Browser:
         counter = counter_of(method, path, response.status)
         if counter and not again:
             self._tally.add(counter if is_known else unknown(counter))
-        return Answer(response.status, content, REPLAYED_HEADER in response.headers, is_known)
+            if visitor := response.headers.get(VISITOR_HEADER):
+                self._tally.add(visit_of(counter, visitor, known=is_known))
+        replayed, likes = REPLAYED_HEADER in response.headers, response.headers.get(LIKED_HEADER)
+        return Answer(response.status, content, replayed, is_known, likes or "")
 
     def _remember(self, response: HTTPResponse) -> None:
         for header in response.headers.get_all("Set-Cookie") or ():

@@ -7,9 +7,7 @@ from contextlib import contextmanager
 
 from django_counters.models import CounterAdjustment
 from django_counters.signals import counter_adjusted
-from example_project.tally import Tally
-
-_STOCK = "shop.Product.stock"
+from example_project.tally import STOCK, Tally
 
 
 @contextmanager
@@ -17,7 +15,10 @@ def noting(tally: Tally) -> Iterator[None]:
     """Note it meanwhile: counters have to differ by just that, too."""
 
     def note(adjustment: CounterAdjustment, **_: object) -> None:
-        is_stock = adjustment.field == _STOCK
+        if adjustment.case.startswith("hold "):
+            # What was held was given back: the stock is what it was.
+            return
+        is_stock = adjustment.field == STOCK
         name = f"restocked:{adjustment.key}" if is_stock else adjustment.subject
         tally.add(name, adjustment.delta)
 

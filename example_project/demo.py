@@ -19,7 +19,8 @@ from django.db import DatabaseError, connections
 from django.urls import reverse
 
 from django_counters.models import CounterBatch
-from example_project import seeds, verify
+from django_counters.upkeep.holds import prune_holds
+from example_project import sales, seeds, verify
 from example_project.blog.models import Post
 from example_project.bootstrap.commands import BEGAN
 from example_project.browser import Site
@@ -96,6 +97,8 @@ def prepare(*, fresh: bool) -> None:
     # What a run has left that was killed.
     for problem in settle():
         say(f"from an earlier run: {problem}")
+    # What is sold is compared by what the holds say: none of them is to be forgotten meanwhile.
+    prune_holds()
     if fresh:
         say(f"--fresh: {seeds.clear_site()}")
     seeds.sow()
@@ -228,12 +231,17 @@ def _report(start: Start, work: Work, seconds: float) -> Report:
         failures=[*work.sent.failures(), *work.visitors.failures()],
         counts=verify.counts(start.counts, after, expected),
         by_country=verify.by_country(start.counts, after, expected),
-        sales=verify.sales(start.counts, after, expected, work.name),
+        by_week=verify.by_week(start.counts, after, expected),
+        visitors=verify.visitors(start.counts, after, sent, visitors),
+        by_person=verify.by_person(start.counts, after, expected),
+        sales=sales.sales(start.counts, after, expected, work.name),
+        baskets=sales.baskets(start.counts, after, sent),
         flow=work.meter.read(),
         folded=visitors["folded"],
         entries=visitors["entries"],
         sent_again=sent["sent_again"],
         liked_again=sent["liked_again"],
+        taken_back=sent["taken_back"],
         turned_away=sent["turned_away"],
         drifts=verify.drifts(),
         generations=generations,

@@ -9,8 +9,10 @@ from django_counters.models import (
     CounterArchive,
     CounterCell,
     CounterDelta,
+    CounterMember,
     CounterPartition,
     CounterShard,
+    CounterUnique,
 )
 
 
@@ -30,7 +32,8 @@ def remove(name: str) -> int:
     """
     found = len(keys_of(name))
     _take_from_sealed_partitions(name)
-    for model in (CounterShard, CounterDelta, CounterArchive, CounterCell, Counter):
+    of_counters = CounterShard, CounterDelta, CounterArchive, CounterCell
+    for model in (*of_counters, CounterMember, CounterUnique, Counter):
         model._base_manager.filter(_within(name)).delete()
     return found
 

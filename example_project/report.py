@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from example_project.flow import Flow
-from example_project.verify import Count, Sale, summed, sums_of
+from example_project.sales import Sale
+from example_project.verify import Count, summed, sums_of
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,9 @@ class Report:
 
     Attributes:
         by_country: the views of each post from each country on each day.
+        by_week: the views of each post by which it is ranked, in each week.
+        visitors: how many different visitors each page had.
+        by_person: the people who like each post.
         folded: how many rows of shards and slots were rolled up meanwhile.
         entries: how many entries of the ledger were.
         generations: how many generations of increments were landed meanwhile.
@@ -24,9 +28,12 @@ class Report:
         incidents: what the app has found out by itself.
         sent_again: how many orders were sent a second time.
         liked_again: how many likes were.
+        taken_back: how many likes were taken back.
         turned_away: how many requests were told that nothing was counted, as Redis was away.
+        baskets: what became of them.
         ready: how many seconds it took until the first page could be opened.
-        drifts: counters of the ledger whose total is not what their entries say.
+        drifts: counters of the ledger whose total is not what their entries say, and likes that
+            are not as many as the people.
     """
 
     seconds: float
@@ -38,16 +45,21 @@ class Report:
     sales: Sequence[Sale]
     by_country: Sequence[Count]
     flow: Flow
+    by_week: Sequence[Count] = ()
+    by_person: Sequence[Count] = ()
     folded: int = 0
     entries: int = 0
     sent_again: int = 0
     liked_again: int = 0
+    taken_back: int = 0
     turned_away: int = 0
     drifts: Sequence[str] = ()
     generations: int = 0
     kills: Mapping[str, int] = field(default_factory=dict)
+    baskets: Mapping[str, int] = field(default_factory=dict)
     incidents: Sequence[str] = ()
     ready: float = 0.0
+    visitors: Sequence[Count] = ()
 
     @property
     def ok(self) -> bool:
@@ -57,8 +69,10 @@ class Report:
     @property
     def wrong(self) -> int:
         """How many counters are not what they should be."""
-        counts = sum(not row.ok for row in (*self.counts, *self.by_country))
-        return counts + sum(not row.ok for row in self.sales) + len(self.drifts)
+        projected = (*self.by_country, *self.by_week, *self.visitors, *self.by_person)
+        compared = (*self.counts, *projected)
+        wrong = sum(not row.ok for row in compared) + sum(not row.ok for row in self.sales)
+        return wrong + len(self.drifts)
 
     def as_json(self) -> dict[str, Any]:
         """The same as plain data."""
@@ -75,6 +89,7 @@ class Report:
             "entries": self.entries,
             "sent_again": self.sent_again,
             "liked_again": self.liked_again,
+            "taken_back": self.taken_back,
             "turned_away": self.turned_away,
             "drifts": list(self.drifts),
             "generations": self.generations,
@@ -84,10 +99,14 @@ class Report:
                 "lost": self.flow.lost,
             },
             "kills": dict(self.kills),
+            "baskets": dict(self.baskets),
             "incidents": list(self.incidents),
             "ready": round(self.ready, 3),
             **summed(self.counts),
             "views_by_country": sums_of(self.by_country),
+            "views_ranked_by_week": sums_of(self.by_week),
+            "visitors": sums_of(self.visitors),
+            "people_who_like": sums_of(self.by_person),
             "counters": [{**asdict(c), "counted": c.counted, "ok": c.ok} for c in self.counts],
             "days": [
                 {**asdict(c), "counted": c.counted, "ok": c.ok}

@@ -80,12 +80,19 @@ def written(report: Report) -> str:
         ),
     )
     sales = table(
-        ("product", "stock before", "+ restocked", "- left", "= sold", "orders", "answered", ""),
+        (
+            *("product", "stock before", "+ restocked", "- left", "- held", "= sold"),
+            *("orders", "answered", "from baskets", "answered", ""),
+        ),
         ((s.product, *map(grouped, s.numbers), _mark(s.ok)) for s in report.sales),
     )
     parts = (
-        _by_country(report),
+        _compared("views by post, country and day", report.by_country),
+        _compared("ranks of posts by week", report.by_week),
+        _compared("different visitors of pages", report.visitors),
+        _compared("people who like a post", report.by_person),
         _flow(report),
+        *_baskets(report),
         *_chaos(report),
         *_drifts(report),
         *_failures(report),
@@ -93,9 +100,9 @@ def written(report: Report) -> str:
     return "\n\n".join(["", counts, sales, *parts, _verdict(report)])
 
 
-def _by_country(report: Report) -> str:
-    """What is wrong of the views by country and day, and how many were compared."""
-    asked = [count for count in report.by_country if count.expected or count.counted]
+def _compared(name: str, counts: Sequence[Count]) -> str:
+    """What is wrong of some counts, and how many were compared."""
+    asked = [count for count in counts if count.expected or count.counted]
     wrong = [
         f"  {count.counter}: counted {grouped(count.counted)}, expected {grouped(count.expected)} "
         + _mark(count.ok)
@@ -104,7 +111,7 @@ def _by_country(report: Report) -> str:
     ]
     sums = sums_of(asked)
     line = (
-        f"views by post, country and day: counted {grouped(sums['counted'])} in {len(asked)} rows, "
+        f"{name}: counted {grouped(sums['counted'])} in {len(asked)} rows, "
         f"expected {grouped(sums['sent'])}, {len(wrong)} rows wrong"
     )
     return "\n".join([line, *wrong])
@@ -118,6 +125,11 @@ def _sign(count: Count) -> str:
 
 def _flow(report: Report) -> str:
     return f"views and visits: {report.flow}"
+
+
+def _baskets(report: Report) -> list[str]:
+    told = ", ".join(f"{grouped(number)} {name}" for name, number in report.baskets.items())
+    return [f"baskets: {told}"] if told else []
 
 
 def _chaos(report: Report) -> list[str]:
@@ -143,7 +155,7 @@ def _mark(ok: bool) -> str:
 
 
 def _drifts(report: Report) -> list[str]:
-    return ["\n".join(f"the ledger: {drift}" for drift in report.drifts)] if report.drifts else []
+    return ["\n".join(f"the app: {drift}" for drift in report.drifts)] if report.drifts else []
 
 
 def _failures(report: Report) -> list[str]:
@@ -168,7 +180,8 @@ def _verdict(report: Report) -> str:
     return (
         f"{grouped(report.requests)} requests in {report.seconds:.1f} s ({rate}/s), "
         f"{grouped(report.refused)} purchases refused, {grouped(report.sent_again)} orders and "
-        f"{grouped(report.liked_again)} likes sent again; {grouped(report.generations)} "
+        f"{grouped(report.liked_again)} likes sent again, {grouped(report.taken_back)} taken back; "
+        f"{grouped(report.generations)} "
         f"generations flushed, {grouped(report.folded)} rows and {grouped(report.entries)} entries "
         f"rolled up meanwhile. {result}"
     )

@@ -9,10 +9,11 @@ from django.contrib.auth.models import Permission, User
 from django.db import connection, transaction
 from django.db.migrations.recorder import MigrationRecorder
 
-from django_counters.models import Counter
+from django_counters.models import Counter, CounterHold
 from example_project.blog.models import Post
 from example_project.named import remove
 from example_project.shop.models import Order, Product
+from example_project.tally import STOCK
 
 SALE_UNITS = 500
 SALE = "flash-sale-lamp"
@@ -116,6 +117,7 @@ def refuse_foreign_database() -> None:
 @transaction.atomic
 def clear_site() -> str:
     """Remove the rows and counters of shop and blog; say what was removed."""
+    CounterHold._base_manager.filter(field=STOCK).delete()
     orders, _ = Order.objects.all().delete()
     products, _ = Product.objects.all().delete()
     _, posts = Post.objects.all().delete()

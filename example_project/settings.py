@@ -138,7 +138,13 @@ _REPLAYED: dict[str, object] = {**_HOW, "PER": ["day"]}
 _DECLARED: dict[str, dict[str, object]] = {
     "default": {"STRATEGY": "exact"},
     # Once an hour what has landed is written down: the admin draws a chart of it.
-    "visits": {**_PATIENT, "HISTORY": "1h", "API": _READABLE},
+    "visits": {
+        **_PATIENT,
+        "HISTORY": "1h",
+        "UNIQUE": ["day"],
+        "KEEP": {"day": 90},
+        "API": _READABLE,
+    },
     "downloads": {
         "STRATEGY": "sharded",
         "HISTORY": "1h",
@@ -155,7 +161,7 @@ COUNTERS = {
 
 # What is counted in Redis lands in the database by a task. Here everything is done more often than
 # a site would do it, which has time: every 10 s and every minute are the defaults.
-CELERY_BEAT_SCHEDULE = counters_beat_schedule(flush_every=2, rollup_every=1)
+CELERY_BEAT_SCHEDULE = counters_beat_schedule(flush_every=2, rollup_every=1, holds_every=2)
 CELERY_BROKER_URL = _broker(REDIS_URL)
 CELERY_BROKER_TRANSPORT_OPTIONS = {"global_keyprefix": f"{PREFIX_IN_REDIS}:celery:"}
 CELERY_TASK_IGNORE_RESULT = True

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from example_project.countries import COUNTED_AS_HEADER, Cell
+from example_project.people import VISITOR_HEADER, visit_of
 
 LOAD_HEADER = "X-Load"
 # In an answer: what was asked had been done before, and was not done again.
@@ -19,18 +20,25 @@ REPLAYED_HEADER = "Idempotent-Replayed"
 COUNTED_HEADER = "X-Counted"
 UNKNOWN = "unknown"
 ORDERS = "orders:shop"
+STOCK = "shop.Product.stock"
+# How long a basket is held: as many minutes in real life.
+BASKET_SECONDS = 15
+# In the answer to a checkout: the product, and how many of it were sold from the basket.
+SOLD_HEADER = "X-Sold"
 # What the names of counters begin with that are cached in Redis.
-VIEWS = "blog.Post.views"
+VIEWS, LIKES = "blog.Post.views", "blog.Post.likes"
 CACHED = (f"{VIEWS}:", "visits:")
 SHOWN_FAILURES = 20
-LIKED = 302
+# In an answer: by how much the likes of the post have changed; 0 if all was so before.
+LIKED_HEADER = "X-Likes"
+_LIKE = re.compile(r"/blog/(\d+)/like")
 # Method, path, and the status that says that it was counted; the counter.
 _COUNTED = (
     ("POST", re.compile(r"/blog/(\d+)/view"), 200, "blog.Post.views:{}"),
-    ("POST", re.compile(r"/blog/(\d+)/like"), LIKED, "blog.Post.likes:{}"),
     ("GET", re.compile(r"/blog/(\d+)/download"), 200, "downloads:post-{}"),
     ("GET", re.compile(r"/shop/(\d+)/"), 200, "visits:product-{}"),
     ("POST", re.compile(r"/shop/(\d+)/buy"), 200, ORDERS),
+    ("POST", re.compile(r"/shop/baskets/([0-9a-f-]+)/checkout"), 200, ORDERS),
     ("GET", re.compile(r"/(shop|blog|live)/"), 200, "visits:{}"),
 )
 API = "/api/v1/"
@@ -117,6 +125,11 @@ def changes_in(body: bytes) -> Iterator[tuple[str, int]]:
             yield item["key"], item["applied"]
 
 
+def likes_of(post: object) -> str:
+    """The counter of the likes of a post."""
+    return f"{LIKES}:{post}"
+
+
 class Watched:
     """A WSGI application that notes what it answered to visitors.
 
@@ -157,6 +170,9 @@ class Watched:
                 self._note_view(counter, f" {datetime.now(UTC).date()}", by)
         elif change and change["key"] and status == NOBODY_KNOWS:
             self._visitors.add(unknown(change["key"]))
+            if path.endswith("/decrement"):
+                # One less, or none less.
+                self._visitors.add(change["key"], -1)
             self._note_view(change["key"], f" {datetime.now(UTC).date()}", known=False)
         elif status >= 500 and status != AWAY:
             self._visitors.fail(f"{method} {path}: HTTP {status}")
@@ -175,5 +191,12 @@ class Watched:
             known = COUNTED_HEADER not in headers
             self._visitors.add(counter if known else unknown(counter))
             self._note_view(counter, headers.get(COUNTED_AS_HEADER, ""), known=known)
+            if visitor := headers.get(VISITOR_HEADER):
+                self._visitors.add(visit_of(counter, visitor, known=known))
+        if sold := headers.get(SOLD_HEADER):
+            product, _, quantity = sold.partition(" ")
+            self._visitors.add(f"from baskets:{product}", int(quantity))
+        if liked := _LIKE.fullmatch(path):
+            self._visitors.add(likes_of(liked[1]), int(headers.get(LIKED_HEADER, 0)))
         if status >= 500:
             self._visitors.fail(f"{method} {path}: HTTP {status}")

@@ -1,6 +1,8 @@
 """The load: people who read posts, fans of two of them, and sixty who want the same lamp.
 
-What is seen and liked is counted as the scripts of the pages do it. Readers say where they are.
+Others want that lamp as well, and put it into a basket first.
+
+What is seen is counted as the scripts of the pages do it. Readers say where they are.
 
 It is a process of its own, which knows the site by HTTP alone.
 """
@@ -22,17 +24,20 @@ from functools import partial
 from multiprocessing.connection import Connection
 
 from django_counters import token_of
-from example_project.beacons import like, see
+from example_project.beacons import see
 from example_project.browser import NO_ANSWER, Browser, Site
 from example_project.countries import COUNTRIES
-from example_project.tally import LIKED, Tally
+from example_project.fans import Fans
+from example_project.shoppers import Shoppers
+from example_project.tally import Tally
 
 READERS = 8
 FANS = 8
-# So many of them run no scripts: their button sends its form.
+# So many of them press the button of the page, all others like over the API.
 FANS_WITH_FORMS = 2
 FAVOURITES = 2
 BUYERS = 60
+SHOPPERS = 8
 # How many of those who have bought press the button again, as if there had been no answer.
 SENT_AGAIN = 0.2
 # How long a buyer who was refused waits (seconds).
@@ -117,6 +122,8 @@ def _jobs(
         yield partial(read, plan, tally, stop, number)
     for number in range(FANS):
         yield partial(cheer, plan, tally, stop, number)
+    for number in range(SHOPPERS):
+        yield partial(shop, plan, tally, stop, number)
     for number in range(BUYERS):
         yield partial(buy, plan, tally, stop, start, number)
 
@@ -157,28 +164,32 @@ def page_of(post: int) -> str:
 
 
 def cheer(plan: Plan, tally: Tally, stop: threading.Event, number: int) -> None:
-    """Open one of the favourite posts, then like and download it, again and again."""
+    """Open one of the favourite posts; then one fan after the other likes and downloads it."""
     post = plan.posts[number % FAVOURITES]
     browser = Browser(plan.site, tally)
+    fans = Fans(browser, post, tally, stop, number < FANS_WITH_FORMS)
     try:
         browser.get(page_of(post))
         while not stop.is_set():
-            if number < FANS_WITH_FORMS:
-                liked = _like_by_form(browser, post, tally)
-            else:
-                liked = like(browser, post, tally, stop)
+            liked = fans.one_more()
             downloaded = browser.get(f"{page_of(post)}download")
-            if NO_ANSWER in (liked, downloaded):
+            if not liked or downloaded == NO_ANSWER:
                 stop.wait(0.5)
     finally:
         browser.close()
 
 
-def _like_by_form(browser: Browser, post: int, tally: Tally) -> int:
-    status = browser.post(f"{page_of(post)}like", {})
-    if status not in (LIKED, NO_ANSWER):
-        tally.fail(f"POST {page_of(post)}like: HTTP {status}")
-    return status
+def shop(plan: Plan, tally: Tally, stop: threading.Event, number: int) -> None:
+    """Open the page of the sale; then one shopper after the other has a basket of it."""
+    browser = Browser(plan.site, tally)
+    shoppers = Shoppers(browser, plan.sale, f"{plan.site.run}-basket-{number}", tally, stop)
+    try:
+        browser.get(f"/shop/{plan.sale}/")
+        while not stop.is_set():
+            if not shoppers.one_more():
+                stop.wait(random.uniform(*LOOKS_AGAIN))
+    finally:
+        browser.close()
 
 
 def buy(

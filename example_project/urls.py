@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.apps import apps
 from django.contrib import admin
 from django.contrib.staticfiles.views import serve
@@ -24,18 +26,13 @@ LIMIT = "1000000/min"
 def count_for(*origins: str) -> None:
     """Let the pages of these sites count views and likes, also of visitors who are not logged in.
 
-    One call counts one. Whoever has the permission adjusts them.
+    One call counts one. Whoever has the permission adjusts views. Of each person there is one
+    like: a visitor says ``who``, and who is logged in can take it back.
     """
-    expose(
-        Post,
-        *("views", "likes"),
-        read="anyone",
-        increment="beacon",
-        adjust="permission",
-        max_delta=1,
-        origins=origins,
-        limit=LIMIT,
-    )
+    open_: dict[str, Any] = {"read": "anyone", "increment": "beacon", "max_delta": 1}
+    sites: dict[str, Any] = {"origins": origins, "limit": LIMIT}
+    expose(Post, "views", adjust="permission", **open_, **sites)
+    expose(Post, "likes", decrement="authenticated", **open_, **sites)
 
 
 # Where the site is as a rule. A run that finds the port taken says where it is.
@@ -46,6 +43,10 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("shop/", shop.products, name="shop"),
     path("shop/<int:pk>/", shop.product, name="product"),
     path("shop/<int:pk>/buy", shop.buy, name="buy"),
+    path("shop/<int:pk>/basket", shop.fill, name="fill"),
+    path("shop/baskets/<uuid:number>/", shop.basket, name="basket"),
+    path("shop/baskets/<uuid:number>/checkout", shop.check_out, name="check-out"),
+    path("shop/baskets/<uuid:number>/leave", shop.leave, name="leave"),
     path("blog/", blog.posts, name="blog"),
     path("blog/<int:pk>/", blog.post, name="post"),
     path("blog/<int:pk>/view", blog.view, name="view"),

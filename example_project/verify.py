@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import date
 
-from django.db.models import Max, Sum
+from django.db.models import Count as DbCount
+from django.db.models import Max, QuerySet
 
-from django_counters.models import CounterIncident
+from django_counters import Stock
+from django_counters.models import Counter as Counters
+from django_counters.models import CounterActor, CounterHold, CounterIncident
+from django_counters.read.uniques import Distinct
 from django_counters.upkeep.verify import verify
 from example_project.blog.countries import cells
 from example_project.blog.models import Post
+from example_project.blog.top import monday_of, weeks
 from example_project.countries import Cell, cell_of
 from example_project.named import named_counters
+from example_project.people import visitors_of
 from example_project.shop.models import Order, Product
-from example_project.tally import UNKNOWN, unknown
+from example_project.tally import LIKES, STOCK, UNKNOWN, likes_of, unknown
 
 # More than visitors may look back.
 DAYS = 14
@@ -34,9 +41,13 @@ class Snapshot:
     """The numbers of the database at one moment, at which nobody writes."""
 
     counts: Mapping[str, int]
-    stock: Mapping[int, int]
+    stock: Mapping[int, Stock]
     last_order: int
+    expired: int = 0
     days: Mapping[Cell, int] = field(default_factory=dict)
+    weeks: Mapping[tuple[int, str], int] = field(default_factory=dict)
+    visitors: Mapping[str, Distinct] = field(default_factory=dict)
+    people: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -63,54 +74,42 @@ class Count:
         return self.expected <= self.counted <= self.expected + self.unknown
 
 
-@dataclass(frozen=True)
-class Sale:
-    """One product: its stock, and what buyers were told.
-
-    Attributes:
-        ordered: the sum of the quantities of all orders made meanwhile.
-        answered: what the load saw answered with 200, and what visitors ordered.
-    """
-
-    product: str
-    before: int
-    restocked: int
-    left: int
-    ordered: int
-    answered: int
-
-    @property
-    def sold(self) -> int:
-        """What is missing in the stock."""
-        return self.before + self.restocked - self.left
-
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        """All of it, in the order in which it is calculated."""
-        return self.before, self.restocked, self.left, self.sold, self.ordered, self.answered
-
-    @property
-    def ok(self) -> bool:
-        """Whether all three agree, and the stock is not below zero."""
-        return self.sold == self.ordered == self.answered and self.left >= 0
-
-
 def snapshot() -> Snapshot:
     """Read all counters of the example, with what waits in Redis and for its rollup.
 
     Which named counters there are, only the database knows: those have to have landed.
     """
     posts = Post.objects.with_counts("views", "likes")
+    visits = named_counters("visits")
     return Snapshot(
         counts={
             **{f"blog.Post.views:{post.pk}": int(post.views) for post in posts},
             **{f"blog.Post.likes:{post.pk}": int(post.likes) for post in posts},
-            **named_counters("downloads", "visits", "orders"),
+            **named_counters("downloads", "orders"),
+            **visits,
         },
-        stock=dict(Product.objects.values_list("pk", "stock")),
+        stock={product.pk: product.stock.stocktake() for product in Product.objects.all()},
         last_order=Order.objects.aggregate(last=Max("pk"))["last"] or 0,
+        expired=holds().filter(state=CounterHold.State.EXPIRED).count(),
         days=cells(Post.objects.all(), DAYS),
+        weeks=weeks(),
+        visitors={
+            key: Counters.objects.series(key).per("day").last(DAYS).unique() for key in visits
+        },
+        people=people(),
     )
+
+
+def holds() -> QuerySet[CounterHold]:
+    """The rows of all baskets."""
+    return CounterHold._base_manager.filter(field=STOCK)
+
+
+def people() -> dict[str, int]:
+    """How many rows there are of people who like a post, by the counter of its likes."""
+    rows = CounterActor._base_manager.filter(measure__name=LIKES).values("key")
+    found = rows.annotate(people=DbCount("*")).order_by()
+    return {likes_of(row["key"]): row["people"] for row in found}
 
 
 def last_incident() -> int:
@@ -166,11 +165,72 @@ def by_country(before: Snapshot, after: Snapshot, expected: Counter[str]) -> lis
     ]
 
 
+def by_week(before: Snapshot, after: Snapshot, expected: Counter[str]) -> list[Count]:
+    """The views by which posts are ranked, in each week, with what visitors sent.
+
+    Nothing where the database is of an earlier version, and ranks are not known yet.
+    """
+    sent: Counter[tuple[int, str]] = Counter()
+    unsure: Counter[tuple[int, str]] = Counter()
+    for found in {cell for cell in map(cell_of, expected) if cell}:
+        where = found.post, monday_of(date.fromisoformat(found.day)).isoformat()
+        sent[where] += expected[found.name()]
+        unsure[where] += expected[found.name(known=False)]
+    return [
+        Count(
+            f"rank of post {where[0]} in the week of {where[1]}",
+            before.weeks.get(where, 0),
+            after.weeks[where],
+            sent[where],
+            unsure[where],
+        )
+        for where in sorted(after.weeks)
+    ]
+
+
+def visitors(
+    before: Snapshot, after: Snapshot, sent: Counter[str], more: Counter[str]
+) -> list[Count]:
+    """The different visitors of each page, with those whom the load and others were.
+
+    Who is not of the load may have been there before the run. Pages with more visitors than are
+    known exactly are left out.
+
+    Args:
+        sent: what the load has done, with visitors who are new in this run.
+        more: what others have done.
+    """
+    found = []
+    for key, number in sorted(after.visitors.items()):
+        if number.is_exact:
+            expected, doubtful = visitors_of(key, sent)
+            perhaps = doubtful + sum(visitors_of(key, more))
+            start = int(before.visitors.get(key, 0))
+            found.append(Count(f"visitors of {key}", start, int(number), expected, perhaps))
+    return found
+
+
+def by_person(before: Snapshot, after: Snapshot, expected: Counter[str]) -> list[Count]:
+    """The rows of people who like each post, with what visitors sent."""
+    return [
+        Count(
+            f"people: {name}",
+            before.people.get(name, 0),
+            after.people.get(name, 0),
+            expected[name],
+            expected[unknown(name)],
+        )
+        for name in sorted({*before.people, *after.people, *expected})
+        if name.startswith(KINDS["likes"])
+    ]
+
+
 def drifts() -> list[str]:
-    """Where the total of a counter of the ledger is not what its entries say."""
+    """Where a total of the ledger is not what its entries say, or likes are not their people."""
     return [
         f"{drift.key}: {drift.found} instead of {drift.expected}"
-        for drift in verify(namespace="orders").drifts
+        for namespace in ("orders", LIKES)
+        for drift in verify(namespace=namespace).drifts
     ]
 
 
@@ -191,29 +251,3 @@ def sums_of(counts: Iterable[Count]) -> dict[str, int]:
         "counted": sum(row.counted for row in rows),
         "unknown": sum(row.unknown for row in rows),
     }
-
-
-def sales(before: Snapshot, after: Snapshot, sent: Counter[str], run: str) -> list[Sale]:
-    """Every product, with what was sold of it since ``before``."""
-    return list(_sales(before, after, sent, run))
-
-
-def _sales(before: Snapshot, after: Snapshot, sent: Counter[str], run: str) -> Iterator[Sale]:
-    orders = Order.objects.filter(pk__gt=before.last_order)
-    ordered = _quantities(orders)
-    by_visitors = _quantities(orders.exclude(buyer__startswith=f"{run}-"))
-    for product in Product.objects.order_by("pk"):
-        key = product.pk
-        yield Sale(
-            product=product.name,
-            before=before.stock.get(key, 0),
-            restocked=sent[f"restocked:{key}"],
-            left=after.stock[key],
-            ordered=ordered.get(key, 0),
-            answered=sent[f"sold:{key}"] + by_visitors.get(key, 0),
-        )
-
-
-def _quantities(orders: object) -> dict[int, int]:
-    rows = orders.values_list("product").annotate(Sum("quantity")).order_by()  # type: ignore[attr-defined]
-    return dict(rows)

@@ -28,7 +28,7 @@ def run(
         derandomize=False,
         print_blob=True,
         # To explain a failure line by line takes minutes.
-        phases=[phase for phase in Phase if phase is not Phase.explain],
+        phases=[phase for phase in settings().phases if phase is not Phase.explain],
         suppress_health_check=list(HealthCheck),
     )
     run_state_machine_as_test(model, settings=chosen)

@@ -38,6 +38,7 @@ NOWHERE: tuple[str, ...] = ()
 EVERYWHERE = tuple(RUNS)
 TABLE = {
     ".": Row(EVERYWHERE, "models against dictionaries, migrations, settings, types"),
+    "actors": Row(("dialect", "server", "newest"), "rows that count once, down to their SQL"),
     "adjustments": Row(("dialect", "server", "newest"), "corrections, down to their SQL"),
     "admin": Row(("pair", "newest"), "forms, lists and templates are Django's"),
     "benchmarks": Row(NOWHERE, "figures are taken on one machine"),
@@ -48,6 +49,7 @@ TABLE = {
     "example": Row(NOWHERE, "a site on what the other rows prove"),
     "faults": Row(NOWHERE, "a step of its own: kills its own servers"),
     "fields": Row(("dialect", "pair", "newest"), "model fields are Django's"),
+    "holds": Row(("dialect", "server", "newest"), "what is held and sold, down to its SQL"),
     "intake": Row(("dialect", "server"), "parcels, landed in SQL"),
     "limits": Row(("dialect", "server", "newest"), "buckets and room, in SQL and in scripts"),
     "locales": Row(NOWHERE, "texts"),
@@ -62,6 +64,7 @@ TABLE = {
     "rest/test_admission.py": Row(("dialect", "newest"), "makes rows within savepoints"),
     "rest/test_idempotency.py": Row(("dialect", "newest"), "keys are claimed in SQL"),
     "rest/test_idempotency_dying.py": Row(("dialect", "newest"), "keys are claimed in SQL"),
+    "sketches": Row(("newest",), "arithmetic: pure Python"),
     "stores": Row(EVERYWHERE, "SQL, and the driver under it"),
     "stores/redis": Row(("server", "newest"), "scripts are the server's, sockets are Python's"),
     "strategies": Row(("dialect", "server", "newest"), "each strategy, down to its SQL"),

@@ -23,7 +23,7 @@ from django_counters.hints import HINTS
 from django_counters.registry import registry
 from django_counters.rest import expose, exposed
 from django_counters.rest.exposed import exposed_as
-from tests.testapp.models import Post, Song
+from tests.testapp.models import Account, Post, Song
 
 ORIGINS = ["https://example.org"]
 BEACON = {"increment": "beacon", "origins": ORIGINS, "limit": "60/min"}
@@ -179,6 +179,11 @@ class TestExpose:
             expose(Post, "likes", name, read="anyone")
         assert exposed_as(f"testapp.Post.{name}") is None
         assert exposed_as("testapp.Post.likes") is None
+
+    def test_what_has_decimal_places(self) -> None:
+        with pytest.raises(InvalidConfiguration, match=r"Account\.balance has decimal places"):
+            expose(Account, "balance", read="anyone")
+        assert exposed_as("testapp.Account.balance") is None
 
     def test_somebody_has_to_be_named(self) -> None:
         with pytest.raises(InvalidConfiguration, match="say who may do what"):

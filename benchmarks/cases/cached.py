@@ -38,6 +38,7 @@ from benchmarks.inspection import increment, value
 from benchmarks.models import Post
 from benchmarks.team import Team, threads
 from django_counters.models import Counter
+from django_counters.projections.event import Event
 from django_counters.registry import slots_of
 from django_counters.stores.redis.commands import Word, packed
 from django_counters.stores.redis.requests import Requests
@@ -156,9 +157,11 @@ def on_a_socket() -> Iterator[Pair]:
         connection.disconnect()
 
 
-def evalsha(key: str, tags: Mapping[str, str] | None = None) -> tuple[Word, ...]:
-    """The words of the script that adds one to a counter, and to its cells."""
-    delta = Change(named(key), 1, tags=tags).delta
+def evalsha(
+    key: str, tags: Mapping[str, str] | None = None, who: int | None = None
+) -> tuple[Word, ...]:
+    """The words of the script that adds one to a counter, to its cells, and who it was to sets."""
+    delta = Change(named(key), 1, event=Event(tags=tags, who=who)).delta
     requests = Requests(key, slots_of("default", prefix()), together=True)
     (command,) = requests.add({key: delta}, AGE).commands
     return (command.script.sha, len(command.keys), *command.keys, *command.args)

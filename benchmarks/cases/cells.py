@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
-from itertools import count
+from itertools import count, cycle
 from typing import Any
 
 from django.db import connection, transaction
@@ -30,7 +30,8 @@ from django_counters.intake.flush import flush
 from django_counters.measure import Measure
 from django_counters.models import Counter, CounterCell
 from django_counters.registry import registry
-from django_counters.stores.sql.dialects.cells import COLUMNS, upsert
+from django_counters.sketches import KEPT
+from django_counters.stores.sql.dialects.cells import SUM
 
 SLICE = 100  # calls of one slice
 SCRIPTS = 200  # that Redis is sent at once
@@ -39,6 +40,7 @@ FEW = 2000  # of them, where time is short
 EVENTS = 1_000_000
 LESS = 20_000  # of them, where time is short
 DAYS = 90
+CROWD = 20_000  # people who come to one page between two landings
 DE = {"country": "DE"}
 BOTH = ("client", "database")
 CELLS, ROWS = CounterCell._meta.db_table, Event._meta.db_table
@@ -47,7 +49,7 @@ TOTAL = (
     "VALUES (%s, %s, STATEMENT_TIMESTAMP()) ON CONFLICT (key) DO UPDATE "
     "SET value = t.value + EXCLUDED.value, updated_at = EXCLUDED.updated_at RETURNING value"
 )
-CELL = upsert("VALUES (%s, %s, %s, %s, 'DE', 0, %s)")
+CELL = SUM.insert("VALUES (%s, %s, %s, %s, 'DE', 0, %s)")
 _numbers = count()
 
 
@@ -128,27 +130,33 @@ def by_hand(keys: Sequence[str], amount: Callable[[str], int] = lambda name: 1) 
 
 
 @contextmanager
-def in_redis(namespace: str, tags: Mapping[str, str] | None = None) -> Iterator[Pair]:
+def in_redis(
+    namespace: str, tags: Mapping[str, str] | None = None, people: int = 0
+) -> Iterator[Pair]:
     """What Redis takes to add to a counter and its cells, and to a counter alone.
+
+    Where there are ``people``, each time another one of them comes.
 
     It is sent many scripts at once, so that it never waits.
     """
     number = next(_numbers)
     mine, theirs = f"{namespace}:cells{number}", f"pages:cells{number}"
     with client() as server:
-        subject, reference = (_scripts(server, key, by) for key, by in ((mine, tags), (theirs, {})))
+        subject = _scripts(server, mine, tags, people)
+        reference = _scripts(server, theirs, {})
         verify = adds_up(partial(_waiting, mine), value(theirs))
         yield Pair(subject, reference, verify)
 
 
-def _scripts(server: Any, key: str, tags: Mapping[str, str] | None) -> Side:
+def _scripts(server: Any, key: str, tags: Mapping[str, str] | None, people: int = 0) -> Side:
     Counter.objects.increment(key, tags=tags or None)
-    words = evalsha(key, tags or None)
+    crowd = cycle(range(1, people + 1) if people else [None])
+    words = cycle([evalsha(key, tags or None, next(crowd)) for _ in range(people or 1)])
 
     def many() -> None:
         pipeline = server.pipeline(transaction=False)
         for _ in range(SCRIPTS):
-            pipeline.evalsha(*words)
+            pipeline.evalsha(*next(words))
         pipeline.execute()
 
     spent = spending(Meter(server), many, 1, SCRIPTS, "redis")
@@ -256,8 +264,9 @@ def _happened(key: str, tag_sets: int, events: int, since: Any) -> int:
         f"INSERT INTO {ROWS} (key, country, created) SELECT '{key}', 'c' || n % {tag_sets}, "
         f"{moment} + {step} FROM generate_series(0, {events - 1}) AS n"
     )
+    names = ", ".join(name for name, _ in SUM.columns.values())
     execute(
-        f"INSERT INTO {CELLS} ({', '.join(COLUMNS)}) SELECT {measure}, key, "
+        f"INSERT INTO {CELLS} ({names}) SELECT {measure}, key, "
         f"{CounterCell.Period.DAY.value}, date_trunc('day', created, '{zone}'), country, 0, "
         f"COUNT(*) FROM {ROWS} WHERE key = '{key}' GROUP BY 2, 4, 5"
     )
@@ -279,6 +288,8 @@ CASES: Mapping[str, Work] = {
     "cells-statements": Work(beside_statements),
     "cells-cached": Work(partial(in_redis, "daily")),
     "cells-cached-two": Work(partial(in_redis, "hourly", DE)),
+    "uniques-cached": Work(partial(in_redis, "people", people=KEPT)),
+    "uniques-cached-crowd": Work(partial(in_redis, "people", people=CROWD)),
     "cells-read": _readings(1),
     "cells-read-tags": _readings(100),
     "cells-read-each": _readings(100, ["country"]),

@@ -43,6 +43,7 @@ THREADS = 16
 SLICE = 100  # calls of one slice
 HOLD = 0.002
 SHARDS = 64
+_STOCK = 10**12
 _numbers = count()
 
 
@@ -149,6 +150,36 @@ def _one_row(seconds: float) -> Iterator[Pair]:
         )
 
 
+@contextmanager
+def _stocks() -> Iterator[tuple[Action, Action, Verify]]:
+    """What sells from rows, what sells from one row, and that what is left is right."""
+    number = next(_numbers)
+    keys = f"sold:{number}", f"stock:sold{number}"
+    for key in keys:
+        Counter.objects.increment(key, _STOCK)
+        Counter.objects.decrement(key)
+    mine, theirs = (partial(Counter.objects.decrement, key) for key in keys)
+    sold, also = (partial(_sold, key) for key in keys)
+    yield mine, theirs, adds_up(sold, also)
+
+
+def _sold(key: str) -> int:
+    return _STOCK - Counter.objects.value(key)
+
+
+@contextmanager
+def _selling(seconds: float) -> Iterator[Pair]:
+    with _stocks() as (mine, theirs, verify), processes(PROCESSES) as team:
+        subject, reference = (team.side(partial(first, way), seconds) for way in (mine, theirs))
+        yield Pair(subject, reference, verify)
+
+
+@contextmanager
+def _selling_alone() -> Iterator[Pair]:
+    with _stocks() as (mine, theirs, verify):
+        yield loops(mine, theirs, verify)
+
+
 def _one_more(rows: QuerySet[Any], adds: Verify) -> Verify:
     """The sums, and that a cold counter has one row beside its total."""
 
@@ -217,6 +248,8 @@ def reading(shards: int) -> Iterator[Pair]:
 CASES: Mapping[str, Work] = {
     "sharded": lasting(partial(named, "spread")),
     "slotted": lasting(slotted),
+    "sold": lasting(_selling),
+    "sold-alone": Work(_selling_alone),
     "collector": lasting(collecting),
     "first": lasting(_one_row),
     "cold": Work(_cold),

@@ -12,7 +12,6 @@ from django_counters.adjustments.correcting import (
     correct_many,
     corrections_of,
     meet,
-    owed,
     refresh_after_commit,
     refuse,
     settle,
@@ -20,6 +19,7 @@ from django_counters.adjustments.correcting import (
 )
 from django_counters.adjustments.orders import Order, order_of
 from django_counters.exceptions import ApprovalRequired, CounterError, CounterOverflow
+from django_counters.measure import Measure
 from django_counters.registry import registry
 from django_counters.stores.sql.audit import SqlAudit
 from django_counters.tables import CounterAdjustment
@@ -30,6 +30,7 @@ from django_counters.write.buffer import Buffer
 from django_counters.write.change import Change, Ref, named
 from django_counters.write.collector import collector_of
 from django_counters.write.once import Call, once
+from django_counters.write.pipeline import owed
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +139,22 @@ def _correct_once(
     return earlier
 
 
+def _forget_actors(ref: Ref, measure: Measure) -> int:
+    """Set a counter of actors to zero: by as many as have their rows taken away.
+
+    Whoever counts meanwhile has a row that is not seen here, and still counts.
+    """
+    actors, stored = registry.actors(ref.using), registry.measures(ref.using).ensure(measure)
+    with actors.all_or_nothing():
+        rows = actors.forget(stored.id, ref.key)
+        value = registry.strategy(ref.recipe.for_batches, ref.table, ref.using).value(ref.key)
+        gone = rows if measure.counts_actors else value
+        if gone:
+            delta = Change(ref, -gone).apart._replace(bounds=UNBOUNDED)
+            registry.strategy(ref.recipe.for_batches, ref.table, ref.using).apply(Batch((delta,)))
+    return gone
+
+
 def forget(key: object, using: str | None) -> int:
     """Set a named counter to zero in one transaction, and return its last value.
 
@@ -147,6 +164,8 @@ def forget(key: object, using: str | None) -> int:
     ref = named(key, using)
     alias = ref.using
     settle_buffered([ref], alias)
+    if ref.measure is not None and ref.measure.once is not None:
+        return _forget_actors(ref, ref.measure)
     corrections = registry.corrections(ref.table, alias, None)
     with corrections.correcting():
         met = meet([ref], alias)

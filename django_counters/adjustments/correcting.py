@@ -16,23 +16,16 @@ from django_counters.signals import counter_adjusted
 from django_counters.stores.sql.audit import SqlAudit
 from django_counters.stores.sql.corrections import SqlCorrections
 from django_counters.strategies.base import Outside, Strategy
-from django_counters.strategies.refusals import refusal
+from django_counters.strategies.refusals import refusal, refuse_beyond_quotas
 from django_counters.tables import CounterAdjustment
 from django_counters.types import INT8, Amounts, Bounds, Delta
 from django_counters.write import pipeline
 from django_counters.write.change import Change, Ref
-from django_counters.write.collector import collector_of
 
 
 def settle(refs: Iterable[Ref], alias: str) -> None:
     """Apply what the caller has collected for the counters."""
     pipeline.settle([ref.text for ref in refs if not ref.owner], alias)
-
-
-def owed(ref: Ref, alias: str) -> int:
-    """What the caller has collected for a counter and not applied yet."""
-    collector = None if ref.owner else collector_of(alias)
-    return collector.owed(ref.text) if collector else 0
 
 
 class Planned(NamedTuple):
@@ -101,8 +94,11 @@ def _carried_out(
     if credited:
         corrections.correct({plan.ref.key: plan.delta for plan in credited})
     # An adjustment counts in the period in which it is made, and has no tags.
-    corrections.add_cells([Change(plan.ref, plan.delta).delta for plan in credited])
-    ledger.add_cells([Change(plan.ref, plan.delta).delta for plan in entered])
+    counted = [Change(plan.ref, plan.delta).apart for plan in credited]
+    corrections.add_cells(counted)
+    # A period may have begun since each was asked about, and have less room.
+    refuse_beyond_quotas(counted, corrections, counted=True)
+    ledger.add_cells([Change(plan.ref, plan.delta).apart for plan in entered])
     rows = audit.write(_columns(plan, entries.get(plan.ref.text)) for plan in plans)
     refresh_after_commit([plan.ref for plan in plans], alias)
     for row in rows:
@@ -128,7 +124,10 @@ class Met(NamedTuple):
 def meet(refs: Sequence[Ref], alias: str) -> Met:
     """Hold the totals of counters of one table until the transaction ends, and read them."""
     settle(refs, alias)
-    found, made = corrections_of(refs[0], alias).hold([one.key for one in refs])
+    floors = [
+        ref.key for ref in refs if ref.bounds.floor is not None and not ref.recipe.can.in_place
+    ]
+    found, made = corrections_of(refs[0], alias).hold([one.key for one in refs], floors)
     return Met(found, _exact(refs, found, alias), made)
 
 
@@ -140,7 +139,7 @@ def foreseen_values(refs: Sequence[Ref], alias: str) -> dict[Ref, int]:
     found = dict.fromkeys(keys, Amounts(None, 0)) if corrections.inserts else {}
     values = _exact(refs, found | dict(corrections.read(keys)), alias)
     known = (ref for ref in refs if ref.key in values)
-    return {ref: values[ref.key] + owed(ref, alias) for ref in known}
+    return {ref: values[ref.key] + pipeline.owed(ref, alias) for ref in known}
 
 
 def _exact(
@@ -168,6 +167,9 @@ def refuse_stale(ref: Ref, order: Order, before: int, audit: SqlAudit) -> None:
 
 def refuse(ref: Ref, order: Order, before: int) -> None:
     """Refuse an adjustment beyond the bounds, or one that needs a second person."""
+    if ref.measure is not None and ref.measure.counts_actors:
+        problem = f"{ref.label} counts actors: its value is how many there are; count or forget one"
+        raise errors.InvalidAdjustment(problem=problem)
     delta, limit = order.delta(before), ref.approve_above
     _refuse_number(ref, order, before, delta)
     if limit is not None and abs(delta) > limit and order.approver is None:
@@ -175,7 +177,7 @@ def refuse(ref: Ref, order: Order, before: int) -> None:
 
 
 def _refuse_number(ref: Ref, order: Order, before: int, delta: int) -> None:
-    """Refuse a value beyond the bounds of the counter, or beyond 64 bits."""
+    """Refuse a value beyond the bounds or quotas of the counter, or beyond 64 bits."""
     low, high = ref.table.capacity
     fits = low <= before + delta <= high and all(
         INT8[0] <= kept <= INT8[1] for kept in (before, delta)
@@ -185,6 +187,10 @@ def _refuse_number(ref: Ref, order: Order, before: int, delta: int) -> None:
         raise refusal([(Delta(ref.key, delta, bounds), before)], lambda _: ref.label)
     if not fits:
         raise errors.CounterOverflow(key=ref.label, low=low, high=high)
+    if delta > 0 and ref.measure is not None and ref.measure.quotas:
+        refuse_beyond_quotas(
+            [Change(ref, delta).apart], corrections_of(ref, ref.using), counted=False
+        )
 
 
 def _columns(plan: Planned, entry: UUID | None) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from django_counters.admin.forms import TO, AdjustForm
 from django_counters.admin.readonly import ReadOnlyAdmin, address, linked
 from django_counters.admin.refusals import said
 from django_counters.admin.subjects import Seen, seen
+from django_counters.measure import Measure
 from django_counters.models import AdjustmentRequest, CounterAdjustment
 from django_counters.tokens import mint
 
@@ -59,13 +60,22 @@ class AdjustingMixin(ReadOnlyAdmin):
     @method_decorator(require_http_methods(["GET", "HEAD", "POST"]))
     def adjust_view(self, request: HttpRequest) -> HttpResponse:
         """The form, its preview, and the adjustment."""
+        return _Steps(self, request, self.adjustable(request)).answer()
+
+    def adjustable(self, request: HttpRequest) -> Seen:
+        """The counter that the address names.
+
+        Raises:
+            Http404: there is none, or the user cannot see it.
+            PermissionDenied: the user may not adjust it.
+        """
         if not self.has_adjust_permission(request):
             raise PermissionDenied
         place, key = request.GET.get("field", ""), request.GET.get("key", "")
         counter = seen(self.admin_site, request, place, key)
         if not self.has_adjust_permission(request, counter):
             raise PermissionDenied
-        return _Steps(self, request, counter).answer()
+        return counter
 
 
 class _Steps:
@@ -206,9 +216,19 @@ class _Steps:
         return linked(self.site, model, row.pk, text)
 
 
-def adjust_url(site: admin.AdminSite, field: str, key: str) -> str:
-    """The address of the form for one counter; empty if the site does not have it."""
-    url = address(site, "django_counters_adjust")
+def adjust_url(site: admin.AdminSite, field: str, key: str, measure: Measure | None) -> str:
+    """The address of the form for one counter; empty if the site does not have it.
+
+    Also where the value is how many actors there are: such a counter cannot be adjusted.
+    """
+    if measure is not None and measure.counts_actors:
+        return ""
+    return form_url(site, "django_counters_adjust", field, key)
+
+
+def form_url(site: admin.AdminSite, name: str, field: str, key: str) -> str:
+    """The address of a form for one counter; empty if the site does not have it."""
+    url = address(site, name)
     return url and f"{url}?{urlencode({'field': field, 'key': key})}"
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.contrib import admin, messages
@@ -11,8 +12,10 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
 from django_counters.admin.adjusting import adjust_url
+from django_counters.admin.holding import Held, held_of
 from django_counters.exceptions import CounterError, CounterUnavailable
 from django_counters.fields import counter_fields
+from django_counters.write.change import Ref
 from django_counters.write.records import of_record
 
 if TYPE_CHECKING:
@@ -29,14 +32,17 @@ class AdjustLink(NamedTuple):
 
 
 class CounterFieldsAdmin(_ModelAdmin):
-    """A `ModelAdmin` whose counter fields are exact and read-only, each with a link to adjust it.
+    """A `ModelAdmin` whose counter fields are exact and read-only, with links to adjust them.
 
     The list and the page show exact values, not the columns. That takes one more query, or round
     trip to Redis, for each counter field. If Redis is away, they show the columns and say so. Lists
     are sorted and filtered by the columns.
 
-    The links are beside "History", for users who may adjust. A ``change_form_template`` of your own
-    has to extend ``admin/django_counters/fields_change_form.html``.
+    The links are beside "History", for users who may adjust. A field whose value is how many actors
+    there are has none, for it cannot be adjusted; nor has one with decimal places. Below the form
+    of a record stands what is held of its counters; who may adjust gives it back there. A
+    ``change_form_template`` of your own has to extend
+    ``admin/django_counters/fields_change_form.html``.
     """
 
     change_form_template = "admin/django_counters/fields_change_form.html"
@@ -66,16 +72,26 @@ class CounterFieldsAdmin(_ModelAdmin):
         form_url: str = "",
         obj: Any = None,
     ) -> HttpResponse:
-        """Adds the links."""
+        """Adds the links, and what is held."""
         context["adjust_links"] = self.adjust_links(request, obj) if obj is not None else []
+        context["held"] = self.held(request, obj) if obj is not None else []
         return super().render_change_form(request, context, add, change, form_url, obj)
 
     def adjust_links(self, request: HttpRequest, record: Any) -> list[AdjustLink]:
         """The links for one record and this user."""
-        if not request.user.has_perm("django_counters.adjust_counter"):
+        if not _may_adjust(request):
             return []
-        found = (_link(self, record, name) for name in _counters(self.opts))
+        found = (_link(self, *place) for place in _places(self, record))
         return [link for link in found if link.url]
+
+    def held(self, request: HttpRequest, record: Any) -> list[Held]:
+        """What is held of the counters of one record, with forms if this user may give it back."""
+        releases, site = _may_adjust(request), self.admin_site
+        return [
+            one
+            for field, name, ref in _places(self, record)
+            for one in held_of(ref, site, releases=releases, field=field, name=name)
+        ]
 
 
 class ExactList(ChangeList):
@@ -97,15 +113,24 @@ def complete(request: HttpRequest, records: Sequence[Any]) -> None:
             messages.warning(request, said % {"name": field.verbose_name})
 
 
-def _link(page: CounterFieldsAdmin, record: Any, name: str) -> AdjustLink:
-    field: Any = page.opts.get_field(name)
-    try:
-        key = of_record(record, name).text
-    except CounterError:
-        return AdjustLink("", "")
-    # The model of this page decides who may see the record.
-    url = adjust_url(page.admin_site, f"{page.opts.label}.{name}", key)
-    return AdjustLink(str(field.verbose_name), url)
+def _link(page: CounterFieldsAdmin, field: str, name: str, ref: Ref) -> AdjustLink:
+    return AdjustLink(name, adjust_url(page.admin_site, field, ref.text, ref.measure))
+
+
+def _places(page: CounterFieldsAdmin, record: Any) -> Iterator[tuple[str, str, Ref]]:
+    """The counters of a record: how forms name them, and what people call them."""
+    for name in _counters(page.opts):
+        field: Any = page.opts.get_field(name)
+        if field.places is not None:
+            # The forms are of integers: 5 would be 0.05.
+            continue
+        with suppress(CounterError):
+            # The model of this page decides who may see the record.
+            yield f"{page.opts.label}.{name}", str(field.verbose_name), of_record(record, name)
+
+
+def _may_adjust(request: HttpRequest) -> bool:
+    return request.user.has_perm("django_counters.adjust_counter")
 
 
 def _counters(opts: Any) -> list[str]:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from django.http import HttpRequest
+from django.utils.formats import localize
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
-from django_counters.admin.bars import bars_of, numbers_of, word_of
+from django_counters.admin.bars import bars_of, label_of, numbers_of, word_of
 from django_counters.exceptions import CounterError
+from django_counters.models import Counter, CounterCell
 from django_counters.read.chart import Chart, charted, periods_of, tags_of
+from django_counters.read.people import people_of
+from django_counters.read.top import Placed
+from django_counters.registry import registry
 
 _PERIODS: dict[str, Callable[[], str]] = {
     "hour": lambda: _("Hours"),
@@ -35,7 +41,36 @@ def history_of(key: str, request: HttpRequest) -> dict[str, Any]:
             (_query(found.by, tag), name, tag == found.split) for tag, name in splits if splits[1:]
         ],
         "query": _query(found.by, found.split),
+        "people": _people(key, found.by),
+        "places": _places(key),
     }
+
+
+def _people(key: str, by: str) -> dict[str, Any] | None:
+    """How many different people there were; None where that is not counted, or cannot be told."""
+    try:
+        found = people_of(key, by)
+    except CounterError:
+        return None
+    if found is None:
+        return None
+    return {
+        "period": word_of(found.by),
+        "whole": found.whole,
+        "error": localize(round(100 * found.whole.error, 2)),
+        "rows": [(label_of(one.start, found.by), one.value) for one in reversed(found.points)],
+    }
+
+
+def _places(key: str) -> list[tuple[Any, Placed]]:
+    """Which place it has in each present period that is ranked, where that is known."""
+    found = []
+    measure = registry.policy(key).measure
+    for by in measure.top if measure else ():
+        with suppress(CounterError):
+            place = Counter.objects.series(key).per(by).place()
+            found.append((CounterCell.Period[by.upper()].label, place))
+    return found
 
 
 def numbers(key: str, request: HttpRequest) -> dict[str, Any]:

@@ -17,18 +17,20 @@ from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 from django.views.decorators.http import require_safe
 
-from django_counters.admin.adjusting import AdjustingMixin, adjust_url
+from django_counters.admin.adjusting import adjust_url
 from django_counters.admin.history import history_of, numbers
+from django_counters.admin.holding import Held, HoldingMixin, held_of
 from django_counters.admin.listing import waiting_first
 from django_counters.admin.overview import OverviewMixin
 from django_counters.admin.readonly import address, list_url
 from django_counters.admin.subjects import visible
-from django_counters.exceptions import CounterError
+from django_counters.exceptions import CounterError, InvalidKey
 from django_counters.models import Counter, CounterAdjustment
 from django_counters.read.history import Explanation, explain
 from django_counters.read.readings import readings_of
 from django_counters.registry import registry
 from django_counters.types import namespace_of
+from django_counters.write.change import named
 
 LAST_ENTRIES = 10
 LAST_ADJUSTMENTS = 20
@@ -53,7 +55,7 @@ class Shown:
     problem: str = ""
 
 
-class CounterPageMixin(OverviewMixin, AdjustingMixin):
+class CounterPageMixin(OverviewMixin, HoldingMixin):
     """Replaces the form of a counter by a page that shows it.
 
     ``get_queryset`` and ``has_view_permission`` decide who may view a counter.
@@ -125,13 +127,22 @@ class CounterPageMixin(OverviewMixin, AdjustingMixin):
             "namespace": namespace_of(key),
             "policy": policy,
             **history_of(key, request),
+            "held": self._held(request, key),
             "chart_url": address(self.admin_site, "django_counters_counter_chart", quote(key)),
             "crumb": self.opts.verbose_name_plural.capitalize(),  # type: ignore[union-attr]
             "crumb_url": address(self.admin_site, "django_counters_counter_changelist"),
-            "adjust_url": adjust_url(self.admin_site, "", key) if adjusts else "",
+            "adjust_url": adjust_url(self.admin_site, "", key, policy.measure) if adjusts else "",
             "adjustments": self._adjustments(request, key),
             "adjustments_url": adjustments and f"{adjustments}?{urlencode({'q': key})}",
         }
+
+    def _held(self, request: HttpRequest, key: str) -> list[Held]:
+        releases = self.has_adjust_permission(request)
+        try:
+            return held_of(named(key), self.admin_site, releases=releases)
+        except InvalidKey:
+            # A row that others have made: nothing of it can be held.
+            return []
 
     def _adjustments(self, request: HttpRequest, key: str) -> list[CounterAdjustment] | None:
         """The last adjustments, the latest first; None for a user who may not see them."""

@@ -33,6 +33,7 @@ _SENT: dict[type[errors.CounterError], str | Promise] = {
         "The ledger has no partition for today: somebody has to run manage.py counters partitions"
         " first. Nothing was changed."
     ),
+    errors.QuotaExceeded: _("In this period %(available)s are left of the quota of %(ceiling)s."),
     errors.ReadOnlyDatabase: _("The database is read-only at present. Nothing was changed."),
     errors.RecordMissing: _("The record is not there any more."),
     errors.RequestDecided: _("%(decider)s has decided before. Nothing was changed."),

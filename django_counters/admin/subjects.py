@@ -16,7 +16,7 @@ from django_counters.admin.readonly import row_url
 from django_counters.exceptions import CounterError
 from django_counters.models import Counter, SlottedCounter
 from django_counters.write.change import Ref
-from django_counters.write.records import ref_of
+from django_counters.write.records import has_places, ref_of
 
 
 class Seen(NamedTuple):
@@ -33,7 +33,7 @@ class Seen(NamedTuple):
 
 
 def seen(site: AdminSite, request: HttpRequest, field: str, key: str) -> Seen:
-    """The counter that two texts name, if the user may see it.
+    """The counter that two texts name, if the user may see it, and it has no decimal places.
 
     The `ModelAdmin` of the model that ``field`` names decides, by its permission to view and its
     ``get_queryset``. For a model without one, Django's permission to view it is enough.
@@ -46,6 +46,9 @@ def seen(site: AdminSite, request: HttpRequest, field: str, key: str) -> Seen:
         subject = ref_of(field, key)
     except CounterError as error:
         raise Http404(str(error)) from error
+    if has_places(subject):
+        # The forms and pages here are of integers: 5 would be 0.05.
+        raise Http404
     model = apps.get_model(field.rpartition(".")[0]) if field else Counter
     if not (subject.table.value or _is_counted(subject)):
         # A misspelt name would be a new counter.

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import connections, models, router
 
-from django_counters.conf import COMMON, EXACT, field_options, field_strategies, projected_for
-from django_counters.exceptions import InitialOutOfBounds, UnsavedInstance
+from django_counters.conf import COMMON, EXACT, field_options, field_strategies, measure_of
+from django_counters.exceptions import InitialOutOfBounds, InvalidDelta, UnsavedInstance
 from django_counters.measure import Measure
-from django_counters.projections.cells import Tags
-from django_counters.projections.series import SERIES
+from django_counters.projections.event import PLAIN, Event
+from django_counters.projections.quotas import value_ceiling
 from django_counters.read.values import check_age
 from django_counters.registry import in_effect, registry
 from django_counters.stores.sql.dialects import Table
@@ -50,18 +49,30 @@ class BaseCounterField(TotalField):
         *args: Any,
         strategy: str = "exact",
         floor: int | None = None,
-        ceiling: int | None = None,
         approve_above: int | None = None,
         **kwargs: Any,
     ) -> None:
         self.strategy = strategy
         self.approve_above = approve_above
-        self.bounds = Bounds(floor, ceiling)
         # What strategies and projections declare for fields, as far as it was given.
         self.options = {name: kwargs.pop(name) for name in field_options() if name in kwargs}
+        self.bounds = Bounds(floor, value_ceiling(self.options.get("ceiling")))
         if "db_default" not in kwargs:
             kwargs.setdefault("default", 0)
         super().__init__(*args, **kwargs)
+
+    def units(self, amount: Any) -> Any:
+        """What the column holds for what a caller says."""
+        return amount
+
+    def declared_units(self, amount: Any) -> Any:
+        """The same for what the field declares, right or wrong."""
+        return amount
+
+    @property
+    def exact_field(self) -> models.Field[Any, Any]:
+        """What the exact value is to expressions."""
+        return models.BigIntegerField()
 
     @property
     def non_db_attrs(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -74,7 +85,7 @@ class BaseCounterField(TotalField):
         options = field_options(self.strategy).values()
         defaults = {**_COMMON, **{option.name: option.default for option in options}}
         common = {"strategy": self.strategy, "approve_above": self.approve_above}
-        declared = {**common, **self.bounds._asdict(), **self.options}
+        declared = {**common, "floor": self.bounds.floor, **self.options}
         kwargs.update({key: value for key, value in declared.items() if value != defaults[key]})
         return name, path, args, kwargs
 
@@ -82,6 +93,9 @@ class BaseCounterField(TotalField):
         value = super().pre_save(model_instance, add)
         if add and not hasattr(value, "resolve_expression"):
             value = self.get_prep_value(value)
+        if add and value and isinstance(value, int) and self.measure and self.measure.counts_actors:
+            reason = f"{self._label()} counts actors, so it starts at 0"
+            raise InvalidDelta(delta=value, reason=reason)
         if add and isinstance(value, int) and not self.bounds.hold(value):
             floor, ceiling = self.bounds
             raise InitialOutOfBounds(field=self._label(), value=value, floor=floor, ceiling=ceiling)
@@ -105,7 +119,7 @@ class BaseCounterField(TotalField):
         # Without a value of its own a new row takes the default of the database. In a form of one
         # that exists it is what was shown.
         if data is not None:
-            super().save_form_data(instance, Loaded(data) if isinstance(data, int) else data)
+            super().save_form_data(instance, Loaded(data) if type(data) is int else data)
 
     def formfield(self, *args: Any, **kwargs: Any) -> FormField | None:
         """Shown, but read-only: a form would send back the number that it showed."""
@@ -119,19 +133,22 @@ class BaseCounterField(TotalField):
         using: str | None,
         token: object = None,
         immediately: bool = False,
-        at: datetime | None = None,
-        tags: Tags | None = None,
+        event: Event = PLAIN,
     ) -> Result:
         """Change the row of one instance; `CounterValue` is its face."""
-        alias = using or router.db_for_write(type(instance), instance=instance)
-        key, measure = self._key(instance, alias), self.measure
-        ref = Ref(self.table, key, self.recipe, self.bounds, alias, measure=measure)
+        ref = self.ref(instance, using)
         given = optional_token(token)
-        result = change(Change(ref, by, called, None, given, immediately, at=at, tags=tags))
+        result = change(Change(ref, by, called, None, given, immediately, event=event))
         # Where no number is known, what the instance holds stays as it is.
         if result.value is not None and not result.replayed:
             instance.__dict__[self.attname] = result.value
         return result
+
+    def ref(self, instance: models.Model, using: str | None) -> Ref:
+        """The counter of one instance, to be changed."""
+        alias = using or router.db_for_write(type(instance), instance=instance)
+        key, measure = self._key(instance, alias), self.measure
+        return Ref(self.table, key, self.recipe, self.bounds, alias, measure=measure)
 
     def read(
         self,
@@ -170,7 +187,8 @@ class BaseCounterField(TotalField):
 
     def place(self) -> Place:
         """Where the totals stand, for those who count in slots."""
-        recipe = slotted.DECLARED.recipe(self.options, of_field=True)
+        slots = slotted.DECLARED if self.recipe.can.slots else slotted.ELSEWHERE
+        recipe = slots.recipe(self.options, of_field=True)
         return Place(self.table, recipe, self.bounds, self.measure)
 
     def declared(self) -> Place:
@@ -187,9 +205,8 @@ class BaseCounterField(TotalField):
 
     @cached_property
     def measure(self) -> Measure | None:  # type: ignore[override]
-        """What is counted by period; None where nothing is."""
-        measure: Measure | None = projected_for(self._label(), self.options)[SERIES.name]
-        return measure
+        """What is counted beside the total; None where nothing is."""
+        return measure_of(self._label(), self.options)
 
     @cached_property
     def table(self) -> Table:

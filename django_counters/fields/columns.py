@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any, Self, overload
 
+from asgiref.sync import sync_to_async
 from django.apps import apps
 from django.core import checks
 from django.core.exceptions import SynchronousOnlyOperation
 from django.db import models, router
 
+from django_counters.fields.actors import has_many
 from django_counters.fields.base import BaseCounterField
 from django_counters.fields.problems import problems
 from django_counters.fields.values import CounterOf, CounterValue, NotLoaded
+from django_counters.projections.event import Who
 from django_counters.read.series import RecordSeries, series_of_all
 from django_counters.tables.total import TotalAttribute
 from django_counters.write.records import native_of
@@ -23,6 +26,8 @@ class CounterAttribute(TotalAttribute):
     """Keeps a plain int on the instance, and hands it out as one that can count."""
 
     field: CounterField
+    of_class = CounterOf
+    not_loaded_class = NotLoaded
     #: Whose it is, where that is another one than the model that declares the field.
     _heir: type[models.Model] | None = None
 
@@ -39,12 +44,32 @@ class CounterAttribute(TotalAttribute):
         pk = model._meta.pk
         native_of(model, key, router.db_for_write(model))
         instance = model.from_db(None, [pk.attname], [pk.to_python(key)])
-        return CounterOf(self.field, instance)
+        return self.of_class(self.field, instance)
 
     @property
     def series(self) -> RecordSeries:
         """What was counted of all records, or of some: ``Post.views.series.of(posts)``."""
         return series_of_all(self.field, self._heir or self.field.model)
+
+    def has_many(
+        self, records: Iterable[object], who: Who, *, using: str | None = None
+    ) -> set[Any]:
+        """The primary keys of those records that somebody has counted, in one query.
+
+        ``liked = Post.likes.has_many(page, request.user)``, where the field declares ``once``.
+        ``records`` are instances, or primary keys.
+
+        Raises:
+            UnsupportedActors: the field declares no ``once``.
+            InvalidActor: this names nobody.
+        """
+        return has_many(self.field, self._heir or self.field.model, records, who, using)
+
+    async def ahas_many(
+        self, records: Iterable[object], who: Who, *, using: str | None = None
+    ) -> set[Any]:
+        """`has_many` for async code."""
+        return await sync_to_async(self.has_many)(records, who, using=using)
 
     def __get__(self, instance: models.Model | None, cls: type[models.Model] | None = None) -> Any:
         if instance is None:
@@ -53,7 +78,7 @@ class CounterAttribute(TotalAttribute):
             return super().__get__(instance, cls)
         except SynchronousOnlyOperation:
             # It was deferred. An attribute cannot be awaited, and who counts need not know it.
-            return NotLoaded(self.field, instance)
+            return self.not_loaded_class(self.field, instance)
 
     def _of_heir(self, cls: type[models.Model] | None) -> CounterAttribute:
         """The same counter, for a child: that may have a key of its own."""
@@ -61,7 +86,7 @@ class CounterAttribute(TotalAttribute):
         inherited._heir = cls
         return inherited
 
-    def hand_out(self, value: int, instance: models.Model) -> CounterValue:
+    def hand_out(self, value: int, instance: models.Model) -> Any:
         return CounterValue(value, self.field, instance)
 
 
@@ -83,10 +108,15 @@ class CounterField(BaseCounterField):
         slots: how many such rows a record may have; ``"auto"`` means as many as its writers need.
         floor: the value never falls below it by counting; `InsufficientCount` is raised instead.
         ceiling: the value never rises above it by counting; `CeilingExceeded` is raised instead.
+            ``{"month": 10_000}`` is a quota: no more is counted in a month; `QuotaExceeded` is
+            raised instead.
         approve_above: by how much one person alone may adjust it; None: by any amount.
         per: periods that increments are counted by, beside the total: ``["hour", "day"]``.
         tags: how many values of each tag are counted apart: ``{"country": 250}``.
         keep: for how many days a period is kept: ``{"hour": 35}``; others for ever.
+        unique: periods by which distinct actors are counted: ``["day"]``.
+        once: True, where everybody counts once; a time (``"30m"``) where not again before that.
+        top: periods of which the records with the largest counts are found at once: ``["week"]``.
     """
 
     descriptor_class = CounterAttribute
@@ -98,7 +128,7 @@ class CounterField(BaseCounterField):
             *args: Any,
             strategy: str = ...,
             floor: int | None = ...,
-            ceiling: int | None = ...,
+            ceiling: int | Mapping[str, int] | None = ...,
             approve_above: int | None = ...,
             slots: int | str = ...,
             cache: str = ...,
@@ -107,6 +137,9 @@ class CounterField(BaseCounterField):
             per: Sequence[str] | None = ...,
             tags: Mapping[str, int] | None = ...,
             keep: Mapping[str, int] | None = ...,
+            unique: Sequence[str] | None = ...,
+            once: bool | str | None = ...,
+            top: Sequence[str] | None = ...,
             **kwargs: Any,
         ) -> None: ...
 

@@ -1,9 +1,10 @@
-"""What waits in slots and in Redis, and what is in cells, goes with records that Django deletes."""
+"""What waits in slots and in Redis, and is in cells and actors, goes with deleted records."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -16,7 +17,7 @@ from django_counters.exceptions import CounterError
 from django_counters.fields.columns import CounterField, counter_fields
 from django_counters.measure import Measure
 from django_counters.registry import registry
-from django_counters.tables import CounterCell
+from django_counters.tables.measured import OfCounter
 from django_counters.tables.standing import SLOTS
 
 logger = logging.getLogger("django_counters")
@@ -51,7 +52,7 @@ def forget_pending(
         if field.recipe.can.outside:
             _forget_in_redis(field, keys, using)
         if field.measure is not None:
-            _forget_cells(field.measure, keys, using)
+            _forget_rows(field.measure, keys, using)
     instances.clear()
 
 
@@ -90,14 +91,17 @@ def _forget_slots(field: CounterField, keys: Sequence[Any], using: str) -> None:
         slots.filter(record_id__in=ids[start : start + _IDS]).delete()
 
 
-def _forget_cells(measure: Measure, keys: Sequence[Any], using: str) -> None:
-    """Delete the cells of records: new ones with their keys have counted nothing."""
+def _forget_rows(measure: Measure, keys: Sequence[Any], using: str) -> None:
+    """Delete what belongs to records: new ones with their keys begin anew."""
     stored = registry.measures(using).find(measure.name)
     if stored is not None:
-        cells = CounterCell._base_manager.using(using).filter(measure_id=stored.id)
         ids = list(map(str, keys))
         for start in range(0, len(ids), _IDS):
-            cells.filter(key__in=ids[start : start + _IDS]).delete()
+            some = ids[start : start + _IDS]
+            # Ranks are found by the cells.
+            found = [table.of_keys(measure, stored.id, some, using) for table in OfCounter.tables()]
+            for rows in chain.from_iterable(found):
+                rows.delete()
 
 
 def _forget_in_redis(field: CounterField, keys: Sequence[Any], using: str) -> None:

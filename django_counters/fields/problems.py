@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from django.core import checks
 from django.db import models
 
 from django_counters import conf
 from django_counters.fields.base import BaseCounterField
+from django_counters.fields.units import MOST_PLACES
 from django_counters.hints import HINTS
-from django_counters.types import UNBOUNDED
+from django_counters.options import is_integer
 from django_counters.write.records import can_be_slotted
 
 
 def problems(field: BaseCounterField) -> Iterator[checks.CheckMessage]:
-    """Yield E010 to E018, E020, E024, E028 and W010 for one field."""
+    """Yield E010 to E018, E020, E024, E028, E030, E034, E037, E038 and W010 for one field."""
     for code, message in _all(field):
         kind = checks.Warning if code.startswith("W") else checks.Error
         yield kind(message, hint=HINTS[code], obj=field, id=f"counters.{code}")
@@ -23,6 +24,7 @@ def problems(field: BaseCounterField) -> Iterator[checks.CheckMessage]:
 
 def _all(field: BaseCounterField) -> Iterator[tuple[str, str]]:
     yield from _strategy(field)
+    yield from _places(field)
     yield from _bounds(field)
     if field.null:
         yield "E012", "A counter cannot be null: it starts at zero."
@@ -43,23 +45,41 @@ def _limit(field: BaseCounterField) -> Iterator[str]:
 
 
 def _projections(field: BaseCounterField) -> Iterator[tuple[str, str]]:
+    given = conf.projected_options(field.options)
     for projection in conf.PROJECTIONS:
-        given = projection.chosen(field.options)
         for problem in projection.problems(**given):
             yield projection.in_fields, problem
-        named = next((name for name, value in given.items() if value is not None), None)
-        if named and not can_be_slotted(field.model):
+        own = (option.name for option in projection.options)
+        named = next((name for name in own if given[name] is not None), None)
+        # A ceiling of the value is an option there, too, and counts nothing beside it.
+        counts = any(projection.make(**given).values())
+        if named and counts and not can_be_slotted(field.model):
             problem = f"{named} needs an integer, UUID or text as primary key."
             yield projection.in_fields, problem
+    declared = conf.field_strategies().get(field.strategy)
+    if declared is not None:
+        yield from conf.conflicts(declared, field.bounds, field.options, of_field=True)
+    if field.measure and field.measure.counts_actors:
+        yield from _start(field)
+
+
+def _start(field: BaseCounterField) -> Iterator[tuple[str, str]]:
+    for name in ("default", "db_default"):
+        number = getattr(field, name)
+        if number is not models.NOT_PROVIDED and number != 0:
+            problem = f"The {name} {number!r} cannot be: once counts actors, and starts at 0."
+            yield "E032", problem
 
 
 def _strategy(field: BaseCounterField) -> Iterator[tuple[str, str]]:
     if field.strategy not in tuple(conf.field_strategies()):
         guess = conf.other_strategy(field.strategy, conf.field_strategies())
         yield "E010", f"The strategy {field.strategy!r} is unknown.{guess}"
-    elif not field.recipe.can.bounded and field.bounds != UNBOUNDED:
-        yield "E016", f"{field.strategy} cannot hold a floor or a ceiling, exact can."
-    elif not field.recipe.can.in_place and not can_be_slotted(field.model):
+    else:
+        offered = conf.field_strategies()
+        for message in conf.unheld(field.recipe.declaration, field.bounds, offered):
+            yield "E016", message
+    if not field.recipe.can.in_place and not can_be_slotted(field.model):
         yield "E018", f"{field.strategy} needs an integer, UUID or text as primary key."
     for name, given in field.options.items():
         option = conf.field_options(field.strategy)[name]
@@ -67,12 +87,23 @@ def _strategy(field: BaseCounterField) -> Iterator[tuple[str, str]]:
             yield option.code or "E020", problem
 
 
+def _places(field: BaseCounterField) -> Iterator[tuple[str, str]]:
+    if field.places is None:
+        return
+    if not is_integer(field.places, 1, MOST_PLACES):
+        yield "E038", f"The places {field.places!r} are no integer from 1 to {MOST_PLACES}."
+    if field.options.get("once") is not None:
+        yield "E038", "once cannot be with places: people have no decimals."
+    if isinstance(field.options.get("ceiling"), Mapping):
+        yield "E038", "a ceiling of periods cannot be with places: it is for integers."
+
+
 def _bounds(field: BaseCounterField) -> Iterator[tuple[str, str]]:
     wrong = list(conf.bounds_problems(*field.bounds))
     for problem in wrong:
         yield "E011", f"Its bounds are wrong: {problem}"
     for name in ("default", "db_default"):
-        number = getattr(field, name)
+        number = field.declared_units(getattr(field, name))
         if number is models.NOT_PROVIDED or callable(number) or hasattr(number, "as_sql"):
             continue
         if isinstance(number, bool) or not isinstance(number, int):

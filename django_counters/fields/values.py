@@ -10,8 +10,12 @@ from asgiref.sync import sync_to_async
 from django.db import models
 
 from django_counters.adjustments.adjustment import adjust
+from django_counters.fields.actors import CountingActors
 from django_counters.fields.base import BaseCounterField
-from django_counters.projections.cells import Tags
+from django_counters.fields.holds import CountingHolds
+from django_counters.fields.maxima import CountingMaxima
+from django_counters.projections.event import Tags, Who, event_of
+from django_counters.read.quotas import QuotaUsage, usage_of
 from django_counters.read.series import Series, series_of
 from django_counters.tables import CounterAdjustment
 from django_counters.tables.total import Loaded
@@ -21,7 +25,7 @@ from django_counters.values import NoNumber, Result
 from django_counters.write.records import of_record
 
 
-class _Counting:
+class Counting(CountingActors, CountingHolds, CountingMaxima):
     """The counter of one instance, whether or not its number was loaded."""
 
     _field: Any  # a CounterField; said so, its descriptor would hide it from type checkers
@@ -37,6 +41,7 @@ class _Counting:
         immediately: bool = False,
         at: datetime | None = None,
         tags: Tags | None = None,
+        who: Who = None,
         using: str | None = None,
     ) -> Result:
         """Add ``by`` to the row, in one statement; the new value is set on the instance.
@@ -60,9 +65,9 @@ class _Counting:
             InvalidDelta, InsufficientCount, CeilingExceeded, CounterOverflow, CounterUnavailable,
             ReadOnlyDatabase, OutcomeUnknown: as for named counters.
         """
-        bounds = bounds_of_call(floor, ceiling)
+        bounds, event = bounds_of_call(floor, ceiling), event_of(at, tags, who)
         result: Result = self._field.change(
-            self._instance, check_delta(by), bounds, using, token, immediately, at, tags
+            self._instance, check_delta(by), bounds, using, token, immediately, event
         )
         return result
 
@@ -76,6 +81,7 @@ class _Counting:
         immediately: bool = False,
         at: datetime | None = None,
         tags: Tags | None = None,
+        who: Who = None,
         using: str | None = None,
     ) -> Result:
         """Subtract ``by`` from the row; see `increment`."""
@@ -87,6 +93,7 @@ class _Counting:
             immediately=immediately,
             at=at,
             tags=tags,
+            who=who,
             using=using,
         )
 
@@ -136,6 +143,18 @@ class _Counting:
         """
         return series_of(self._field, self._instance)
 
+    def quotas(self, *, using: str | None = None) -> tuple[QuotaUsage, ...]:
+        """How much of each quota of the record is used in the present period; see `QuotaUsage`.
+
+        Raises:
+            UnsavedInstance: there is no row.
+        """
+        return usage_of(self._field.ref(self._instance, using))
+
+    async def aquotas(self, *, using: str | None = None) -> tuple[QuotaUsage, ...]:
+        """`quotas` for async code."""
+        return await sync_to_async(self.quotas)(using=using)
+
     def adjust(
         self,
         *,
@@ -176,6 +195,40 @@ class _Counting:
             self._instance.__dict__[self._field.attname] = row.after
         return row
 
+    def reset(
+        self,
+        *,
+        expected: int | None = None,
+        reason: str,
+        actor: object,
+        approver: object = None,
+        case: str = "",
+        request_id: str = "",
+        token: str | UUID | Token | None = None,
+        allow_below_floor: bool = False,
+        using: str | None = None,
+    ) -> CounterAdjustment:
+        """Set the row to zero, and keep for ever what it was, who did it and why.
+
+        As `CounterManager.reset`, with its arguments and its errors; zero is then on the
+        instance.
+
+        Raises:
+            UnsavedInstance, RecordMissing: there is no row.
+        """
+        return self.adjust(
+            to=0,
+            expected=expected,
+            reason=reason,
+            actor=actor,
+            approver=approver,
+            case=case,
+            request_id=request_id,
+            token=token,
+            allow_below_floor=allow_below_floor,
+            using=using,
+        )
+
     async def aadjust(
         self,
         *,
@@ -195,6 +248,32 @@ class _Counting:
         return await sync_to_async(self.adjust)(
             to=to,
             by=by,
+            expected=expected,
+            reason=reason,
+            actor=actor,
+            approver=approver,
+            case=case,
+            request_id=request_id,
+            token=token,
+            allow_below_floor=allow_below_floor,
+            using=using,
+        )
+
+    async def areset(
+        self,
+        *,
+        expected: int | None = None,
+        reason: str,
+        actor: object,
+        approver: object = None,
+        case: str = "",
+        request_id: str = "",
+        token: str | UUID | Token | None = None,
+        allow_below_floor: bool = False,
+        using: str | None = None,
+    ) -> CounterAdjustment:
+        """`reset` for async code."""
+        return await sync_to_async(self.reset)(
             expected=expected,
             reason=reason,
             actor=actor,
@@ -238,6 +317,7 @@ class _Counting:
         immediately: bool = False,
         at: datetime | None = None,
         tags: Tags | None = None,
+        who: Who = None,
         using: str | None = None,
     ) -> Result:
         """`increment` for async code."""
@@ -249,6 +329,7 @@ class _Counting:
             immediately=immediately,
             at=at,
             tags=tags,
+            who=who,
             using=using,
         )
 
@@ -262,6 +343,7 @@ class _Counting:
         immediately: bool = False,
         at: datetime | None = None,
         tags: Tags | None = None,
+        who: Who = None,
         using: str | None = None,
     ) -> Result:
         """`decrement` for async code."""
@@ -273,6 +355,7 @@ class _Counting:
             immediately=immediately,
             at=at,
             tags=tags,
+            who=who,
             using=using,
         )
 
@@ -281,11 +364,13 @@ class _Counting:
     decrement.alters_data = True  # type: ignore[attr-defined]
     adjust.alters_data = True  # type: ignore[attr-defined]
     aadjust.alters_data = True  # type: ignore[attr-defined]
+    reset.alters_data = True  # type: ignore[attr-defined]
+    areset.alters_data = True  # type: ignore[attr-defined]
     aincrement.alters_data = True  # type: ignore[attr-defined]
     adecrement.alters_data = True  # type: ignore[attr-defined]
 
 
-class CounterValue(_Counting, Loaded):
+class CounterValue(Counting, Loaded):
     """What ``post.views`` is: the int that was loaded, which can also count.
 
     Comparing, formatting and calculating work as with any int. Counting changes the row in the
@@ -299,7 +384,7 @@ class CounterValue(_Counting, Loaded):
         return number
 
 
-class NotLoaded(_Counting, NoNumber):
+class NotLoaded(Counting, NoNumber):
     """What ``post.views`` is in async code where it was deferred: it counts, but is no number."""
 
     def __init__(self, field: BaseCounterField, instance: models.Model) -> None:

@@ -23,6 +23,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from functools import cache, cached_property
 from itertools import chain
+from typing import TypeVar
 from uuid import UUID
 
 from django.db import DEFAULT_DB_ALIAS, DataError
@@ -38,10 +39,13 @@ from django_counters.exceptions import (
 )
 from django_counters.intake.landed import Landed
 from django_counters.measure import Measure
+from django_counters.projections.top import with_ranks
 from django_counters.registry import registry
+from django_counters.sketches import Sketch
 from django_counters.stores.base import Outcome, Parcel
 from django_counters.stores.sql.batches import OLDEST, REMEMBERED
 from django_counters.stores.sql.measures import Stored
+from django_counters.stores.sql.uniques import Place, place_of
 from django_counters.tables.total import TotalField
 from django_counters.tokens import Token, moment_of, token_of
 from django_counters.types import Cell, counter_of, merged
@@ -54,6 +58,12 @@ from django_counters.write.once import Call
 
 # By how much counters change: by place and key. The place of named counters is "".
 Sums = Mapping[str, Mapping[str, int]]
+# Actors of sets that are too many to be named.
+Registers = Mapping[tuple[str, Cell], Sketch]
+# By their numbers.
+_Measures = Mapping[int, tuple[Measure, Stored]]
+_C = TypeVar("_C")
+_V = TypeVar("_V")
 
 
 def land(parcel: Parcel, using: str = DEFAULT_DB_ALIAS) -> Landed:
@@ -115,10 +125,12 @@ class Landing:
             sums = sums_of(due, tokened)
         ids = [parcel.id for parcel in due]
         cells = [parcel.cells for parcel in due]
+        registers = [parcel.registers for parcel in due]
         self._add(_with_records_of(cells, sums), landed, ids)
         if landed.refused:
             cells = [_without(landed.refused, part) for part in cells]
-        self._add_cells([*cells, *counted], landed, ids)
+            registers = [_without(landed.refused, part) for part in registers]
+        self._add_cells([*cells, *counted], registers, landed, ids)
         return landed
 
     def _due(self, fresh: Sequence[Parcel], landed: Landed) -> list[Parcel]:
@@ -196,12 +208,13 @@ class Landing:
     def _add(self, sums: Sums, landed: Landed, due: Sequence[str]) -> None:
         """Add sums to the totals, each kind of counters in one statement."""
         for label, group in sorted(sums.items()):
-            refused: Mapping[str, str]
+            refused = {key: "once" for key in group if self._counts_once(label, key)}
+            rest = {key: by for key, by in group.items() if key not in refused}
             if not label:
-                refused = self._batches.land_named(group)
+                refused.update(self._batches.land_named(rest) if rest else {})
             elif column := self._column(label):
                 table, key = column.place().table, column.model._meta.pk
-                refused = self._batches.land_records(table, key, group)
+                refused.update(self._batches.land_records(table, key, rest) if rest else {})
             else:
                 refused = dict.fromkeys(group, "unknown")
             landed.counters += sum(1 for key, by in group.items() if by and key not in refused)
@@ -214,38 +227,55 @@ class Landing:
                     landed.quarantine(reason, amounts, due)
 
     def _add_cells(
-        self, parts: Sequence[CellSums[str]], landed: Landed, due: Sequence[str]
+        self,
+        parts: Sequence[CellSums[str]],
+        registers: Sequence[Registers],
+        landed: Landed,
+        due: Sequence[str],
     ) -> None:
-        """Add to the cells of what is in the totals or the ledger now."""
+        """Add to cells, and to sets of actors, of what is in the totals or the ledger now."""
         if not any(parts):
             return
         found: dict[tuple[str, Cell | None], int] = {}
-        kept = self._kept_tags()
+        members: dict[Place, set[int]] = {}
+        measures = self._measures()
+        where = self._where(measures)
         for (counter, cell), by in chain.from_iterable(part.items() for part in parts):
             if cell is not None:
-                tags = kept(cell.measure, cell.tags)
-                own = cell if tags == cell.tags else cell._replace(tags=tags)
-                where = (counter.partition(" ")[2] or counter, own)
-                found[where] = found.get(where, 0) + by
-        over = self._land_cells({where: by for where, by in found.items() if by})
+                key, own = where(counter, cell)
+                if own.member:
+                    members.setdefault(place_of(key, own), set()).add(own.member)
+                else:
+                    found[key, own] = found.get((key, own), 0) + by
+        declared = {number: measure for number, (measure, _) in measures.items()}
+        over = self._land_cells({one: by for one, by in found.items() if by}, declared)
+        sets = {place: Sketch.of(of) for place, of in members.items()}
+        for (counter, cell), sketch in chain.from_iterable(part.items() for part in registers):
+            place = place_of(*where(counter, cell))
+            sets[place] = sets.get(place, Sketch()) | sketch
+        self._batches.land_sets(sets)
         if over:
             landed.quarantine(
                 "cells", {f"{key} {cell}": by for (key, cell), by in over.items()}, due
             )
 
-    def _land_cells(self, sums: CellSums[str]) -> CellSums[str]:
+    def _land_cells(self, sums: CellSums[str], measures: Mapping[int, Measure]) -> CellSums[str]:
         """Add to cells; those whose values do not fit keep no others from landing."""
-        if not sums or self._batches.land_cells(sums):
+        if not sums or self._batches.land_cells(with_ranks(sums, measures)):
             return {}
         if len(sums) == 1:
             return sums
         where = sorted(sums, key=str)
         halves = where[: len(where) // 2], where[len(where) // 2 :]
-        return merged(self._land_cells({one: sums[one] for one in half}) for half in halves)
+        return merged(
+            self._land_cells({one: sums[one] for one in half}, measures) for half in halves
+        )
 
-    def _kept_tags(self) -> Callable[[int, str], str]:
-        """What the tags of a cell become, by the number of its measure."""
-        measures = self._measures()
+    def _where(self, measures: _Measures) -> Callable[[str, Cell], tuple[str, Cell]]:
+        """Makes of a counter and its cell the key and the cell that are stored.
+
+        Values of tags that are not to be counted apart become ``~``.
+        """
 
         @cache
         def kept(measure: int, tags: str) -> str:
@@ -253,18 +283,30 @@ class Landing:
                 return tags
             return registry.measures(self._using).admitted(*measures[measure], tags)
 
-        return kept
+        def where(counter: str, cell: Cell) -> tuple[str, Cell]:
+            tags = kept(cell.measure, cell.tags)
+            own = cell if tags == cell.tags else cell._replace(tags=tags)
+            return counter.partition(" ")[2] or counter, own
 
-    def _measures(self) -> dict[int, tuple[Measure, Stored]]:
+        return where
+
+    def _measures(self) -> _Measures:
         """The declared measures of this database, by their numbers."""
         known = registry.measures(self._using)
-        declared = list(declared_measures(self._using))
-        return {stored.id: (one, stored) for one in declared if (stored := known.find(one.name))}
+        declared = [one for one in declared_measures(self._using) if known.find(one.name)]
+        # Also what others have not completed yet: sums are ranked by what is declared here.
+        return {stored.id: (one, stored) for one in declared for stored in [known.ensure(one)]}
 
     @cached_property
     def _fields(self) -> Mapping[str, TotalField]:
         """The counters of records that have a column, by place."""
         return {f"{field.model._meta.label}.{field.name}": field for field in columns(self._using)}
+
+    def _counts_once(self, label: str, key: str) -> bool:
+        """Whether it counts actors: an amount without them would be a count without rows."""
+        column = self._column(label) if label else None
+        measure = column.measure if column else None if label else registry.policy(key).measure
+        return measure is not None and measure.counts_actors
 
     def _column(self, label: str) -> TotalField | None:
         """The field, also where it had this name before."""
@@ -290,8 +332,10 @@ def sums_of(parcels: Iterable[Parcel], without: Mapping[str, int] | None = None)
     return places
 
 
-def _without(refused: Collection[str], cells: CellSums[str]) -> CellSums[str]:
-    """The cells of counters whose totals have taken their amounts."""
+def _without(
+    refused: Collection[str], cells: Mapping[tuple[str, _C], _V]
+) -> Mapping[tuple[str, _C], _V]:
+    """The cells, or sets, of counters whose totals have taken their amounts."""
     return {where: by for where, by in cells.items() if where[0] not in refused}
 
 

@@ -45,7 +45,7 @@ class AdjustingManager(RowsManager[Row]):
         namespace is a ledger, appended as an entry of its own kind, and an immutable
         `CounterAdjustment` is written. Increments are never removed: those that others make
         meanwhile come on top, and those that wait in shards, in the ledger or in Redis are part
-        of the value and stay where they are. ``to=0`` resets a counter.
+        of the value and stay where they are.
 
         Adjustments come one after the other, whatever the counter, so each one meets the value
         that the one before has left. Another one waits until this transaction ends: adjust in
@@ -90,6 +90,42 @@ class AdjustingManager(RowsManager[Row]):
             request_id=request_id,
             token=token,
             allow_below_floor=allow_below_floor,
+        )
+
+    def reset(
+        self,
+        key: str,
+        *,
+        expected: int | None = None,
+        reason: str,
+        actor: object,
+        approver: object = None,
+        case: str = "",
+        request_id: str = "",
+        token: str | UUID | Token | None = None,
+        allow_below_floor: bool = False,
+        using: str | None = None,
+    ) -> CounterAdjustment:
+        """Set a counter to zero, and keep for ever what it was, who did it and why.
+
+        As ``adjust(key, to=0)``, with its arguments, its errors and its promises. ``before`` of
+        the adjustment is all that was counted until then, and ``-delta`` what is taken away;
+        what others count meanwhile comes on top. A counter that is zero already gets a row, too,
+        with a ``delta`` of zero. A ceiling below zero refuses, and so does a floor above it
+        unless ``allow_below_floor``.
+        """
+        return self.adjust(
+            key,
+            to=0,
+            expected=expected,
+            reason=reason,
+            actor=actor,
+            approver=approver,
+            case=case,
+            request_id=request_id,
+            token=token,
+            allow_below_floor=allow_below_floor,
+            using=using,
         )
 
     def adjust_many(
@@ -195,6 +231,34 @@ class AdjustingManager(RowsManager[Row]):
             using=using,
         )
 
+    async def areset(
+        self,
+        key: str,
+        *,
+        expected: int | None = None,
+        reason: str,
+        actor: object,
+        approver: object = None,
+        case: str = "",
+        request_id: str = "",
+        token: str | UUID | Token | None = None,
+        allow_below_floor: bool = False,
+        using: str | None = None,
+    ) -> CounterAdjustment:
+        """`reset` for async code."""
+        return await sync_to_async(self.reset)(
+            key,
+            expected=expected,
+            reason=reason,
+            actor=actor,
+            approver=approver,
+            case=case,
+            request_id=request_id,
+            token=token,
+            allow_below_floor=allow_below_floor,
+            using=using,
+        )
+
     async def aadjust_many(
         self,
         *,
@@ -233,4 +297,6 @@ class AdjustingManager(RowsManager[Row]):
     forget.alters_data = True  # type: ignore[attr-defined]
     aforget.alters_data = True  # type: ignore[attr-defined]
     aadjust.alters_data = True  # type: ignore[attr-defined]
+    reset.alters_data = True  # type: ignore[attr-defined]
+    areset.alters_data = True  # type: ignore[attr-defined]
     aadjust_many.alters_data = True  # type: ignore[attr-defined]

@@ -10,7 +10,7 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 from django.db import models
 
-from django_counters.projections.cells import Tags
+from django_counters.projections.event import Tags, Who, event_of
 from django_counters.tables import DeltaColumns
 from django_counters.tokens import Token
 from django_counters.types import check_delta
@@ -48,6 +48,7 @@ class DeltaManager(_RowsManager[_Row]):
         token: str | UUID | Token | None = None,
         at: datetime | None = None,
         tags: Tags | None = None,
+        who: Who = None,
         using: str | None = None,
     ) -> Appended:
         """Append an entry: ``delta`` is added to the counter, in the caller's transaction.
@@ -61,13 +62,15 @@ class DeltaManager(_RowsManager[_Row]):
 
         Raises:
             InvalidKey, InvalidDelta, InvalidToken: the arguments are wrong.
-            UnsupportedBounds: the namespace has a floor or a ceiling.
+            UnsupportedBounds: the namespace has a floor, a ceiling or a quota.
             TokenConflict, TokenExpired, RetryTransaction, PartitionMissing, LedgerFenced,
             InvalidMoment, InvalidTags, UnsupportedSeries, CounterOverflow, CounterUnavailable,
             ReadOnlyDatabase, OutcomeUnknown: as `CounterManager.increment`. Overflow is judged on
             the total, without what waits.
         """
-        return entries.append(key, check_delta(delta), token, using or self._db, at, tags)
+        return entries.append(
+            key, check_delta(delta), token, using or self._db, event_of(at, tags, who)
+        )
 
     def append_many(
         self,
@@ -76,6 +79,7 @@ class DeltaManager(_RowsManager[_Row]):
         copy: bool = False,
         at: datetime | None = None,
         tags: Tags | None = None,
+        who: Who = None,
         using: str | None = None,
     ) -> AppendedMany:
         """Append many entries, all or none: pairs of key and delta, or with a token each.
@@ -89,7 +93,7 @@ class DeltaManager(_RowsManager[_Row]):
             UnsupportedToken: a token together with ``copy``.
             TokenConflict, TokenExpired: of one token; nothing was appended.
         """
-        return entries.append_many(deltas, copy, using or self._db, at, tags)
+        return entries.append_many(deltas, copy, using or self._db, event_of(at, tags, who))
 
     async def aappend(
         self,
@@ -99,11 +103,12 @@ class DeltaManager(_RowsManager[_Row]):
         token: str | UUID | Token | None = None,
         at: datetime | None = None,
         tags: Tags | None = None,
+        who: Who = None,
         using: str | None = None,
     ) -> Appended:
         """`append` for async code."""
         return await sync_to_async(self.append)(
-            key, delta, token=token, at=at, tags=tags, using=using
+            key, delta, token=token, at=at, tags=tags, who=who, using=using
         )
 
     async def aappend_many(
@@ -113,9 +118,10 @@ class DeltaManager(_RowsManager[_Row]):
         copy: bool = False,
         at: datetime | None = None,
         tags: Tags | None = None,
+        who: Who = None,
         using: str | None = None,
     ) -> AppendedMany:
         """`append_many` for async code."""
         return await sync_to_async(self.append_many)(
-            deltas, copy=copy, at=at, tags=tags, using=using
+            deltas, copy=copy, at=at, tags=tags, who=who, using=using
         )

@@ -9,9 +9,9 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 
-from django_counters.managers.past import PastManager
+from django_counters.managers.maxima import MaximumManager
 from django_counters.managers.rows import Row
-from django_counters.projections.cells import Tags
+from django_counters.projections.event import Event, Tags, Who, event_of
 from django_counters.read import values
 from django_counters.tokens import Token, check_token, optional_token
 from django_counters.types import UNBOUNDED, Bounds, Reading, bounds_of_call, check_delta
@@ -21,7 +21,7 @@ from django_counters.write.change import Change, named
 from django_counters.write.native import is_native
 
 
-class CounterManager(PastManager[Row]):
+class CounterManager(MaximumManager[Row]):
     """Counts by key. Every change joins the caller's transaction and rolls back with it.
 
     ``using`` names a database; without it the manager's own (``db_manager``) is used, else the
@@ -40,6 +40,7 @@ class CounterManager(PastManager[Row]):
         immediately: bool = False,
         at: datetime | None = None,
         tags: Tags | None = None,
+        who: Who = None,
         using: str | None = None,
     ) -> Result:
         """Add ``by`` to a counter, in one statement.
@@ -74,7 +75,8 @@ class CounterManager(PastManager[Row]):
             InvalidKey, InvalidDelta, InvalidToken: what is given is no key, no integer other than
                 zero, no token.
             InsufficientCount, CeilingExceeded: the value would cross its floor, or its ceiling.
-            UnsupportedBounds: the namespace is not exact: no other can hold a floor or ceiling.
+            UnsupportedBounds: the namespace is not exact, and it is not the floor that a sharded
+                one declares.
             UnsupportedOption: ``immediately``, and the namespace is not cached.
             UnsupportedToken: the namespace is cached, and the token is no UUIDv7.
             InvalidTags: a tag is not declared, or its value is no text of at most 60 characters.
@@ -90,7 +92,8 @@ class CounterManager(PastManager[Row]):
         """
         delta = check_delta(by)
         bounds = bounds_of_call(floor, ceiling)
-        return self._change(key, delta, bounds, shard_key, token, immediately, at, tags, using)
+        event = event_of(at, tags, who)
+        return self._change(key, delta, bounds, shard_key, token, immediately, event, using)
 
     def decrement(
         self,
@@ -104,15 +107,17 @@ class CounterManager(PastManager[Row]):
         immediately: bool = False,
         at: datetime | None = None,
         tags: Tags | None = None,
+        who: Who = None,
         using: str | None = None,
     ) -> Result:
         """Subtract ``by`` from a counter; see `increment`.
 
-        With a floor this is one conditional UPDATE: two buyers of the last unit cannot both get it.
+        With a floor, two buyers of the last unit cannot both get it.
         """
         delta = check_delta(-check_delta(by))
         bounds = bounds_of_call(floor, ceiling)
-        return self._change(key, delta, bounds, shard_key, token, immediately, at, tags, using)
+        event = event_of(at, tags, who)
+        return self._change(key, delta, bounds, shard_key, token, immediately, event, using)
 
     def _change(
         self,
@@ -122,14 +127,13 @@ class CounterManager(PastManager[Row]):
         shard_key: object,
         token: object,
         immediately: bool,
-        at: datetime | None,
-        tags: Tags | None,
+        event: Event,
         using: str | None,
     ) -> Result:
         given = None if token is None else check_token(token)
         ref = named(key, using or self._db)
         return pipeline.change(
-            Change(ref, by, bounds, shard_key, given, immediately, collects=True, at=at, tags=tags)
+            Change(ref, by, bounds, shard_key, given, immediately, collects=True, event=event)
         )
 
     def increment_many(
@@ -139,6 +143,7 @@ class CounterManager(PastManager[Row]):
         token: str | UUID | Token | None = None,
         at: datetime | None = None,
         tags: Tags | None = None,
+        who: Who = None,
         using: str | None = None,
     ) -> CountedMany:
         """Add to many counters, all or none, and return what is known of each, in one statement.
@@ -153,7 +158,7 @@ class CounterManager(PastManager[Row]):
             CounterOverflow: a sum does not fit. On PostgreSQL a surrounding transaction is then
                 broken, as after any database error: put the call into ``atomic()`` to go on.
         """
-        return pipeline.change_many(deltas, 1, using or self._db, token, at, tags)
+        return pipeline.change_many(deltas, 1, using or self._db, token, event_of(at, tags, who))
 
     def decrement_many(
         self,
@@ -162,10 +167,11 @@ class CounterManager(PastManager[Row]):
         token: str | UUID | Token | None = None,
         at: datetime | None = None,
         tags: Tags | None = None,
+        who: Who = None,
         using: str | None = None,
     ) -> CountedMany:
         """Subtract from many counters, all or none (a cart); see `increment_many`."""
-        return pipeline.change_many(deltas, -1, using or self._db, token, at, tags)
+        return pipeline.change_many(deltas, -1, using or self._db, token, event_of(at, tags, who))
 
     def value(
         self,
@@ -253,6 +259,7 @@ class CounterManager(PastManager[Row]):
         immediately: bool = False,
         at: datetime | None = None,
         tags: Tags | None = None,
+        who: Who = None,
         using: str | None = None,
     ) -> Result:
         """`increment` for async code; as atomic as its twin."""
@@ -263,8 +270,7 @@ class CounterManager(PastManager[Row]):
             shard_key,
             token,
             immediately,
-            at,
-            tags,
+            event_of(at, tags, who),
             using,
         )
 
@@ -280,6 +286,7 @@ class CounterManager(PastManager[Row]):
         immediately: bool = False,
         at: datetime | None = None,
         tags: Tags | None = None,
+        who: Who = None,
         using: str | None = None,
     ) -> Result:
         """`decrement` for async code; as atomic as its twin."""
@@ -290,8 +297,7 @@ class CounterManager(PastManager[Row]):
             shard_key,
             token,
             immediately,
-            at,
-            tags,
+            event_of(at, tags, who),
             using,
         )
 
@@ -303,17 +309,16 @@ class CounterManager(PastManager[Row]):
         shard_key: object,
         token: object,
         immediately: bool,
-        at: datetime | None,
-        tags: Tags | None,
+        event: Event,
         using: str | None,
     ) -> Result:
         database = using or self._db
         if bounds is UNBOUNDED and is_native([key], database, writes=True):
             ref = named(key, database)
             given = optional_token(token)
-            return await pipeline.achange(Change(ref, by, token=given, at=at, tags=tags))
+            return await pipeline.achange(Change(ref, by, token=given, event=event))
         return await sync_to_async(self._change)(
-            key, by, bounds, shard_key, token, immediately, at, tags, using
+            key, by, bounds, shard_key, token, immediately, event, using
         )
 
     async def aincrement_many(
@@ -323,13 +328,16 @@ class CounterManager(PastManager[Row]):
         token: str | UUID | Token | None = None,
         at: datetime | None = None,
         tags: Tags | None = None,
+        who: Who = None,
         using: str | None = None,
     ) -> CountedMany:
         """`increment_many` for async code."""
         if token is None and is_native(deltas, using or self._db, writes=True):
-            return await pipeline.achange_many(deltas, 1, using or self._db, at, tags)
+            return await pipeline.achange_many(
+                deltas, 1, using or self._db, event_of(at, tags, who)
+            )
         return await sync_to_async(self.increment_many)(
-            deltas, token=token, at=at, tags=tags, using=using
+            deltas, token=token, at=at, tags=tags, who=who, using=using
         )
 
     async def adecrement_many(
@@ -339,13 +347,16 @@ class CounterManager(PastManager[Row]):
         token: str | UUID | Token | None = None,
         at: datetime | None = None,
         tags: Tags | None = None,
+        who: Who = None,
         using: str | None = None,
     ) -> CountedMany:
         """`decrement_many` for async code."""
         if token is None and is_native(deltas, using or self._db, writes=True):
-            return await pipeline.achange_many(deltas, -1, using or self._db, at, tags)
+            return await pipeline.achange_many(
+                deltas, -1, using or self._db, event_of(at, tags, who)
+            )
         return await sync_to_async(self.decrement_many)(
-            deltas, token=token, at=at, tags=tags, using=using
+            deltas, token=token, at=at, tags=tags, who=who, using=using
         )
 
     async def avalue(

@@ -12,23 +12,32 @@ from django_counters.managers.rows import Row
 from django_counters.read import history, series
 from django_counters.read.history import Explanation
 from django_counters.read.points import Bucket
+from django_counters.read.quotas import QuotaUsage, usage_of
 from django_counters.read.series import Series
+from django_counters.write.change import named
 
 
 class PastManager(AdjustingManager[Row]):
     """Tells what was counted when."""
 
-    def series(self, key: str | Iterable[str], *, using: str | None = None) -> Series:
+    def series(
+        self,
+        key: str | Iterable[str] | None = None,
+        *,
+        namespace: str | None = None,
+        using: str | None = None,
+    ) -> Series:
         """What was counted over time and by tag, of a counter or of several of one namespace.
 
         The namespace declares ``PER``, is a ledger, or has a ``HISTORY``; the last two have no
-        tags. See `Series`.
+        tags. Of all counters of a namespace that declares periods: ``namespace="views"``. See
+        `Series`.
 
         Raises:
-            InvalidKey: a key is none, or there is none.
-            UnsupportedSeries: the keys are of several namespaces.
+            InvalidKey: a key is none, or there is none; or both are given.
+            UnsupportedSeries: the keys are of several namespaces; or that has no periods.
         """
-        return series.series(key, using or self._db)
+        return series.series(key, using or self._db, namespace)
 
     def history(
         self,
@@ -69,6 +78,18 @@ class PastManager(AdjustingManager[Row]):
         """
         return history.value_at(key, moment, using or self._db)
 
+    def quotas(self, key: str, *, using: str | None = None) -> tuple[QuotaUsage, ...]:
+        """How much of each quota of a counter is used in the present period, the shortest first.
+
+        The namespace declares them: ``"CEILING": {"month": 10_000}``; none, where it does not. One
+        statement. It is for people to look at: who counts is refused with `QuotaExceeded`.
+
+        Raises:
+            InvalidKey: it is no key.
+            CounterUnavailable: the database is away.
+        """
+        return usage_of(named(key, using or self._db))
+
     def explain(  # type: ignore[override]
         self, key: str, *, last: int = 10, using: str | None = None
     ) -> Explanation:
@@ -96,6 +117,10 @@ class PastManager(AdjustingManager[Row]):
     async def avalue_at(self, key: str, moment: datetime, *, using: str | None = None) -> int:
         """`value_at` for async code."""
         return await sync_to_async(self.value_at)(key, moment, using=using)
+
+    async def aquotas(self, key: str, *, using: str | None = None) -> tuple[QuotaUsage, ...]:
+        """`quotas` for async code."""
+        return await sync_to_async(self.quotas)(key, using=using)
 
     async def aexplain(  # type: ignore[override]
         self, key: str, *, last: int = 10, using: str | None = None

@@ -8,7 +8,7 @@ from typing import TypeVar
 from asgiref.sync import sync_to_async
 from django.db import connections, models
 
-from django_counters.projections.cells import Tags
+from django_counters.projections.event import Tags, Who, event_of
 from django_counters.tables import CounterColumns
 from django_counters.types import check_delta
 from django_counters.write import pipeline
@@ -20,7 +20,7 @@ class CounterRows(models.QuerySet[Row]):
     """Rows of named counters."""
 
     def increment(
-        self, by: int = 1, *, at: datetime | None = None, tags: Tags | None = None
+        self, by: int = 1, *, at: datetime | None = None, tags: Tags | None = None, who: Who = None
     ) -> int:
         """Add ``by`` to every counter of the queryset, all or none, and return how many there were.
 
@@ -41,26 +41,28 @@ class CounterRows(models.QuerySet[Row]):
                 # SQLite gives up at once where a reader becomes a writer: be one from the start.
                 self.model._base_manager.using(rows.db).filter(key="").update(value=0)
             keys = list(rows)
-            pipeline.change_many(dict.fromkeys(keys, delta), 1, rows.db, None, at, tags)
+            pipeline.change_many(
+                dict.fromkeys(keys, delta), 1, rows.db, None, event_of(at, tags, who)
+            )
         return len(keys)
 
     def decrement(
-        self, by: int = 1, *, at: datetime | None = None, tags: Tags | None = None
+        self, by: int = 1, *, at: datetime | None = None, tags: Tags | None = None, who: Who = None
     ) -> int:
         """Subtract ``by`` from every counter of the queryset; see `increment`."""
-        return self.increment(check_delta(-check_delta(by)), at=at, tags=tags)
+        return self.increment(check_delta(-check_delta(by)), at=at, tags=tags, who=who)
 
     async def aincrement(
-        self, by: int = 1, *, at: datetime | None = None, tags: Tags | None = None
+        self, by: int = 1, *, at: datetime | None = None, tags: Tags | None = None, who: Who = None
     ) -> int:
         """`increment` for async code."""
-        return await sync_to_async(self.increment)(by, at=at, tags=tags)
+        return await sync_to_async(self.increment)(by, at=at, tags=tags, who=who)
 
     async def adecrement(
-        self, by: int = 1, *, at: datetime | None = None, tags: Tags | None = None
+        self, by: int = 1, *, at: datetime | None = None, tags: Tags | None = None, who: Who = None
     ) -> int:
         """`decrement` for async code."""
-        return await sync_to_async(self.decrement)(by, at=at, tags=tags)
+        return await sync_to_async(self.decrement)(by, at=at, tags=tags, who=who)
 
     # Templates do not call what changes data.
     increment.alters_data = True  # type: ignore[attr-defined]

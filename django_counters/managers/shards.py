@@ -9,7 +9,7 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 from django.db import models
 
-from django_counters.projections.cells import Tags
+from django_counters.projections.event import Tags, Who, event_of
 from django_counters.read.values import value_of
 from django_counters.tables import ShardColumns
 from django_counters.tokens import Token, optional_token
@@ -36,6 +36,7 @@ class ShardManager(models.Manager[_Row]):
         token: str | UUID | Token | None = None,
         at: datetime | None = None,
         tags: Tags | None = None,
+        who: Who = None,
         using: str | None = None,
     ) -> Result:
         """Add ``by`` to a counter and return its value: this statement's snapshot and ``by``.
@@ -50,7 +51,9 @@ class ShardManager(models.Manager[_Row]):
         """
         delta, given = check_delta(by), optional_token(token)
         ref = in_shards(key, using or self._db)
-        return change(Change(ref, delta, route=shard_key, token=given, at=at, tags=tags))
+        return change(
+            Change(ref, delta, route=shard_key, token=given, event=event_of(at, tags, who))
+        )
 
     def decrement(
         self,
@@ -61,12 +64,13 @@ class ShardManager(models.Manager[_Row]):
         token: str | UUID | Token | None = None,
         at: datetime | None = None,
         tags: Tags | None = None,
+        who: Who = None,
         using: str | None = None,
     ) -> Result:
         """Subtract ``by`` from a counter; see `increment`."""
         delta = check_delta(-check_delta(by))
         return self.increment(
-            key, delta, shard_key=shard_key, token=token, at=at, tags=tags, using=using
+            key, delta, shard_key=shard_key, token=token, at=at, tags=tags, who=who, using=using
         )
 
     def value(self, key: str, *, using: str | None = None) -> int:
@@ -82,11 +86,12 @@ class ShardManager(models.Manager[_Row]):
         token: str | UUID | Token | None = None,
         at: datetime | None = None,
         tags: Tags | None = None,
+        who: Who = None,
         using: str | None = None,
     ) -> Result:
         """`increment` for async code."""
         return await sync_to_async(self.increment)(
-            key, by, shard_key=shard_key, token=token, at=at, tags=tags, using=using
+            key, by, shard_key=shard_key, token=token, at=at, tags=tags, who=who, using=using
         )
 
     async def adecrement(
@@ -98,11 +103,12 @@ class ShardManager(models.Manager[_Row]):
         token: str | UUID | Token | None = None,
         at: datetime | None = None,
         tags: Tags | None = None,
+        who: Who = None,
         using: str | None = None,
     ) -> Result:
         """`decrement` for async code."""
         return await sync_to_async(self.decrement)(
-            key, by, shard_key=shard_key, token=token, at=at, tags=tags, using=using
+            key, by, shard_key=shard_key, token=token, at=at, tags=tags, who=who, using=using
         )
 
     async def avalue(self, key: str, *, using: str | None = None) -> int:

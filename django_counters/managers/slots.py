@@ -11,7 +11,7 @@ from asgiref.sync import sync_to_async
 from django.db import models
 
 from django_counters.adjustments import adjustment
-from django_counters.projections.cells import Tags
+from django_counters.projections.event import Tags, Who, event_of
 from django_counters.read.records import read, values_of
 from django_counters.tables import CounterAdjustment, SlotColumns
 from django_counters.tokens import Token, optional_token
@@ -40,6 +40,7 @@ class SlotManager(models.Manager[_Row]):
         token: str | UUID | Token | None = None,
         at: datetime | None = None,
         tags: Tags | None = None,
+        who: Who = None,
         using: str | None = None,
     ) -> Result:
         """Add ``by`` to a counter of a record; its value is that of this statement and ``by``.
@@ -55,7 +56,7 @@ class SlotManager(models.Manager[_Row]):
         """
         delta, given = check_delta(by), optional_token(token)
         ref = slotted.in_slots(record, name, using or self._db)
-        return change(Change(ref, delta, token=given, at=at, tags=tags))
+        return change(Change(ref, delta, token=given, event=event_of(at, tags, who)))
 
     def decrement(
         self,
@@ -66,11 +67,14 @@ class SlotManager(models.Manager[_Row]):
         token: str | UUID | Token | None = None,
         at: datetime | None = None,
         tags: Tags | None = None,
+        who: Who = None,
         using: str | None = None,
     ) -> Result:
         """Subtract ``by`` from a counter of a record; see `increment`."""
         delta = check_delta(-check_delta(by))
-        return self.increment(record, name, delta, token=token, at=at, tags=tags, using=using)
+        return self.increment(
+            record, name, delta, token=token, at=at, tags=tags, who=who, using=using
+        )
 
     def value(self, record: models.Model, name: str, *, using: str | None = None) -> int:
         """The exact value of a counter of a record; zero if it was never counted."""
@@ -133,6 +137,44 @@ class SlotManager(models.Manager[_Row]):
             allow_below_floor=allow_below_floor,
         )
 
+    def reset(
+        self,
+        record: models.Model,
+        name: str,
+        *,
+        expected: int | None = None,
+        reason: str,
+        actor: object,
+        approver: object = None,
+        case: str = "",
+        request_id: str = "",
+        token: str | UUID | Token | None = None,
+        allow_below_floor: bool = False,
+        using: str | None = None,
+    ) -> CounterAdjustment:
+        """Set a counter of a record to zero, and keep for ever who did it and why.
+
+        As `CounterManager.reset`, with its arguments and its errors.
+
+        Raises:
+            UnsavedInstance: the record has no row yet.
+            RecordMissing: the name is a field, and the row of the record is gone.
+        """
+        return self.adjust(
+            record,
+            name,
+            to=0,
+            expected=expected,
+            reason=reason,
+            actor=actor,
+            approver=approver,
+            case=case,
+            request_id=request_id,
+            token=token,
+            allow_below_floor=allow_below_floor,
+            using=using,
+        )
+
     async def aadjust(
         self,
         record: models.Model,
@@ -167,6 +209,36 @@ class SlotManager(models.Manager[_Row]):
             using=using,
         )
 
+    async def areset(
+        self,
+        record: models.Model,
+        name: str,
+        *,
+        expected: int | None = None,
+        reason: str,
+        actor: object,
+        approver: object = None,
+        case: str = "",
+        request_id: str = "",
+        token: str | UUID | Token | None = None,
+        allow_below_floor: bool = False,
+        using: str | None = None,
+    ) -> CounterAdjustment:
+        """`reset` for async code."""
+        return await sync_to_async(self.reset)(
+            record,
+            name,
+            expected=expected,
+            reason=reason,
+            actor=actor,
+            approver=approver,
+            case=case,
+            request_id=request_id,
+            token=token,
+            allow_below_floor=allow_below_floor,
+            using=using,
+        )
+
     async def aincrement(
         self,
         record: models.Model,
@@ -176,11 +248,12 @@ class SlotManager(models.Manager[_Row]):
         token: str | UUID | Token | None = None,
         at: datetime | None = None,
         tags: Tags | None = None,
+        who: Who = None,
         using: str | None = None,
     ) -> Result:
         """`increment` for async code."""
         return await sync_to_async(self.increment)(
-            record, name, by, token=token, at=at, tags=tags, using=using
+            record, name, by, token=token, at=at, tags=tags, who=who, using=using
         )
 
     async def adecrement(
@@ -192,11 +265,12 @@ class SlotManager(models.Manager[_Row]):
         token: str | UUID | Token | None = None,
         at: datetime | None = None,
         tags: Tags | None = None,
+        who: Who = None,
         using: str | None = None,
     ) -> Result:
         """`decrement` for async code."""
         return await sync_to_async(self.decrement)(
-            record, name, by, token=token, at=at, tags=tags, using=using
+            record, name, by, token=token, at=at, tags=tags, who=who, using=using
         )
 
     async def avalue(self, record: models.Model, name: str, *, using: str | None = None) -> int:

@@ -29,7 +29,7 @@ from django_counters.metrics.gathering import Gathering, Scrape
 from django_counters.metrics.names import STATE, Declared
 from django_counters.metrics.samples import samples
 from django_counters.observe.facts import databases
-from django_counters.signals import batch_applied, upkeep_done
+from django_counters.signals import batch_applied, limit_away, upkeep_done
 from django_counters.stores.sql.dialects import DIALECTS
 from django_counters.types import Batch
 
@@ -54,6 +54,7 @@ _amount = Counter(names.AMOUNT.name, names.AMOUNT.meaning, names.AMOUNT.labels)
 _batch_size = _histogram(names.BATCH_SIZE, _SIZES)
 _upkeep_seconds = _histogram(names.UPKEEP_SECONDS, _UPKEEP_SECONDS)
 _upkeep_size = _histogram(names.UPKEEP_SIZE, _UPKEEP_SIZES)
+_away = Counter(names.LIMITS_AWAY.name, names.LIMITS_AWAY.meaning, names.LIMITS_AWAY.labels)
 
 
 class _Meter:
@@ -87,6 +88,11 @@ def _count_batch(batch: Batch, strategy: str, using: str, **_: object) -> None:
 def _count_upkeep(work: str, using: str, seconds: float, report: Any, **_: object) -> None:
     _upkeep_seconds.labels(using, work).observe(seconds)
     _upkeep_size.labels(using, work).observe(report.counters)
+
+
+@receiver(limit_away, dispatch_uid="django_counters.metrics")
+def _count_away(limit: str, decision: str, **_: object) -> None:
+    _away.labels(limit, decision).inc()
 
 
 class CountersCollector(Collector):

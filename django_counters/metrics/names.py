@@ -59,7 +59,14 @@ UPKEEP_SIZE = _histogram(
     "How many totals a flush or a rollup changed; one that it changed twice counts twice.",
     "work",
 )
-HAPPENED = (CHANGES, AMOUNT, BATCH_SIZE, UPKEEP_SECONDS, UPKEEP_SIZE)
+LIMITS_AWAY = Declared(
+    "django_counters_limits_away_total",
+    "counter",
+    ("limit", "decision"),
+    "Requests that a limit could not count, because its store was away; decision is admit or "
+    "refuse.",
+)
+HAPPENED = (CHANGES, AMOUNT, BATCH_SIZE, UPKEEP_SECONDS, UPKEEP_SIZE, LIMITS_AWAY)
 
 # Asked when somebody scrapes.
 UP = _gauge(

@@ -14,6 +14,7 @@ from django.utils.translation import gettext as _
 from django_counters.conf import problems
 from django_counters.intake.sources import Source
 from django_counters.observe.facts import RECENT, Facts, Incidents, Unfolded, gather
+from django_counters.observe.members import Members
 from django_counters.observe.redises import LATE, Redis
 from django_counters.tables import CounterIncident
 from django_counters.tables.standing import COUNTERS
@@ -22,7 +23,7 @@ from django_counters.upkeep.partitions import ledgers, too_few
 from django_counters.upkeep.places import Stranger
 
 # The facts that findings are about.
-NEEDED = ("spread", "ledger", "redises", "incidents", "rooms", "strangers", "guard")
+NEEDED = ("spread", "members", "ledger", "redises", "incidents", "rooms", "strangers", "guard")
 _COMMAND = "manage.py counters"
 # The commands that say more about incidents of a kind.
 _ABOUT = {
@@ -97,6 +98,8 @@ def findings(found: Facts) -> Iterator[Finding]:
         yield from hindrances
         return
     yield from map(_unfolded, found.spread or ())
+    for members in found.members or ():
+        yield _of_members(members, found.ledger)
     if found.ledger:
         yield from _of_ledger(found.ledger)
     for redis in found.redises or ():
@@ -149,6 +152,17 @@ def _unfolded(one: Unfolded) -> Finding:
     told = {"strategy": one.left_by, "command": command}
     left = _("left from %(strategy)s: %(command)s folds it") % told
     return Finding(*waits, left, needed=True, command=command)
+
+
+def _of_members(one: Members, ledger: State | None) -> Finding:
+    """Members that wait. A database without named counters does not know of the last rollup."""
+    waits = (f"members of {one.subject}", "", one.rows, one.counters)
+    if ledger is None or one.waits(ledger.idle) <= LATE:
+        return Finding(*waits)
+    command = f"{_COMMAND} rollup"
+    told = {"minutes": LATE // timedelta(minutes=1), "command": command}
+    never = _("no rollup has ended for %(minutes)d minutes: does %(command)s run?") % told
+    return Finding(*waits, never, needed=True, command=command)
 
 
 def _of_ledger(found: State) -> Iterator[Finding]:

@@ -19,6 +19,7 @@ from django.utils.translation import gettext_noop
 from django_counters import clock
 from django_counters.exceptions import CounterError
 from django_counters.limits.admission import created_key
+from django_counters.observe.members import Members, waiting
 from django_counters.observe.rates import Rate, entries, landed
 from django_counters.observe.redises import UNANSWERED, Redis, ask, reason_of, unasked
 from django_counters.read.values import values_of
@@ -89,6 +90,7 @@ class Facts:
         using: the database.
         tables: the names of all its tables.
         spread: what waits in shards and slots.
+        members: the actors who wait to be put into sets.
         ledger: the state of the ledger.
         redises: the state of each Redis.
         incidents: the recent incidents, by kind.
@@ -104,6 +106,7 @@ class Facts:
     using: str
     tables: frozenset[str] | None = None
     spread: tuple[Unfolded, ...] | None = None
+    members: tuple[Members, ...] | None = None
     ledger: State | None = None
     redises: tuple[Redis, ...] | None = None
     incidents: tuple[Incidents, ...] | None = None
@@ -242,6 +245,7 @@ PARTS: Mapping[str, tuple[str, Callable[[str], Any]]] = MappingProxyType(
             lambda using: frozenset(connections[using].introspection.table_names()),
         ),
         "spread": (gettext_noop("shards and slots"), _spread),
+        "members": (gettext_noop("members"), waiting),
         "ledger": (gettext_noop("ledger"), state),
         "redises": (gettext_noop("Redis"), unasked),
         "incidents": (gettext_noop("incidents"), incidents),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from django_counters.stores.redis.pending import RedisPending
 
 OLDEST_REDIS = (6, 2)
-# A working flush lands everything far earlier.
+# A working flush or rollup comes far earlier.
 LATE = timedelta(minutes=10)
 # The errors of a server that gives no answer.
 UNANSWERED = (CounterUnavailable, OutcomeUnknown, Refused)

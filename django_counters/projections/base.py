@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from django_counters.calendar import PERIODS
 from django_counters.options import Option
 
 
@@ -14,20 +15,38 @@ class Projection:
     """All that the settings, the fields, the checks and the reference know of a projection.
 
     Attributes:
-        name: under which ``policy.projected`` has what is declared.
+        name: what messages and tests call it.
         options: in small letters, as a field has them; a namespace has them in capitals.
-        problems: says what is wrong with them; takes them as arguments.
-        make: makes one value of them; takes the namespace or the field, and them as arguments.
+        problems: says what is wrong with them; takes the options of all projections as arguments.
+        make: what they say of the `Measure`, by its attributes; takes the same arguments. Empty
+            values where nothing is declared.
         in_namespaces, in_fields: the ids of the checks that say it.
+        against: says which strategies and bounds cannot stand beside them; takes them as arguments,
+            the name of a strategy, what it can do, and the bounds.
     """
 
     name: str
     options: tuple[Option, ...]
     problems: Callable[..., Iterator[str]]
-    make: Callable[..., Any]
+    make: Callable[..., Mapping[str, Any]]
     in_namespaces: str
     in_fields: str
+    against: Callable[..., Iterator[str]] = lambda *_, **__: iter(())
 
-    def chosen(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Its own options among those that are given, and the defaults of others."""
-        return {one.name: options.get(one.name, one.default) for one in self.options}
+
+def finest_first(periods: object) -> tuple[str, ...]:
+    """The periods of a list or a dictionary in one order; none where it is neither."""
+    given = periods if isinstance(periods, list | tuple | Mapping) else ()
+    return tuple(sorted((one for one in given if one in PERIODS), key=PERIODS.index))
+
+
+def period_problems(name: str, given: object) -> Iterator[str]:
+    """Say what is wrong with a list of periods."""
+    if given is None:
+        return
+    if not isinstance(given, list | tuple) or not given or len(set(map(str, given))) < len(given):
+        yield f"{name} is a list of different periods, not {given!r}."
+        return
+    for period in given:
+        if period not in PERIODS:
+            yield f"{period!r} is no period. Known are: {', '.join(PERIODS)}."

@@ -6,19 +6,22 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from django.utils.functional import Promise
 
 from django_counters import clock
 from django_counters.calendar import PERIODS, period_of
-from django_counters.exceptions import InvalidMoment, InvalidTags, UnsupportedSeries
+from django_counters.exceptions import InvalidActor, InvalidMoment, InvalidTags, UnsupportedSeries
 from django_counters.measure import OTHER, SEPARATOR, TAG_LENGTH, TAGS_LENGTH, Measure
+from django_counters.projections.event import PLAIN, Event, Who, actor_of
+from django_counters.projections.top import ranks_of
+from django_counters.sketches import member_of
 from django_counters.stores.sql.measures import AHEAD, SqlMeasures, Stored
 from django_counters.tokens import Token, moment_of
-from django_counters.types import Cell, Effect
+from django_counters.types import MEMBER, SUM, Cell, Effect
 
-Tags = Mapping[str, str | int | None]
 _ENCODED = {"%": "%25", SEPARATOR: "%7C", " ": "%20", OTHER: "%7E"}
 _ENCODE = str.maketrans(_ENCODED)
 
@@ -27,21 +30,19 @@ def effects_of(
     measure: Measure | None,
     key: str,
     by: int,
-    at: object = None,
-    tags: object = None,
+    event: Event = PLAIN,
     *,
     known: SqlMeasures,
     admits: bool = True,
     token: Token | None = None,
 ) -> tuple[Effect, ...]:
-    """What a change of a counter adds to its cells: ``by`` to each of them.
+    """What a change of a counter adds to its cells: ``by`` to each of them, and who did it.
 
     Args:
         measure: what is declared; None where the counter is not counted by period.
         key: what people call the counter.
         by: the change of its total.
-        at: when it happened; None for now.
-        tags: values by the names of tags.
+        event: when it happened, and of what kind it is.
         known: what the database knows of its measures.
         admits: whether values that are not to be counted apart become ``~`` here. Else whoever
             lands them sees to it, and nothing is asked of the database here.
@@ -52,14 +53,17 @@ def effects_of(
         UnsupportedSeries: ``at`` or ``tags``, and the counter is not counted by period.
         InvalidTags: a tag is not declared, or a value cannot be one.
         InvalidMoment: ``at`` is no moment, more than 5 minutes ahead, or before all that is kept.
+        InvalidActor: ``who`` cannot be one, or is given to a decrement.
     """
-    if measure is None:
-        if at is None and tags is None:
+    at, tags, who = event
+    if measure is None or not (measure.per or measure.unique):
+        if event == PLAIN:
             return ()
-        asked = "at" if tags is None else "tags"
+        asked = "tags" if tags is not None else "at" if at is not None else "who"
         raise UnsupportedSeries(key=key, reason=f"{asked} needs periods, and it declares none")
+    _check_who(measure, key, by, who)
     now = clock.utc()
-    moment = None if at is None else _checked_moment(at, now)
+    moment = None if at is None else checked_moment(at, now)
     named = _checked_tags(measure, key, tags)
     stored = known.ensure(measure)
     text = _encoded(stored, named, key)
@@ -68,12 +72,28 @@ def effects_of(
     if moment is None:
         # Most changes are made now, and nearly all in the same minute as the one before.
         minute = now.replace(second=0, microsecond=0)
-        return _effects_now(measure, stored, minute, minute, text, by)
-    try:
-        made = moment_of(token.uuid) if token and token.uuid else now
-        return _effects(measure, stored, min(now, made), moment, text, by)
-    except OverflowError as error:
-        raise InvalidMoment(moment=at, reason="it is out of the range of dates") from error
+        found = _cells_now(measure, stored, minute, minute, text)
+    else:
+        try:
+            made = moment_of(token.uuid) if token and token.uuid else now
+            found = _cells(measure, stored, min(now, made), moment, text)
+        except OverflowError as error:
+            raise InvalidMoment(moment=at, reason="it is out of the range of dates") from error
+    effects = tuple(Effect(cell, by) for cell in found.sums)
+    if who is None:
+        return effects
+    member = member_of(actor_of(who), stored.secret)
+    return (*effects, *(Effect(cell._replace(member=member), 1) for cell in found.sets))
+
+
+def _check_who(measure: Measure, key: str, by: int, who: Who) -> None:
+    if who is None:
+        return
+    if not measure.unique:
+        raise UnsupportedSeries(key=key, reason="who needs unique periods, and it declares none")
+    if by < 0:
+        raise InvalidActor(who=who, reason="a decrement takes no one out of a set; leave who out")
+    actor_of(who)
 
 
 def decoded(text: str, names: Sequence[str]) -> dict[str, str]:
@@ -95,36 +115,52 @@ def encoded(value: str) -> str:
     return value.translate(_ENCODE)
 
 
-def _effects(
-    measure: Measure, stored: Stored, now: datetime, moment: datetime, tags: str, by: int
-) -> tuple[Effect, ...]:
+class _Cells(NamedTuple):
+    """The cells of a moment: those that are sums and ranks, and those that are sets of actors."""
+
+    sums: tuple[Cell, ...]
+    sets: tuple[Cell, ...]
+
+
+def _cells(measure: Measure, stored: Stored, now: datetime, moment: datetime, tags: str) -> _Cells:
     zone = ZoneInfo(stored.zone)
-    found = tuple(
-        Effect(Cell(stored.id, PERIODS.index(period) + 1, start, tags), by)
-        for period, start in _starts(measure, moment, now, zone)
+    sums, sets = (
+        tuple(
+            Cell(stored.id, PERIODS.index(period) + 1, start, tags, kind=kind)
+            for period, start in _starts(periods, dict(measure.keep), moment, now, zone)
+        )
+        for periods, kind in ((measure.per, SUM), (measure.unique, MEMBER))
     )
-    if not found:
+    if not sums and not sets:
         reason = f"no period of {measure.name} is kept for so long"
         raise InvalidMoment(moment=moment, reason=reason)
-    return found
+    return _Cells((*sums, *ranks_of(measure, sums)), sets)
 
 
-_effects_now = lru_cache(maxsize=256)(_effects)
+_cells_now = lru_cache(maxsize=256)(_cells)
 
 
 def _starts(
-    measure: Measure, moment: datetime, now: datetime, zone: ZoneInfo
+    periods: Sequence[str],
+    keep: Mapping[str, int],
+    moment: datetime,
+    now: datetime,
+    zone: ZoneInfo,
 ) -> Iterator[tuple[str, datetime]]:
     """The periods that a moment falls into, of those that are still kept."""
-    keep = dict(measure.keep)
-    for period in measure.per:
+    for period in periods:
         start, end = period_of(period, moment, zone)
         days = keep.get(period)
         if days is None or end > now - timedelta(days=days):
             yield period, start
 
 
-def _checked_moment(at: object, now: datetime) -> datetime:
+def checked_moment(at: object, now: datetime) -> datetime:
+    """The moment of a change, in UTC.
+
+    Raises:
+        InvalidMoment: it is none, or more than 5 minutes ahead.
+    """
     if not isinstance(at, datetime):
         raise InvalidMoment(moment=at, reason=f"it is a {type(at).__name__}, not a datetime")
     try:

@@ -2,49 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
 from django_counters.calendar import PERIODS
-from django_counters.measure import MOST_TAGS, TAG_LENGTH, Measure
+from django_counters.measure import MOST_TAGS, TAG_LENGTH
 from django_counters.options import Option, is_integer
-from django_counters.projections.base import Projection
+from django_counters.projections.base import Projection, finest_first, period_problems
 
 MOST_VALUES = 10_000
 MOST_DAYS = 36_500
 
 
-def measure_of(name: str, per: object, tags: object, keep: object) -> Measure | None:
-    """The measure that options without problems declare; None where nothing is counted by period.
-
-    Args:
-        name: the namespace, or ``app.Model.field``.
-        per: periods, as a list.
-        tags: how many values each tag may have.
-        keep: days by period.
-    """
-    if not isinstance(per, list | tuple) or not per:
-        return None
-    numbers = tags if isinstance(tags, Mapping) else {}
-    days = keep if isinstance(keep, Mapping) else {}
-    finest_first = tuple(sorted(per, key=PERIODS.index))
-    return Measure(name, finest_first, tuple(numbers.items()), tuple(days.items()))
+def _parts(per: object, tags: object, keep: object, **_: object) -> dict[str, Any]:
+    """What options without problems say of the measure."""
+    return {
+        "per": finest_first(per),
+        "tags": tuple(tags.items()) if isinstance(tags, Mapping) else (),
+        "keep": tuple(keep.items()) if isinstance(keep, Mapping) else (),
+    }
 
 
-def measure_problems(per: object, tags: object, keep: object) -> Iterator[str]:
+def _problems(per: object, tags: object, keep: object, **others: object) -> Iterator[str]:
     """Yield what is wrong with the periods, tags and days that somebody declares."""
-    if per is None:
+    known = [period for given in (per, *others.values()) for period in finest_first(given)]
+    if not known:
         for name, given in (("tags", tags), ("keep", keep)):
             if given:
                 yield f"{name} need periods to count by: name some in per."
-        return
-    if not isinstance(per, list | tuple) or not per or len(set(map(str, per))) < len(per):
-        yield f"per is a list of different periods, not {per!r}."
-        return
-    for period in per:
-        if period not in PERIODS:
-            yield f"{period!r} is no period. Known are: {', '.join(PERIODS)}."
-    yield from _tag_problems({} if tags is None else tags)
-    yield from _keep_problems({} if keep is None else keep, per)
+    yield from period_problems("per", per)
+    if known:
+        yield from _tag_problems({} if tags is None else tags)
+        yield from _keep_problems({} if keep is None else keep, known)
 
 
 def _tag_problems(tags: object) -> Iterator[str]:
@@ -58,13 +47,13 @@ def _tag_problems(tags: object) -> Iterator[str]:
             yield f"the tag {name!r} may have from 1 to {MOST_VALUES} values, not {most!r}."
 
 
-def _keep_problems(keep: object, per: list[object] | tuple[object, ...]) -> Iterator[str]:
+def _keep_problems(keep: object, known: Collection[str]) -> Iterator[str]:
     if not isinstance(keep, Mapping):
         yield f"keep is a dictionary of periods and days, not {keep!r}."
         return
     for period, days in keep.items():
-        if period not in per:
-            yield f"keep names {period!r}, which is not in per."
+        if period not in known:
+            yield f"keep names {period!r}, by which nothing is counted."
         if not is_integer(days, 1, MOST_DAYS):
             yield f"{period!r} is kept for 1 to {MOST_DAYS} days, not {days!r}."
 
@@ -94,8 +83,8 @@ SERIES = Projection(
             "Only with periods.",
         ),
     ),
-    problems=measure_problems,
-    make=measure_of,
+    problems=_problems,
+    make=_parts,
     in_namespaces="E027",
     in_fields="E028",
 )

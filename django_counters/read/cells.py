@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -25,7 +25,6 @@ from django_counters.read.spans import Known, Plan, plan
 from django_counters.registry import registry
 from django_counters.stores.sql.measures import Stored
 from django_counters.tables import CounterCell
-from django_counters.tables.standing import ENTRIES
 
 # Why a source has no measure.
 _WITHOUT = {
@@ -43,7 +42,8 @@ def found(asked: Asked, using: str, *, summed: bool, each: bool) -> Found:
         InvalidPeriod, HistoryNotKept: what is stored cannot tell it.
         CounterUnavailable: the database cannot be reached.
     """
-    stored, planned = _planned(asked, using, summed=summed)
+    measure = measured(asked.source)
+    stored, planned = planned_for(asked, measure, measure.per, using, summed=summed)
     amounts: dict[tuple[str, Combination], list[int]] = {}
     periods = 1 if summed else len(planned.starts) - 1
     number = cache(lambda start: bisect_right(planned.starts, clock.meant(start)) - 1)
@@ -60,22 +60,44 @@ def starts(asked: Asked, using: str) -> Sequence[datetime]:
     Raises:
         InvalidPeriod, HistoryNotKept, CounterUnavailable: as `found`.
     """
-    return _planned(asked, using, summed=False)[1].starts
-
-
-def _planned(asked: Asked, using: str, *, summed: bool) -> tuple[Stored | None, Plan]:
-    """What is stored of the series, and how it is read."""
     measure = measured(asked.source)
+    return planned_for(asked, measure, measure.per, using, summed=False)[1].starts
+
+
+def planned_for(
+    asked: Asked,
+    measure: Measure,
+    periods: Sequence[str],
+    using: str,
+    *,
+    summed: bool,
+    name: Callable[[str], str] = str,
+) -> tuple[Stored | None, Plan]:
+    """What is stored of a measure, and how it is read by some of its periods; see `known_of`."""
+    stored, known = known_of(asked.source, measure, periods, using, name)
+    return stored, plan(known, asked.span, summed=summed)
+
+
+def known_of(
+    source: Source,
+    measure: Measure,
+    periods: Sequence[str],
+    using: str,
+    name: Callable[[str], str] = str,
+) -> tuple[Stored | None, Known]:
+    """What is stored of a measure, and since when some of its periods are known.
+
+    ``name``: under which name the measure says that of a period.
+    """
     stored = registry.measures(using).present(measure)
     zone = ZoneInfo(stored.zone) if stored else timezone.get_default_timezone()
     # A period that is declared later is not known from the beginning. Nor is one without a row,
     # where there are entries.
-    entries = ENTRIES.rows(using).filter(key__in=asked.source.keys)
-    is_late = stored or (asked.source.recipe.can.entries and entries.exists())
+    is_late = stored or (source.recipe.can.entries and source.has_entries(using))
     late = clock.utc() if is_late else None
-    since: dict[str, datetime | None] = dict.fromkeys(measure.per, late)
-    since.update(stored.since if stored else ())
-    return stored, plan(Known(measure, zone, since), asked.span, summed=summed)
+    known = dict(stored.since if stored else ())
+    since = {period: known.get(name(period), late) for period in periods}
+    return stored, Known(measure._replace(per=tuple(periods)), zone, since)
 
 
 def measured(source: Source) -> Measure:
@@ -84,7 +106,7 @@ def measured(source: Source) -> Measure:
     Raises:
         UnsupportedSeries: nothing is. Entries of a ledger and recorded totals have no tags.
     """
-    if source.measure is None:
+    if source.measure is None or not source.measure.per:
         raise UnsupportedSeries(key=source.label, reason=_WITHOUT[source.kind])
     return source.measure
 
@@ -95,7 +117,9 @@ def check_tags(source: Source, names: Iterable[str]) -> tuple[str, ...]:
     Raises:
         InvalidTags: one is not declared.
     """
-    known = [name for name, _ in measured(source).tags]
+    # Sets of actors have tags, too, where nothing else is counted by period.
+    own = source.measure
+    known = [name for name, _ in (own if own and own.unique else measured(source)).tags]
     given = tuple(dict.fromkeys(names))
     for name in given:
         if name not in known:
@@ -127,24 +151,33 @@ def _rows(
     if stored is None:
         # Nobody has counted.
         return
-    cells = _cells(asked, stored, planned, using)
+    cells = chosen(CounterCell, asked, stored, planned, using)
     columns = (("key",) if each else ()) + (("tags",) if asked.tags else ())
     columns += () if summed else ("start",)
+
+    combination, place = combinations(asked, stored), int(each)
+    for row in _summed(cells, columns):
+        values = combination(row[place]) if asked.tags else ()
+        yield row[0] if each else "", values, None if summed else row[-2], row[-1]
+
+
+def combinations(asked: Asked, stored: Stored) -> Callable[[str], Combination]:
+    """Reads the values of the tags that are asked for out of the tags of a cell."""
 
     @cache
     def combination(text: str) -> Combination:
         given = decoded(text, stored.tags)
         return tuple(given.get(name) for name in asked.tags)
 
-    place = int(each)
-    for row in _summed(cells, columns):
-        values = combination(row[place]) if asked.tags else ()
-        yield row[0] if each else "", values, None if summed else row[-2], row[-1]
+    return combination
 
 
-def _cells(asked: Asked, stored: Stored, planned: Plan, using: str) -> Cells:
+def chosen(
+    table: type[models.Model], asked: Asked, stored: Stored, planned: Plan, using: str
+) -> Cells:
+    """The rows of a table of cells that are asked for."""
     number = PERIODS.index(planned.period) + 1
-    cells = CounterCell._base_manager.using(using).filter(measure_id=stored.id, period=number)
+    cells = table._base_manager.using(using).filter(measure_id=stored.id, period=number)
     cells = asked.source.among(cells, using)
     if planned.starts:
         since, until = clock.shown(planned.starts[0]), clock.shown(planned.starts[-1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -86,9 +86,15 @@ class Chart:
 def periods_of(key: str) -> tuple[str, ...]:
     """The periods that can be told of a counter: longer ones from days, hours and minutes."""
     policy = registry.policy(key)
-    stored = policy.measure.per if policy.measure else (policy.history,)
-    if policy.measure is None and policy.recipe.can.entries:
+    counted = policy.measure.per if policy.measure else ()
+    if not counted and policy.recipe.can.entries:
         return tuple(SHOWN)
+    stored = counted or (policy.history,)
+    return told_by(stored)
+
+
+def told_by(stored: Sequence[str]) -> tuple[str, ...]:
+    """The periods of a chart that stored ones tell of."""
     nested = [PERIODS.index(by) for by in stored if by in ("minute", "hour", "day")]
     finest = min(nested, default=len(PERIODS))
     return tuple(by for by in SHOWN if by in stored or PERIODS.index(by) >= finest)
@@ -128,7 +134,7 @@ def _read(key: str, by: str, split: str, source: str, using: str | None) -> Char
     asked = series(key, using).per(by)
     if split:
         return _split(key, by, split, asked)
-    points = _last(asked, by)
+    points = last_known(asked, by)
     if not points:
         return Chart(key, by)
     amounts = tuple(point.value for point in points)
@@ -140,8 +146,8 @@ def _read(key: str, by: str, split: str, source: str, using: str | None) -> Char
 
 
 def _split(key: str, by: str, split: str, asked: Series) -> Chart:
-    splits: list[Split] = _last(asked.by(split), by)
-    points = splits[0].points if splits else _last(asked, by)
+    splits: list[Split] = last_known(asked.by(split), by)
+    points = splits[0].points if splits else last_known(asked, by)
     starts = tuple(point.start for point in points)
     return Chart(key, by, COUNTED, split, starts, tuple(_rows(splits, split, len(starts))))
 
@@ -162,15 +168,15 @@ def _row(split: Split, value: str | None) -> Row:
     return Row(WITHOUT if value is None else VALUE, value or "", amounts)
 
 
-def _last(asked: Any, by: str) -> list[Any]:
-    """The last periods, or of them those that are known as a whole."""
+def last_known(asked: Any, by: str, read: Callable[[Any], Any] = list) -> Any:
+    """What is read of the last periods, or of those that are known as a whole; else nothing."""
     try:
-        return list(asked.last(SHOWN[by]))
+        return read(asked.last(SHOWN[by]))
     except HistoryNotKept as error:
         since = clock.meant(error.since)
     # The period in which it begins may not be.
     for first in (since, since + _LENGTHS[by]):
         with suppress(HistoryNotKept):
             if first < clock.utc():
-                return list(asked.between(first))
+                return read(asked.between(first))
     return []

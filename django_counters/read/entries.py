@@ -24,10 +24,10 @@ def starts(asked: Asked, *, summed: bool) -> Sequence[datetime]:
     span, zone = asked.span, timezone.get_current_timezone()
     with within_dates(span):
         if span.by is not None:
-            return span.starts(clock.utc(), zone)
+            return span.shown(span.starts(clock.utc(), zone), zone)
         if summed and span.is_open:
             return [clock.meant(_FIRST), clock.meant(_END)]
-        return [moment.astimezone(span.zone or zone) for moment in span.bounds(clock.utc())]
+        return span.shown(span.bounds(clock.utc()), zone)
 
 
 def found(asked: Asked, using: str, *, summed: bool, each: bool) -> Found:

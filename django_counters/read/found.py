@@ -61,4 +61,5 @@ def starts_of(asked: Asked) -> Sequence[datetime]:
 def _are_entries_asked(asked: Asked) -> bool:
     """Whether a ledger tells what its cells do not: what was counted before it had periods."""
     is_ledger = asked.source.kind == COUNTED and asked.source.recipe.can.entries
-    return is_ledger and not (asked.where or asked.tags)
+    # Of a whole namespace there is no list of keys.
+    return is_ledger and bool(asked.source.keys) and not (asked.where or asked.tags)

@@ -12,12 +12,13 @@ from asgiref.sync import sync_to_async
 from django.db import models
 
 from django_counters import clock
-from django_counters.exceptions import InvalidPeriod, InvalidTags
+from django_counters.exceptions import InvalidKey, InvalidPeriod, InvalidTags
+from django_counters.read import uniques
 from django_counters.read.asked import Asked, Found
 from django_counters.read.cells import check_tags, check_values
 from django_counters.read.found import found, starts_of
 from django_counters.read.points import Bucket, Point, Split, order_of, points_of
-from django_counters.read.sources import Records, as_of, of_keys, of_records
+from django_counters.read.sources import Records, as_of, of_keys, of_namespace, of_records
 from django_counters.read.spans import (
     DEFAULT_SPANS,
     Span,
@@ -27,6 +28,9 @@ from django_counters.read.spans import (
     check_zone,
     moment_of,
 )
+from django_counters.read.top import Placed, Ranked, place, top
+from django_counters.read.uniques import Distinct, UniquePoint
+from django_counters.sketches import Sketch
 from django_counters.tables.total import TotalField
 from django_counters.types import check_key
 
@@ -201,6 +205,109 @@ class Series(_Asking[Point, int]):
         """What was counted in all of the time; without a time, in all that is kept."""
         return sum(sum(row) for row in found(self._asked, summed=True).amounts.values())
 
+    def unique(self) -> Distinct:
+        """How many distinct actors there were in all of the time, and with which error.
+
+        Somebody who came in several of its periods, or to several of the counters, is one. Exact up
+        to 512 actors in each stored period, and in all; else estimated with a standard error of
+        0.81 %. Of cached counters those count that have landed: see `as_of`.
+
+        Raises:
+            UnsupportedSeries: the counters declare no ``unique`` periods.
+        """
+        return uniques.found(self._asked).get(("", ()), Distinct.of(Sketch()))
+
+    def uniques(self) -> _Rows[UniquePoint]:
+        """The same for each period. Their sum is more than `unique`, where somebody came again."""
+        self._check_time()
+        return uniques.points(self._asked)[()]
+
+    def unique_each(self) -> dict[Any, Distinct]:
+        """`unique` of each counter, by its key or by the primary key of its record, in two queries.
+
+        Of all records of a field, those that were ever counted are there.
+
+        Raises:
+            UnsupportedSeries: the counters declare no ``unique`` periods.
+        """
+        told, source = uniques.found(self._asked, each=True), self._asked.source
+        using, nobody = source.database(self._asked.using), Distinct.of(Sketch())
+        names = source.names(using, {key for key, _ in told})
+        return {name: told.get((key, ()), nobody) for key, name in names.items()}
+
+    def unique_starts(self) -> _Rows[datetime]:
+        """When the periods of `uniques` begin, and at last when the last one ends. Reads no sets.
+
+        Raises:
+            UnsupportedSeries, InvalidPeriod, HistoryNotKept: as `uniques`.
+        """
+        self._check_time()
+        return [*uniques.starts(self._asked)]
+
+    async def aunique(self) -> Distinct:
+        """`unique` for async code."""
+        return await sync_to_async(self.unique)()
+
+    async def aunique_each(self) -> dict[Any, Distinct]:
+        """`unique_each` for async code."""
+        return await sync_to_async(self.unique_each)()
+
+    async def auniques(self) -> _Rows[UniquePoint]:
+        """`uniques` for async code."""
+        return await sync_to_async(self.uniques)()
+
+    def top(self, n: int = 10, *, against: int | None = None) -> list[Ranked]:
+        """The counters that have counted most in one period, the largest first: at most ``n``.
+
+            Post.views.series.per("week").top(10)
+            Counter.objects.series(namespace="views").per("day").top(10, against=1)
+
+        Of the present period, or of the one that `last` (with 1) or `between` names. Those whose
+        counts come to zero are not among them; of those with the same number it is not said which
+        come last. Of a field, they are records: those of the queryset that `of` was given, loaded
+        by it in one statement more.
+
+        With `where`, by what was counted with a tag. That is as exact, but sums the cells of all
+        counters: it takes as long as there are cells in that period.
+
+        Args:
+            n: how many.
+            against: compare with the period so many before, 1 for the last one, and order by the
+                rise. Of a period that is not over, the one before counts up to the same time of
+                day, to the end of the finest period that is kept of it; where no finer one is, it
+                counts as a whole. Who has less than zero in that time before may be missed.
+
+        Raises:
+            UnsupportedSeries: ``top`` does not name this period, nor, with `where`, ``per``.
+            InvalidPeriod: no period is said, or more than one; the period begins elsewhere in
+                the time zone of `tz`; or this is no number.
+            HistoryNotKept: ranks, or what they are compared with, are not known of that time.
+        """
+        return top(self._asked, n, against)
+
+    async def atop(self, n: int = 10, *, against: int | None = None) -> list[Ranked]:
+        """`top` for async code."""
+        return await sync_to_async(self.top)(n, against=against)
+
+    def place(self) -> Placed:
+        """Which place one counter has in one period, among all of its namespace or of its field.
+
+            post.views.series.per("week").place()  # Placed(place=3, value=120)
+
+        Of the present period, or of the one that `last` (with 1) or `between` names. It reads as
+        many rows of an index as there are before it, up to 10,000.
+
+        Raises:
+            UnsupportedSeries: ``top`` does not name this period; or this is the series of several
+                counters, or of what was counted with a tag.
+            InvalidPeriod, HistoryNotKept: as `top`.
+        """
+        return place(self._asked)
+
+    async def aplace(self) -> Placed:
+        """`place` for async code."""
+        return await sync_to_async(self.place)()
+
     def _rows(self, told: Found, key: str) -> list[Point]:
         return points_of(told.starts, told.amounts.get((key, ())))
 
@@ -224,6 +331,20 @@ class Splits(_Asking[Split, dict[Any, int]]):
         sums = {combination: sum(row) for (_, combination), row in told.items()}
         ordered = sorted(sums.items(), key=lambda item: order_of(item[1], item[0]))
         return {one[0] if len(one) == 1 else one: amount for one, amount in ordered}
+
+    def unique(self) -> dict[Any, Distinct]:
+        """How many distinct actors there were in all of the time, by value, the most first.
+
+        Raises:
+            UnsupportedSeries: the counters declare no ``unique`` periods.
+        """
+        told = uniques.found(self._asked)
+        ordered = sorted(told.items(), key=lambda item: order_of(item[1], item[0][1]))
+        return {one[0] if len(one) == 1 else one: number for (_, one), number in ordered}
+
+    async def aunique(self) -> dict[Any, Distinct]:
+        """`unique` for async code."""
+        return await sync_to_async(self.unique)()
 
     def _rows(self, told: Found, key: str) -> list[Split]:
         rows = [
@@ -253,9 +374,13 @@ class RecordSeries(Series):
         return Series(replace(self._asked, source=chosen))
 
 
-def series(keys: object, using: str | None = None) -> Series:
-    """The series of a named counter, or of several."""
-    return Series(Asked(of_keys(keys), using=using))
+def series(keys: object, using: str | None = None, namespace: object = None) -> Series:
+    """The series of a named counter, of several, or of all of a namespace."""
+    if namespace is None:
+        return Series(Asked(of_keys(keys), using=using))
+    if keys is not None:
+        raise InvalidKey(key=keys, reason="a series is of keys or of a namespace, not of both")
+    return Series(Asked(of_namespace(namespace), using=using))
 
 
 def series_of(field: TotalField, record: models.Model) -> Series:

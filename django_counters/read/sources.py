@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -11,6 +11,7 @@ from django.db import connections, models, router
 from django.db.models.functions import Cast
 
 from django_counters import clock
+from django_counters.conf import Policy
 from django_counters.exceptions import InvalidKey, UnsavedInstance, UnsupportedSeries
 from django_counters.measure import Measure
 from django_counters.read.values import check_keys
@@ -19,14 +20,14 @@ from django_counters.stores.redis.addresses import TIMEOUT
 from django_counters.stores.redis.keys import SLOTS, slot_of
 from django_counters.stores.sql.session import Session
 from django_counters.strategies.declaring import Recipe
-from django_counters.tables import CounterBatch, CounterCell
-from django_counters.tables.standing import COUNTERS
+from django_counters.tables import CounterBatch
+from django_counters.tables.standing import COUNTERS, ENTRIES
 from django_counters.tables.total import TotalField
 from django_counters.tokens import moment_of
 from django_counters.types import check_key, counter_of
 from django_counters.write.records import Place
 
-Cells = models.QuerySet[CounterCell]
+Cells = models.QuerySet[Any]
 COUNTED, LEDGER, RECORDED, NONE = "counted", "ledger", "recorded", "none"
 UNDECLARED = "name periods in PER, or record its totals with HISTORY, or make it a ledger"
 
@@ -51,6 +52,10 @@ class Source(Protocol):
         """The keys of named counters."""
 
     @property
+    def is_one(self) -> bool:
+        """Whether exactly one counter is meant."""
+
+    @property
     def recipe(self) -> Recipe:
         """How they are counted."""
 
@@ -60,17 +65,27 @@ class Source(Protocol):
     def slots(self, using: str) -> Iterable[int]:
         """Where increments of cached ones wait."""
 
-    def among(self, cells: Cells, using: str) -> Cells:
-        """Those of the counters that are meant."""
+    def has_entries(self, using: str) -> bool:
+        """Whether a ledger has entries of them."""
+
+    def among(self, rows: Cells, using: str) -> Cells:
+        """Those of the counters that are meant, of cells or of ranks."""
 
     def names(self, using: str, found: Iterable[str]) -> dict[str, Any]:
         """What people call each counter, by the key of its cells; ``found`` has those with some."""
+
+    def found(self, using: str, keys: Sequence[str]) -> dict[str, tuple[Any, Any]]:
+        """The name and the record of each counter, by the key of its cells; None for no record."""
+
+
+def _by_period(measure: Measure | None) -> Measure | None:
+    return measure if measure is not None and measure.stored else None
 
 
 def kind_of(key: str) -> str:
     """What tells how a named counter went. Cells are exact, so they come first."""
     policy = registry.policy(key)
-    if policy.measure is not None:
+    if policy.measure is not None and policy.measure.per:
         return COUNTED
     if policy.recipe.can.entries:
         return LEDGER
@@ -89,11 +104,15 @@ class Named:
 
     @property
     def measure(self) -> Measure | None:
-        return registry.policy(self.keys[0]).measure
+        return _by_period(registry.policy(self.keys[0]).measure)
 
     @property
     def kind(self) -> str:
         return kind_of(self.keys[0])
+
+    @property
+    def is_one(self) -> bool:
+        return len(self.keys) == 1
 
     @property
     def recipe(self) -> Recipe:
@@ -105,11 +124,70 @@ class Named:
     def database(self, using: str | None) -> str:
         return COUNTERS.reading(using)
 
-    def among(self, cells: Cells, using: str) -> Cells:  # noqa: ARG002
-        return _of_keys(cells, self.keys)
+    def has_entries(self, using: str) -> bool:
+        return ENTRIES.rows(using).filter(key__in=self.keys).exists()
+
+    def among(self, rows: Cells, using: str) -> Cells:  # noqa: ARG002
+        return _of_keys(rows, self.keys)
 
     def names(self, using: str, found: Iterable[str]) -> dict[str, Any]:  # noqa: ARG002
         return {key: key for key in self.keys}
+
+    def found(self, using: str, keys: Sequence[str]) -> dict[str, tuple[Any, Any]]:  # noqa: ARG002
+        return {key: (key, None) for key in keys}
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """All counters of a namespace that declares periods."""
+
+    name: str
+
+    @property
+    def label(self) -> str:
+        return self.name
+
+    @property
+    def measure(self) -> Measure | None:
+        return self._policy.measure
+
+    @property
+    def kind(self) -> str:
+        return NONE if self.measure is None else COUNTED
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def is_one(self) -> bool:
+        return False
+
+    @property
+    def recipe(self) -> Recipe:
+        return self._policy.recipe
+
+    @property
+    def _policy(self) -> Policy:
+        return registry.policies()[self.name]
+
+    def slots(self, using: str) -> Iterable[int]:  # noqa: ARG002
+        return range(SLOTS)
+
+    def database(self, using: str | None) -> str:
+        return COUNTERS.reading(using)
+
+    def has_entries(self, using: str) -> bool:
+        return ENTRIES.rows(using).filter(key__startswith=f"{self.name}:").exists()
+
+    def among(self, rows: Cells, using: str) -> Cells:  # noqa: ARG002
+        return rows
+
+    def names(self, using: str, found: Iterable[str]) -> dict[str, Any]:  # noqa: ARG002
+        return {key: key for key in found}
+
+    def found(self, using: str, keys: Sequence[str]) -> dict[str, tuple[Any, Any]]:  # noqa: ARG002
+        return {key: (key, None) for key in keys}
 
 
 def as_of(source: Source, using: str) -> datetime | None:
@@ -149,6 +227,20 @@ def of_keys(given: object) -> Named:
     return Named(keys)
 
 
+def of_namespace(name: object) -> Namespace:
+    """All counters of a namespace.
+
+    Raises:
+        UnsupportedSeries: it is not declared, or declares no periods.
+    """
+    known = registry.policies()
+    if not isinstance(name, str) or name not in known:
+        raise UnsupportedSeries(key=str(name), reason="COUNTERS has no namespace of that name")
+    if known[name].measure is None:
+        raise UnsupportedSeries(key=name, reason="name periods in PER")
+    return Namespace(name)
+
+
 @dataclass(frozen=True, slots=True)
 class Records:
     """Records of a model with a field.
@@ -169,7 +261,7 @@ class Records:
 
     @property
     def measure(self) -> Measure | None:
-        return self.field.measure
+        return _by_period(self.field.measure)
 
     @property
     def kind(self) -> str:
@@ -178,6 +270,10 @@ class Records:
     @property
     def keys(self) -> tuple[str, ...]:
         return ()
+
+    @property
+    def is_one(self) -> bool:
+        return isinstance(self.chosen, tuple) and len(self.chosen) == 1
 
     @property
     def recipe(self) -> Recipe:
@@ -202,26 +298,47 @@ class Records:
         hints = {"instance": self.chosen[0]} if self.chosen else {}
         return router.db_for_read(self.model, **hints)
 
-    def among(self, cells: Cells, using: str) -> Cells:
+    def has_entries(self, using: str) -> bool:  # noqa: ARG002 - these are of named counters
+        return False
+
+    def among(self, rows: Cells, using: str) -> Cells:
         if self.chosen is None:
-            return cells
+            return rows
         if isinstance(self.chosen, models.QuerySet):
             text = Cast(self._pk.attname, models.TextField())
-            return cells.filter(key__in=self.chosen.using(using).values_list(text))
-        return _of_keys(cells, tuple(self.names(using, ())))
+            return rows.filter(key__in=self.chosen.using(using).values_list(text))
+        return _of_keys(rows, tuple(self.names(using, ())))
 
     def names(self, using: str, found: Iterable[str]) -> dict[str, Any]:
         if self.chosen is None:
-            key: Any = self._pk
-            while key.is_relation:
-                key = key.target_field
-            return {text: key.to_python(text) for text in found}
+            return self._natives(found)
         if isinstance(self.chosen, models.QuerySet):
             pairs: Any = self.chosen.using(using).values_list(self._pk.attname, "pk")
         else:
             pairs = ((self._saved(record), record.pk) for record in self.chosen)
         prepared, connection = self._pk.get_db_prep_value, connections[using]
         return {str(prepared(key, connection)): pk for key, pk in pairs}
+
+    def found(self, using: str, keys: Sequence[str]) -> dict[str, tuple[Any, Any]]:
+        found: Iterable[Any]
+        if isinstance(self.chosen, tuple):
+            found = self.chosen
+        else:
+            chosen = self.model._base_manager.all() if self.chosen is None else self.chosen.all()
+            # Of a part of the rows these are some: to choose them again needs no limits.
+            chosen.query.clear_limits()
+            some = {f"{self._pk.attname}__in": list(self._natives(keys).values())}
+            found = chosen.using(using).filter(**some)
+        prepared, connection = self._pk.get_db_prep_value, connections[using]
+        records = {str(prepared(getattr(one, self._pk.attname), connection)): one for one in found}
+        return {key: (records[key].pk, records[key]) for key in keys if key in records}
+
+    def _natives(self, texts: Iterable[str]) -> dict[str, Any]:
+        """Primary keys by their texts."""
+        key: Any = self._pk
+        while key.is_relation:
+            key = key.target_field
+        return {text: key.to_python(text) for text in texts}
 
     def _saved(self, record: models.Model) -> Any:
         key = getattr(record, self._pk.attname)
@@ -230,8 +347,8 @@ class Records:
         return key
 
 
-def _of_keys(cells: Cells, keys: tuple[str, ...]) -> Cells:
-    return cells.filter(key=keys[0]) if len(keys) == 1 else cells.filter(key__in=keys)
+def _of_keys(rows: Cells, keys: tuple[str, ...]) -> Cells:
+    return rows.filter(key=keys[0]) if len(keys) == 1 else rows.filter(key__in=keys)
 
 
 def of_records(field: TotalField, model: type[models.Model], chosen: object) -> Records:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from django_counters import clock
-from django_counters.calendar import PERIODS, beginnings, period_of
+from django_counters.calendar import PERIODS, beginnings, length_of, period_of
 from django_counters.exceptions import HistoryNotKept, InvalidPeriod
 from django_counters.measure import Measure
 
@@ -23,8 +22,6 @@ DEFAULT_SPANS = {
     "week": timedelta(weeks=26),
     "month": timedelta(days=365),
 }
-_LENGTH = re.compile(r"([1-9]\d{0,8})([mhdw])")
-_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 # At least as long as any period of that name on average, also where clocks are set.
 _LONGEST = {
     "minute": timedelta(minutes=1),
@@ -36,12 +33,13 @@ _LONGEST = {
 _SLACK = timedelta(days=3)
 _INSTANT = timedelta(microseconds=1)
 # Where a longer period begins, one of each of these does. A month may begin within a week.
-_NESTED = ("minute", "hour", "day")
+NESTED = ("minute", "hour", "day")
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The time that is asked for.
+    """The time that is asked for. Its moments are in UTC: two of a time zone that shows an hour
+    twice are not compared as moments, but as what the clock shows.
 
     Attributes:
         by: the period; None where all of the time is one.
@@ -76,22 +74,26 @@ class Span:
         return now - (self.length or DEFAULT_SPANS[str(self.by)]), now + _INSTANT
 
     def starts(self, now: datetime, zone: tzinfo) -> list[datetime]:
-        """Where its periods begin, and at last where the one after them does."""
+        """Where its periods begin, and at last where the one after them does, in UTC."""
         by = str(self.by)
         if self.number is None:
-            return starts_between(by, *self.bounds(now), self.zone or zone)
+            return _starts_between(by, *self.bounds(now), self.zone or zone)
         shown = self.zone or zone
         since = now - _LONGEST[by] * self.number - _SLACK
         starts = list(beginnings(by, since, now + _INSTANT, shown))[-self.number :]
         starts.append(period_of(by, now, shown)[1])
-        return [start.astimezone(shown) for start in starts]
+        return starts
+
+    def shown(self, starts: Iterable[datetime], zone: tzinfo) -> list[datetime]:
+        """Moments by the clocks that are asked for, or else by those of the measure."""
+        return [start.astimezone(self.zone or zone) for start in starts]
 
 
-def starts_between(by: str, since: datetime, until: datetime, zone: tzinfo) -> list[datetime]:
+def _starts_between(by: str, since: datetime, until: datetime, zone: tzinfo) -> list[datetime]:
     """Where the periods begin, and at last where the one after them does."""
     starts: list[datetime] = []
     for moment in beginnings(by, since, until + timedelta(days=32), zone):
-        starts.append(moment.astimezone(zone))
+        starts.append(moment)
         if moment >= until:
             return starts if len(starts) > 1 else []
         if len(starts) > MOST_BUCKETS:
@@ -157,7 +159,7 @@ def plan(known: Known, span: Span, *, summed: bool) -> Plan:
         outlined = span.by is None
         starts = _outline(known, span, now) if outlined else span.starts(now, known.zone)
         wanted = [starts[0], starts[-1]] if summed else starts
-        return Plan(_answering(known, wanted, span, now), starts)
+        return Plan(_answering(known, wanted, span, now), span.shown(starts, known.zone))
 
 
 @contextmanager
@@ -194,13 +196,13 @@ def _answering(known: Known, wanted: Sequence[datetime], span: Span, now: dateti
 def _begins_at_all(by: str, wanted: Sequence[datetime], zone: tzinfo, span: Span) -> bool:
     same = span.by is not None and str(span.zone or zone) == str(zone)
     # By the same clocks, shorter periods make up longer ones.
-    if same and by in _NESTED and PERIODS.index(by) <= PERIODS.index(str(span.by)):
+    if same and by in NESTED and PERIODS.index(by) <= PERIODS.index(str(span.by)):
         return True
     return all(_begins_at(by, moment, zone) for moment in wanted)
 
 
 def _begins_at(by: str, moment: datetime, zone: tzinfo) -> bool:
-    return next(beginnings(by, moment, moment + _INSTANT, zone)) == moment
+    return period_of(by, moment, zone)[0] == moment
 
 
 def _outline(known: Known, span: Span, now: datetime) -> list[datetime]:
@@ -215,12 +217,12 @@ def _outline(known: Known, span: Span, now: datetime) -> list[datetime]:
     first, _ = period_of(finest, since, zone)
     last, after = period_of(finest, until, zone)
     end = until if last == until else after
-    for moment, start in ((since, first), (until, end)):
+    for moment, start in ((since, first), (until, last)):
         if span.since is not None and moment != start and moment <= now:
-            nearest = clock.shown(period_of(finest, moment, zone)[0].astimezone(zone))
+            nearest = clock.shown(start.astimezone(zone))
             problem = f"no {finest} that is kept of {name} begins then; one does {nearest}"
             raise InvalidPeriod(period=str(moment), known=problem)
-    return [moment.astimezone(span.zone or zone) for moment in (first, end)]
+    return [first, end]
 
 
 def _finest_kept(known: Known, moment: datetime, now: datetime) -> str:
@@ -258,14 +260,11 @@ def check_last(given: object) -> int | timedelta:
         if 1 <= given <= MOST_BUCKETS:
             return given
         raise InvalidPeriod(period=given, known=f"from 1 to {MOST_BUCKETS} periods")
-    found = _LENGTH.fullmatch(given) if isinstance(given, str) else None
-    if found is None:
+    length = length_of(given)
+    if length is None:
         known = "a number of periods, or a time such as 5m, 24h, 7d or 2w"
         raise InvalidPeriod(period=given, known=known)
-    try:
-        return timedelta(**{_UNITS[found[2]]: int(found[1])})
-    except OverflowError as error:
-        raise InvalidPeriod(period=given, known="it is too long") from error
+    return length
 
 
 def check_between(since: object, until: object) -> tuple[datetime, datetime | None]:
@@ -278,10 +277,11 @@ def check_between(since: object, until: object) -> tuple[datetime, datetime | No
 
 
 def moment_of(given: object) -> datetime:
-    """The aware moment that is meant; one without a zone is of the current one."""
+    """The moment that is meant, in UTC; one without a zone is of the current one."""
     if not isinstance(given, datetime):
         raise InvalidPeriod(period=given, known="a datetime is needed")
-    return clock.meant(given)
+    with within_dates(Span()):
+        return clock.meant(given).astimezone(UTC)
 
 
 def check_zone(zone: object) -> tzinfo:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any, ClassVar, NoReturn
 
 from django.db import connections
@@ -16,23 +17,23 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from django_counters.access import ANYONE, BEACON, Access
+from django_counters.limits import Limit
 from django_counters.limits.admission import Refusal, admit
-from django_counters.rates import rate_of
+from django_counters.limits.principal import network_of, principal_of
+from django_counters.projections.event import PLAIN, Event, event_of
+from django_counters.rest.actors import actor_of_request
 from django_counters.rest.bodies import Body, checker
 from django_counters.rest.idempotency import Work, once_of
 from django_counters.rest.parsing import OnlyJSON, StrictJSONParser, check_carried
 from django_counters.rest.permissions import CounterPermission, MayRead, is_anonymous, is_user
-from django_counters.rest.principal import network_of, principal_of
 from django_counters.rest.problems import Refused, answer
 from django_counters.rest.targets import (
-    PLAIN,
-    Circumstances,
     Named,
     Target,
     access_to,
     targets_of,
 )
-from django_counters.rest.throttling import limit
+from django_counters.rest.throttling import charge
 from django_counters.types import namespace_of
 
 NO_SUCH = "There is no such counter."
@@ -143,18 +144,27 @@ class CounterView(APIView):
         valid: dict[str, Any] = checker(body).run_validation(self.request.data)
         return valid
 
+    def event_by(self, targets: Collection[Target], asked: Mapping[str, Any]) -> Event:
+        """What was told of a change of these counters, and whose it is.
+
+        Raises:
+            PermissionDenied, InvalidActor: as `actor_of_request`.
+        """
+        who = actor_of_request(self.request, self, targets, asked.get("who"))
+        return event_of(**{**asked, "who": who})
+
     def admit_changes(
-        self, changes: Mapping[str, tuple[Target, int]], circumstances: Circumstances = PLAIN
+        self, changes: Mapping[str, tuple[Target, int]], events: Mapping[str, Event]
     ) -> None:
         """Check the amounts, origins and limits of permitted changes, and create new counters.
 
         Raises:
             ValidationError, Refused, Throttled, NotFound: the changes are refused.
         """
-        if circumstances.at is not None and not is_user(self.request):
+        if any(one.at is not None for one in events.values()) and not is_user(self.request):
             raise drf.ValidationError({"at": ["Only who is logged in may say when it happened."]})
         for key, (target, by) in changes.items():
-            target.check(circumstances)
+            target.check(events.get(key, PLAIN))
             self._admit_size(key, target.access, by)
             self._admit_origin(target.access)
         groups: dict[str, list[Target]] = {}
@@ -173,18 +183,24 @@ class CounterView(APIView):
 
     def _admit_number(self, namespace: str, access: Access, number: int) -> None:
         name = namespace or "default"
-        limits = [(name, principal_of(self.request), access.limit)] if access.limit else []
+        limits: list[tuple[str, Limit]] = []
+        if access.limit:
+            limit = _limit_of(name, access.limit, access.burst)
+            limits.append((principal_of(self.request), limit))
         for bits, rate in access.network_limits:
             # The widest comes last: a refused client takes nothing from its neighbours.
             network = network_of(self.request, bits)
-            limits += [(f"{name}/{bits}", network, rate)] if network else []
-        for called, whom, rate in limits:
-            most = rate_of(rate).number
-            if number > most:
-                says = f"At most {most} of {namespace} at once: more are never within the limit."
+            if network:
+                limits.append((network, _limit_of(f"{name}/{bits}", rate)))
+        for whom, limit in limits:
+            if number > limit.capacity:
+                says = (
+                    f"At most {limit.capacity} of {namespace} at once: more are never within the "
+                    "limit."
+                )
                 raise drf.ValidationError({"counters": [says]})
-            given = (self.request, namespace, rate, number)
-            limit(*given, timeout=LIMIT_TIMEOUT, whom=whom, called=called)
+            # A limit of the project may have the same name.
+            charge(self.request, limit, number, who=f"api:{whom}")
 
     def _admit_size(self, key: str, access: Access, by: int) -> None:
         most = access.max_delta if is_user(self.request) else 1
@@ -217,8 +233,16 @@ class CounterView(APIView):
         return Response(self.marked(body, replayed=replayed), headers=headers)
 
     def marked(self, body: Mapping[str, Any], *, replayed: bool) -> Mapping[str, Any]:
-        """The answer, which says whether it repeats that of an earlier request."""
-        return {**body, "replayed": replayed}
+        """The answer, which says whether nothing was counted: the request repeats an earlier one.
+
+        Or the actor had counted before, as the body knows.
+        """
+        return {**body, "replayed": replayed or body["replayed"]}
+
+
+@cache
+def _limit_of(name: str, rate: str, burst: int | None = None) -> Limit:
+    return Limit(name, rate, burst=burst, timeout=LIMIT_TIMEOUT, when_away="refuse")
 
 
 def iso(moment: datetime) -> str:

@@ -10,8 +10,10 @@ from typing import Any, ClassVar
 from rest_framework import serializers
 
 from django_counters.calendar import PERIODS
+from django_counters.rest.actors import WHO_LENGTH
 from django_counters.rest.values import (
     Amount,
+    Minutes,
     Moment,
     Several,
     Tags,
@@ -21,6 +23,8 @@ from django_counters.rest.values import (
     Word,
 )
 from django_counters.tables.adjustment import CASE_LENGTH, LEAST_REASON, REASON_LENGTH
+from django_counters.tables.hold import NAME_LENGTH as NOTE_LENGTH
+from django_counters.tokens import TOKEN_LENGTH
 from django_counters.types import KEY_LENGTH
 
 MOST_ITEMS = 500
@@ -78,10 +82,56 @@ class CircumstancesBody(Body):
     at = Moment(required=False)
 
 
+_WHO = {
+    "who": {
+        "minLength": 1,
+        "description": (
+            "Who it is, where actors are counted: an identifier of a visitor who is not logged in,"
+            " such as that of a cookie. Users are known by their login; who may adjust the counter"
+            " may name anybody. Of a decrement: where each actor counts once."
+        ),
+    }
+}
+
+
 class ChangeBody(CircumstancesBody):
     """By how much to count: ``{"by": 3}``; an empty body counts one."""
 
+    of_fields = {**CircumstancesBody.of_fields, **_WHO}
+
     by = Amount(default=1)
+    who = Text(required=False, max_length=WHO_LENGTH, trim_whitespace=False)
+
+
+_TOKEN = {"token": {"minLength": 1, "description": "The Idempotency-Key of the hold."}}
+
+
+class HoldBody(Body):
+    """How much to hold, and for how many minutes."""
+
+    quantity = Amount(default=1)
+    minutes = Minutes(default=15)
+    note = Text(default="", allow_blank=True, max_length=NOTE_LENGTH)
+
+
+class ReleaseBody(Body):
+    """Which hold."""
+
+    of_fields = _TOKEN
+
+    token = Text(max_length=TOKEN_LENGTH, trim_whitespace=False)
+
+
+class CommitBody(ReleaseBody):
+    """Which hold to sell, and how much of it, if not all."""
+
+    quantity = Amount(required=False)
+
+
+class ExtendBody(ReleaseBody):
+    """Which hold to keep, and for how many minutes from now."""
+
+    minutes = Minutes(default=15)
 
 
 class ItemBody(Body):
@@ -94,13 +144,15 @@ class ItemBody(Body):
 
 
 class ChangeManyBody(CircumstancesBody):
-    """Counters, each of them once. Tags and a moment are those of all of them."""
+    """Counters, each of them once. Tags, a moment and who it is are those of all of them."""
 
     of_fields = {
         **CircumstancesBody.of_fields,
+        **_WHO,
         "counters": {"minItems": 1, "uniqueItems": True},
     }
 
+    who = Text(required=False, max_length=WHO_LENGTH, trim_whitespace=False)
     counters = Several(child=ItemBody(), allow_empty=False, max_length=MOST_ITEMS)
 
     def validate_counters(self, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -187,6 +239,19 @@ class AdjustAnswer(ChangeAnswer):
     before = Value()
 
 
+class HoldAnswer(Described):
+    """A hold as it is by then; available is null where this request has taken nothing."""
+
+    key = serializers.CharField()
+    token = serializers.CharField()
+    quantity = WholeNumber()
+    sold = WholeNumber()
+    state = Word(choices=["held", "committed", "released", "expired"])
+    expires_at = serializers.DateTimeField()
+    available = Value(allow_null=True)
+    replayed = serializers.BooleanField()
+
+
 class ChangeManyAnswer(Described):
     """Changes that were made together."""
 
@@ -246,6 +311,55 @@ class SeriesAnswer(Described):
     splits = SplitItem(many=True, required=False)
 
 
+class DistinctItem(Described):
+    """How many distinct actors. The error is relative: the standard error of an estimate."""
+
+    value = Value()
+    exact = serializers.BooleanField()
+    error = serializers.FloatField()
+
+
+class UniquePointItem(DistinctItem):
+    """How many there were in one period."""
+
+    start = serializers.DateTimeField()
+    end = serializers.DateTimeField()
+
+
+class UniqueSplitItem(DistinctItem):
+    """How many came with the same values of tags: "~" for all others, null for none."""
+
+    tags = serializers.DictField(child=serializers.CharField(allow_null=True))
+
+
+class UniqueAnswer(DistinctItem):
+    """Distinct actors of all of the time, of each period, and by tag. They cannot be added up."""
+
+    key = serializers.CharField()
+    per = Word(choices=PERIODS, allow_null=True)
+    tz = serializers.CharField(allow_null=True)
+    as_of = serializers.DateTimeField(allow_null=True)
+    points = UniquePointItem(many=True)
+    splits = UniqueSplitItem(many=True, required=False)
+
+
+class RankedItem(Described):
+    """A counter, what it has counted in the period, and in the one that it is compared with."""
+
+    key = serializers.CharField()
+    value = Value()
+    before = Value(allow_null=True)
+
+
+class TopAnswer(Described):
+    """The counters that have counted most, or risen most, the first one first."""
+
+    namespace = serializers.CharField()
+    per = Word(choices=PERIODS)
+    as_of = serializers.DateTimeField(allow_null=True)
+    counters = RankedItem(many=True)
+
+
 class ProblemItem(Described):
     """What is wrong with one field."""
 
@@ -275,12 +389,18 @@ class Problem(Described):
     retry_after = serializers.IntegerField(required=False, help_text="Seconds, as in Retry-After.")
     key = serializers.CharField(required=False, help_text="The counter.")
     reason = serializers.CharField(
-        required=False, help_text="What is wrong with a key, tags or a moment."
+        required=False, help_text="What is wrong with a key, tags, a moment or who."
     )
     requested = WholeNumber(required=False)
     available = WholeNumber(required=False, help_text="How much the bound admits.")
     floor = WholeNumber(required=False)
     ceiling = WholeNumber(required=False)
+    period = serializers.CharField(
+        required=False, help_text="Whose quota it is: minute, hour, day, week or month."
+    )
+    resets_at = serializers.DateTimeField(
+        required=False, help_text="When the period ends, and the next one begins."
+    )
     shortfalls = ShortfallItem(many=True, required=False)
     low = WholeNumber(required=False, help_text="The lowest number that can be kept.")
     high = WholeNumber(required=False, help_text="The highest number that can be kept.")

@@ -12,6 +12,7 @@ from rest_framework.response import Response
 from django_counters import clock
 from django_counters.exceptions import CounterUnavailable
 from django_counters.models import Counter
+from django_counters.projections.event import Event, event_of
 from django_counters.querysets import CounterQuerySet
 from django_counters.read.readings import readings_of
 from django_counters.registry import registry
@@ -20,7 +21,7 @@ from django_counters.rest.bodies import ChangeManyBody, ReadManyBody
 from django_counters.rest.describing import described
 from django_counters.rest.permissions import MayIncrement, MayRead
 from django_counters.rest.problems import Refused
-from django_counters.rest.targets import Circumstances, Named, OfRecord, Target
+from django_counters.rest.targets import Named, OfRecord, Target, told
 from django_counters.rest.views import change_body, reading_body
 from django_counters.stores.sql.tables import NAMED
 from django_counters.strategies.base import Outside
@@ -128,20 +129,21 @@ class IncrementManyView(CounterView):
         """Count. Each counter is checked for its own permission."""
         asked = self.checked(ChangeManyBody)
         items = {item["key"]: item["by"] for item in asked.pop("counters")}
-        circumstances = Circumstances(**asked)
         targets = self.targets(list(items))
         changes = {key: (targets[key], by) for key, by in items.items()}
-        joins, using = _place(targets)
-        self.admit_changes(changes, circumstances)
+        event = self.event_by(targets.values(), asked)
+        events = _events(targets, event, is_named="who" in asked)
+        joins, using = _place(targets, events)
+        self.admit_changes(changes, events)
 
         def work(_: object) -> dict[str, Any]:
-            counters = _changed(changes, circumstances, using, joins=joins)
+            counters = _changed(changes, events, using, joins=joins)
             return {"counters": counters, "replayed": False}
 
-        # No counter can be mistaken for ``tags`` or ``at``: amounts are numbers.
-        told = circumstances.told()
+        # No counter can be mistaken for ``tags``, ``at`` or ``who``: amounts are numbers.
+        given = told(event)
         return self.answered(
-            {**told, "counters": items} if told else items, work, using, joins=joins
+            {**given, "counters": items} if given else items, work, using, joins=joins
         )
 
     def marked(self, body: Mapping[str, Any], *, replayed: bool) -> Mapping[str, Any]:
@@ -150,14 +152,21 @@ class IncrementManyView(CounterView):
         return {"counters": counters, "replayed": replayed}
 
 
-def _place(targets: Mapping[str, Target]) -> tuple[bool, str]:
+def _events(targets: Mapping[str, Target], event: Event, *, is_named: bool) -> dict[str, Event]:
+    """What is told of each counter: who is logged in is told to those that count actors only."""
+    plain = event if is_named else event_of(event.at, event.tags)
+    return {key: event if target.counts_actors else plain for key, target in targets.items()}
+
+
+def _place(targets: Mapping[str, Target], events: Mapping[str, Event]) -> tuple[bool, str]:
     """Whether one transaction changes these counters, and its database."""
     joining = {target.joins for target in targets.values()}
     places = {target.alias for target in targets.values()}
     recipes = {target.recipe for target in targets.values() if isinstance(target, Named)}
     records = sum(not isinstance(target, Named) for target in targets.values())
     # Cached counters need one step in Redis.
-    is_one_step = joining == {True} or len(recipes) + records == 1
+    whose = {event.who for event in events.values()}
+    is_one_step = joining == {True} or len(recipes) + records == len(whose) == 1
     if len(joining) > 1 or len(places) > 1 or not is_one_step:
         says = "These counters are kept in several places, which no step changes together."
         raise Refused(400, "unsupported", says)
@@ -165,27 +174,32 @@ def _place(targets: Mapping[str, Target]) -> tuple[bool, str]:
 
 
 def _changed(
-    changes: Changes, circumstances: Circumstances, using: str, *, joins: bool
+    changes: Changes, events: Mapping[str, Event], using: str, *, joins: bool
 ) -> list[dict[str, Any]]:
     if not joins:
-        values = _counted(changes, circumstances)
+        values = _counted(changes, events, in_one_step=True)
     else:
         with pipeline.all_or_nothing(using):
-            values = _counted(changes, circumstances)
+            values = _counted(changes, events, in_one_step=False)
     return [change_body(target, by, values[key]) for key, (target, by) in changes.items()]
 
 
-def _counted(changes: Changes, circumstances: Circumstances) -> dict[str, Result]:
-    """Change records first and in one order, so that two requests cannot deadlock."""
+def _counted(
+    changes: Changes, events: Mapping[str, Event], *, in_one_step: bool
+) -> dict[str, Result]:
+    """Change records first and all in one order, so that two requests cannot deadlock.
+
+    Named counters that count actors come before others, also where nobody is named.
+    """
     values: dict[str, Result] = {}
-    named: dict[str, int] = {}
+    groups: tuple[dict[str, int], dict[str, int]] = ({}, {})
     for key in sorted(changes):
         target, by = changes[key]
         if isinstance(target, Named):
-            named[key] = by
+            groups[0 if in_one_step or target.counts_actors else 1][key] = by
         else:
-            values[key] = target.change(by, None, circumstances)
-    if named:
-        tags, at = circumstances
-        values.update(Counter.objects.increment_many(named, at=at, tags=tags))
+            values[key] = target.change(by, None, events[key])
+    for named in filter(None, groups):
+        event = events[next(iter(named))]
+        values.update(Counter.objects.increment_many(named, **event._asdict()))
     return values

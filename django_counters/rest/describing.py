@@ -26,7 +26,15 @@ _CHANGE = {**_READING, "value": 45, "applied": 3, "consistency": "exact", "repla
 _POINTS = [{"moment": _MOMENT, "value": 42, "change": 3}]
 _DAY = {"start": "2026-03-01T00:00:00Z", "end": "2026-03-02T00:00:00Z", "value": 42}
 _SERIES = {"key": KEY, "per": "day", "tz": "UTC", "as_of": _MOMENT, "total": 42, "points": [_DAY]}
+_RANKED = {"key": "views:home", "value": 42, "before": 17}
 _SPLIT = {"tags": {"country": "DE"}, "total": 42, "points": [_DAY]}
+_DISTINCT = {"value": 42, "exact": True, "error": 0.0}
+_UNIQUE = {"key": KEY, "per": "day", "tz": "UTC", "as_of": _MOMENT, **_DISTINCT}
+
+_HOLD = {
+    **{"key": "stock:SKU-1", "token": "basket-17", "quantity": 2, "sold": 0, "state": "held"},
+    **{"expires_at": _MOMENT, "available": 8, "replayed": False},
+}
 
 
 def _header(
@@ -56,6 +64,7 @@ PROBLEMS: Mapping[int, Problem] = {
         " is not done. Nothing was changed.",
         (
             *("insufficient-count", "ceiling-exceeded", "overflow", "value-changed"),
+            *("hold-expired", "hold-ended", "unsupported-hold"),
             *("in-progress", "namespace-full"),
         ),
     ),
@@ -66,7 +75,10 @@ PROBLEMS: Mapping[int, Problem] = {
         "The Idempotency-Key was used for another request.",
         ("idempotency-key-reused", "idempotency-key-expired"),
     ),
-    429: Problem("Too many requests. Nothing was changed."),
+    429: Problem(
+        "Too many requests, or a period has counted what it may. Nothing was changed.",
+        ("quota-exceeded",),
+    ),
     503: Problem("A server is away or busy. Nothing was changed.", ("unavailable", "busy")),
     504: Problem(
         "A server was lost before its answer: it is counted, or not. Send it again with its"
@@ -141,6 +153,25 @@ OPERATIONS: Mapping[str, Operation] = {
         {**_SERIES, "splits": [_SPLIT]},
         (parameters.KEY, *parameters.OF_SERIES, parameters.SEEN),
     ),
+    "unique": Operation(
+        "Read how many distinct actors there were.",
+        "With `per`, of each period, too: somebody who came in two of them is one in `value`."
+        " Exact up to 512, else an estimate with its relative standard error. Without a time, of"
+        " all that is kept.",
+        _ONE,
+        bodies.UniqueAnswer,
+        {**_UNIQUE, "points": [{**_DISTINCT, "start": _DAY["start"], "end": _DAY["end"]}]},
+        (parameters.KEY, *parameters.OF_SERIES, parameters.SEEN),
+    ),
+    "top": Operation(
+        "Read which counters of a namespace have counted most.",
+        "In the present period, or, with `against`, which have risen most since an earlier one. The"
+        " namespace names the period in `TOP`. Cached counters are ranked as of the last flush.",
+        _ONE,
+        bodies.TopAnswer,
+        {"namespace": "views", "per": "week", "as_of": _MOMENT, "counters": [_RANKED]},
+        parameters.OF_TOP,
+    ),
     "increment": Operation(
         "Add to a counter.",
         "By one, where nothing is said. It is never above its ceiling.",
@@ -160,6 +191,46 @@ OPERATIONS: Mapping[str, Operation] = {
         (parameters.KEY, parameters.ONCE),
         bodies.ChangeBody,
         {"by": 3},
+    ),
+    "hold": Operation(
+        "Hold a quantity of a counter for a while.",
+        "The Idempotency-Key is needed: it names the hold. What nobody commits comes back.",
+        _CHANGES,
+        bodies.HoldAnswer,
+        _HOLD,
+        (parameters.KEY, parameters.HOLD),
+        bodies.HoldBody,
+        {"quantity": 2, "minutes": 15},
+    ),
+    "commit_hold": Operation(
+        "Sell what you hold.",
+        "All of it, or a part: the rest goes back. Sent again, it changes nothing.",
+        _CHANGES,
+        bodies.HoldAnswer,
+        {**_HOLD, "state": "committed", "sold": 1, "available": None},
+        (parameters.KEY,),
+        bodies.CommitBody,
+        {"token": "basket-17", "quantity": 1},
+    ),
+    "release_hold": Operation(
+        "Give back what you hold.",
+        "Sent again, it changes nothing.",
+        _CHANGES,
+        bodies.HoldAnswer,
+        {**_HOLD, "state": "released", "available": None},
+        (parameters.KEY,),
+        bodies.ReleaseBody,
+        {"token": "basket-17"},
+    ),
+    "extend_hold": Operation(
+        "Hold it for longer.",
+        "For at least so many minutes from now, and never for less than before.",
+        _CHANGES,
+        bodies.HoldAnswer,
+        {**_HOLD, "available": None},
+        (parameters.KEY,),
+        bodies.ExtendBody,
+        {"token": "basket-17", "minutes": 30},
     ),
     "adjust": Operation(
         "Correct a counter.",
@@ -232,7 +303,7 @@ def _headers(operation: Operation) -> Iterable[OpenApiParameter]:
         says = "Stands for the value, whenever it was read."
         yield _header("ETag", says, [200, 304], pattern='^W/"-?[0-9]+"$')
     yield _header("Cache-Control", "Who may keep the answer, and for how long.", everywhere)
-    if parameters.ONCE in operation.parameters:
+    if {parameters.ONCE, parameters.HOLD} & set(operation.parameters):
         says = "The answer is that of an earlier request with this Idempotency-Key."
         yield _header("Idempotent-Replayed", says, [200], always=False, enum=["true"])
     says = "Seconds after which it is worth while to ask again, where that is known."

@@ -46,6 +46,8 @@ def expose(
     max_delta: int | None = None,
     origins: tuple[str, ...] | list[str] = (),
     limit: str | None = None,
+    burst: int | None = None,
+    who: str | None = None,
     records: models.QuerySet[Any] | None = None,
 ) -> None:
     """Add counter fields of a model to the API: ``expose(Post, "views", read="anyone")``.
@@ -60,8 +62,8 @@ def expose(
             look as if they did not exist. Each request evaluates it anew.
 
     Raises:
-        InvalidConfiguration: there is no such field, an argument is invalid, or no record can be
-            looked up in ``records``.
+        InvalidConfiguration: there is no such field, or it has decimal places, an argument is
+            invalid, or no record can be looked up in ``records``.
     """
     given: dict[str, Any] = {
         "read": read,
@@ -72,6 +74,8 @@ def expose(
         "max_delta": max_delta,
         "origins": origins,
         "limit": limit,
+        "burst": burst,
+        "who": who,
     }
     # Arguments that were not given are left out; a zero or an empty text was given, and is wrong.
     given = {name: value for name, value in given.items() if value not in (None, ())}
@@ -82,6 +86,9 @@ def expose(
     for name in names or ("",):
         if name not in fields:
             problem = f"{model._meta.label} has no counter field {name!r}."
+            raise InvalidConfiguration(problem=problem)
+        if fields[name].places is not None:
+            problem = f"{model._meta.label}.{name} has decimal places, and the API has integers."
             raise InvalidConfiguration(problem=problem)
     for name in names:
         exposed = Exposed(fields[name], access, model, records)

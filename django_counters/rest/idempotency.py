@@ -17,8 +17,8 @@ from rest_framework.request import Request
 
 from django_counters import clock
 from django_counters.exceptions import CounterError, OutcomeUnknown
+from django_counters.limits.principal import principal_of
 from django_counters.registry import registry
-from django_counters.rest.principal import principal_of
 from django_counters.rest.problems import Refused
 from django_counters.stores.sql.tokens import SqlTokens
 from django_counters.tokens import Token, check_token, mint
@@ -159,6 +159,12 @@ def once_of(
     text = json.dumps(asked, sort_keys=True)
     fingerprint = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
     return Once(check_token(Token(_unquoted(given), scope)), fingerprint, using, joins, resumes)
+
+
+def key_of(request: Request) -> str | None:
+    """The Idempotency-Key of a request, if it has one."""
+    given = request.META.get(HEADER)
+    return None if given is None else _unquoted(given)
 
 
 def _unquoted(given: str) -> str:

@@ -18,14 +18,17 @@ from django_counters.calendar import PERIODS
 from django_counters.exceptions import InvalidPeriod, InvalidTags
 from django_counters.measure import MOST_TAGS, TAG_LENGTH
 from django_counters.read.series import Series, Splits
+from django_counters.read.top import MOST_BEFORE
 from django_counters.rest.bodies import Body, checker
-from django_counters.rest.values import Moment, Several, Text, Word
+from django_counters.rest.values import Digits, Moment, Several, Text, Word
 from django_counters.tokens import TOKEN_LENGTH
 from django_counters.types import KEY_LENGTH
 
 EXAMPLE = "likes:post:456"
 # Of points times splits, in an answer.
 MOST_POINTS = 1000
+# Of counters that have counted most, in an answer.
+MOST_RANKED = 100
 LAST_LENGTH = 10
 ZONE_LENGTH = 60
 WHERE = "where."
@@ -52,6 +55,14 @@ ONCE = OpenApiParameter(
     ),
     examples=[OpenApiExample("uuid", "018f6d0e-4b5a-7c3d-9e8f-0a1b2c3d4e5f")],
 )
+HOLD = OpenApiParameter(
+    "Idempotency-Key",
+    {"type": "string", "minLength": 1, "maxLength": TOKEN_LENGTH},
+    OpenApiParameter.HEADER,
+    required=True,
+    description="Names the hold, for as long as it is known. It belongs to who sends it.",
+    examples=[OpenApiExample("basket", "basket-17")],
+)
 SEEN = OpenApiParameter(
     "If-None-Match",
     {"type": "string"},
@@ -67,8 +78,9 @@ PERIOD = OpenApiParameter(
 def _asks(name: str, says: str, example: Any = None, **schema: Any) -> OpenApiParameter:
     examples = [OpenApiExample(name, example)] if example else []
     schema.setdefault("type", "string")
+    needed = schema.pop("required", False)
     return OpenApiParameter(
-        name, schema, OpenApiParameter.QUERY, description=says, examples=examples
+        name, schema, OpenApiParameter.QUERY, needed, description=says, examples=examples
     )
 
 
@@ -107,6 +119,22 @@ OF_SERIES = (
 )
 
 
+OF_TOP = (
+    _asks("namespace", "Of which counters.", "views", required=True, maxLength=KEY_LENGTH),
+    _asks("per", "In the present one of these.", required=True, enum=list(PERIODS)),
+    _asks("n", "How many.", type="integer", minimum=1, maximum=MOST_RANKED, default=10),
+    _asks(
+        "against",
+        "Compare with the period so many before, up to the same time of day, and order by the"
+        " rise.",
+        1,
+        type="integer",
+        minimum=1,
+        maximum=MOST_BEFORE,
+    ),
+)
+
+
 class SeriesQuery(Body):
     """The parameters of a series, except those that begin with ``where.``."""
 
@@ -123,6 +151,15 @@ class SeriesQuery(Body):
         if "until" in attrs and "since" not in attrs:
             raise serializers.ValidationError({"until": ["It needs a 'since'."]})
         return attrs
+
+
+class TopQuery(Body):
+    """The parameters of those who have counted most."""
+
+    namespace = Text(max_length=KEY_LENGTH)
+    per = Word(choices=PERIODS)
+    n = Digits(min_value=1, max_value=MOST_RANKED, default=10)
+    against = Digits(min_value=1, max_value=MOST_BEFORE, required=False)
 
 
 class Question(NamedTuple):
@@ -176,6 +213,9 @@ class Question(NamedTuple):
             yield "by", methodcaller("by", *self.by)
 
 
+_ONCE = {*SeriesQuery._declared_fields, *TopQuery._declared_fields}
+
+
 @contextmanager
 def told_of(name: str) -> Iterator[None]:
     """Blame errors in the block on this parameter; without a name, on all of them."""
@@ -195,19 +235,19 @@ def question_of(query: QueryDict) -> Question:
     where = {
         name.removeprefix(WHERE): lists.pop(name) for name in list(lists) if name.startswith(WHERE)
     }
-    given = checker(SeriesQuery).run_validation(_single(lists))
+    given = checker(SeriesQuery).run_validation(single(lists))
     if given.get("last", "").isdecimal():
         given["last"] = int(given["last"])
     return Question(where, **{**given, "by": tuple(given.get("by", ()))})
 
 
-def _single(lists: Mapping[str, list[str]]) -> dict[str, Any]:
+def single(lists: Mapping[str, list[str]]) -> dict[str, Any]:
     """The parameters by name. Each may be given once, except ``by``."""
     found: dict[str, Any] = {}
     for name, values in lists.items():
         if name == "by":
             found[name] = [tag for value in values for tag in value.split(",")]
-        elif len(values) > 1 and name in SeriesQuery._declared_fields:
+        elif len(values) > 1 and name in _ONCE:
             raise drf.ValidationError({name: ["It is there twice."]})
         else:
             found[name] = values[-1]

@@ -15,6 +15,7 @@ from django.http import Http404
 from rest_framework import exceptions as drf
 from rest_framework.response import Response
 
+from django_counters import clock
 from django_counters import exceptions as errors
 
 CONTENT_TYPE = "application/problem+json"
@@ -55,11 +56,24 @@ _KINDS: Mapping[type[Exception], Kind] = {
     errors.CeilingExceeded: Kind(
         409, "ceiling-exceeded", ("key", "requested", "available", "ceiling", "shortfalls")
     ),
+    errors.QuotaExceeded: Kind(
+        429,
+        "quota-exceeded",
+        ("key", "requested", "available", "ceiling", "period", "resets_at", "shortfalls"),
+    ),
     errors.CounterOverflow: Kind(409, "overflow", ("key", "low", "high")),
     errors.ValueChanged: Kind(409, "value-changed", ("key", "expected", "current")),
     errors.ApprovalRequired: Kind(403, "approval-required", ("key", "delta", "limit")),
     errors.RecordMissing: Kind(404, "not-found", (), "There is no such counter."),
     errors.HistoryNotKept: Kind(404, "history-not-kept", ("key", "since")),
+    errors.HoldMissing: Kind(404, "not-found", (), "There is no such hold of yours."),
+    errors.HoldExpired: Kind(
+        409, "hold-expired", ("key", "quantity", "state"), "The time of the hold is over."
+    ),
+    errors.HoldEnded: Kind(
+        409, "hold-ended", ("key", "quantity", "state"), "The hold has ended before."
+    ),
+    errors.UnsupportedHold: Kind(409, "unsupported-hold", ("key", "reason")),
     errors.TokenConflict: Kind(
         422, "idempotency-key-reused", (), "The Idempotency-Key was used for another request."
     ),
@@ -72,6 +86,8 @@ _KINDS: Mapping[type[Exception], Kind] = {
     errors.InvalidAdjustment: Kind(400, "invalid"),
     errors.InvalidTags: Kind(400, "invalid", ("reason",)),
     errors.InvalidMoment: Kind(400, "invalid", ("reason",)),
+    errors.InvalidActor: Kind(400, "invalid", ("reason",)),
+    errors.UnsupportedActors: Kind(400, "unsupported", ("key", "reason")),
     errors.UnsupportedSeries: Kind(400, "unsupported", ("key", "reason")),
     errors.InvalidToken: Kind(400, "invalid"),
     errors.UnsupportedBounds: Kind(400, "unsupported"),
@@ -91,6 +107,7 @@ _FIELDS: Mapping[type[Exception], str] = {
     errors.InvalidToken: "Idempotency-Key",
     errors.InvalidTags: "tags",
     errors.InvalidMoment: "at",
+    errors.InvalidActor: "who",
 }
 
 
@@ -125,7 +142,7 @@ def answer(error: Exception, context: Mapping[str, Any]) -> Response | None:  # 
     kind = _kind_of(error)
     if kind is not None:
         says, data = kind.says or str(error), _data(kind, error)
-        return _response(kind.status, kind.name, says, kind.retry_after, **data)
+        return _response(kind.status, kind.name, says, _wait(kind, error), **data)
     return _of_framework(error) if isinstance(error, drf.APIException) else None
 
 
@@ -135,6 +152,15 @@ def _kind_of(error: Exception) -> Kind | None:
             return _KINDS[kind]
     # Our own statements raise errors of ours, so this one is of another app.
     return _AWAY if isinstance(error, _DATABASE_AWAY) else None
+
+
+def _wait(kind: Kind, error: Exception) -> int | None:
+    """After how many seconds it may be tried again; None where nobody can say."""
+    if isinstance(error, errors.QuotaExceeded):
+        left = (error.resets_at - clock.utc()).total_seconds()
+        # A period that is over never has its quota again.
+        return ceil(left) if left > 0 else None
+    return kind.retry_after
 
 
 def _data(kind: Kind, error: Exception) -> dict[str, Any]:

@@ -6,8 +6,11 @@ from typing import Any
 
 from rest_framework import serializers
 
+from django_counters.fields import DecimalCounterField
 from django_counters.tables.total import TotalField
 
+# Of 64 bits there are 19.
+_DIGITS = 19
 _SHOWN = ("label", "help_text", "style", "source")
 
 
@@ -20,4 +23,16 @@ class CounterSerializerField(serializers.IntegerField):
         super().__init__(**given, read_only=True)
 
 
-serializers.ModelSerializer.serializer_field_mapping[TotalField] = CounterSerializerField
+class DecimalCounterSerializerField(serializers.DecimalField):
+    """A read-only counter with decimal places: a text, as other decimals are."""
+
+    def __init__(self, *, decimal_places: int, **kwargs: Any) -> None:
+        given = {name: kwargs[name] for name in _SHOWN if name in kwargs}
+        super().__init__(_DIGITS, decimal_places, **given, read_only=True)
+
+
+_MAPPING: Any = serializers.ModelSerializer.serializer_field_mapping
+_MAPPING |= {
+    TotalField: CounterSerializerField,
+    DecimalCounterField: DecimalCounterSerializerField,
+}

@@ -19,8 +19,8 @@ from django_counters.rest.base import CounterView, iso
 from django_counters.rest.describing import described
 from django_counters.rest.parameters import MOST_POINTS, Question, question_of, told_of
 from django_counters.rest.permissions import MayReadHistory
-from django_counters.rest.sharing import Made, shared
-from django_counters.rest.targets import Named
+from django_counters.rest.sharing import Kept, Made, shared
+from django_counters.rest.targets import Named, Target
 from django_counters.rest.views import is_known
 
 
@@ -62,11 +62,16 @@ class SeriesView(CounterView):
         question = question_of(request.query_params)
         asked = question.put_to(target.series)
         kept = shared(("series", key, question.text), lambda: _made(key, question, asked))
-        mark = _mark(kept.body)
-        headers = {"ETag": f'W/"{mark}"', **self.kept(target, kept.lasts)}
-        if is_known(mark, request.META.get("HTTP_IF_NONE_MATCH", "")):
-            return Response(status=304, headers=headers)
-        return Response(kept.body, headers=headers)
+        return answered(self, target, kept)
+
+
+def answered(view: CounterView, target: Target, kept: Kept) -> Response:
+    """A kept answer, or that it is the one which the client has."""
+    mark = _mark(kept.body)
+    headers = {"ETag": f'W/"{mark}"', **view.kept(target, kept.lasts)}
+    if is_known(mark, view.request.META.get("HTTP_IF_NONE_MATCH", "")):
+        return Response(status=304, headers=headers)
+    return Response(kept.body, headers=headers)
 
 
 def _mark(body: dict[str, Any]) -> int:
@@ -80,7 +85,7 @@ def _made(key: str, question: Question, asked: Series | Splits) -> Made:
     as_of = asked.as_of
     with told_of(""):
         starts = asked.starts() if question.is_timed else []
-        _check(max(1, len(starts) - 1))
+        check_number(max(1, len(starts) - 1))
         numbers = _split(asked, starts) if isinstance(asked, Splits) else _whole(asked, starts)
     body = {
         "key": key,
@@ -102,7 +107,7 @@ def _whole(asked: Series, starts: Sequence[datetime]) -> dict[str, Any]:
 def _split(asked: Splits, starts: Sequence[datetime]) -> dict[str, Any]:
     totals = asked.total()
     # The next statement returns no more rows than this, except for what is counted meanwhile.
-    _check(max(1, len(starts) - 1) * len(totals))
+    check_number(max(1, len(starts) - 1) * len(totals))
     rows = asked.list() if starts else [_row(asked, *item) for item in totals.items()]
     points = _together(rows) if rows else points_of(starts, None)
     return {
@@ -135,8 +140,12 @@ def _told(points: Iterable[Point]) -> list[dict[str, Any]]:
     ]
 
 
-def _check(number: int) -> None:
-    """Refuse an answer of more than `MOST_POINTS` points."""
+def check_number(number: int) -> None:
+    """Refuse an answer of more than `MOST_POINTS` points.
+
+    Raises:
+        ValidationError: it is one.
+    """
     if number > MOST_POINTS:
         says = f"That is {number:,} points, and an answer has at most {MOST_POINTS:,}: ask for"
         says += " longer periods, less time, or fewer values of tags."

@@ -5,8 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 from django.core.exceptions import ValidationError
@@ -16,29 +15,23 @@ from django_counters.access import CLOSED, Access
 from django_counters.fields.values import CounterValue, NotLoaded
 from django_counters.measure import Measure
 from django_counters.models import Counter, CounterAdjustment
-from django_counters.projections.cells import Tags, effects_of
+from django_counters.projections.cells import effects_of
+from django_counters.projections.event import PLAIN, Event, actor_of, event_of
 from django_counters.read.series import Series
 from django_counters.registry import registry
 from django_counters.rest.exposed import Exposed, exposed_as
 from django_counters.strategies.declaring import MAX_AGE, Recipe
 from django_counters.types import Reading, check_key, namespace_of
 from django_counters.values import Result
+from django_counters.write.holds import Hold
 
 
-class Circumstances(NamedTuple):
-    """The tags of a change, and when it happened."""
-
-    tags: Tags | None = None
-    at: datetime | None = None
-
-    def told(self) -> dict[str, Any]:
-        """What was given, for JSON."""
-        moment = None if self.at is None else self.at.isoformat()
-        given = {"tags": self.tags, "at": moment}
-        return {name: value for name, value in given.items() if value is not None}
-
-
-PLAIN = Circumstances()
+def told(event: Event) -> dict[str, Any]:
+    """What was given of an event, for JSON."""
+    moment = None if event.at is None else event.at.isoformat()
+    whose = None if event.who is None else actor_of(event.who)
+    given = {"tags": event.tags, "at": moment, "who": whose}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +58,16 @@ class Target(ABC):
         return self.recipe.can.joins
 
     @property
+    def counts_actors(self) -> bool:
+        """Whether it knows who counts: distinct actors are counted, or each counts once."""
+        return self.counts_once or (self.measure is not None and bool(self.measure.unique))
+
+    @property
+    def counts_once(self) -> bool:
+        """Whether each actor counts once."""
+        return self.measure is not None and self.measure.once is not None
+
+    @property
     @abstractmethod
     def alias(self) -> str:
         """The database that it is written to."""
@@ -74,21 +77,21 @@ class Target(ABC):
     def series(self) -> Series:
         """What was counted over time."""
 
-    def check(self, circumstances: Circumstances) -> None:
+    def check(self, event: Event) -> None:
         """Check the tags and the moment of a change, before anything is created for it.
 
         Raises:
             UnsupportedSeries, InvalidTags, InvalidMoment: it cannot be counted so.
         """
-        tags, at = circumstances
-        if tags is not None or at is not None:
+        if self.counts_once and self.measure and not self.measure.unique:
+            # An actor has a row there, and is in no set.
+            event = event_of(event.at, event.tags)
+        if event is not PLAIN:
             known = registry.measures(self.alias)
-            effects_of(self.measure, self.key, 0, at, tags, known=known, admits=False)
+            effects_of(self.measure, self.key, 0, event, known=known, admits=False)
 
     @abstractmethod
-    def change(
-        self, by: int, token: UUID | None = None, circumstances: Circumstances = PLAIN
-    ) -> Result:
+    def change(self, by: int, token: UUID | None = None, event: Event = PLAIN) -> Result:
         """Change it, and return its value."""
 
     def read(self, *, exact: bool) -> Reading:
@@ -97,6 +100,14 @@ class Target(ABC):
 
     @abstractmethod
     def _read(self, consistency: str) -> Reading: ...
+
+    @abstractmethod
+    def hold(self, quantity: int, **asked: Any) -> Hold:
+        """Take a quantity from it and hold it."""
+
+    @abstractmethod
+    def has(self, hold: Hold) -> bool:
+        """Whether a hold is one of it."""
 
     @abstractmethod
     def adjust(self, **order: Any) -> CounterAdjustment:
@@ -115,16 +126,19 @@ class Named(Target):
     def series(self) -> Series:
         return Counter.objects.series(self.key)
 
-    def change(
-        self, by: int, token: UUID | None = None, circumstances: Circumstances = PLAIN
-    ) -> Result:
-        tags, at = circumstances
+    def change(self, by: int, token: UUID | None = None, event: Event = PLAIN) -> Result:
         return Counter.objects.increment(
-            self.key, by, token=token, immediately=not self.joins, at=at, tags=tags
+            self.key, by, token=token, immediately=not self.joins, **event._asdict()
         )
 
     def _read(self, consistency: str) -> Reading:
         return Counter.objects.read(self.key, consistency=consistency)
+
+    def hold(self, quantity: int, **asked: Any) -> Hold:
+        return Counter.objects.hold(self.key, quantity, **asked)
+
+    def has(self, hold: Hold) -> bool:
+        return (hold.field, hold.key) == ("", self.key)
 
     def adjust(self, **order: Any) -> CounterAdjustment:
         return Counter.objects.adjust(self.key, **order)
@@ -150,14 +164,19 @@ class OfRecord(Target):
     def series(self) -> Series:
         return self._value.series
 
-    def change(
-        self, by: int, token: UUID | None = None, circumstances: Circumstances = PLAIN
-    ) -> Result:
-        tags, at = circumstances
-        return self._value.increment(by, token=token, immediately=not self.joins, at=at, tags=tags)
+    def change(self, by: int, token: UUID | None = None, event: Event = PLAIN) -> Result:
+        immediately = not self.joins
+        return self._value.increment(by, token=token, immediately=immediately, **event._asdict())
 
     def _read(self, consistency: str) -> Reading:
         return self._value.read(consistency=consistency)
+
+    def hold(self, quantity: int, **asked: Any) -> Hold:
+        return self._value.hold(quantity, **asked)
+
+    def has(self, hold: Hold) -> bool:
+        ref = self.exposed.field.ref(self.record, None)
+        return (hold.field, hold.key) == (ref.owner, ref.text)
 
     def adjust(self, **order: Any) -> CounterAdjustment:
         return self._value.adjust(**order)

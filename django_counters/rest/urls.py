@@ -6,7 +6,10 @@ from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
 from django_counters.rest.bulk import IncrementManyView, ReadManyView
+from django_counters.rest.holds import CommitView, ExtendView, HoldView, ReleaseView
 from django_counters.rest.series import HistoryView, SeriesView
+from django_counters.rest.top import TopView
+from django_counters.rest.unique import UniqueView
 from django_counters.rest.views import (
     AdjustView,
     DecrementView,
@@ -28,12 +31,18 @@ register_converter(KeyConverter, "counter_key")
 
 urlpatterns = [
     path("bulk/read", ReadManyView.as_view(), name="read-many"),
+    path("top", TopView.as_view(), name="top"),
     path("bulk/increment", IncrementManyView.as_view(), name="increment-many"),
     path("counters/<counter_key:key>/increment", IncrementView.as_view(), name="increment"),
     path("counters/<counter_key:key>/decrement", DecrementView.as_view(), name="decrement"),
     path("counters/<counter_key:key>/adjust", AdjustView.as_view(), name="adjust"),
+    path("counters/<counter_key:key>/hold", HoldView.as_view(), name="hold"),
+    path("counters/<counter_key:key>/commit", CommitView.as_view(), name="commit"),
+    path("counters/<counter_key:key>/release", ReleaseView.as_view(), name="release"),
+    path("counters/<counter_key:key>/extend", ExtendView.as_view(), name="extend"),
     path("counters/<counter_key:key>/exact", ExactView.as_view(), name="exact"),
     path("counters/<counter_key:key>/history", HistoryView.as_view(), name="history"),
     path("counters/<counter_key:key>/series", SeriesView.as_view(), name="series"),
+    path("counters/<counter_key:key>/unique", UniqueView.as_view(), name="unique"),
     path("counters/<counter_key:key>", ReadView.as_view(), name="read"),
 ]

@@ -10,6 +10,7 @@ from rest_framework import serializers
 
 from django_counters.measure import MOST_TAGS, TAG_LENGTH
 from django_counters.types import INT8
+from django_counters.write.holds import MOST_MINUTES
 
 _LOW, _HIGH = INT8
 _INT8 = {"type": "integer", "format": "int64", "minimum": _LOW, "maximum": _HIGH}
@@ -53,11 +54,33 @@ class Amount(WholeNumber):
         return amount
 
 
+@extend_schema_field({"type": "integer", "minimum": 1, "maximum": MOST_MINUTES})
+class Minutes(Amount):
+    """How long something is held: minutes, up to 30 days."""
+
+    default_error_messages = {"most": f"It is at most {MOST_MINUTES}."}
+
+    def to_internal_value(self, data: Any) -> int:
+        minutes = super().to_internal_value(data)
+        if minutes > MOST_MINUTES:
+            self.fail("most")
+        return minutes
+
+
 class Text(serializers.CharField):
     """A text, and no other value that Django could convert to one."""
 
     def to_internal_value(self, data: Any) -> str:
         if not isinstance(data, str):
+            self.fail("invalid")
+        return super().to_internal_value(data)
+
+
+class Digits(serializers.IntegerField):
+    """A number in an address: digits, and nothing that Django could convert to them."""
+
+    def to_internal_value(self, data: Any) -> int:
+        if not (isinstance(data, str) and data.isascii() and data.isdecimal()):
             self.fail("invalid")
         return super().to_internal_value(data)
 

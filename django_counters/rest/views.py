@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -14,6 +14,8 @@ from rest_framework.response import Response
 
 from django_counters import clock
 from django_counters.adjustments.orders import request_id_of
+from django_counters.exceptions import InvalidActor
+from django_counters.projections.event import Event, event_of
 from django_counters.rest.base import CounterView, iso
 from django_counters.rest.bodies import AdjustBody, ChangeBody
 from django_counters.rest.describing import described
@@ -24,7 +26,7 @@ from django_counters.rest.permissions import (
     MayRead,
     is_user,
 )
-from django_counters.rest.targets import Circumstances, Named, Target
+from django_counters.rest.targets import Named, Target, told
 from django_counters.types import Reading
 from django_counters.values import Result, result_of
 
@@ -62,17 +64,21 @@ class ChangeView(CounterView):
 
     sign: ClassVar[int]
 
+    def event(self, targets: Collection[Target], asked: Mapping[str, Any]) -> Event:
+        """What was told of the change, and whose it is."""
+        return self.event_by(targets, asked)
+
     def post(self, request: Request, key: str) -> Response:  # noqa: ARG002
         """Count. With an Idempotency-Key, count once however often the request is sent."""
         target = self.target(key)
         asked = self.checked(ChangeBody)
-        by, circumstances = self.sign * asked.pop("by"), Circumstances(**asked)
-        self.admit_changes({key: (target, by)}, circumstances)
+        by, event = self.sign * asked.pop("by"), self.event([target], asked)
+        self.admit_changes({key: (target, by)}, {key: event})
 
         def work(token: UUID | None) -> dict[str, Any]:
-            return change_body(target, by, target.change(by, token, circumstances))
+            return change_body(target, by, target.change(by, token, event))
 
-        whole = {"by": by, **circumstances.told()}
+        whole = {"by": by, **told(event)}
         # Outside of a transaction, only named counters count once with a token.
         resumes = isinstance(target, Named)
         return self.answered(whole, work, target.alias, joins=target.joins, resumes=resumes)
@@ -93,6 +99,19 @@ class DecrementView(ChangeView):
     may = MayDecrement
     sign = -1
 
+    def event(self, targets: Collection[Target], asked: Mapping[str, Any]) -> Event:
+        """What was told, and who takes back what counts once for each actor.
+
+        Raises:
+            InvalidActor: nobody can be taken out of a set.
+        """
+        if all(target.counts_once for target in targets):
+            return self.event_by(targets, asked)
+        if "who" in asked:
+            reason = "a decrement takes no one out of a set; leave who out"
+            raise InvalidActor(who=asked["who"], reason=reason)
+        return event_of(**asked)
+
 
 @described("adjust")
 class AdjustView(CounterView):
@@ -110,7 +129,7 @@ class AdjustView(CounterView):
         if not is_user(request):
             raise drf.NotAuthenticated
         order = self.checked(AdjustBody)
-        self.admit_changes({key: (target, 0)})
+        self.admit_changes({key: (target, 0)}, {})
         request_id = request_id_of(request.META.get("HTTP_X_REQUEST_ID", ""))
 
         def work(_: UUID | None) -> dict[str, Any]:
@@ -148,5 +167,6 @@ def change_body(target: Target, by: int, result: Result) -> dict[str, Any]:
         "applied": by,
         "as_of": iso(clock.utc()),
         "consistency": "unknown" if result.value is None else known,
-        "replayed": result.replayed,
+        # A token that Redis knows is that of this request, which was not answered yet.
+        "replayed": result.replayed and target.joins,
     }

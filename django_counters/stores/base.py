@@ -10,7 +10,11 @@ from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from django_counters.exceptions import CounterError
-from django_counters.types import Amounts, Cell, Delta, Sums
+from django_counters.sketches import Sketch
+from django_counters.types import Amounts, Cell, Claim, Delta, Sums, Taken
+
+# Where a cache compares, it is exact up to here.
+LARGEST_SUM = 2**53 - 1
 
 
 class Outcome(IntEnum):
@@ -55,6 +59,7 @@ class Parcel(NamedTuple):
         tokens: increments that have a UUIDv7 each; they are part of the sums, too.
         cells: by how much cells change, by counter and cell; without those of ``tokens``.
         strange: what was found beside them and cannot be read.
+        registers: actors of sets that have too many to be named in ``cells``, by counter and set.
     """
 
     id: str
@@ -64,6 +69,7 @@ class Parcel(NamedTuple):
     tokens: Mapping[str, Tokened] = {}
     cells: Sums[str] = {}
     strange: Mapping[str, str] = {}
+    registers: Mapping[tuple[str, Cell], Sketch] = {}
 
 
 class Seen(NamedTuple):
@@ -95,7 +101,29 @@ class ReadsStore(Protocol):
         """
 
 
-class TotalsStore(ReadsStore, Protocol):
+class NoRoom(Exception):
+    """A change would count too much in a period. A statement was refused for it.
+
+    Attributes:
+        sums: what the periods of its quotas would have counted.
+    """
+
+    def __init__(self, sums: Sequence[int]) -> None:
+        super().__init__()
+        self.sums = sums
+
+
+class QuotasStore(Protocol):
+    """Knows what periods have counted."""
+
+    def used(self, parts: Sequence[tuple[Hashable, Cell]]) -> Sequence[int]:
+        """Return what each period of a counter has counted, over all tags, in one statement."""
+
+    def label(self, key: Hashable) -> str:
+        """What people call the counter of a key."""
+
+
+class TotalsStore(ReadsStore, QuotasStore, Protocol):
     """Keeps one total per key; every verb is one atomic step."""
 
     def add(self, delta: Delta) -> int | None:
@@ -104,14 +132,26 @@ class TotalsStore(ReadsStore, Protocol):
         None, and nothing changed, where its bounds refuse or increments wait elsewhere.
         """
 
+    def add_once(self, delta: Delta, claim: Claim) -> Taken | None:
+        """Add one for an actor, or take it back; None, and nothing changed, as `add`."""
+
     def add_many(self, deltas: Sequence[Delta]) -> Mapping[Hashable, int]:
         """Add to many totals in the order of their keys; their values. Asks no bounds."""
+
+    def meet(self, key: Hashable) -> Amounts | None:
+        """What `read_one` finds, for somebody who is going to change it."""
+
+    def add_to(self, total: int, delta: Delta) -> bool:
+        """Add to one total. False, and nothing changed, where it is another one, or as `add`."""
 
     def settle(self, delta: Delta) -> int | None:
         """Add to one total whatever waits elsewhere, and hold it; the total alone."""
 
     def commits_at_once(self) -> bool:
         """Whether each statement is a transaction of its own."""
+
+    def asks_quotas(self, delta: Delta) -> bool:
+        """Whether the statements of a change raise `NoRoom` where it has too little room."""
 
 
 class PendingStore(ReadsStore, Protocol):
@@ -120,8 +160,25 @@ class PendingStore(ReadsStore, Protocol):
     def add(self, delta: Delta, number: int | None) -> int | None:
         """Add to one counter and return its value; None, and nothing changed, if it cannot."""
 
+    def add_once(self, delta: Delta, number: int | None, claim: Claim) -> Taken | None:
+        """Add one for an actor, or take it back; None, and nothing changed, as `add`."""
+
     def add_many(self, deltas: Sequence[Delta]) -> Mapping[Hashable, int]:
         """Add to many counters, all or none; their values."""
+
+
+class RightsStore(PendingStore, Protocol):
+    """The same, where a floor is held by rows that are never below zero."""
+
+    def take(self, delta: Delta, floor: int) -> int | None:
+        """Take from a row that has enough and return the value; None, and nothing changed."""
+
+    def share(self, delta: Delta, floor: int, refuse: Callable[[int], CounterError]) -> int:
+        """Take from all rows together, share the rest among them, and return the value.
+
+        Raises:
+            what ``refuse`` makes of the value that was met: it is not enough.
+        """
 
 
 class DeltasStore(ReadsStore, Protocol):
@@ -215,6 +272,13 @@ class CachedStore(Protocol):
         ``window``: how long ago and how far ahead the time of a token may be.
         """
 
+    def maximum(self, counter: str, number: int, age: int, told: tuple[Lease, int] | None) -> Any:
+        """Add what a counter lacks of a number; `Raised`, or `Found` where its total is not known.
+
+        It is known where it is not older than ``age`` milliseconds, or where the caller was
+        ``told`` it, without what waits, under a lease that is still good.
+        """
+
     def look(self, counters: Iterable[str], age: int) -> Any:
         """Ask for counters; what is `Found` of each. No totals where ``age`` is negative."""
 
@@ -260,6 +324,9 @@ class LandedStore(ReadsStore, Protocol):
     def sees_settled(self) -> bool:
         """Whether a read sees what is committed by now, and nothing that may be rolled back."""
 
+    def call_after_commit(self, call: Callable[[], object]) -> None:
+        """Call a function when the caller's transaction commits; else never."""
+
     def after_commit(
         self,
         sums: Sums[Hashable],
@@ -270,18 +337,46 @@ class LandedStore(ReadsStore, Protocol):
         """Send sums when the caller's transaction commits; else never."""
 
 
-class Bucket(NamedTuple):
-    """What was found in a bucket, and whether there was enough to take.
+class Draw(NamedTuple):
+    """What somebody wants to take under a limit.
 
-    ``ahead``: in how many microseconds it will be full again; not above zero where it is full.
+    Attributes:
+        digest: names what is kept: for which limit, and for whom.
+        cost: how much to take, all or none.
+        full: how much there is at most.
+        span: microseconds. A bucket counts from the end of the present span on; from a log each
+            entry goes after so long.
+        logged: whether a log is kept of all that was taken, instead of a bucket.
+    """
+
+    digest: bytes
+    cost: int
+    full: int
+    span: int = 1
+    logged: bool = False
+
+
+class Drawn(NamedTuple):
+    """What was found there.
+
+    Attributes:
+        admitted: whether there was enough, and it was taken.
+        used: how much is taken by now, of ``full``; of a bucket also less than nothing.
+        wait: microseconds; of a bucket until the end of the span, of a log until there is enough.
+        more: the same; of a log until its oldest entry goes.
     """
 
     admitted: bool
-    ahead: int
+    used: int
+    wait: int
+    more: int
 
 
 class LimitsStore(Protocol):
-    """Keeps buckets, each under a digest. All amounts are microseconds."""
+    """Keeps what was taken under limits."""
 
-    def take(self, digest: bytes, cost: int, full: int) -> Bucket:
-        """Take ``cost`` from a bucket that holds ``full``, if it has as much: one atomic step."""
+    def take(self, draw: Draw) -> Drawn:
+        """Take, if there is enough: one atomic step."""
+
+    async def atake(self, draw: Draw) -> Drawn:
+        """`take` for async code."""

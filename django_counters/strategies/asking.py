@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 from django.db import Error
 
-from django_counters.exceptions import CounterError, CounterUnavailable
-from django_counters.stores.base import CachedStore, Found, LandedStore
+from django_counters.exceptions import CounterError, CounterUnavailable, RecordMissing
+from django_counters.stores.base import CachedStore, Found, LandedStore, Lease
 from django_counters.strategies.steps import Pause, Steps
 
 # An age for who wants no totals of Redis.
 NO_TOTALS = -1
 # How long somebody waits for another one who asks: a second, which is two turns, then he asks, too.
-_PAUSES = (0.005, 0.01, 0.02, 0.04, *(0.08,) * 12)
+PAUSES = (0.005, 0.01, 0.02, 0.04, *(0.08,) * 12)
 
 
 class Seen(NamedTuple):
@@ -49,7 +49,7 @@ class Asking:
         """The parts of values; exact ones, or those with totals ``max_age`` seconds old."""
         age = NO_TOTALS if max_age is None else int(max_age * 1000)
         found: Mapping[str, Found] = yield self._pending.look(counters, age)
-        for pause in _PAUSES:
+        for pause in PAUSES:
             missing = [counter for counter, f in found.items() if f.total is None]
             # Who has to ask for one anyway gets the others with the same statement.
             if not missing or not all(found[counter].asked for counter in missing):
@@ -57,6 +57,27 @@ class Asking:
             yield Pause(pause)
             found = {**found, **(yield self._pending.look(missing, age))}
         return (yield from self.parts(found, counters))
+
+    def base(self, counter: str, key: Hashable, found: Found) -> Steps[tuple[Lease, int] | None]:
+        """The total of one counter without what waits in Redis, and the lease it goes with.
+
+        What waits there and has landed is taken out of it: as long as the lease is good, Redis has
+        it, too. None where there is no lease.
+
+        Raises:
+            RecordMissing: its record is gone.
+        """
+        generations = [generation for generation, _ in found.waits]
+        amounts, landed = yield partial(self._landed.read_landed, [key], generations)
+        total, pending = amounts.get(key) or (None, 0)
+        if total is None and not pending and not self._landed.inserts:
+            raise RecordMissing(key=self._landed.label(key))
+        if found.lease is None:
+            return None
+        value = (total or 0) + pending
+        totals = {counter: value} if landed.isdisjoint(generations) else {}
+        yield from self._fill(totals, {counter: found})
+        return found.lease, value - sum(by for one, by in found.waits if one in landed)
 
     def landed_only(self, keys: Sequence[Hashable]) -> Steps[dict[Hashable, Seen]]:
         """The parts of values without Redis."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import ClassVar, Protocol, runtime_checkable
 
 from django_counters import clock
 from django_counters.exceptions import RecordMissing, UnsupportedConsistency
 from django_counters.stores.base import ReadsStore
-from django_counters.types import Batch, Reading
-from django_counters.values import NewValues
+from django_counters.types import Batch, Claim, Delta, Peak, Raised, Reading, Taken
+from django_counters.values import NewValues, Unknown
 
 
 class Strategy(Protocol):
@@ -79,6 +79,30 @@ class Outside(Strategy, Protocol):
 
     def discard(self, keys: Sequence[Hashable], *, cells: bool = False) -> None:
         """Take away what is pending for records that are deleted; ``cells``: they may have some."""
+
+
+#: Hears of what was raised later than the call returned.
+Heard = Callable[[Raised], None]
+
+
+class Raises(Strategy, Protocol):
+    """A strategy that can raise a counter to a number."""
+
+    def maximum(self, peak: Peak, heard: Heard) -> Raised | Unknown:
+        """Raise a counter, if its value is smaller, in one step.
+
+        `Unknown` where it is done later; then ``heard`` is told what became of it, and else not.
+        """
+
+
+class CountsOnce(Strategy, Protocol):
+    """A strategy that can count once for each actor."""
+
+    def apply_once(self, delta: Delta, claim: Claim) -> Taken | None:
+        """Make a change and the row of its actor in one statement.
+
+        None, and nothing changed, where it takes two statements, or where the change is refused.
+        """
 
 
 class Summed:

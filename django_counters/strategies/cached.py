@@ -30,12 +30,23 @@ from django_counters.stores.sql.incidents import record_unsent
 from django_counters.stores.sql.outbox import SqlLanded
 from django_counters.strategies import in_place, ledger
 from django_counters.strategies.asking import NO_TOTALS, Asking, Seen
-from django_counters.strategies.base import Outside, Strategy
+from django_counters.strategies.base import Heard, Outside, Strategy
 from django_counters.strategies.declaring import MAX_AGE, Capabilities, Declaration, Shared
 from django_counters.strategies.ledger import Claimed
+from django_counters.strategies.raising import Raising
 from django_counters.strategies.steps import Steps, arun, run
 from django_counters.tokens import moment_of
-from django_counters.types import Batch, Delta, Reading, Sums, counter_of, deltas_of, sums_of
+from django_counters.types import (
+    Batch,
+    Delta,
+    Peak,
+    Raised,
+    Reading,
+    Sums,
+    counter_of,
+    deltas_of,
+    sums_of,
+)
 from django_counters.values import NewValues, Unknown, result_of
 
 # Where increments go while Redis cannot be reached.
@@ -50,7 +61,7 @@ TOKEN_WINDOW = timedelta(hours=24)
 AHEAD = timedelta(minutes=30)
 # What Django says of synchronous code in an event loop; here, before anything is counted.
 _ASYNC = "You cannot call this from an async context - use the method that begins with an a."
-Unsent = Callable[[Mapping[str, int], Exception], None]
+Unsent = Callable[[Mapping[str, int], Exception, str], None]
 # How many counters are asked for in one round trip: a script keeps the server from other work.
 _PAGE = 2000
 # How many counters one round trip adds to, where nobody needs all of them at one moment: 1,000 took
@@ -89,6 +100,7 @@ class Cached(Outside):
         self._admitted = admitted
         self._label = label
         self._asking = Asking(pending, landed)
+        self._raising = Raising(pending, landed, self._asking)
 
     def clear(self) -> None:
         """Delete what the Redis has of this database, also what waits: for tests."""
@@ -106,6 +118,37 @@ class Cached(Outside):
         """`apply` for async code, where no transaction is open."""
         self._check(batch)
         return await arun(self._count(batch), self._pending.asend)
+
+    @async_unsafe(_ASYNC)
+    def maximum(self, peak: Peak, heard: Heard) -> Raised | Unknown:
+        """Add in Redis what the value lacks of a number; see `Raising`.
+
+        Within a transaction when it commits. While Redis is away nothing is raised elsewhere:
+        nobody knows there what waits in Redis, so the value could become larger than any number.
+        """
+        self._raising.check(peak, self.name)
+        if not self._landed.waits_for_commit():
+            return self._raise(peak)
+
+        # Django logs the name of a callback that fails, and a partial has none.
+        def raise_committed() -> None:
+            heard(self._raise_committed(peak))
+
+        self._landed.call_after_commit(raise_committed)
+        return Unknown(self._landed.label(peak.key), Unknown.COMMIT)
+
+    def _raise(self, peak: Peak) -> Raised:
+        counter = counter_of(self._label, peak.key)
+        steps = self._raising.raised(counter, peak.key, peak.number)
+        return run(steps, self._pending.send)
+
+    def _raise_committed(self, peak: Peak) -> Raised:
+        """The caller has committed, and gets no error."""
+        try:
+            return self._raise(peak)
+        except (CounterError, Error) as error:
+            self._unsent({self._landed.label(peak.key): peak.number}, error, "maxima")
+            raise
 
     def value(self, key: Hashable) -> int:
         """Return one exact value; zero if there is none."""
@@ -199,7 +242,8 @@ class Cached(Outside):
                 run(self._count(Batch(page, token), age=NO_TOTALS), self._pending.send)
             except (CounterError, Error) as error:
                 # The caller has committed, and gets no error.
-                self._unsent({self._landed.label(delta.key): delta.by for delta in page}, error)
+                amounts = {self._landed.label(delta.key): delta.by for delta in page}
+                self._unsent(amounts, error, "amounts")
                 failed.append(error)
         if failed:
             raise failed[0]
@@ -389,7 +433,7 @@ _TIMEOUT = seconds(
 _IS_REDIS = "What is counted in Redis is 'cached'."
 DECLARED = Declaration(
     Cached,
-    Capabilities(joins=False, outside=True, cached=True),
+    Capabilities(joins=False, outside=True, cached=True, ranks=True, raises=True),
     _build,
     namespaces=(
         _CACHE._replace(name="CACHE"),

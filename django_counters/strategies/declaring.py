@@ -20,21 +20,29 @@ MAX_AGE = 5.0
 class Capabilities(NamedTuple):
     """What a strategy can do. Ask for it, not for the name: the next strategy may do it, too.
 
-    in_place: a change is part of the total at once; nothing is pending. bounded: it keeps a floor
-    and a ceiling. joins: a change is part of the caller's transaction.
+    in_place: a change is part of the total at once; nothing is pending. floors, ceilings: it keeps
+    one; where increments are pending, the one that is declared. joins: a change is part of the
+    caller's transaction.
     outside: pending increments are in a Redis, so a value is not in the database alone. cached: it
     offers values that may be old (``consistency="cached"``). shards, slots: pending increments are
-    in rows of this kind. entries: each change is kept, with its time.
+    in rows of this kind. entries: each change is kept, with its time. ranks: one row for each
+    counter and period slows it down no more than its total does. once: it is a `CountsOnce`.
+    holds: what is taken may be held for somebody, and come back. raises: it is a `Raises`.
     """
 
     in_place: bool = False
-    bounded: bool = False
+    floors: bool = False
+    ceilings: bool = False
     joins: bool = True
     outside: bool = False
     cached: bool = False
     shards: bool = False
     slots: bool = False
     entries: bool = False
+    ranks: bool = False
+    once: bool = False
+    holds: bool = False
+    raises: bool = False
 
 
 class Shared(Protocol):

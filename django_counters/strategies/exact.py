@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from contextlib import nullcontext
 from typing import ClassVar
 
 from django_counters.exceptions import (
@@ -11,10 +12,10 @@ from django_counters.exceptions import (
     CounterOverflow,
     RecordMissing,
 )
-from django_counters.stores.base import TotalsStore
-from django_counters.strategies.base import Summed
-from django_counters.strategies.refusals import refusal
-from django_counters.types import Batch, Delta
+from django_counters.stores.base import NoRoom, TotalsStore
+from django_counters.strategies.base import Heard, Summed
+from django_counters.strategies.refusals import quota_refusal, refusal, refuse_beyond_quotas
+from django_counters.types import INT8, Amounts, Batch, Claim, Delta, Peak, Raised, Taken
 
 
 class Exact(Summed):
@@ -35,8 +36,8 @@ class Exact(Summed):
         """Apply a batch: one statement, and where bounds have to hold a savepoint around it."""
         if len(batch.deltas) == 1:
             (delta,) = batch.deltas
-            value = self._totals.add(delta)
-            return {delta.key: self._refuse_or_settle(delta) if value is None else value}
+            value = self._within(delta) if delta.quotas else self._add(delta)
+            return {delta.key: value}
         if not any(delta.is_bounded for delta in batch.deltas):
             return self._totals.add_many(batch.deltas)
         with self._totals.all_or_nothing():
@@ -49,7 +50,72 @@ class Exact(Summed):
             refused = [(d, value) for d, value in before if not d.bounds.admits(value, d.by)]
             if refused:
                 raise refusal(refused, self._totals.label)
+            refuse_beyond_quotas(batch.deltas, self._totals, counted=True)
         return values
+
+    def apply_once(self, delta: Delta, claim: Claim) -> Taken | None:
+        """Make a change and the row of its actor in one statement."""
+        return self._totals.add_once(delta, claim)
+
+    def _within(self, delta: Delta) -> int:
+        """Make an increase for which its periods have room. The total is held when they are asked.
+
+        It is one statement where that can refuse by itself: an error, so a savepoint in a
+        transaction is kept for it.
+        """
+        asks = self._totals.asks_quotas(delta)
+        alone = asks and self._totals.commits_at_once()
+        try:
+            with nullcontext() if alone else self._totals.all_or_nothing():
+                value = self._add(delta)
+                if not asks:
+                    refuse_beyond_quotas((delta,), self._totals, counted=True)
+        except NoRoom as error:
+            asked = [(delta, quota) for quota in delta.quotas]
+            refused = quota_refusal(asked, error.sums, self._totals.label)
+            assert refused, "the statement says which sum is beyond its quota"
+            raise refused from None
+        return value
+
+    def _add(self, delta: Delta) -> int:
+        value = self._totals.add(delta)
+        return self._refuse_or_settle(delta) if value is None else value
+
+    def maximum(self, peak: Peak, heard: Heard) -> Raised:  # noqa: ARG002 - it is done by then
+        """Raise the total to a number; nothing is written where the value is large enough.
+
+        The row is read without a lock, and changed only if it is still what was read; else while
+        nobody else can change it.
+        """
+        amounts = self._totals.meet(peak.key)
+        delta = self._missing(peak, amounts)
+        if delta.by > 0 and not self._totals.add_to((amounts and amounts.total) or 0, delta):
+            delta = self._raise_held(peak)
+        # What lacks less than nothing is so much larger.
+        return Raised(peak.number - min(delta.by, 0), max(delta.by, 0))
+
+    def _raise_held(self, peak: Peak) -> Delta:
+        """Raise it while it is held, whatever waits elsewhere; what it lacked."""
+        with self._totals.all_or_nothing():
+            if self._totals.settle(Delta(peak.key, 0)) is None:
+                raise RecordMissing(key=self._totals.label(peak.key))
+            delta = self._missing(peak, self._totals.read_one(peak.key))
+            if delta.by > 0 and self._totals.settle(delta) is None:
+                # The value would fit, the total alone does not: a rollup makes room.
+                raise self._overflow(delta)
+        return delta
+
+    def _missing(self, peak: Peak, amounts: Amounts | None) -> Delta:
+        """What a value lacks of a number; not above zero where it lacks nothing."""
+        if (amounts is None or amounts.total is None) and not self._totals.inserts:
+            raise RecordMissing(key=self._totals.label(peak.key))
+        value = amounts.value if amounts else 0
+        delta = Delta(peak.key, peak.number - value, peak.bounds)
+        if delta.by > 0 and not peak.bounds.within(self._totals.capacity).admits(value, delta.by):
+            raise self._refused(delta, value)
+        if delta.by > INT8[1]:
+            raise self._overflow(delta)
+        return delta
 
     def _refuse_or_settle(self, delta: Delta) -> int:
         """Say why a change was refused, or make it while nobody else can change the counter.

@@ -11,12 +11,12 @@ from django_counters.strategies.declaring import Capabilities, Declaration, Shar
 from django_counters.strategies.exact import CachedAsExact, Exact
 
 
-def _exact(table: Table, using: str, shared: Shared, *, combine: bool = False) -> Strategy:  # noqa: ARG001
+def _exact(table: Table, using: str, _: Shared, *, combine: bool = False) -> Strategy:
     totals = SqlTotals(table, using)
     return Combining(totals, using) if combine else Exact(totals)
 
 
-def _as_exact(table: Table, using: str, shared: Shared) -> Strategy:  # noqa: ARG001
+def _as_exact(table: Table, using: str, _: Shared) -> Strategy:
     return CachedAsExact(SqlTotals(table, using))
 
 
@@ -30,10 +30,20 @@ COMBINE = Option(
 )
 EXACT = Declaration(
     Exact,
-    Capabilities(in_place=True, bounded=True),
+    Capabilities(
+        in_place=True,
+        floors=True,
+        ceilings=True,
+        ranks=True,
+        once=True,
+        holds=True,
+        raises=True,
+    ),
     _exact,
     namespaces=(COMBINE,),
     fields=(),
 )
 # Nobody declares it: it replaces cached counters where COUNTERS_CACHED_AS_EXACT is set.
-CACHED_AS_EXACT = Declaration(CachedAsExact, Capabilities(in_place=True, cached=True), _as_exact)
+CACHED_AS_EXACT = Declaration(
+    CachedAsExact, Capabilities(in_place=True, cached=True, ranks=True, raises=True), _as_exact
+)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from datetime import datetime
+from zoneinfo import ZoneInfo
 
+from django_counters.calendar import PERIODS, period_of
 from django_counters.exceptions import (
     CeilingExceeded,
     CounterError,
     InsufficientCount,
+    QuotaExceeded,
     Shortfall,
 )
-from django_counters.types import Delta
+from django_counters.stores.base import QuotasStore
+from django_counters.types import Delta, Quota
 
 
 def refusal(refused: Sequence[tuple[Delta, int]], label: Callable[[Hashable], str]) -> CounterError:
@@ -43,3 +48,62 @@ def refusal(refused: Sequence[tuple[Delta, int]], label: Callable[[Hashable], st
     return CeilingExceeded(
         key=key, requested=requested, available=available, ceiling=bound, shortfalls=full
     )
+
+
+def refuse_beyond_quotas(deltas: Iterable[Delta], store: QuotasStore, *, counted: bool) -> None:
+    """Refuse increases for which a period has not enough room. The caller holds their totals.
+
+    ``counted``: whether the store has made them already.
+
+    Raises:
+        QuotaExceeded: for the first counter without enough room.
+    """
+    asked = [(delta, quota) for delta in deltas for quota in delta.quotas]
+    if not asked:
+        return
+    sums = store.used([(delta.key, quota.cell) for delta, quota in asked])
+    ahead = [0 if counted else delta.by for delta, _ in asked]
+    refused = quota_refusal(asked, [a + b for a, b in zip(sums, ahead, strict=True)], store.label)
+    if refused is not None:
+        raise refused
+
+
+def quota_refusal(
+    asked: Sequence[tuple[Delta, Quota]], sums: Sequence[int], label: Callable[[Hashable], str]
+) -> QuotaExceeded | None:
+    """The error for increases beyond their quotas; None if there is room for all of them.
+
+    ``sums``: what the period of each quota counts with the increase.
+    """
+    beyond: dict[Hashable, tuple[Delta, Quota, int]] = {}
+    for (delta, quota), total in zip(asked, sums, strict=True):
+        # Longer periods come last: of several the one stays that lets the counter go on last.
+        if total > quota.most:
+            beyond[delta.key] = delta, quota, max(0, quota.most - total + delta.by)
+    if not beyond:
+        return None
+    refused = list(beyond.values())
+    full = tuple(
+        Shortfall(label(delta.key), delta.by, left, quota.most) for delta, quota, left in refused
+    )
+    key, requested, available, ceiling = full[0]
+    quota = refused[0][1]
+    return QuotaExceeded(
+        key=key,
+        requested=requested,
+        available=available,
+        ceiling=ceiling,
+        period=period_name(quota),
+        resets_at=end_of(quota),
+        shortfalls=full,
+    )
+
+
+def period_name(quota: Quota) -> str:
+    """The word for the period of a quota."""
+    return PERIODS[quota.cell.period - 1]
+
+
+def end_of(quota: Quota) -> datetime:
+    """When the period of a quota ends, in UTC."""
+    return period_of(period_name(quota), quota.cell.start, ZoneInfo(quota.zone))[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 from django_counters.stores.sql.dialects import Table
@@ -16,14 +17,16 @@ class Sharded(Spread):
     name: ClassVar[str] = "sharded"
 
 
-def _build(table: Table, using: str, shared: Shared, *, shards: int | str) -> Strategy:  # noqa: ARG001
+def _build(table: Table, using: str, _: Shared, *, shards: int | str) -> Strategy:
     return Sharded(*spread_over(table, using, shards))
 
 
 DECLARED = Declaration(
     Sharded,
-    Capabilities(shards=True),
+    Capabilities(floors=True, shards=True, once=True),
     _build,
     namespaces=(rows("shards", "a counter"),),
     guesses={"sharded": "Shards belong to named counters; a field is 'slotted'."},
 )
+# For counters whose namespace declares another strategy: that one takes from the total.
+ELSEWHERE = replace(DECLARED, can=DECLARED.can._replace(floors=False))

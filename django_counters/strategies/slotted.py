@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 from django_counters.stores.sql.dialects import Table
@@ -16,14 +17,16 @@ class Slotted(Spread):
     name: ClassVar[str] = "slotted"
 
 
-def _build(table: Table, using: str, shared: Shared, *, slots: int | str) -> Strategy:  # noqa: ARG001
+def _build(table: Table, using: str, _: Shared, *, slots: int | str) -> Strategy:
     return Slotted(*spread_over(table, using, slots))
 
 
 DECLARED = Declaration(
     Slotted,
-    Capabilities(slots=True),
+    Capabilities(floors=True, slots=True, once=True),
     _build,
     fields=(rows("slots", "a record")._replace(code="E017"),),
     guesses={"slotted": "Slots belong to records; a named counter is 'sharded'."},
 )
+# For counters whose field declares another strategy: that one takes from the total.
+ELSEWHERE = replace(DECLARED, can=DECLARED.can._replace(floors=False))

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
+from functools import partial
 from typing import ClassVar
 
-from django_counters.exceptions import CounterOverflow, RecordMissing, UnsupportedBounds
+from django_counters.exceptions import (
+    CounterError,
+    CounterOverflow,
+    RecordMissing,
+    UnsupportedBounds,
+)
 from django_counters.options import Option, is_integer
-from django_counters.stores.base import PendingStore
+from django_counters.stores.base import RightsStore
 from django_counters.stores.sql.dialects import Table
-from django_counters.stores.sql.pending import SqlPending
+from django_counters.stores.sql.rights import SqlRights
 from django_counters.strategies.base import Summed
-from django_counters.types import Batch, Delta
+from django_counters.strategies.refusals import refusal
+from django_counters.types import Batch, Claim, Delta, Taken
 
 AUTO = "auto"
 MOST_ROWS = 64
+# Each of them has a part of what may be taken: more are as fast, and make it scarce sooner.
+_ROWS_WITH_A_FLOOR = 16
 _LARGEST_NUMBER = 1024
 
 
@@ -31,10 +40,12 @@ def rows(name: str, owner: str) -> Option:
     )
 
 
-def spread_over(table: Table, using: str, declared: int | str) -> tuple[SqlPending, int]:
+def spread_over(table: Table, using: str, declared: int | str) -> tuple[SqlRights, int]:
     """What a strategy of this kind is made of."""
-    most = MOST_ROWS if isinstance(declared, str) else declared
-    return SqlPending(table, using, most), most
+    most, shares = (
+        (MOST_ROWS, _ROWS_WITH_A_FLOOR) if isinstance(declared, str) else (declared, declared)
+    )
+    return SqlRights(table, using, most, shares), most
 
 
 class Spread(Summed):
@@ -43,28 +54,73 @@ class Spread(Summed):
     A writer takes a row that nobody holds, or makes a new one, up to ``cap``. It waits where as
     many transactions hold all of them, and, seldom, where it draws the number of a row that
     another open transaction has just made. The value is total + pending of one snapshot, and what
-    a change returns is that of its own snapshot and itself. A floor or ceiling cannot hold.
+    a change returns is that of its own snapshot and itself.
+
+    A floor holds at every commit: each row has a part of what may be taken. Who finds no row with
+    enough holds all of them, and shares what is there: so nobody is refused while there is enough.
+    A ceiling cannot hold.
     """
 
     holds: ClassVar[bool] = False
 
-    def __init__(self, pending: PendingStore, cap: int) -> None:
+    def __init__(self, pending: RightsStore, cap: int) -> None:
         super().__init__(pending)
         self._pending = pending
         self._cap = cap
 
     def apply(self, batch: Batch) -> Mapping[Hashable, int]:
-        """Apply a batch, in one statement."""
+        """Apply a batch, in one statement; with a floor, nearly always in one for each counter."""
         for delta in batch.deltas:
-            if delta.is_bounded:
-                raise UnsupportedBounds(key=self._pending.label(delta.key), strategy=self.name)
+            self._refuse_ceiling(delta)
+        # What is bounded now, and no ceiling, is a floor.
+        floors = any(delta.is_bounded for delta in batch.deltas)
         if len(batch.deltas) > 1:
-            return self._pending.add_many(batch.deltas)
+            return self._apart(batch.deltas) if floors else self._pending.add_many(batch.deltas)
         (delta,) = batch.deltas
+        if floors:
+            return {delta.key: self._take(delta)}
         value = self._pending.add(delta, self._number(delta.route))
         if value is None:
             raise self._refused(delta)
         return {delta.key: value}
+
+    def apply_once(self, delta: Delta, claim: Claim) -> Taken | None:
+        """Make a change and the row of its actor in one statement."""
+        self._refuse_ceiling(delta)
+        # A floor is not asked: nobody takes back what was not counted before.
+        return self._pending.add_once(delta, self._number(delta.route), claim)
+
+    def _refuse_ceiling(self, delta: Delta) -> None:
+        """Refuse a change that moves towards a ceiling."""
+        if delta.by > 0 and delta.is_bounded:
+            raise UnsupportedBounds(key=self._pending.label(delta.key), strategy=self.name)
+
+    def _apart(self, deltas: Sequence[Delta]) -> Mapping[Hashable, int]:
+        """Apply changes one by one, in the order of their keys, all or none."""
+        with self._pending.all_or_nothing():
+            values: dict[Hashable, int] = {}
+            for delta in sorted(deltas, key=lambda one: str(one.key)):
+                values.update(self.apply(Batch((delta,))))
+        return values
+
+    def _take(self, delta: Delta) -> int:
+        """Take away, if that leaves the floor."""
+        floor = delta.bounds.floor
+        assert floor is not None
+        value = self._pending.take(delta, floor)
+        if value is not None:
+            return value
+        amounts = self._pending.read_one(delta.key)
+        if not self._pending.inserts and (amounts is None or amounts.total is None):
+            raise RecordMissing(key=self._pending.label(delta.key))
+        # It is refused by what is committed, whatever others have open: they can only take more.
+        met = amounts.value if amounts else 0
+        if met + delta.by < floor:
+            raise self._short(delta, met)
+        return self._pending.share(delta, floor, partial(self._short, delta))
+
+    def _short(self, delta: Delta, value: int) -> CounterError:
+        return refusal([(delta, value)], self._pending.label)
 
     def _number(self, route: object) -> int | None:
         """The row of a route, the same in every process and on every machine."""

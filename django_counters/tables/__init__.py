@@ -2,39 +2,48 @@
 
 from __future__ import annotations
 
+from django_counters.tables.actor import CounterActor
 from django_counters.tables.adjustment import CounterAdjustment
 from django_counters.tables.batch import CounterBatch, CounterSource
 from django_counters.tables.cell import CounterCell
 from django_counters.tables.counter import CounterColumns
 from django_counters.tables.delta import DeltaColumns
+from django_counters.tables.hold import CounterHold
 from django_counters.tables.horizon import CounterHorizon
 from django_counters.tables.incident import CounterIncident
 from django_counters.tables.limit import CounterLimit
 from django_counters.tables.measure import CounterMeasure, CounterTag
 from django_counters.tables.partition import CounterArchive, CounterPartition
+from django_counters.tables.rank import CounterRank
 from django_counters.tables.request import AdjustmentRequest
 from django_counters.tables.sample import CounterSample
 from django_counters.tables.shard import ShardColumns
 from django_counters.tables.slot import SlotColumns
 from django_counters.tables.token import CounterToken
 from django_counters.tables.total import TotalField
+from django_counters.tables.unique import CounterMember, CounterUnique
 
 __all__ = [
     "AdjustmentRequest",
+    "CounterActor",
     "CounterAdjustment",
     "CounterArchive",
     "CounterBatch",
     "CounterCell",
     "CounterColumns",
+    "CounterHold",
     "CounterHorizon",
     "CounterIncident",
     "CounterLimit",
     "CounterMeasure",
+    "CounterMember",
     "CounterPartition",
+    "CounterRank",
     "CounterSample",
     "CounterSource",
     "CounterTag",
     "CounterToken",
+    "CounterUnique",
     "DeltaColumns",
     "ShardColumns",
     "SlotColumns",

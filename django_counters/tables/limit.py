@@ -1,4 +1,4 @@
-"""How empty the buckets of rate limits are."""
+"""How much of a rate limit is taken."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from django.utils.translation import gettext_lazy as _
 
 
 class CounterLimit(models.Model):
-    """A bucket of a rate limit that is kept in the database. Pruned when it is full again.
+    """What somebody has taken under a rate limit in the database. Pruned when it counts no more.
 
-    ``arrival`` is when it will be full, in microseconds since 1970. It has no index: each request
-    would write that, too. Neither the name of the limit nor of who is limited is kept as text, only
-    their digest.
+    ``arrival`` is when that is, in microseconds since 1970. It has no index: each request would
+    write that, too. ``moments`` is for logs alone: pairs of a moment and how many were taken then.
+    Neither the name of the limit nor of who is limited is kept as text, only their digest.
     """
 
     digest = models.BinaryField(_("digest"), primary_key=True)
     arrival = models.BigIntegerField(_("full again at"))
+    moments = models.JSONField(_("moments"), null=True)
 
     class Meta:
         verbose_name = _("counter limit")

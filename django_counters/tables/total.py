@@ -77,7 +77,7 @@ class TotalAttribute(DeferredAttribute):
             raise AttributeError(self.field.attname)
         del instance.__dict__[self.field.attname]
 
-    def hand_out(self, value: int, instance: models.Model) -> Loaded:  # noqa: ARG002
+    def hand_out(self, value: int, instance: models.Model) -> Any:  # noqa: ARG002
         return Loaded(value)
 
 
@@ -94,6 +94,8 @@ class TotalField(_BigIntegerField):
     #: What the column is to expressions.
     plain_class: type[models.Field[Any, Any]] = models.BigIntegerField
     strategy = "exact"
+    #: How many decimal places its amounts have; None where they are integers.
+    places: int | None = None
     #: By how much one person alone may adjust it; None: by any amount.
     approve_above: int | None = None
     #: What is counted by period; None where nothing is.

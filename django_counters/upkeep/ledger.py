@@ -24,6 +24,7 @@ class State:
         counters: of how many counters.
         lag: how old the totals are: all that was committed before is in them. None before the first
             rollup.
+        idle: how long ago the last rollup looked at it; None before the first one.
         holder: who holds the horizon back: the oldest transaction, if entries wait and it was at it
             when the last rollup ran.
         fenced: why it cannot be rolled up; empty where it can.
@@ -34,6 +35,7 @@ class State:
     entries: int
     counters: int
     lag: timedelta | None
+    idle: timedelta | None
     holder: Holder | None
     fenced: str
     partitions_ahead: int | None
@@ -47,11 +49,17 @@ def state(using: str = DEFAULT_DB_ALIAS) -> State:
     return State(
         entries=entries,
         counters=counters,
-        lag=None if reached.as_of == beginning() else clock.utc() - clock.meant(reached.as_of),
+        lag=_age(reached.as_of),
+        idle=_age(reached.rolled_up_at),
         holder=_holder(horizon, reached.rolled_up_at) if entries else None,
         fenced=horizon.fenced(reached),
         partitions_ahead=partitions_ahead(using),
     )
+
+
+def _age(moment: datetime) -> timedelta | None:
+    """How long ago that was; None if it never was."""
+    return None if moment == beginning() else clock.utc() - clock.meant(moment)
 
 
 def _holder(horizon: SqlHorizon, rolled_up_at: datetime) -> Holder | None:

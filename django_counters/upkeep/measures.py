@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter as Tally
 from collections.abc import Iterator
 from datetime import timedelta
 from zoneinfo import ZoneInfo
@@ -16,6 +17,7 @@ from django_counters.registry import registry
 from django_counters.stores.sql.cells import SqlCells
 from django_counters.stores.sql.session import Session
 from django_counters.tables import CounterCell, CounterMeasure
+from django_counters.tables.measured import OfPeriod
 from django_counters.tables.standing import COUNTERS
 from django_counters.tables.total import TotalField
 from django_counters.upkeep.renames import present_name
@@ -61,13 +63,14 @@ def _as_migrations_say(label: str) -> str:
 
 
 def prune_cells(using: str = DEFAULT_DB_ALIAS) -> int:
-    """Forget cells that are older than ``KEEP`` says; how many those were. In small batches.
+    """Forget cells and sets that are older than ``KEEP`` says; how many. In small batches.
 
     Coarser cells were written together with them, and stay. Any number of these can run at once.
     """
     if not router.allow_migrate_model(using, CounterCell):
         return 0
-    cells, measures, gone = SqlCells(Session(using)), registry.measures(using), 0
+    measures, gone = registry.measures(using), 0
+    cells = SqlCells(Session(using))
     for measure in declared_measures(using):
         stored = measures.find(measure.name)
         if stored is None:
@@ -76,8 +79,12 @@ def prune_cells(using: str = DEFAULT_DB_ALIAS) -> int:
             # One that began before is kept as long as a part of it is.
             since = clock.utc() - timedelta(days=days)
             before, _ = period_of(period, since, ZoneInfo(stored.zone))
-            forgotten = cells.forget(stored.id, PERIODS.index(period) + 1, before)
-            if forgotten:
-                measures.forgotten(measure.name, period, before)
-            gone += forgotten
+            place = stored.id, PERIODS.index(period) + 1, before
+            found: Tally[str] = Tally()
+            for table in OfPeriod.tables():
+                found[table.since.format(period)] += cells.forget(table._meta.db_table, *place)
+            # What follows from others has no name.
+            for name in filter(None, +found):
+                measures.forgotten(measure.name, name, before)
+                gone += found[name]
     return gone

@@ -7,6 +7,7 @@ from django.db import DEFAULT_DB_ALIAS, router
 from django_counters.registry import registry
 from django_counters.stores.sql.limits import SqlLimits
 from django_counters.tables import CounterBatch, CounterLimit, CounterToken
+from django_counters.upkeep.holds import prune_holds
 from django_counters.upkeep.measures import prune_cells
 from django_counters.upkeep.recording import forget_history
 
@@ -19,6 +20,7 @@ def prune_all(using: str = DEFAULT_DB_ALIAS) -> dict[str, int]:
         "samples": forget_history(using),
         "buckets": prune_limits(using),
         "cells": prune_cells(using),
+        "holds": prune_holds(using),
     }
 
 

@@ -9,7 +9,7 @@ from django.db import DEFAULT_DB_ALIAS, router
 from django.utils import timezone
 
 from django_counters import clock
-from django_counters.calendar import beginnings
+from django_counters.calendar import period_of
 from django_counters.conf import DEFAULT
 from django_counters.registry import registry
 from django_counters.stores.sql.samples import Scope, SqlSamples
@@ -17,7 +17,6 @@ from django_counters.tables import CounterSample
 
 # No key begins with it, and every key is before it.
 _LAST = "\U0010ffff"
-_INSTANT = timedelta(microseconds=1)
 
 
 def record_history(using: str = DEFAULT_DB_ALIAS) -> int:
@@ -70,4 +69,4 @@ def _declared() -> Iterator[str]:
 def _beginning(period: str, moment: datetime) -> datetime:
     """When the period of a moment began, by the clocks and the calendar of ``TIME_ZONE``."""
     zone = timezone.get_default_timezone()
-    return next(beginnings(period, moment, moment + _INSTANT, zone))
+    return period_of(period, moment, zone)[0]

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from django.db import DEFAULT_DB_ALIAS
+from django.db import DEFAULT_DB_ALIAS, router
 
 from django_counters.exceptions import CounterOverflow, LedgerFenced
 from django_counters.signals import upkeep_done
@@ -14,8 +14,10 @@ from django_counters.stores.sql.folding import Folded
 from django_counters.stores.sql.horizon import SqlHorizon
 from django_counters.stores.sql.incidents import record
 from django_counters.stores.sql.inquiry import SqlInquiry
+from django_counters.stores.sql.session import Session
 from django_counters.stores.sql.tables import NAMED
-from django_counters.tables import CounterIncident
+from django_counters.stores.sql.uniques import SqlUniques
+from django_counters.tables import CounterIncident, CounterUnique
 from django_counters.tables.standing import COUNTERS
 from django_counters.upkeep.partitions import maintain, partitions_ahead, too_few
 from django_counters.upkeep.places import Foldable, places, renamed
@@ -36,6 +38,7 @@ class Report:
             model; what they have pending stays where it is.
         entries: how many entries of the ledger were folded.
         waiting: how many entries wait now: of transactions that have not ended, or new.
+        members: how many actors were put into their sets, or wait for that in a dry run.
     """
 
     rows: int = 0
@@ -45,6 +48,7 @@ class Report:
     stuck: list[str] = field(default_factory=list)
     entries: int = 0
     waiting: int = 0
+    members: int = 0
 
 
 Progress = Callable[[str, Report], None]
@@ -86,6 +90,9 @@ def rollup(
             _fold_entries(using, report)
         report.waiting = SqlInquiry(NAMED, using).waiting()[0]
         progress("ledger", report)
+    if router.allow_migrate_model(using, CounterUnique):
+        uniques = SqlUniques(Session(using))
+        report.members = uniques.waiting() if dry_run else uniques.fold()
     if not dry_run:
         seconds = time.monotonic() - began
         upkeep_done.tell(Report, work="rollup", using=using, seconds=seconds, report=report)

@@ -1,4 +1,4 @@
-"""Whether every value of the ledger is the sum of its entries, those that are dropped included."""
+"""Whether every value of the ledger is the sum of its entries, and every count of actors theirs."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from django_counters.stores.sql.partitions import SqlPartitions
 from django_counters.stores.sql.tables import NAMED
 from django_counters.tables import CounterIncident
 from django_counters.tables.standing import COUNTERS, ENTRIES
+from django_counters.upkeep.actors import counting_actors, differing
+from django_counters.upkeep.holds import forgotten
 
 
 @dataclass
@@ -24,11 +26,15 @@ class Report:
         checked: how many counters were looked at.
         partitions: how many sealed partitions were counted again.
         drifts: counters whose total is not what their entries say, and partitions whose entries
-            are not what they were when they were sealed.
+            are not what they were when they were sealed; and counters of actors (``once=True``)
+            whose value is not how many rows of actors they have; and counters of which something
+            is held an hour beyond its time: nothing should be, and upkeep does not run.
+        measures: how many namespaces and fields were looked at whose counters count actors.
     """
 
     checked: int = 0
     partitions: int = 0
+    measures: int = 0
     drifts: list[Drift] = field(default_factory=list)
 
 
@@ -39,7 +45,8 @@ def verify(
 
     What came into a total otherwise (before the counter was in the ledger, or by another strategy)
     is known, and stays out of it. Each difference becomes an incident; nothing is repaired. All
-    counters are compared in one statement, so increments that go on do no harm.
+    counters are compared in one statement, so increments that go on do no harm. So are those of
+    a namespace or field that counts actors: value = rows.
 
     Args:
         using: the database.
@@ -57,6 +64,11 @@ def verify(
     report.checked = known.count() if keys is None else len(keys)
     if keys is None and not prefix:
         _recount(using, report)
+    if keys is None:
+        places = list(counting_actors(using, namespace))
+        report.measures = len(places)
+        report.drifts += (drift for place in places for drift in differing(place, using))
+        report.drifts += (one for one in forgotten(using) if one.key.startswith(prefix))
     for drift in report.drifts:
         detail = {"expected": drift.expected, "found": drift.found}
         record(CounterIncident.Kind.DRIFT, drift.key, detail, using)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.db import models
 
+from django_counters.exceptions import UnsupportedBounds
 from django_counters.measure import Measure
-from django_counters.projections.cells import Tags, effects_of
+from django_counters.projections.actors import refuse_uncounted
+from django_counters.projections.cells import effects_of
+from django_counters.projections.event import PLAIN, Event
+from django_counters.projections.quotas import quotas_of
 from django_counters.registry import registry
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.tables import NAMED
@@ -18,7 +21,7 @@ from django_counters.tables.standing import COUNTERS
 from django_counters.tokens import Token
 from django_counters.types import UNBOUNDED, Bounds, Delta, check_key
 
-_SHARDED = sharded.DECLARED.recipe()
+_SHARDED = sharded.ELSEWHERE.recipe()
 
 
 class Ref(NamedTuple):
@@ -85,8 +88,7 @@ class Change(NamedTuple):
         token: counts once, however often it is asked for.
         immediately: now, and not when the caller's transaction commits.
         collects: a collector that is open takes it.
-        at: when it happened; None for now.
-        tags: values by the names of tags.
+        event: when it happened, of what kind it is, and who did it.
     """
 
     ref: Ref
@@ -96,29 +98,54 @@ class Change(NamedTuple):
     token: Token | None = None
     immediately: bool = False
     collects: bool = False
-    at: datetime | None = None
-    tags: Tags | None = None
+    event: Event = PLAIN
 
     @property
     def delta(self) -> Delta:
-        """What a strategy is given."""
+        """What a strategy is given.
+
+        Raises:
+            InvalidActor: the counter counts once for each actor; see `write.actors`.
+        """
+        refuse_uncounted(self.ref.measure, self.ref.label)
+        return self.apart
+
+    @property
+    def apart(self) -> Delta:
+        """The same without the row of its actor: the caller sees to that."""
         ref, bounds = self.ref, self.ref.bounds
         if self.bounds is not UNBOUNDED:
             bounds = bounds.stricter(self.bounds)
-        if ref.measure is None and self.at is None and self.tags is None:
+        if bounds.floor is not None and self.by < 0 and not ref.recipe.can.in_place:
+            self._check_floor(bounds.floor)
+        if ref.measure is None and self.event is PLAIN:
             # The common case: this runs once for each increment.
             return Delta(ref.key, self.by, bounds, self.route)
+        event = self.event
+        if ref.measure is not None and ref.measure.once is not None:
+            if not ref.measure.stored and event.at is None and event.tags is None:
+                return Delta(ref.key, self.by, bounds, self.route)
+            # Who takes something back stays in the sets of those who were there.
+            seen = ref.measure.unique and self.by > 0
+            event = event if seen else event._replace(who=None)
+        known = registry.measures(ref.using)
         effects = effects_of(
             ref.measure,
             ref.label,
             self.by,
-            self.at,
-            self.tags,
-            known=registry.measures(ref.using),
+            event,
+            known=known,
             admits=not ref.recipe.can.outside,
             token=self.token,
         )
-        return Delta(ref.key, self.by, bounds, self.route, effects)
+        quotas = quotas_of(ref.measure, self.by, effects, known)
+        return Delta(ref.key, self.by, bounds, self.route, effects, quotas)
+
+    def _check_floor(self, floor: int) -> None:
+        """Refuse a floor that is not kept where increments wait, or not known to all who take."""
+        ref = self.ref
+        if not ref.recipe.can.floors or floor != ref.bounds.floor:
+            raise UnsupportedBounds(key=ref.label, strategy=ref.recipe.strategy)
 
 
 def in_shards(key: object, using: str | None) -> Ref:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.core.exceptions import EmptyResultSet
@@ -15,17 +14,20 @@ from django_counters.exceptions import (
     OutcomeUnknown,
     RecordMissing,
 )
-from django_counters.projections.cells import Tags, effects_of
+from django_counters.projections.actors import refuse_uncounted
+from django_counters.projections.cells import effects_of
+from django_counters.projections.event import Event
+from django_counters.projections.quotas import quotas_of
 from django_counters.registry import registry
 from django_counters.signals import batch_applied
 from django_counters.stores.sql.chosen import Column, SqlHeld, add_at_once
 from django_counters.stores.sql.session import Session
 from django_counters.strategies.base import Strategy
 from django_counters.strategies.cached import AT_ONCE
-from django_counters.strategies.refusals import refusal
+from django_counters.strategies.refusals import refusal, refuse_beyond_quotas
 from django_counters.tables.standing import SLOTS
 from django_counters.tables.total import TotalField
-from django_counters.types import Batch, Delta, Effect
+from django_counters.types import Batch, Delta, Effect, Quota
 from django_counters.values import NewValues
 from django_counters.write.pipeline import all_or_nothing
 from django_counters.write.records import Place, check_record_id
@@ -41,6 +43,7 @@ class FieldChange(NamedTuple):
     field: TotalField
     by: int
     effects: tuple[Effect, ...]
+    quotas: tuple[Quota, ...]
 
     @property
     def place(self) -> Place:
@@ -64,23 +67,23 @@ class FieldChange(NamedTuple):
 
     def batch(self, keys: Iterable[Hashable]) -> Batch:
         """The changes of all records, and of their cells."""
-        bounds = self.place.bounds
-        return Batch(tuple(Delta(key, self.by, bounds, None, self.effects) for key in keys))
+        bounds, effects = self.place.bounds, self.effects
+        return Batch(tuple(Delta(key, self.by, bounds, None, effects, self.quotas) for key in keys))
 
 
-def field_change(
-    field: TotalField, by: int, using: str, at: datetime | None, tags: Tags | None
-) -> FieldChange:
+def field_change(field: TotalField, by: int, using: str, event: Event) -> FieldChange:
     """The change of one field, counted by when it happened and by tag.
 
     Raises:
         InvalidMoment, InvalidTags, UnsupportedSeries: it cannot be.
+        InvalidActor: it counts once for each actor.
     """
     place: Place = field.declared()
     admits, label = not place.recipe.can.outside, place.table.label
+    refuse_uncounted(place.measure, label)
     known = registry.measures(using)
-    effects = effects_of(place.measure, label, by, at, tags, known=known, admits=admits)
-    return FieldChange(field, by, effects)
+    effects = effects_of(place.measure, label, by, event, known=known, admits=admits)
+    return FieldChange(field, by, effects, quotas_of(place.measure, by, effects, known))
 
 
 def count(rows: Rows, using: str, changes: Sequence[FieldChange]) -> int:
@@ -226,6 +229,7 @@ def _apply_held(change: FieldChange, keys: Sequence[Hashable], using: str) -> Ne
             raise CounterOverflow(key=column.label(key), low=low, high=high)
     column.add(change.owner._meta.pk, keys, by)
     column.add_cells(deltas)
+    refuse_beyond_quotas(deltas, column, counted=True)
     return {key: found.value + by for key, found in amounts.items()}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
 from uuid import UUID
 
 from django_counters.exceptions import (
@@ -14,12 +13,12 @@ from django_counters.exceptions import (
     UnsupportedBounds,
     UnsupportedToken,
 )
-from django_counters.projections.cells import Tags
+from django_counters.projections.event import PLAIN, Event
 from django_counters.registry import registry
 from django_counters.strategies import ledger
 from django_counters.tables.standing import COUNTERS
 from django_counters.tokens import check_token, optional_token
-from django_counters.types import Delta, check_delta, check_key
+from django_counters.types import UNBOUNDED, Delta, check_delta, check_key
 from django_counters.values import Appended
 from django_counters.write.change import Change, named
 from django_counters.write.pipeline import change
@@ -45,13 +44,12 @@ def append(
     by: int,
     token: object,
     using: str | None,
-    at: datetime | None = None,
-    tags: Tags | None = None,
+    event: Event = PLAIN,
 ) -> Appended:
     """Append one entry, whatever the namespace declares."""
     name = _unbounded(check_key(key))
     given = optional_token(token)
-    result = change(Change(named(name, using, _LEDGER), by, token=given, at=at, tags=tags))
+    result = change(Change(named(name, using, _LEDGER), by, token=given, event=event))
     if isinstance(result, Appended):
         return result
     # The token was used before the counter came into the ledger: the value of then is left out.
@@ -62,8 +60,7 @@ def append_many(
     entries: Iterable[object],
     copy: bool,
     using: str | None,
-    at: datetime | None = None,
-    tags: Tags | None = None,
+    event: Event = PLAIN,
 ) -> AppendedMany:
     """Append many entries, all or none: pairs of key and delta, or with a token each."""
     plain: list[tuple[str, int]] = []
@@ -79,7 +76,7 @@ def append_many(
         elif tokened.setdefault(token, (key, by)) != (key, by):
             raise TokenConflict(token=str(token))
     # A token that stands in it twice counts once.
-    appended = _write(plain, tokened, copy, using or _writer(), at, tags)
+    appended = _write(plain, tokened, copy, using or _writer(), event)
     return AppendedMany(appended, given - appended)
 
 
@@ -88,8 +85,7 @@ def _write(
     tokened: dict[UUID, tuple[str, int]],
     copy: bool,
     alias: str,
-    at: datetime | None,
-    tags: Tags | None,
+    event: Event,
 ) -> int:
     deltas = registry.deltas(alias)
     with deltas.all_or_nothing():
@@ -97,15 +93,17 @@ def _write(
             # In one order for all, so that no two of us wait for each other.
             deltas.open(sorted({key for key, _ in (*plain, *tokened.values())}))
         if plain:
+            # First: a measure that is made after its entries is known from later on.
+            summed = _summed(plain, alias, event)
             (deltas.copy if copy else deltas.append_many)(plain)
-            deltas.add_cells(_summed(plain, alias, at, tags))
+            deltas.add_cells(summed)
         # Which of them are new is known of each only where each is asked for by itself.
-        by_period = any(_has_cells(key, at, tags) for key, _ in tokened.values())
+        by_period = any(_has_cells(key, event) for key, _ in tokened.values())
         replayed = 0 if not tokened else None if by_period else deltas.append_many_once(tokened)
         if replayed is None:
             # Or some were used before their counter came into the ledger.
             replayed = sum(
-                append(key, by, token, alias, at, tags).replayed
+                append(key, by, token, alias, event).replayed
                 for key, token, by in sorted(
                     (key, token, by) for token, (key, by) in tokened.items()
                 )
@@ -113,22 +111,18 @@ def _write(
     return len(plain) + len(tokened) - replayed
 
 
-def _has_cells(key: str, at: datetime | None, tags: Tags | None) -> bool:
+def _has_cells(key: str, event: Event) -> bool:
     """Whether an entry is counted by period, or refused because it cannot be."""
-    return registry.policy(key).measure is not None or at is not None or tags is not None
+    return registry.policy(key).measure is not None or event is not PLAIN
 
 
-def _summed(
-    entries: Iterable[tuple[str, int]], alias: str, at: datetime | None, tags: Tags | None
-) -> list[Delta]:
+def _summed(entries: Iterable[tuple[str, int]], alias: str, event: Event) -> list[Delta]:
     """What entries add to the cells of their counters."""
     sums: dict[str, int] = {}
     for key, by in entries:
-        if _has_cells(key, at, tags):
+        if _has_cells(key, event):
             sums[key] = sums.get(key, 0) + by
-    return [
-        Change(named(key, alias, _LEDGER), by, at=at, tags=tags).delta for key, by in sums.items()
-    ]
+    return [Change(named(key, alias, _LEDGER), by, event=event).delta for key, by in sums.items()]
 
 
 def _parts(entry: object) -> tuple[str, int, UUID | None]:
@@ -145,9 +139,10 @@ def _parts(entry: object) -> tuple[str, int, UUID | None]:
 
 
 def _unbounded(key: str) -> str:
-    """The ledger is no way around a floor."""
+    """The ledger is no way around a floor, a ceiling or a quota."""
     policy = registry.policy(key)
-    if policy.bounds.floor is not None or policy.bounds.ceiling is not None:
+    has_quotas = policy.measure is not None and bool(policy.measure.quotas)
+    if policy.bounds != UNBOUNDED or has_quotas:
         raise UnsupportedBounds(key=key, strategy="ledger")
     return key
 

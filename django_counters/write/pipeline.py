@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from datetime import datetime
 from functools import partial
 from uuid import UUID
 
@@ -20,7 +19,7 @@ from django_counters.exceptions import (
     UnsupportedToken,
 )
 from django_counters.measure import Measure
-from django_counters.projections.cells import Tags
+from django_counters.projections.event import PLAIN, Event
 from django_counters.registry import registry
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.tables import NAMED
@@ -42,6 +41,7 @@ from django_counters.types import (
     sums_of,
 )
 from django_counters.values import CountedMany, NewValues, Result, Unknown, result_of
+from django_counters.write.actors import change_of_actor, counts_once
 from django_counters.write.buffer import Buffer
 from django_counters.write.change import Change, Ref, named
 from django_counters.write.collector import Collector, acollecting, collecting, collector_of
@@ -55,6 +55,8 @@ def change(asked: Change) -> Result:
     if asked.immediately and not ref.recipe.can.cached:
         what = ref.owner or ref.text
         raise UnsupportedOption(option="immediately", key=what, strategy=ref.recipe.strategy)
+    if counts_once(ref):
+        return change_of_actor(asked)
     if asked.token is not None:
         return _change_once(asked, asked.token)
     if asked.collects and not asked.immediately:
@@ -135,12 +137,11 @@ def change_many(
     sign: int,
     using: str | None,
     token: object = None,
-    at: datetime | None = None,
-    tags: Tags | None = None,
+    event: Event = PLAIN,
 ) -> CountedMany:
     """Change many named counters, all or none."""
     alias = COUNTERS.writing(using)
-    batch = _checked(deltas, sign, at, tags, alias)
+    batch = _checked(deltas, sign, event, alias)
     if not batch:
         return CountedMany({})
     if token is not None:
@@ -150,40 +151,36 @@ def change_many(
     return CountedMany(values)
 
 
-async def achange_many(
-    deltas: object, sign: int, using: str | None, at: datetime | None, tags: Tags | None
-) -> CountedMany:
+async def achange_many(deltas: object, sign: int, using: str | None, event: Event) -> CountedMany:
     """`change_many` for async code, of what is not counted in the database."""
     alias = COUNTERS.writing(using)
     groups: dict[Outside, list[Delta]] = {}
     for name in {namespace_of(str(key)) for key in check_mapping(deltas)}:
         await _know(registry.policy(f"{name}:").measure, alias)
-    for delta in _checked(deltas, sign, at, tags, alias):
+    for delta in _checked(deltas, sign, event, alias):
         recipe = registry.policy(str(delta.key)).recipe
         groups.setdefault(outside(recipe, NAMED, alias), []).append(delta)
     if len(groups) != 1:
-        return await sync_to_async(change_many)(deltas, sign, using, None, at, tags)
+        return await sync_to_async(change_many)(deltas, sign, using, None, event)
     ((strategy, group),) = groups.items()
     return CountedMany(_by_text(await aapplied(strategy, Batch(tuple(group)), alias)))
 
 
-def _checked(
-    deltas: object, sign: int, at: datetime | None, tags: Tags | None, using: str
-) -> tuple[Delta, ...]:
+def _checked(deltas: object, sign: int, event: Event, using: str) -> tuple[Delta, ...]:
     """What is asked for many keys, with what their namespaces declare."""
     return tuple(
-        _delta(check_key(key), check_delta(sign * check_delta(by)), at, tags, using)
+        _delta(check_key(key), check_delta(sign * check_delta(by)), event, using)
         for key, by in check_mapping(deltas).items()
     )
 
 
-def _delta(key: str, by: int, at: datetime | None, tags: Tags | None, using: str) -> Delta:
+def _delta(key: str, by: int, event: Event, using: str) -> Delta:
     """What is asked for one of many keys."""
     policy = registry.policy(key)
-    if policy.measure is None and at is None and tags is None:
+    if policy.measure is None and event is PLAIN:
         # The common case: this runs once for each key.
         return Delta(key, by, policy.bounds)
-    return Change(named(key, using), by, at=at, tags=tags).delta
+    return Change(named(key, using), by, event=event).delta
 
 
 def _change_many_once(batch: tuple[Delta, ...], token: Token, using: str) -> CountedMany:
@@ -216,6 +213,12 @@ def settle(names: Sequence[str], using: str) -> None:
     collector = collector_of(using)
     if collector is not None:
         collector.settle(names, partial(_apply_sums, using))
+
+
+def owed(ref: Ref, using: str) -> int:
+    """What a collector owes to a counter."""
+    collector = None if ref.owner else collector_of(using)
+    return collector.owed(ref.text) if collector else 0
 
 
 def _apply_sums(using: str, sums: Sums[str]) -> None:

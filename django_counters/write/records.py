@@ -61,6 +61,13 @@ def column_of(model: type[models.Model], name: str) -> TotalField | None:
     return next((field for field in columns if field.name == name), None)
 
 
+def has_places(ref: Ref) -> bool:
+    """Whether a counter is a column of units, which people know as amounts with decimal places."""
+    record = ref.table.pending.record
+    column = column_of(*record) if record else None
+    return column is not None and column.places is not None
+
+
 def checked(record: object, name: object) -> tuple[type[models.Model], str]:
     """The model of a record and the name of its counter, if they can be that."""
     if not isinstance(record, models.Model):

@@ -30,6 +30,7 @@ SUBJECTS = {
     "checks.py": "databases",
     "problems.py": OF_FIELDS,
     "backlog.py": "the Redis of cached counters",
+    "limit.py": "settings",
 }
 LEVELS = {"E": "error", "W": "warning"}
 # What is written as code: words in quotation marks, and those that Python knows.
@@ -67,10 +68,21 @@ ACCESS = {
         "How many changes one user or address may make; a bulk is as many as it has counters. "
         "`'beacon'` needs one. Empty: any number.",
     ),
+    "burst": (
+        "integer above 0, below the number of the rate",
+        "How many of `limit` there may be at once. `None`: as many as the rate has. "
+        "What [is admitted then](../how-to/limit-requests.md#what-is-admitted).",
+    ),
     "network_limits": (
         "dictionary, such as `{56: '120/min', 48: '600/min'}`",
         "How many changes all addresses of an IPv6 network may make together, without a login: the "
         "bits of the network, from 16 to 63, and a rate. `limit` is for each /64.",
+    ),
+    "who": (
+        f"`{access.ADDRESS!r}`",
+        "By what visitors are told apart who are not logged in and say no `who`, where [distinct "
+        "actors](../how-to/count-unique-visitors.md) are counted. Empty: they are not counted as "
+        "actors.",
     ),
 }
 
@@ -127,8 +139,9 @@ def strategies_rows() -> Iterator[Row]:
     for one in conf.STRATEGIES:
         users = ["named counters"] * (one.namespaces is not None)
         users += ["fields"] * (one.fields is not None)
-        bounds = "yes" if one.can.bounded else "no"
-        yield f"`{one.name!r}`", ", ".join(users), bounds, _first_line(one.made)
+        bounds = ["floor"] * one.can.floors + ["ceiling"] * one.can.ceilings
+        held = " and ".join(bounds) or "none"
+        yield f"`{one.name!r}`", ", ".join(users), held, _first_line(one.made)
 
 
 def errors_rows() -> Iterator[Row]:

@@ -1,4 +1,4 @@
-"""The blog in the admin: views and likes are shown, and are adjusted with a reason."""
+"""The blog in the admin: views and likes are shown, and views are adjusted with a reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Posts, how often they were read and liked, and who downloaded them."""
+"""Posts, how often they were read, how many people like them, and who downloaded them."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ class Post(models.Model):
         per=["hour", "day"],
         tags={"country": MOST_COUNTRIES},
         keep={"hour": 35},
+        top=["day", "week"],
     )
-    likes = CounterField(strategy="slotted", approve_above=100)
+    # Of each person once: nobody adjusts how many people there are.
+    likes = CounterField(strategy="slotted", once=True)
 
     objects = CounterQuerySet.as_manager()
 

@@ -1,10 +1,9 @@
-"""Pages of the blog. What is liked of a post, its page counts over the API; what is seen, here."""
+"""Pages of the blog: what is seen, liked and downloaded of a post."""
 
 from __future__ import annotations
 
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.urls import reverse
 from django.views.decorators.csrf import csrf_protect, ensure_csrf_cookie
 from django.views.decorators.http import require_POST, require_safe
 
@@ -18,9 +17,11 @@ from example_project.blog.countries import (
     table_of,
 )
 from example_project.blog.downloads import downloads_of, register
+from example_project.blog.likes import change, liker
 from example_project.blog.models import Post
 from example_project.countries import COUNTED_AS_HEADER
-from example_project.visits import count_visit, marked
+from example_project.tally import LIKED_HEADER
+from example_project.visits import count_visit, marked, remembered
 
 
 @require_safe
@@ -41,13 +42,9 @@ def post(request: HttpRequest, pk: int) -> HttpResponse:
         "post": found,
         "downloads": downloads,
         "by_country": table_of(found),
-        "like_url": _increment_url(found, "likes"),
+        "is_liked": found.likes.has(liker(request)),
     }
-    return render(request, "blog/post.html", context)
-
-
-def _increment_url(post: Post, field: str) -> str:
-    return reverse("counters:increment", args=[f"{post._meta.label}.{field}:{post.pk}"])
+    return remembered(request, render(request, "blog/post.html", context))
 
 
 @require_POST
@@ -70,11 +67,18 @@ def view(request: HttpRequest, pk: int) -> HttpResponse:
 
 @require_POST
 @csrf_protect
-def like(request: HttpRequest, pk: int) -> HttpResponse:  # noqa: ARG001
-    """Count one like, and go back to the post: for browsers that run no script."""
-    found = get_object_or_404(Post, pk=pk)
-    found.likes.increment()
-    return redirect(found)
+def like(request: HttpRequest, pk: int) -> HttpResponse:
+    """Like a post, or take that back. The form says which: who sends it again changes nothing."""
+    found, asked = get_object_or_404(Post, pk=pk), request.POST.get("like")
+    if asked not in ("yes", "no"):
+        return HttpResponseBadRequest("like is yes or no.")
+    result = change(found, liker(request), likes=asked == "yes")
+    by = 0 if result.replayed else 1 if asked == "yes" else -1
+    told = {"liked": asked == "yes", "value": result.value}
+    wants_json = request.headers.get("Accept") == "application/json"
+    response = JsonResponse(told) if wants_json else redirect(found)
+    response.headers[LIKED_HEADER] = str(by)
+    return remembered(request, response)
 
 
 @require_safe

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
 from django.core.cache import cache
-from django.db.models import Sum
+from django.db.models import CharField, OuterRef, Subquery, Sum
+from django.db.models.functions import Cast, Coalesce
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
+from django.template.loader import render_to_string
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 from redis.exceptions import RedisError
 
+from django_counters import Ranked
+from django_counters.models import CounterHold
+from example_project.blog import top
 from example_project.blog.downloads import downloads_of
 from example_project.blog.models import Post
 from example_project.flow import present
 from example_project.live import charts
 from example_project.named import named_counters
 from example_project.shop.models import Product
-from example_project.visits import count_visit
+from example_project.tally import STOCK
+from example_project.visits import count_visit, visitors_today
 
 KEPT_FOR = 0.2
 CACHE_KEY = "live-counts"
@@ -29,7 +36,8 @@ CACHE_KEY = "live-counts"
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
     """The page. Without JavaScript it shows the numbers of the moment."""
-    context = {"tables": _tables(), "charts": charts.all_charts(), "flow": present()}
+    shown = {"tables": _tables(), "charts": charts.all_charts(), "flow": present()}
+    context = {**shown, "week": top.of_the_week(), "rising": top.rising()}
     return count_visit(request, render(request, "live/live.html", context), "live")
 
 
@@ -45,7 +53,12 @@ def counts(_: HttpRequest) -> JsonResponse:
         found = {
             "read_at": time.time(),
             "tables": _tables(),
-            "fragments": {**charts.fragments(charts.all_charts()), "flow": str(present())},
+            "fragments": {
+                **charts.fragments(charts.all_charts()),
+                "flow": str(present()),
+                "top-week": _rows(top.of_the_week()),
+                "top-rising": _rows(top.rising()),
+            },
         }
         with suppress(RedisError):
             # Redis expires in whole seconds, hence the second look at the age.
@@ -53,14 +66,23 @@ def counts(_: HttpRequest) -> JsonResponse:
     return JsonResponse(found)
 
 
+def _rows(rows: Sequence[Ranked]) -> str:
+    return render_to_string("live/top.html", {"rows": rows})
+
+
 def _tables() -> dict[str, list[dict[str, object]]]:
     return {"stock": _stock(), "posts": _posts(), "visits": _visits()}
 
 
 def _stock() -> list[dict[str, object]]:
-    rows = Product.objects.annotate(sold=Sum("orders__quantity", default=0)).order_by("pk")
+    mine = CounterHold.objects.filter(
+        field=STOCK, key=Cast(OuterRef("pk"), CharField()), state=CounterHold.State.HELD
+    )
+    held = Subquery(mine.values("key").annotate(sum=Sum("quantity")).values("sum"))
+    sold = Sum("orders__quantity", default=0)
+    rows = Product.objects.annotate(sold=sold, held=Coalesce(held, 0)).order_by("pk")
     return [
-        {"id": f"stock-{row.pk}", "name": row.name, "numbers": [int(row.stock), row.sold]}
+        {"id": f"stock-{row.pk}", "name": row.name, "numbers": [int(row.stock), row.held, row.sold]}
         for row in rows
     ]
 
@@ -77,7 +99,12 @@ def _posts() -> list[dict[str, object]]:
 
 
 def _visits() -> list[dict[str, object]]:
-    return [
+    found = named_counters("visits", consistency="cached")
+    rows: list[dict[str, object]] = [
         {"id": key.replace(":", "-"), "name": key, "numbers": [value]}
-        for key, value in named_counters("visits", consistency="cached").items()
+        for key, value in found.items()
     ]
+    pages = [key.partition(":")[2] for key in found]
+    # Nobody is counted twice who has seen several pages.
+    today = int(visitors_today(*pages)) if pages else 0
+    return [*rows, {"id": "visitors", "name": "different visitors today", "numbers": [today]}]

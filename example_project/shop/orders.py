@@ -6,6 +6,8 @@ The number of an order is a UUIDv7 that is made with the form. It is the token o
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
@@ -39,13 +41,20 @@ def place(product: Product, quantity: int, buyer: str, number: UUID | None = Non
         InsufficientCount: there is less in stock; nothing was ordered and nothing was taken.
         TokenExpired: the number is older than two days.
     """
-    number = number or new_number()
+    take = partial(product.stock.decrement, quantity)
+    return order(product, quantity, buyer, number or new_number(), take)
+
+
+def order(
+    product: Product, quantity: int, buyer: str, number: UUID, take: Callable[[], object]
+) -> Placed:
+    """Create an order, count it, and ``take`` its quantity, in one transaction; once."""
     with transaction.atomic():
         # Nobody waits here but those who send the same order at the same time.
         if CounterDelta.objects.append(ORDERS, 1, token=number).replayed:
             return Placed(Order.objects.select_related("product").get(number=number), True)
-        order = Order(product=product, quantity=quantity, buyer=buyer, number=number)
-        order.save(force_insert=True)
+        made = Order(product=product, quantity=quantity, buyer=buyer, number=number)
+        made.save(force_insert=True)
         # Last, because the other buyers of this product wait from here to the commit.
-        product.stock.decrement(quantity)
-    return Placed(order, False)
+        take()
+    return Placed(made, False)

@@ -163,13 +163,23 @@ class Adjustable:
 
     def adjust(self, **asked: Any) -> CounterAdjustment:
         """Adjust it, by a person and for a reason where none is given."""
-        asked = WHO | asked
+        return self._corrected("adjust", WHO | asked)
+
+    def reset(self, **asked: Any) -> CounterAdjustment:
+        """Set it to zero in the way of its kind."""
+        return self._corrected("reset", WHO | asked)
+
+    def _corrected(self, how: str, asked: dict[str, Any]) -> CounterAdjustment:
+        face: Any
+        given: tuple[Any, ...]
         if self.record is None:
-            return Counter.objects.adjust(self.key, **asked)
-        if self._is_field:
-            adjust: Any = getattr(self.record, self.kind.name).adjust
-            return adjust(**asked)  # type: ignore[no-any-return]
-        return SlottedCounter.objects.adjust(self.record, self.kind.name, **asked)
+            face, given = Counter.objects, (self.key,)
+        elif self._is_field:
+            face, given = getattr(self.record, self.kind.name), ()
+        else:
+            face, given = SlottedCounter.objects, (self.record, self.kind.name)
+        row: CounterAdjustment = getattr(face, how)(*given, **asked)
+        return row
 
     @property
     def _is_field(self) -> bool:

@@ -11,7 +11,7 @@ from django.urls import path
 
 from django_counters.admin import AdjustmentAdmin, CounterAdmin, CounterFieldsAdmin, RequestAdmin
 from django_counters.models import AdjustmentRequest, Counter, CounterAdjustment
-from tests.testapp.models import NewsPage, Post, Product, Release, Song
+from tests.testapp.models import Account, NewsPage, Note, Post, Product, Release, Song
 
 if TYPE_CHECKING:
     _ModelAdmin = admin.ModelAdmin[Any]
@@ -55,6 +55,16 @@ site.register(AdjustmentRequest, RequestAdmin)
 site.register(Counter, NarrowCounters)
 site.register(CounterAdjustment, AdjustmentAdmin)
 site.register(Post, NarrowAdmin)
-site.register([NewsPage, Product, Release, Song], CounterFieldsAdmin)
+
+
+class AccountAdmin(CounterFieldsAdmin):
+    """Amounts in a list."""
+
+    list_display = ("name", "balance")
+    list_filter = ("balance",)
+
+
+site.register(Account, AccountAdmin)
+site.register([NewsPage, Note, Product, Release, Song], CounterFieldsAdmin)
 
 urlpatterns = [path("office/", site.urls)]

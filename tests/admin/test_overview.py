@@ -10,11 +10,12 @@ from django.test import Client, override_settings
 from django.urls import reverse
 
 from django_counters import clock
-from django_counters.models import CounterIncident, CounterShard, CounterSource
+from django_counters.models import Counter, CounterIncident, CounterShard, CounterSource
 from django_counters.stores.sql.incidents import record
 from django_counters.testing import override_counters
 from tests.admin.conftest import Login
 from tests.admin.reading import html_of, texts
+from tests.testapp.models import Tune
 
 pytestmark = pytest.mark.django_db
 NOBODY = {
@@ -84,6 +85,27 @@ def test_names_are_escaped(viewer: Client, url: str) -> None:
     assert "&lt;b&gt;gone" in page
     assert "<script>alert" not in page
     assert "<b>gone" not in page
+
+
+def test_who_has_counted_most(viewer: Client, url: str) -> None:
+    tune = Tune.objects.create(pk=4711)
+    tune.hearts.increment(3)
+    with override_counters(hits={"TOP": ["day", "week"], "UNIQUE": ["week"]}):
+        for number in range(1, 8):
+            Counter.objects.increment(f"hits:{number}", number, who=number)
+        Counter.objects.increment("hits:7", who="ann")
+        page = html_of(viewer, url)
+    found = texts(page, "td")
+    first = found.index("hits:7")
+    assert found[first : first + 15 : 3] == [f"hits:{number}" for number in (7, 6, 5, 4, 3)]
+    assert found[first + 2 : first + 15 : 3] == ["2", "1", "1", "1", "1"]
+    assert "hits:2" not in found
+    rows = texts(page, "th")
+    assert rows.count("hits, week") == 5
+    of_tune = found.index(str(tune.pk))
+    assert found[of_tune + 1] == "3"
+    assert not found[of_tune + 2].isdigit()
+    assert {"testapp.Tune.hearts, week", "testapp.Tune.plays, day"} <= set(rows)
 
 
 @pytest.mark.django_db(databases=["default", "other"])

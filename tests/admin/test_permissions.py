@@ -29,7 +29,7 @@ from tests.admin.conftest import Login
 from tests.testapp.models import Product
 
 pytestmark = pytest.mark.django_db
-KEY = "stock:a"
+KEY, HELD = "stock:a", "basket 2"
 SENT = {"how": "by", "number": "5", "reason": "counted by hand", "expected": "40"}
 _VIEW = [f"view_{model}" for model in ("counter", "counteradjustment", "adjustmentrequest")]
 _VIEW += ["view_counterincident"]
@@ -55,7 +55,7 @@ log log 404 200 200 200 200 404 200 404 200 200
 log log 403 200 200 403 200 403 200 403 200 200
     counter: list, list POST, delete_selected, page, chart, export, overview, history
 log log 405 405 405 405 405 405 405 405 405 405
-    counter: page POST, chart POST, export POST, overview POST
+    counter: page POST, chart POST, export POST, overview POST, release
     request: approve, reject
 log log 403 403 403 403 403 403 403 403 403 403
     counter: add, add POST, delete, delete POST
@@ -67,6 +67,7 @@ log log 403 403 403 403 403 403 200 403 403 200
     adjust: preview
 log log 403 403 403 403 403 403 302 403 403 302
     adjust: confirm
+    counter: release POST
 log log 403 200 403 403 200 403 200 403 200 200
     request: list, list POST, delete_selected, page, history
 log log 403 403 403 403 403 403 403 403 302 302
@@ -90,7 +91,7 @@ def _rows() -> dict[str, list[str]]:
 
 
 ROWS = _rows()
-CHANGING = ("adjust confirm", "request approve POST", "request reject POST")
+CHANGING = ("adjust confirm", "counter release POST", "request approve POST", "request reject POST")
 MODELS = {
     "counter": "counter",
     "request": "adjustmentrequest",
@@ -108,7 +109,8 @@ def namespaces() -> Iterator[None]:
 @pytest.fixture
 def rows(db: None) -> dict[str, Any]:
     """One row of each model, by the name that the table has for it."""
-    Counter.objects.increment(KEY, 30)
+    Counter.objects.increment(KEY, 31)
+    Counter.objects.hold(KEY, 1, token=HELD)
     return {
         "adjustment": Counter.objects.adjust(KEY, by=10, reason="a test", actor="x").pk,
         "counter": "stock_3Aa",
@@ -131,9 +133,13 @@ def client_of(role: str, login: Login) -> Client:
     return client
 
 
-def adjust_address(key: object, field: str = "") -> str:
+def adjust_address(key: object, field: str = "", form: str = "adjust") -> str:
     query = urlencode({"field": field, "key": str(key)})
-    return f"{reverse('admin:django_counters_adjust')}?{query}"
+    return f"{reverse(f'admin:django_counters_{form}')}?{query}"
+
+
+def release_address(key: object, field: str = "") -> str:
+    return adjust_address(key, field, "release")
 
 
 def address(what: str, page: str, rows: dict[str, Any]) -> str:
@@ -141,6 +147,8 @@ def address(what: str, page: str, rows: dict[str, Any]) -> str:
         return reverse("admin:app_list", args=("django_counters",))
     if what == "adjust":
         return adjust_address(KEY)
+    if page == "release":
+        return release_address(KEY)
     if page == "overview":
         return reverse("admin:django_counters_overview")
     name = {"list": "changelist", "delete_selected": "changelist", "page": "change"}.get(page, page)
@@ -155,6 +163,8 @@ def asked_for(client: Client, line: str, rows: dict[str, Any]) -> str:
     data = {"_save": "Save", "post": "yes", "key": "new:a", "value": "9", "note": "no"} | SENT
     data |= {"token": str(mint(clock.utc())), "step": page, "state": "approved"}
     data |= {"form-TOTAL_FORMS": "1", "form-INITIAL_FORMS": "1", "form-0-value": "9"}
+    if page == "release":
+        data |= {"token": HELD}
     if page == "delete_selected":
         data |= {"action": page, "_selected_action": str(rows[what]), "index": "0"}
     if what == "adjust" and page:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import re
+from decimal import Decimal
 from typing import Any
 
 import pytest
+from django.contrib.admin.utils import quote
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.urls import reverse
 
 from django_counters import clock
 from django_counters.models import Counter, CounterAdjustment, SlottedCounter
+from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from tests.admin.conftest import Login
 from tests.admin.site import HIDDEN
 from tests.admin.test_permissions import SENT, adjust_address
-from tests.testapp.models import NewsPage, Page, Post, Product, Release, Song
+from tests.testapp.models import Account, NewsPage, Note, Page, Post, Product, Release, Song
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.admin.site")]
 
@@ -49,6 +53,34 @@ def test_a_record_that_is_shown(clerk: Client) -> None:
     assert answered(clerk, post.pk, "testapp.Post.views") == 200
     post.refresh_from_db()
     assert post.views == 5
+
+
+def test_no_link_where_the_value_is_how_many_actors_there_are(root: Client) -> None:
+    note = Note.objects.create()
+    page = root.get(reverse("admin:testapp_note_change", args=(note.pk,))).content.decode()
+    assert re.findall(r">Adjust (\w+)<", page) == ["reads"]
+    with override_counters(likes={"ONCE": True}, reads={"ONCE": "30m"}):
+        for key in ("likes:a", "reads:a"):
+            Counter.objects.increment(key, who="ann")
+            url = reverse("admin:django_counters_counter_change", args=(quote(key),))
+            assert ("adjust/?" in root.get(url).content.decode()) == (key == "reads:a")
+        # Who goes to the form all the same changes nothing.
+        sent = SENT | {"expected": "1", "step": "confirm", "token": str(mint(clock.utc()))}
+        for target in (("likes:a", ""), (note.pk, "testapp.Note.likes")):
+            assert root.post(adjust_address(*target), sent).status_code == 200
+    assert not CounterAdjustment.objects.exists()
+    assert answered(root, note.pk, "testapp.Note.reads") == 200
+
+
+def test_amounts_are_shown_and_nobody_adjusts_their_units(root: Client) -> None:
+    account = Account.objects.create(**{"balance": Decimal("12.5")})
+    page = root.get(reverse("admin:testapp_account_change", args=(account.pk,))).content.decode()
+    assert ">12.50<" in page
+    assert "adjust/?" not in page
+    listed = root.get(reverse("admin:testapp_account_changelist") + "?balance__gte=12.50")
+    assert "12.50" in listed.content.decode()
+    assert answered(root, account.pk, "testapp.Account.balance") == 404
+    assert Account.objects.get().balance == Decimal("12.50")
 
 
 def test_no_link_without_the_permission(login: Login) -> None:

@@ -15,6 +15,7 @@ from django_counters import clock
 from django_counters.models import Counter, CounterAdjustment, CounterDelta
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
+from example_project.shop.models import Product
 from tests.browser.watching import go_with_keys, picture
 
 if TYPE_CHECKING:
@@ -97,6 +98,18 @@ def test_find_a_counter_adjust_it_and_see_what_became_of_it(
     assert (row.actor_name, row.reason, row.case) == ("clerk", WHY, "T-81")
     page.locator(".counters-bars").wait_for()
     picture(page, "counter")
+
+
+def test_give_back_what_is_held_of_a_record(page: Page, log_in: LogIn) -> None:
+    lamp = Product.objects.create(name="Lamp", slug="lamp", price=19, stock=5)
+    lamp.stock.hold(2)
+    log_in(User.objects.create_superuser("anna"))
+    page.goto(reverse("admin:shop_product_change", args=(lamp.pk,)))
+    page.get_by_label("Reason").fill(WHY)
+    # It is not covered by the form of the record.
+    page.get_by_role("button", name="Give back").click()
+    page.get_by_text("2 were given back: adjustment 1.").wait_for()
+    assert lamp.stock.value() == 5
 
 
 def test_with_the_keyboard_alone(page: Page, clerk: User, log_in: LogIn) -> None:

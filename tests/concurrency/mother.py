@@ -19,7 +19,7 @@ from django.db import connections  # noqa: E402
 # What would be imported with the first call.
 import django_counters.stores.redis.pending  # noqa: E402
 import django_counters.stores.sql.wire  # noqa: E402, F401
-from tests.concurrency import adjusting, rolling, victims, work  # noqa: E402, F401
+from tests.concurrency import adjusting, holding, rolling, victims, work  # noqa: E402, F401
 
 assert all(each.connection is None for each in connections.all())
 assert threading.active_count() == 1

@@ -104,11 +104,13 @@ def _before(
 
 
 @pytest.mark.usefixtures("cached")
-@pytest.mark.parametrize("kind", SOME)
+@pytest.mark.parametrize(
+    ("kind", "to"), [*((kind, 100) for kind in SOME), ("exact", 0), ("sharded", 0)]
+)
 def test_somebody_counts_and_rolls_up_before_each_statement(
-    kind: str, elsewhere: Elsewhere
+    kind: str, to: int, elsewhere: Elsewhere
 ) -> None:
-    """An adjustment meets an increment, or leaves it as it is, wherever it waits."""
+    """An adjustment, or a reset, meets an increment or leaves it as it is, wherever it waits."""
     counter = Adjustable(KINDS[kind])
     with counter.declared():
         for statement in count(1):
@@ -117,14 +119,15 @@ def test_somebody_counts_and_rolls_up_before_each_statement(
             counted: list[bool] = []
             call = partial(_count_and_roll_up, counter)
             with connection.execute_wrapper(_before(statement, counted, elsewhere, call)):
-                row = counter.adjust(to=100)
+                row = counter.adjust(to=to) if to else counter.reset()
             met = row.before - before
             assert 0 <= met <= sum(counted)
-            assert counter.value() == 100 + sum(counted) - met
+            assert row.delta == to - row.before
+            assert counter.value() == to + sum(counted) - met
             if not counted:
                 break
         upkeep()
-        assert counter.value() == 100
+        assert counter.value() == to
     assert statement > 4
     assert_sound()
 

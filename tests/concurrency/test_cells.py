@@ -1,4 +1,7 @@
-"""Cells under many writers: in every snapshot they sum to what their totals have changed by."""
+"""Cells under many writers: in every snapshot they sum to what their totals have changed by.
+
+And ranks are sums of cells.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from django.db import connection, transaction
 from django.db.models import Sum
 
 from django_counters.intake.flush import flush
-from django_counters.models import Counter, CounterCell
+from django_counters.models import Counter, CounterCell, CounterRank
 from django_counters.testing import override_counters
 from django_counters.upkeep.rollup import rollup
 from tests.concurrency.book import Book
@@ -20,12 +23,14 @@ from tests.concurrency.crowd import Threads, processes
 pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
 WRITERS = 6
 PER: dict[str, Any] = {"PER": ["hour", "day"], "TAGS": {"country": 2}}
+TOP: dict[str, Any] = {**PER, "TOP": ["day", "week"]}
 NAMESPACES: dict[str, Any] = {
-    "stock": {"FLOOR": 0, **PER},
-    "plain": PER,
+    "stock": {"FLOOR": 0, **TOP},
+    "plain": TOP,
     "likes": {"STRATEGY": "sharded", **PER},
     "orders": {"STRATEGY": "ledger", **PER},
 }
+RANKS = (CounterCell.Period.DAY, CounterCell.Period.WEEK)
 KEYS = [f"{name}:{number}" for name in NAMESPACES for number in range(3)]
 
 
@@ -43,6 +48,8 @@ def test_every_snapshot_is_right() -> None:
     assert sum(values.values()) > 0
     for period in CounterCell.Period.HOUR, CounterCell.Period.DAY:
         assert _cells(period) == {key: value for key, value in values.items() if value}
+    ranked = {key: value for key, value in values.items() if key[:5] in ("stock", "plain")}
+    assert all(_ranks(period) == ranked for period in RANKS)
     countries = set(CounterCell.objects.values_list("tags", flat=True))
     assert countries == {"DE", "FR", "~"}
 
@@ -86,7 +93,15 @@ def _differing() -> dict[str, tuple[int, int]]:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         values = Counter.objects.values_of(KEYS)
         found = _cells(CounterCell.Period.HOUR)
-    return {
+        days = _cells(CounterCell.Period.DAY)
+        ranks = [_ranks(period) for period in RANKS]
+    wrong = {
+        f"rank of {key}": (value, days[key])
+        for rank in ranks
+        for key, value in rank.items()
+        if value != days[key]
+    }
+    return wrong or {
         key: (value, found.get(key, 0))
         for key, value in values.items()
         if value != found.get(key, 0)
@@ -98,12 +113,17 @@ def _cells(period: int) -> dict[str, int]:
     return {row["key"]: row["sum"] for row in rows}
 
 
+def _ranks(period: int) -> dict[str, int]:
+    return dict(CounterRank.objects.filter(period=period).values_list("key", "value"))
+
+
 def test_flushes_and_other_writers_do_not_deadlock() -> None:
     """Both add to the same cells after a change of strategy."""
     sums = processes(4, _count_and_flush, 25)
     expected = {key: sum(one[key] for one in sums) for key in sums[0]}
     flush()
     assert _cells(CounterCell.Period.DAY) == expected
+    assert all(_ranks(period) == expected for period in RANKS)
     assert {c.key: c.value for c in Counter.objects.filter(key__in=expected)} == expected
 
 
@@ -113,7 +133,7 @@ def _count_and_flush(number: int, times: int) -> dict[str, int]:
     keys = [f"views:{one}" for one in range(8)]
     added = dict.fromkeys(keys, 0)
     cached = {"STRATEGY": "cached", "ON_REDIS_DOWN": "raise", "OPTIONS": {"timeout": 10}}
-    with override_counters(views={**PER, **(cached if number % 2 else {})}):
+    with override_counters(views={**TOP, **(cached if number % 2 else {})}):
         for _ in range(times):
             batch = {key: chance.randint(1, 5) for key in chance.sample(keys, 4)}
             Counter.objects.increment_many(batch, tags={"country": chance.choice("ABC")})

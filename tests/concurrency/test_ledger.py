@@ -86,7 +86,7 @@ class TestLateCommits:
 
     def test_a_prepared_transaction(self) -> None:
         with server(max_prepared_transactions="2") as settings, connected("prepared", **settings):
-            call_command("migrate", "django_counters", database="prepared", verbosity=0)
+            call_command("migrate", run_syncdb=True, database="prepared", verbosity=0)
             make("a", using="prepared")
             _prepare("a", "one", "two")
             for turn in range(1, 4):

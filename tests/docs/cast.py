@@ -6,6 +6,7 @@ import itertools
 import os
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,7 +20,7 @@ from django_counters import CounterField, testing
 from django_counters.models import Counter, CounterAdjustment, CounterIncident
 from django_counters.types import Batch, Delta
 from tests.docs.site.blog.models import Like, Post, Repo
-from tests.docs.site.shop.models import Order, Product
+from tests.docs.site.shop.models import Account, Order, Product
 from tests.docs.site.stats.models import Change, Total
 
 KEY = "likes:post:1"
@@ -147,6 +148,7 @@ NAMES: dict[str, Made] = {
     "Post": lambda cast: Post,
     "Product": lambda cast: Product,
     # Records.
+    "account": lambda cast: Account.objects.create(),
     "incident": incident,
     "order": lambda cast: Order._default_manager.create(),
     "post": lambda cast: Post.objects.create(title="Hello"),
@@ -178,6 +180,7 @@ NAMES: dict[str, Made] = {
     "settings": Changing,
     # Values.
     "_": lambda cast: None,
+    "amount": lambda cast: Decimal("0.25"),
     "batch": lambda cast: Batch((Delta("likes:post:1", 2000),)),
     "by": lambda cast: 1,
     "cart": lambda cast: {"A": 1, "B": 2},
@@ -187,6 +190,7 @@ NAMES: dict[str, Made] = {
     "delta": lambda cast: 1,
     "deltas": lambda cast: {"views:a": 3, "views:b": 1},
     "dry_run": lambda cast: True,
+    "fee": lambda cast: Decimal("0.25"),
     "event": lambda cast: Attributes(id=cast.new("event"), time=lately(cast)),
     "key": lambda cast: KEY,
     "keys": lambda cast: ["likes:post:1", "likes:post:2"],
@@ -249,6 +253,8 @@ PAGES: dict[str, dict[str, Made]] = {
     "docs/explanation/value-is-total-plus-pending.md": {
         "COUNTERS": lambda cast: {"likes": {"STRATEGY": "sharded"}},
     },
+    "docs/how-to/quota-per-month.md": {"call.customer": lambda cast: "acme"},
+    "docs/how-to/one-like-per-person.md": {"user": lambda cast: 7},
     "docs/explanation/why-naive-ways-fail.md": {
         "job": _changed,
         "pk": _cached_pk,

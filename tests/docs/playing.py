@@ -28,8 +28,8 @@ from rest_framework.test import APIRequestFactory, force_authenticate
 from rest_framework.views import APIView
 
 from django_counters.checks import check_caches, check_setting
+from django_counters.limits import Limit
 from django_counters.models import Counter
-from django_counters.rest.throttling import TokenBucketThrottle
 from tests.docs.cast import COUNTED, Cast
 from tests.docs.comments import SHOWN, check
 from tests.docs.pages import Block
@@ -45,7 +45,7 @@ METHODS = ("get", "post", "put", "patch", "delete")
 def begin(cast: Cast) -> None:
     """What is there before the first block of a page."""
     Counter.objects.increment_many(COUNTED)
-    TokenBucketThrottle.timeout = PATIENCE
+    Limit.__init__.__kwdefaults__["timeout"] = PATIENCE  # type: ignore[index]
     for setting in cast.settings:
         declare(setting, cast[setting], cast)
 

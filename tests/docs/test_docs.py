@@ -62,7 +62,7 @@ def test_the_page_of_the_command_has_each_sub_command_with_its_options() -> None
         _, _, section = page.partition(f"## `counters {name}`")
         section, _, _ = section.partition("\n## ")
         for action in sub._actions:
-            wanted = action.option_strings[-1]
+            wanted = action.option_strings[-1] if action.option_strings else action.dest
             assert wanted in of_django or f"| `{wanted}" in section, f"{name} {wanted}"
 
 

@@ -83,7 +83,7 @@ def test_the_lines_for_the_example_work_there(monkeypatch: pytest.MonkeyPatch) -
         answer = shell.run(command.replace("curl -si ", "curl -s "))
         if command.startswith("curl "):
             answers.append(json.loads(answer or ""))
-    assert [one.get("value") for one in answers] == [0, 1, 2, 2, 2, None, 0]
+    assert [one.get("value") for one in answers] == [0, 1, 1, 1, 1, 1, None, 2, 1, 0]
 
 
 def assert_printed(printed: str, found: str, command: str) -> None:

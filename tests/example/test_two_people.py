@@ -15,7 +15,8 @@ FIELDS = [
     (model, field.name)
     for model in (Post, Product)
     for field in model._meta.fields
-    if isinstance(field, CounterField)
+    # Nobody adjusts how many people like something.
+    if isinstance(field, CounterField) and not (field.measure and field.measure.counts_actors)
 ]
 
 

@@ -109,6 +109,18 @@ def test_the_page_has_a_table_of_days_and_countries(client: Client, post: Post) 
     assert len(rows) == DAYS + 1 == len(table_of(post).rows) + 1
 
 
+def test_the_live_page_has_the_top_of_the_week(client: Client, post: Post) -> None:
+    other = Post.objects.create(title="Another one", slug="another-one", body="…")
+    assert "Nothing has landed yet." in client.get(reverse("live")).content.decode()
+    for seen in (post, other, other):
+        see(client, seen, "DE")
+    flush()
+    cache.delete(CACHE_KEY)
+    fragments = client.get(reverse("live-counts")).json()["fragments"]
+    assert rows_of(fragments["top-week"]) == [["Another one", "2"], [post.title, "1"]]
+    assert rows_of(fragments["top-rising"]) == [["Another one", "2", "0"], [post.title, "1", "0"]]
+
+
 def test_the_live_page_moves_as_views_land(client: Client, post: Post) -> None:
     def shown() -> list[list[str]]:
         # No clear(): that would delete what other tests have in this Redis.

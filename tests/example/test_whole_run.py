@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from django_counters.models import Counter, CounterBatch
+from django_counters.models import Counter, CounterBatch, CounterHold
 from example_project.blog.models import Post
 from example_project.bootstrap.children import until
 from example_project.shop.models import Order
 from example_project.tally import ORDERS
 from tests.example.running import PATIENCE, printed, started, url_of_the_test
+
+SOLD, GIVEN_BACK = CounterHold.State.COMMITTED, CounterHold.State.RELEASED
 
 
 @pytest.mark.postgres
@@ -28,6 +30,9 @@ def test_the_whole_run(transactional_db: None) -> None:
     assert_worked(found)
     assert found["sales"][0]["sold"] > 0
     assert found["orders"]["counted"] > found["sent_again"] > 0
+    assert_baskets(found)
+    assert found["liked_again"] > 0
+    assert found["likes"]["counted"] > found["taken_back"] > 0
     assert found["entries"] > 0
     assert Counter.objects.value(ORDERS) == Order.objects.count() >= found["orders"]["counted"]
 
@@ -39,7 +44,14 @@ def all_have_worked() -> bool:
         and Post.objects.filter(likes__gt=0).exists()
         # One in five sends an order again.
         and Counter.objects.filter(key=ORDERS, value__gt=60).exists()
+        and all(CounterHold.objects.filter(state=state).exists() for state in (SOLD, GIVEN_BACK))
     )
+
+
+def assert_baskets(found: dict[str, Any]) -> None:
+    """Some were bought and some given back; what was told of them is what the holds say."""
+    assert min(found["baskets"][what] for what in ("filled", "bought", "given back")) > 0
+    assert found["sales"][0]["from_baskets"] == found["sales"][0]["told"] > 0
 
 
 def assert_worked(found: dict[str, Any]) -> None:
@@ -57,11 +69,17 @@ def assert_exact(found: dict[str, Any]) -> None:
     for kind in ("views", "likes", "downloads", "visits", "orders"):
         sent, counted = found[kind]["sent"], found[kind]["counted"]
         assert 0 < sent <= counted <= sent + found[kind]["unknown"]
+    people = found["people_who_like"]
+    assert people == found["likes"]
     views = found["views_by_country"]
     assert (views["sent"], views["counted"]) == (found["views"]["sent"], found["views"]["counted"])
     assert all(day["ok"] for day in found["days"])
     # Some told later of what they had read before.
     assert len({day["counter"].rpartition(":")[2] for day in found["days"]}) > 1
+    people = found["visitors"]
+    assert 0 < people["sent"] <= people["counted"] <= people["sent"] + people["unknown"]
+    # A short run may end before somebody looks twice.
+    assert people["counted"] <= found["visits"]["counted"]
     assert (found["flow"]["waiting"], found["flow"]["lost"]) == (0, 0)
     assert found["flow"]["written"] == found["views"]["sent"] + found["visits"]["sent"]
 
@@ -76,4 +94,7 @@ def test_redis_the_worker_and_the_flusher_are_killed_while_it_counts(
     assert found["kills"].keys() == {"Redis", "flusher", "worker"}
     assert found["kills"]["Redis"] > 1
     assert found["turned_away"] > 0
+    assert_baskets(found)
+    # For longer than a basket is held.
+    assert found["baskets"]["expired"] > 0
     assert set(found["incidents"]) == {"history: default"}

@@ -12,6 +12,7 @@ import random
 import signal
 import sys
 import time
+import traceback
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,6 +31,8 @@ NAME = "counters faults caller"
 # Ways that know of no tags.
 ADJUSTED = "adjusted"
 UNTAGGED = (ADJUSTED, "asked")
+# Who counts over HTTP.
+LOGGED_IN = 1
 # What many of them count, beside what is their own.
 SHARED = ("shards:rest", "entries:rest")
 # Seconds. A commit takes about five thousandths of one, see the settings of the test.
@@ -110,14 +113,14 @@ def _tags(key: str) -> dict[str, str]:
 def _exact(key: str) -> None:
     from django_counters.models import Counter
 
-    assert Counter.objects.increment(key, tags=_tags(key)) == 1
+    assert Counter.objects.increment(key, tags=_tags(key), who=key) == 1
 
 
 def _appended(key: str) -> None:
     """The new value of a ledger is not known."""
     from django_counters.models import Counter
 
-    Counter.objects.increment(key, tags=_tags(key))
+    Counter.objects.increment(key, tags=_tags(key), who=key)
 
 
 def _traced(key: str) -> None:
@@ -136,21 +139,21 @@ def _traced(key: str) -> None:
 def _token(key: str) -> None:
     from django_counters.models import Counter
 
-    assert Counter.objects.increment(key, token=key, tags=_tags(key)) == 1
+    assert Counter.objects.increment(key, token=key, tags=_tags(key), who=key) == 1
 
 
 def _many(key: str) -> None:
     """In several strategies, which takes a transaction."""
     from django_counters.models import Counter
 
-    Counter.objects.increment_many({key: 1, **dict.fromkeys(SHARED, 1)}, tags=_tags(key))
+    Counter.objects.increment_many({key: 1, **dict.fromkeys(SHARED, 1)}, tags=_tags(key), who=key)
 
 
 def _collected(key: str) -> None:
     from django_counters.models import Counter
 
     with Counter.objects.collect():
-        Counter.objects.increment(key, tags=_tags(key))
+        Counter.objects.increment(key, tags=_tags(key), who=key)
 
 
 def _adjusted(key: str) -> None:
@@ -168,7 +171,7 @@ def _asked(key: str) -> None:
     from django_counters.rest.views import IncrementView
 
     request = APIRequestFactory().post(f"/{key}/increment", {"by": 1}, format="json")
-    force_authenticate(request, User(pk=1))
+    force_authenticate(request, User(pk=LOGGED_IN))
     answer: Any = IncrementView.as_view()(request, key=key)
     if answer.status_code == 504:
         raise OutcomeUnknown(using="default")
@@ -201,6 +204,8 @@ def callers(seed: int, folder: Path, calls: int) -> Iterator[list[int]]:
             try:
                 Caller(number, seed, folder).run(calls // CALLERS)
                 ended = 0
+            except BaseException:
+                traceback.print_exc()
             finally:
                 os._exit(ended)
         pids.append(pid)
@@ -222,7 +227,7 @@ def play(folder: Path, seed: int, calls: int) -> None:
                 interrupt(chance, cursor)
             time.sleep(chance.uniform(0, PAUSE))
             ended = [os.waitpid(pid, os.WNOHANG) for pid in living]
-            assert not any(status for _, status in ended), "a caller has failed"
+            assert not any(status for _, status in ended), f"a caller has failed: {ended}"
             living[:] = [pid for pid, (gone, _) in zip(living, ended, strict=True) if not gone]
     keys = [line.split("\t")[1] for line in lines(folder.glob("caller*.log"))]
     keys += SHARED

@@ -12,7 +12,7 @@ from typing import Any
 import django
 import psycopg
 
-MEASURED: dict[str, Any] = {"PER": ["hour", "day"], "TAGS": {"country": 9}}
+MEASURED: dict[str, Any] = {"PER": ["hour", "day"], "TAGS": {"country": 9}, "UNIQUE": ["day"]}
 # Values of the tag; the last one is none.
 COUNTRIES = ("DE", "FR", "")
 PERIODS = {2: "hour", 3: "day"}

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 import psycopg
 
 from tests.faults.cells import PERIODS, Cells, cells_of, wrong_cells
+from tests.faults.people import People
 from tests.faults.readers import SURVEY, TOO_MUCH, WAITING
 from tests.faults.scene import HOT, Scene, lines
-from tests.faults.writers import COMMITTED, COUNTED, REFUSED, TOKENED, UNKNOWN
+from tests.faults.writers import COMMITTED, COUNTED, PEOPLE, REFUSED, TOKENED, UNKNOWN
 
 INCIDENTS = (
     "SELECT kind, extract(epoch FROM found_at)::float, detail FROM django_counters_counterincident"
@@ -69,6 +70,8 @@ class Verdict:
         hot: attempted, counted, acknowledged, of the counter that many share.
         tagged: the same by tag, where what is counted is its cells.
         cells: counters whose cells are something else than their totals.
+        people: counters whose sets have not exactly the actors who were counted.
+        met: how many actors are in the set of what many have counted.
         kills: how often flushers killed themselves, by step.
         incidents: what was recorded, by kind.
         silent: moments when Redis lost something for which there is no incident.
@@ -88,6 +91,8 @@ class Verdict:
     hot: tuple[int, int, int] = (0, 0, 0)
     tagged: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     cells: list[str] = field(default_factory=list)
+    people: list[str] = field(default_factory=list)
+    met: int = 0
     kills: Sums[str] = field(default_factory=Sums)
     incidents: Sums[str] = field(default_factory=Sums)
     silent: list[float] = field(default_factory=list)
@@ -108,6 +113,7 @@ class Verdict:
             f" hot {self.hot[2]} <= {self.hot[1]} <= {self.hot[0]};"
             f" its cells {', '.join(f'{a} <= {c} <= {b}' for b, c, a in self.tagged.values())};"
             f" wrong cells {len(self.cells)};"
+            f" its actors {self.met}, wrong sets {len(self.people)};"
             f" {self.reads[1]} reads, wrong {len(self.reads[0])};"
             f" kills {self.kills.total()} ({kills or 'none'}); incidents {incidents or 'none'};"
             f" drained in {self.drained} s"
@@ -123,6 +129,7 @@ class Verdict:
             "lost without an incident": self.silent,
             "wrong reads": self.reads[0],
             "cells that are not what is counted": self.cells,
+            "sets that are not who was counted": self.people,
             "quarantined": self.incidents["quarantined"],
             "incidents of a loss that is none": 0 if loses else self.incidents["lost"],
         }
@@ -140,7 +147,7 @@ def _short(found: Any) -> str:
 def verdict(scene: Scene, url: str, losses: Sequence[Loss]) -> Verdict:
     """Read what the processes of a scene have written down, and its database."""
     found = Verdict(scene.seed)
-    told, tags = _told(scene)
+    told, tags, came = _told(scene)
     with psycopg.connect(url) as database:
         values: dict[str, int] = dict(
             database.execute("SELECT key, value FROM django_counters_counter").fetchall()
@@ -151,15 +158,36 @@ def verdict(scene: Scene, url: str, losses: Sequence[Loss]) -> Verdict:
     cells = cells_of(url)
     found.cells = wrong_cells(cells, values, tags)
     _share(found, scene, values, cells)
+    _meet(found, scene, People(url), came, values, loses=bool(losses))
     _excuse(found, losses, [one.at for one in incidents if one.what in NOTICED])
     _collect(found, scene, values, min((loss.at for loss in losses), default=inf))
     return found
 
 
-def _told(scene: Scene) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """What writers were told of each key, and the tag that they have counted it with."""
+def _told(scene: Scene) -> tuple[Mapping[str, str], Mapping[str, str], Mapping[str, str]]:
+    """What writers were told of each key, and the tag and the actor they have counted it with."""
     said = [line.split(" ") for line in lines(scene.path(".").glob("writer*.log"))]
-    return {key: told for told, key, _ in said}, {key: tag for _, key, tag in said}
+    told = {key: outcome for outcome, key, _, _ in said}
+    return told, {key: tag for _, key, tag, _ in said}, {key: who for _, key, _, who in said}
+
+
+def _meet(
+    found: Verdict,
+    scene: Scene,
+    people: People,
+    came: Mapping[str, str],
+    values: Mapping[str, int],
+    *,
+    loses: bool,
+) -> None:
+    """Look for each actor who was counted, and for anybody else."""
+    found.people = people.wrong(values, came, [HOT])
+    said = [line.split(" ") for line in lines(scene.path(".").glob(f"{PEOPLE}*.log"))]
+    if people.has_others(HOT, [who for _, who in said]):
+        found.people.append(f"somebody else in {HOT}")
+    if not loses and people.lacks(HOT, [who for told, who in said if told == COUNTED]):
+        found.people.append(f"somebody is not in {HOT}")
+    found.met = people.number(HOT)
 
 
 def _share(found: Verdict, scene: Scene, values: Mapping[str, int], cells: Cells) -> None:

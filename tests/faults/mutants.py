@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 IGNORED = "a generation that somebody has landed is landed again"
 UNCLAIMED = "cells of a generation are landed by whoever has read it"
 FORGOTTEN = "one cell of a landing is left out"
+LEFT_OUT = "one actor of a landing is left out"
 REFUSED = "a generation is taken for one that somebody has landed"
 
 
@@ -25,6 +26,14 @@ def apply(name: str) -> None:
         return
     from django_counters.stores.sql.batches import SqlBatches
 
+    if name == LEFT_OUT:
+        land_sets = SqlBatches.land_sets
+
+        def land_others(self: SqlBatches, sets: Any) -> None:
+            land_sets(self, dict(list(sets.items())[1:]))
+
+        pytest.MonkeyPatch().setattr(SqlBatches, "land_sets", land_others)
+        return
     original = SqlBatches.claim
 
     def claim(self: SqlBatches, parcels: Sequence[Parcel]) -> set[str]:
@@ -43,11 +52,11 @@ def _break_cells(name: str) -> None:
     def land_again(self: Landing, parcels: Sequence[Parcel], sums: Any = None) -> Landed:
         landed = land(self, parcels, sums)
         if not landed.parcels:
-            add_cells(self, [parcel.cells for parcel in parcels], landed, [])
+            add_cells(self, [parcel.cells for parcel in parcels], [], landed, [])
         return landed
 
-    def add_others(self: Landing, parts: Any, landed: Landed, due: Any) -> None:
-        add_cells(self, [dict(list(part.items())[1:]) for part in parts], landed, due)
+    def add_others(self: Landing, parts: Any, *others: Any) -> None:
+        add_cells(self, [dict(list(part.items())[1:]) for part in parts], *others)
 
     patch = pytest.MonkeyPatch()
     if name == UNCLAIMED:

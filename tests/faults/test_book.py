@@ -5,14 +5,20 @@ from __future__ import annotations
 import pytest
 
 from tests.faults.flushers import STEPS
-from tests.faults.mutants import FORGOTTEN, IGNORED, REFUSED, UNCLAIMED
+from tests.faults.mutants import FORGOTTEN, IGNORED, LEFT_OUT, REFUSED, UNCLAIMED
 from tests.faults.servers import APPEND_ONLY, server
 from tests.faults.stage import Stage
 
 pytestmark = pytest.mark.faults
 
 
-SHOWN = {IGNORED: "doubled", REFUSED: "outside", UNCLAIMED: "cells", FORGOTTEN: "cells"}
+SHOWN = {
+    IGNORED: "doubled",
+    REFUSED: "outside",
+    UNCLAIMED: "cells",
+    FORGOTTEN: "cells",
+    LEFT_OUT: "people",
+}
 
 
 @pytest.mark.parametrize(("mutant", "shows"), SHOWN.items())

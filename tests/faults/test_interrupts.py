@@ -15,8 +15,9 @@ from collections import Counter as Sums
 import pytest
 
 from example_project.bootstrap import folders, postgres
-from tests.faults.callers import COUNTED, LATE, NOT_COUNTED, UNKNOWN
+from tests.faults.callers import ADJUSTED, COUNTED, LATE, LOGGED_IN, NOT_COUNTED, SHARED, UNKNOWN
 from tests.faults.cells import cells_of, wrong_cells
+from tests.faults.people import People
 from tests.faults.scene import lines
 from tests.faults.stage import SETTINGS, Stage
 
@@ -47,6 +48,15 @@ def test_what_a_call_says_is_true(stage: Stage) -> None:
     assert len(said) == CALLS // 4 * 4
     assert [row for row in found if row[2] not in TRUE[row[1]]] == []
     assert wrong_cells(cells_of(url), counted, {key: tag for _, key, tag in said}) == []
+    # Nobody says who adjusts; over HTTP it is who is logged in.
+    others = {ADJUSTED: "", "asked": str(LOGGED_IN)}
+    came = {key: others.get(key.split(":")[1], key) for _, key, _ in said}
+    people, together = People(url), [key for _, key, _ in said if ":many:" in key and counted[key]]
+    assert people.wrong(counted, came, SHARED) == []
+    for key in SHARED:
+        assert counted[key] == len(together)
+        assert not people.lacks(key, together)
+        assert not people.has_others(key, together)
     # Each way was interrupted where nobody could tell, and where it was known, and it was done.
     outcomes = {row[:2] for row in found}
     ways = {way for way, _ in outcomes}

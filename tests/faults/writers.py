@@ -14,6 +14,8 @@ from tests.faults.scene import HOT, Board, Log, Scene
 COUNTED, UNKNOWN, REFUSED, COMMITTED = "+?-~"
 # Those that need commits that wait.
 DURABLE = {"spilled", "commit"}
+# Those who have counted what many count, and what they were told.
+PEOPLE = "visitors"
 # The end of a key that is counted with a token.
 TOKENED = ".token"
 # How often each way of counting is chosen.
@@ -34,6 +36,7 @@ class Writer:
             del self._ways[way]
         self._chance = random.Random(f"{scene.seed} writer {number}")
         self._log = Log(scene.path(f"writer{number}.log"))
+        self._people = Log(scene.path(f"{PEOPLE}{number}.log"))
         self._made = 0
 
     def run(self) -> None:
@@ -56,7 +59,8 @@ class Writer:
 
     def _increment(self, key: str) -> None:
         tags = self._tags()
-        self._note(self._outcome(lambda objects: objects.increment(key, tags=tags)), tags, key)
+        told = self._outcome(lambda objects: objects.increment(key, tags=tags, who=key))
+        self._note(told, tags, key)
 
     def _tags(self) -> dict[str, str]:
         return {"country": self._chance.choice(COUNTRIES)}
@@ -65,7 +69,7 @@ class Writer:
         namespace = self._chance.choice(self._namespaces)
         keys = [self._key(namespace) for _ in range(self._chance.randint(2, 9))]
         deltas, tags = dict.fromkeys(keys, 1), self._tags()
-        told = self._outcome(lambda objects: objects.increment_many(deltas, tags=tags))
+        told = self._outcome(lambda objects: objects.increment_many(deltas, tags=tags, who=keys[0]))
         self._note(told, tags, *keys)
 
     def _token(self) -> None:
@@ -77,7 +81,9 @@ class Writer:
         key, token, tags = self._key(namespace, TOKENED), mint(clock.utc()), self._tags()
 
         def count() -> str:
-            return self._outcome(lambda objects: objects.increment(key, token=token, tags=tags))
+            return self._outcome(
+                lambda objects: objects.increment(key, token=token, tags=tags, who=key)
+            )
 
         outcome = REFUSED
         deadline = time.monotonic() + INSISTENCE
@@ -90,11 +96,13 @@ class Writer:
         self._note(outcome, tags, key)
 
     def _hot(self) -> None:
-        tags = self._tags()
+        tags, who = self._tags(), self._key("visitor")
         place = self._board.place(self._number, tags["country"])
         self._board.attempted[place] += 1
-        if self._outcome(lambda objects: objects.increment(HOT, tags=tags)) == COUNTED:
+        self._people.write(f"{UNKNOWN} {who}")
+        if self._outcome(lambda objects: objects.increment(HOT, tags=tags, who=who)) == COUNTED:
             self._board.acknowledged[place] += 1
+            self._people.write(f"{COUNTED} {who}")
 
     def _commit(self) -> None:
         self._transaction(COMMITTED, rolls_back=False)
@@ -112,7 +120,7 @@ class Writer:
         def count(objects: Any) -> None:
             try:
                 with transaction.atomic():
-                    objects.increment(key, tags=tags)
+                    objects.increment(key, tags=tags, who=key)
                     transaction.set_rollback(rolls_back)
             except DatabaseError as error:
                 if isinstance(error, CounterError) or connection.is_usable():
@@ -125,7 +133,7 @@ class Writer:
         self._note(meant if committed == COUNTED or rolls_back else committed, tags, key)
 
     def _note(self, outcome: str, tags: dict[str, str], *keys: str) -> None:
-        self._log.write("\n".join(f"{outcome} {key} {tags['country']}" for key in keys))
+        self._log.write("\n".join(f"{outcome} {key} {tags['country']} {keys[0]}" for key in keys))
 
     def _outcome(self, count: Callable[[Any], object]) -> str:
         """Count; any error that is none of ours ends this process, and the test fails."""

@@ -135,6 +135,7 @@ ROWS = ("b", "b,", "b,1,2", "b,1,", ",1", '"",1', "b c,1", "x" * 201 + ",1")
 FIELDS = (
     *("testapp.Post.title,1,1", "testapp.Nothing.likes,1,1", "likes,1,1", "x.y,1,1"),
     *("testapp.Post.likes,x,1", "testapp.Post.likes,01,1", "testapp.Post.likes,,1"),
+    "testapp.Account.balance,1,1",
 )
 EMPTY = ("", "\n\n", "counter,to\n", "counter,to\n\n")
 TRACKS = "field,counter,to\ntestapp.BonusTrack.plays,1,1\ntestapp.Track.plays,1,1\n"

@@ -1,4 +1,4 @@
-"""Tries mutants, three at the same time, and tells what became of each."""
+"""Tries mutants, four at the same time, and tells what became of each."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from pathlib import Path
 
 from tests.mutants import databases
 from tests.mutants.mutant import Mutant
-from tests.mutants.trial import BROKEN, NOTICED, SURVIVED, forked, tried
+from tests.mutants.trial import BROKEN, NOTICED, PATIENCE, SURVIVED, forked, tried
 
-AT_ONCE = 3  # on two cores: many of them wait for a time to pass
+AT_ONCE = 4  # on two cores: many of them wait for a time to pass
 WORDS = {SURVIVED: "SURVIVED", NOTICED: "noticed ", BROKEN: "BROKEN  "}
 
 
@@ -45,12 +45,11 @@ class Trial:
 
     def tell(self, code: int) -> None:
         """Print what became of it; all that it has said where it is not what was to be."""
-        said = self._log.read_text(errors="replace").rstrip()
-        last = said.splitlines()[-1] if said else "it said nothing"
+        said = self._log.read_text(errors="replace").splitlines() or ["it said nothing"]
         took = time.monotonic() - self.began
-        print(f"{WORDS[code]} {took:5.1f} s  {self.mutant.name}: {last}", flush=True)
+        print(f"{WORDS[code]} {took:5.1f} s  {self.mutant.name}: {said[-1]}", flush=True)
         if code == BROKEN:
-            print(*said.splitlines()[-8:], sep="\n", flush=True)
+            print(*(said if took >= PATIENCE else said[-8:]), sep="\n", flush=True)
 
     @property
     def _log(self) -> Path:

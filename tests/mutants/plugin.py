@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 from collections.abc import Generator
 from typing import Any
 
 import pytest
+from hypothesis import Phase
+from hypothesis import settings as examples
 
 from tests.mutants import databases
 from tests.mutants.hook.sitecustomize import Mutated
@@ -35,10 +38,17 @@ class Judge:
         self.noticed = ""
         self.broken = ""
 
+    def pytest_collection(self) -> None:
+        """An example that fails is enough: nobody reads the smallest one."""
+        phases = [phase for phase in Phase if phase not in (Phase.shrink, Phase.explain)]
+        examples.register_profile("mutants", examples.get_profile("counters"), phases=phases)
+        examples.load_profile("mutants")
+
     def pytest_collection_finish(self) -> None:
         """A module that cannot be imported would fail any test."""
         loader = getattr(importlib.import_module(self.module).__spec__, "loader", None)
         assert isinstance(loader, Mutated), f"{self.module} is not the mutant"
+        gc.freeze()  # nor is what was imported since
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(

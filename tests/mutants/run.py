@@ -11,6 +11,7 @@ This process imports what all need and none changes; a fork of it begins where t
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import random
@@ -85,8 +86,13 @@ def _prepare(folder: Path) -> None:
     os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(folder / "hypothesis")
     os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    # Else pytest compares all of what differs line by line: of a long one it takes minutes.
+    for name in ("CI", "BUILD_NUMBER"):
+        os.environ.pop(name, None)
     for module in WARM:
         importlib.import_module(module)
+    # pytest collects garbage ten times as it ends: what all have in common is none.
+    gc.freeze()
     # From now on all modules are compiled once, also where nothing is to be written beside them.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = str(folder / "compiled")

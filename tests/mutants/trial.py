@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import subprocess
@@ -22,7 +23,7 @@ PATIENCE = 300
 SURVIVED, NOTICED, BROKEN = 0, 1, 2
 HOOK = str(Path(hook.__file__).parent)
 OPTIONS = (
-    *("-qx", "--slow", "--tb=short", "-p", "no:cacheprovider"),
+    *("-qx", "--slow", "--tb=native", "-p", "no:cacheprovider"),
     *("-p", "django_counters.pytest_plugin"),
 )
 
@@ -40,8 +41,8 @@ def _work(run: str, log: Path, work: Callable[[], int]) -> NoReturn:
     try:
         os.setpgid(0, 0)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        signal.alarm(PATIENCE)
         _write_to(log)
+        signal.alarm(PATIENCE)
         os.environ["COUNTERS_TEST_RUN"] = run
         code = work()
     except BaseException:
@@ -57,6 +58,8 @@ def _write_to(log: Path) -> None:
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     for number in (1, 2):
         os.dup2(file, number)
+    # One that takes too long says where it is, also while pytest keeps what is said for itself.
+    faulthandler.register(signal.SIGALRM, file=file, chain=True)
 
 
 def tried(mutant: Mutant, folder: Path) -> int:

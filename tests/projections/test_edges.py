@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 from django.db import connection, models, transaction
+from django.test.utils import isolate_apps
 from django.utils.functional import lazystr
 
 from django_counters import clock
@@ -143,6 +144,7 @@ def test_without_autocommit() -> None:
         assert CounterTag.objects.count() == 2
 
 
+@isolate_apps("tests.testapp")
 def test_keys_that_have_no_one_text_cannot_be_counted_by_period() -> None:
     class Priced(models.Model):
         price = models.DecimalField(primary_key=True, max_digits=5, decimal_places=2)
@@ -150,7 +152,6 @@ def test_keys_that_have_no_one_text_cannot_be_counted_by_period() -> None:
 
         class Meta:
             app_label = "testapp"
-            managed = False
 
     found = [error.id for error in Priced.check() if error.id]
     assert "counters.E028" in found

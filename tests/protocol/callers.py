@@ -83,13 +83,15 @@ def _spill(plan: Plan, world: World, increment: int) -> Iterator[Step]:
     if not plan.spill or times(world.spent, spills(increment)):
         return
     named = plan.has_token(increment) and plan.flaw is not Flaw.SPILL_WITHOUT_TOKEN
-    ledger, cells = world.database.ledger, world.database.cells
+    database = world.database
+    ledger, cells = database.ledger, database.cells
     if not (named and present(ledger) & new):
         ledger += new
         cells += 0 if plan.flaw is Flaw.SPILL_WITHOUT_CELL else new
     after = _copied(world, world, increment)
     owing = world.owing | (new if plan.cached else 0)
-    database = world.database._replace(ledger=ledger, cells=cells)
+    members = database.members | new
+    database = database._replace(ledger=ledger, cells=cells, members=members)
     spent = spend(world.spent, spills(increment))
     after = after._replace(database=database, owing=owing, spent=spent)
     yield f"spill {increment}", _begin(after, increment)
@@ -105,11 +107,14 @@ def adjusting(plan: Plan, world: World) -> Iterator[Step]:
 
 
 def deleting(plan: Plan, world: World) -> Iterator[Step]:
-    """Delete a record with its cells; then tell Redis, soon or never."""
+    """Delete a record with its cells and sets; then tell Redis, soon or never."""
     counter, database = plan.masks[0], world.database
     if not database.deleted:
         left = database._replace(
-            total=database.total & ~counter, cells=database.cells & ~counter, deleted=counter
+            total=database.total & ~counter,
+            cells=database.cells & ~counter,
+            members=database.members & ~counter,
+            deleted=counter,
         )
         gone = present(database.total) & counter
         yield "delete", world._replace(database=left, lost=world.lost | gone)

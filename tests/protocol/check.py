@@ -28,6 +28,7 @@ def fault_of(plan: Plan, world: World, drained: set[World]) -> str:
         or (_left_to_nobody(plan, world) if plan.turns else "")
         or (_drained(plan, world, drained) if plan.drains else "")
         or _cells(plan, world)
+        or _members(world)
     )
 
 
@@ -55,6 +56,21 @@ def _cells(plan: Plan, world: World) -> str:
         if cells != counted:
             had, due = spelled(cells), spelled(counted)
             return f"{where} cells have {had}, which is not what is counted: {due}"
+    return ""
+
+
+def _members(world: World) -> str:
+    """Who is counted is in a set, or in a generation that Redis keeps; nobody else is in a set."""
+    database, redis = world.database, world.redis
+    waits = 0
+    for kept in (redis.open, *redis.ring):
+        waits |= kept.members | kept.tokens if kept is not None else 0
+    counted = present(database.cells)
+    missed, strange = counted & ~(database.members | waits), database.members & ~counted
+    unlanded = present(waiting(world)) & ~waits
+    if missed or strange or unlanded:
+        had, due = spelled(database.members | waits), spelled(counted)
+        return f"sets and Redis have {had}, which is not who was counted: {due}"
     return ""
 
 

@@ -51,6 +51,8 @@ def _move(plan: Plan, world: World, flusher: Flusher) -> Moved:
         return _acknowledge_early(plan, world, flusher)
     if flusher.at == "landed":
         return _acknowledge(plan, world, flusher)
+    if flusher.at == "uniting":
+        return _unite(world, flusher)
     return "apply", *apply(plan, world, flusher)
 
 
@@ -80,12 +82,12 @@ def _chart(world: World) -> Chart:
 
 
 def _turn(world: World, flusher: Flusher) -> Moved:
-    """Read the first page of a generation, which has its tokens and its cells."""
+    """Read the first page of a generation, which has its tokens, cells and members."""
     place, number = flusher.todo[0]
     kept = world.redis.ring[place]
     if kept is None or kept.number != number:
         return _miss(world, flusher)
-    page = kept.tokens, kept.cells
+    page = kept.tokens, kept.cells, kept.members
     return f"read the first page of g{number}", world, flusher._replace(page=page)
 
 
@@ -101,8 +103,8 @@ def _read(plan: Plan, world: World, flusher: Flusher) -> Moved:
         return "history changed", world, Flusher()
     if kept is None or kept.number != number:
         return _miss(world, flusher)
-    tokens, cells = flusher.page or (kept.tokens, kept.cells)
-    copy = Generation(number, amounts=kept.amounts, tokens=tokens, cells=cells)
+    tokens, cells, members = flusher.page or (kept.tokens, kept.cells, kept.members)
+    copy = Generation(number, 0, kept.amounts, tokens, cells, members)
     copies = (*flusher.copies, (place, copy))
     return f"read g{number}", world, flusher._replace(todo=tuple(rest), page=(), copies=copies)
 
@@ -122,8 +124,19 @@ def _acknowledge(plan: Plan, world: World, flusher: Flusher) -> Moved:
     ack, *rest = flusher.acks
     after = scripts.acknowledge(plan, world, ack)
     after = after._replace(unacked=after.unacked & ~(1 << ack.number))
-    left = Flusher("landed", acks=tuple(rest)) if rest else Flusher()
+    left = flusher._replace(acks=tuple(rest)) if rest else _united(flusher)
     return f"acknowledge g{ack.number}", after, left
+
+
+def _united(flusher: Flusher) -> Flusher:
+    """What follows the last acknowledgement: nothing, but in a mutant."""
+    return Flusher("uniting", members=flusher.members) if flusher.members else Flusher()
+
+
+def _unite(world: World, flusher: Flusher) -> Moved:
+    database = world.database
+    united = database._replace(members=database.members | flusher.members)
+    return "unite", world._replace(database=united), Flusher()
 
 
 def _acknowledge_early(plan: Plan, world: World, flusher: Flusher) -> Moved:

@@ -15,13 +15,14 @@ def apply(plan: Plan, world: World, flusher: Flusher) -> tuple[World, Flusher]:
     """Commit what a flusher has read, what the fence found, and what to remember for the next."""
     if plan.flaw is Flaw.QUARANTINE_BLOCKS and _blocked(plan, flusher):
         return world, Flusher()
-    before, acks = world.database, []
+    before, acks, members = world.database, [], 0
     for place, copy in flusher.copies:
         world, forgotten = _land(plan, world, copy)
         acks.append(Ack(copy.number, place, forgotten))
+        members |= copy.members if plan.flaw is Flaw.ACK_BEFORE_UNION else 0
     if plan.fence:
         world = _fence(plan, world, flusher, before)
-    return world, Flusher("landed", acks=tuple(acks)) if acks else Flusher()
+    return world, Flusher("landed", acks=tuple(acks), members=members) if acks else Flusher()
 
 
 def _blocked(plan: Plan, flusher: Flusher) -> bool:
@@ -78,6 +79,7 @@ def _sort(plan: Plan, database: Database, copy: Generation) -> Landed:
         ledger=database.ledger + new,
         quarantined=database.quarantined + kept,
         cells=database.cells + _cells(plan, database, copy, new),
+        members=database.members | _members(plan, database, copy, new),
     )
     used = 0 if flaw is Flaw.ACK_FOLDS_TOKENS else used
     return Landed(database, used | (0 if flaw is Flaw.ACK_FOLDS_QUARANTINED else refused))
@@ -93,6 +95,17 @@ def _cells(plan: Plan, database: Database, copy: Generation, new: int) -> int:
     if flaw is Flaw.TOKEN_CELL_REFUSED and copy.amounts & ~copy.tokens & refusing:
         tokens &= ~refusing
     return (copy.cells if flaw is Flaw.CELLS_OF_REFUSED else copy.cells & ~refusing) + tokens
+
+
+def _members(plan: Plan, database: Database, copy: Generation, new: int) -> int:
+    """Those of totals that take what comes, and those of tokens that are new in the ledger.
+
+    Who is in a set already stays in it: whoever is not sure may put them in again.
+    """
+    if plan.flaw is Flaw.ACK_BEFORE_UNION:
+        return new
+    deleted = 0 if plan.flaw is Flaw.MEMBERS_OF_DELETED else database.deleted
+    return copy.members & ~(plan.poison | deleted) | new
 
 
 def _fence(plan: Plan, world: World, flusher: Flusher, before: Database) -> World:

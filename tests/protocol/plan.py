@@ -9,7 +9,7 @@ from functools import cached_property
 from tests.protocol.amounts import one
 from tests.protocol.state import Flusher, Redis, World
 
-CELLS = "not what is counted"
+CELLS, MEMBERS = "not what is counted", "not who was counted"
 GONE, TWICE, CACHE = "acknowledged and gone", "counted twice in the database", "a cached read"
 STUCK, UNNOTICED = "cannot be flushed", "a loss, and no incident"
 NO_LOSS = "an incident, and nothing was lost"
@@ -84,6 +84,8 @@ class Flaw(Enum):
     TOKEN_CELL_AT_ONCE = "the cell of a token waits beside its entry", "tokens", CELLS
     TOKEN_CELL_REFUSED = "a full total refuses the cell of a token", "tokens, quarantine", CELLS
     DISCARD_LEAVES_CELLS = "a discarded counter leaves its cells", "deletion", CELLS
+    ACK_BEFORE_UNION = "acknowledged before the union of its members", "flush", MEMBERS
+    MEMBERS_OF_DELETED = "members of a deleted record are landed", "deletion", MEMBERS
     CELLS_OF_DELETED = "cells of a deleted record are landed", "deletion", CELLS
 
 

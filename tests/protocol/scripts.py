@@ -132,7 +132,8 @@ def _with_cell(world: World, increment: int) -> World:
     opened = world.redis.open
     if opened is None:
         return world
-    opened = opened._replace(cells=opened.cells + one(increment))
+    new = one(increment)
+    opened = opened._replace(cells=opened.cells + new, members=opened.members | new)
     return world._replace(redis=world.redis._replace(open=opened))
 
 
@@ -206,11 +207,15 @@ def forget(plan: Plan, world: World, counters: int) -> World:
 
 
 def discard(plan: Plan, world: World, counter: int) -> World:
-    """Take away what waits for a counter whose record is deleted, and its cells."""
+    """Take away what waits for a counter whose record is deleted, its cells and members."""
     cells = 0 if plan.flaw is Flaw.DISCARD_LEAVES_CELLS else counter
 
     def left(kept: Generation | None) -> Generation | None:
-        return kept and kept._replace(amounts=kept.amounts & ~counter, cells=kept.cells & ~cells)
+        return kept and kept._replace(
+            amounts=kept.amounts & ~counter,
+            cells=kept.cells & ~cells,
+            members=kept.members & ~counter,
+        )
 
     redis = world.redis
     redis = redis._replace(open=left(redis.open), ring=tuple(map(left, redis.ring)))

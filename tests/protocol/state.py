@@ -24,6 +24,7 @@ class Generation(NamedTuple):
         amounts: The increments in it, with those that have a token.
         tokens: The set of those that left an entry with their token, which has their cells.
         cells: The increments in its cells.
+        members: The set of those whose actors are in it; that of a token is in its entry.
         foreign: Whether it belongs to a history of Redis that is over.
     """
 
@@ -32,6 +33,7 @@ class Generation(NamedTuple):
     amounts: int = 0
     tokens: int = 0
     cells: int = 0
+    members: int = 0
     foreign: bool = False
 
 
@@ -89,6 +91,7 @@ class Database(NamedTuple):
         ledger: The entries.
         quarantined: The amounts in incidents.
         cells: The increments in the cells.
+        members: The set of the increments whose actors are in the sets.
         deleted: The counter whose record was deleted: 7 in the digits of its increments.
         batches: The generations that were applied.
         seen: P at the last flush; 0: the slot was never flushed.
@@ -99,6 +102,7 @@ class Database(NamedTuple):
     ledger: int = 0
     quarantined: int = 0
     cells: int = 0
+    members: int = 0
     deleted: int = 0
     batches: int = 0
     seen: int = 0
@@ -142,11 +146,13 @@ class Flusher(NamedTuple):
         might: The losses that it can have noticed.
         chart: What the cut told.
         todo: Place and number of what it still has to read.
-        page: The tokens and the cells of a generation whose amounts it has not read yet; or none.
+        page: The tokens, the cells and the members of a generation whose amounts it has not read
+            yet; or none.
         outdated: Whether the history has changed since its cut. Only who reads pages asks.
         copies: What it has read.
         missed: What was no longer there when it came to read it, as bits.
         acks: What it still has to acknowledge.
+        members: In a mutant: who still has to be put into the sets.
     """
 
     at: str = "idle"
@@ -160,6 +166,7 @@ class Flusher(NamedTuple):
     copies: tuple[tuple[int, Generation], ...] = ()
     missed: int = 0
     acks: tuple[Ack, ...] = ()
+    members: int = 0
 
 
 class Reader(NamedTuple):

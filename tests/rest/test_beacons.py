@@ -101,7 +101,7 @@ def test_there_is_a_limit_for_each_address(as_: As) -> None:
 
 
 def test_a_field_takes_beacons_where_that_is_said(as_: As) -> None:
-    expose(Post, "likes", increment="beacon", origins=[ORIGIN], limit="2/hour")
+    expose(Post, "likes", increment="beacon", origins=[ORIGIN], limit="9/hour", burst=2)
     key = f"testapp.Post.likes:{Post.objects.create().pk}"
     visitor = as_("anonymous")
     problem(visitor.do("increment", key), 403, "origin")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
+from django_counters import clock
 from django_counters.models import Counter
 from django_counters.rest import expose
 from django_counters.testing import assert_counts, override_counters
 from django_counters.types import INT8
-from tests.rest.conftest import API_TESTS, KINDS, OPEN, As, problem
+from tests.rest.conftest import ALL, API_TESTS, KINDS, OPEN, As, problem
 from tests.testapp.models import City, Post
 
 pytestmark = API_TESTS
@@ -94,6 +96,36 @@ class TestBounds:
         with override_counters(likes={"API": {**OPEN, "max_delta": 3}}):
             assert as_("staff").do("decrement", "likes:a", {"by": 3}).status_code == 200
             problem(as_("staff").do("decrement", "likes:a", {"by": 4}), 400, "invalid")
+
+    def test_a_quota_says_when_it_resets(self, as_: As) -> None:
+        with override_counters(calls={"CEILING": {"month": 10}, "API": ALL}):
+            assert as_("user").do("increment", "calls:a", {"by": 8}).status_code == 200
+            answer = as_("user").do("increment", "calls:a", {"by": 3})
+            body = problem(answer, 429, "quota-exceeded")
+            told = {"key": "calls:a", "requested": 3, "available": 2, "ceiling": 10}
+            assert {**told, "period": "month"}.items() <= body.items()
+            left = datetime.fromisoformat(body["resets_at"]) - clock.utc()
+            assert 0 <= int(answer["Retry-After"]) - left.total_seconds() <= 60
+            many = as_("user").bulk("increment", counted(("likes:a", 1), ("calls:a", 3)))
+            problem(many, 429, "quota-exceeded")
+            assert as_("user").do("increment", "calls:a", {"by": 2}).json()["value"] == 10
+            # A month that is over never has room again: no time is told.
+            over = {"by": 11, "at": (clock.utc() - timedelta(days=40)).isoformat()}
+            answer = as_("user").do("increment", "calls:a", over)
+            assert "retry_after" not in problem(answer, 429, "quota-exceeded")
+            assert "Retry-After" not in answer
+
+    def test_a_refusal_of_a_quota_is_not_remembered(self, as_: As) -> None:
+        """The same Idempotency-Key counts when there is room again."""
+        with override_counters(calls={"CEILING": {"month": 10}, "API": ALL}):
+            user = as_("user")
+            assert user.do("increment", "calls:a", {"by": 8}).status_code == 200
+            for _ in range(2):
+                answer = user.do("increment", "calls:a", {"by": 3}, HTTP_IDEMPOTENCY_KEY="once")
+                problem(answer, 429, "quota-exceeded")
+            Counter.objects.decrement("calls:a")
+            answer = user.do("increment", "calls:a", {"by": 3}, HTTP_IDEMPOTENCY_KEY="once")
+            assert (answer.json()["value"], answer.json()["replayed"]) == (10, False)
 
 
 class TestMany:

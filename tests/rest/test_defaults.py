@@ -51,7 +51,7 @@ OPEN = {
         # It asks for the permissions of a model, and these views have none.
         "rest_framework.permissions.DjangoModelPermissionsOrAnonReadOnly",
     ],
-    "DEFAULT_THROTTLE_CLASSES": ["django_counters.rest.throttling.TokenBucketThrottle"],
+    "DEFAULT_THROTTLE_CLASSES": ["django_counters.rest.throttling.LimitThrottle"],
     "DEFAULT_THROTTLE_RATES": {"counters": "9/min"},
 }
 CLOSED = {"DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"]}

@@ -63,6 +63,9 @@ def test_only_names_that_are_declared_come_into_being(rule: Any, as_: As) -> Non
         ({"network_limits": {64: "1/s"}}, "a network has 16 to 63 bits, not 64"),
         ({"network_limits": {"48": "1/s"}}, "not '48'"),
         ({"network_limits": {48: "often"}}, "network_limits: "),
+        ({"limit": "5/min", "burst": 5}, "an integer from 1 to 4, not 5"),
+        ({"limit": "5/min", "burst": 0}, "an integer from 1 to 4, not 0"),
+        ({"burst": 5}, "a burst is that of a 'limit'"),
     ],
 )
 def test_what_is_wrong_is_a_check_error(api: dict[str, Any], message: str) -> None:
@@ -151,7 +154,8 @@ def test_a_network_has_a_limit_of_its_own(as_: As) -> None:
 
 def test_a_bulk_that_is_never_within_the_limit_is_wrong(as_: As) -> None:
     items = {"counters": [{"key": f"likes:{n}"} for n in range(3)]}
-    with declared(limit="2/day"):
-        (error,) = problem(as_("user").bulk("increment", items), 400, "invalid")["errors"]
-    assert error["field"] == "counters"
-    assert "At most 2 of likes at once" in error["detail"]
+    for api in ({"limit": "2/day"}, {"limit": "3/day", "burst": 2}):
+        with declared(**api):
+            (error,) = problem(as_("user").bulk("increment", items), 400, "invalid")["errors"]
+        assert error["field"] == "counters"
+        assert "At most 2 of likes at once" in error["detail"]

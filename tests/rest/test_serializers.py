@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
 from rest_framework import serializers
 
-from tests.testapp.models import Article, Post, Product, Small
+from tests.testapp.models import Account, Article, Post, Product, Small
 
 
 def serializer_of(of: Any, **extra: Any) -> Any:
@@ -32,7 +33,18 @@ def test_what_a_client_sends_is_not_taken_for_what_is_stored(extra: dict[str, An
     assert (post.title, post.views) == ("x", 5)
 
 
+@pytest.mark.django_db
+def test_an_amount_is_a_text() -> None:
+    account = Account.objects.create(**{"balance": Decimal("12.5")})
+    serializer = serializer_of(Account)(account, {"balance": "900", "name": "x"}, partial=True)
+    assert serializer.is_valid(), serializer.errors
+    serializer.save()
+    assert (serializer.data["balance"], serializer.data["points"]) == ("12.50", "0.000")
+    assert Account.objects.get().balance == Decimal("12.50")
+
+
 @pytest.mark.parametrize(("model", "names"), [
+    (Account, {"balance", "bonus", "points", "energy"}),
     (Product, {"stock"}), (Small, {"hits"}), (Article, {"reads", "claps", "shares"}),
 ])  # fmt: skip
 def test_every_counter_field_is_read_only(model: Any, names: set[str]) -> None:

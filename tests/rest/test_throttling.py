@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import secrets
-from functools import partial
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.core.exceptions import ImproperlyConfigured
 from rest_framework.exceptions import Throttled
 from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
@@ -15,8 +15,9 @@ from rest_framework.response import Response
 from rest_framework.test import APIRequestFactory, force_authenticate
 from rest_framework.views import APIView
 
+from django_counters.limits import Limit
 from django_counters.models import CounterLimit
-from django_counters.rest.throttling import TokenBucketThrottle, limit
+from django_counters.rest.throttling import LimitThrottle, charge
 
 DEAD = {
     "dead": {
@@ -39,17 +40,22 @@ def cache(request: pytest.FixtureRequest, db: None) -> str | None:
     return found
 
 
-def throttle(**declared: Any) -> type[TokenBucketThrottle]:
-    """A throttle of a scope that no other test has, patient unless said otherwise."""
-    scope = secrets.token_hex(8)
-    given = {"scope": scope, "rate": "3/day", "timeout": 10, **declared}
-    return type("Throttle", (TokenBucketThrottle,), given)
+class Named(LimitThrottle):
+    """A throttle that has a limit."""
+
+    limit: Limit
+
+
+def throttle(name: str = "", rate: str = "3/day", **declared: Any) -> type[Named]:
+    """A throttle of a limit that no other test has, patient unless said otherwise."""
+    limit = Limit(name or secrets.token_hex(8), rate, **{"timeout": 10, **declared})
+    return type("Throttle", (Named,), {"limit": limit})
 
 
 class Site:
     """A view with throttles."""
 
-    def __init__(self, *throttles: type[TokenBucketThrottle]) -> None:
+    def __init__(self, *throttles: type[LimitThrottle]) -> None:
         class View(APIView):
             authentication_classes = ()
             permission_classes = (AllowAny,)
@@ -83,9 +89,16 @@ class TestRate:
     def test_the_rate_may_stand_in_the_settings(self, settings: Any) -> None:
         scope = secrets.token_hex(8)
         settings.REST_FRAMEWORK = {"DEFAULT_THROTTLE_RATES": {scope: "1/day"}}
-        assert Site(throttle(scope=scope, rate=None)).statuses(2) == [200, 429]
+        one = type("Throttle", (LimitThrottle,), {"scope": scope})
+        assert Site(one).statuses(2) == [200, 429]
 
-    def test_throttles_of_one_scope_share_the_bucket(self) -> None:
+    @pytest.mark.parametrize("rates", [{}, {"hits": "often"}])
+    def test_a_scope_without_a_rate(self, settings: Any, rates: dict[str, str]) -> None:
+        settings.REST_FRAMEWORK = {"DEFAULT_THROTTLE_RATES": rates}
+        with pytest.raises(ImproperlyConfigured, match="scope 'hits'"):
+            Site(type("Throttle", (LimitThrottle,), {"scope": "hits"})).get()
+
+    def test_throttles_of_one_limit_share_it(self) -> None:
         one = throttle(rate="4/day")
         assert Site(one, one).statuses(3) == [200, 200, 429]
         assert Site(throttle(), throttle()).statuses(4) == [200, 200, 200, 429]
@@ -113,11 +126,13 @@ class TestAway:
 
 def test_several_at_once() -> None:
     request = APIView().initialize_request(APIRequestFactory().get("/"))
-    ask = partial(limit, request, secrets.token_hex(8), "3/day", timeout=10)
-    ask(2)
-    for cost in (2, 4):
-        with pytest.raises(Throttled) as caught:
-            ask(cost)
+    limit = Limit(secrets.token_hex(8), "3/day", timeout=10)
+    assert charge(request, limit, 2)
+    with pytest.raises(Throttled) as caught:
+        charge(request, limit, 2)
     told: Any = caught.value
-    assert told.wait is None, "no bucket has as much as that"
-    ask(1)
+    assert told.wait > 60
+    with pytest.raises(ValueError, match="never has 4"):
+        charge(request, limit, 4)
+    assert charge(request, limit)
+    assert charge(request, Limit("users", "3/day", by=lambda _: None)) is None

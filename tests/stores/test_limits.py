@@ -9,7 +9,7 @@ from django.db import connection, transaction
 
 from django_counters.exceptions import CounterUnavailable
 from django_counters.models import Counter, CounterLimit
-from django_counters.stores.base import Bucket
+from django_counters.stores.base import Draw, Drawn
 from django_counters.stores.sql.limits import SqlLimits
 from django_counters.upkeep.prune import prune_limits
 from tests.stores.test_failures import beside, closed_database, wait_for_lock
@@ -17,8 +17,8 @@ from tests.stores.test_failures import beside, closed_database, wait_for_lock
 DAY = 86_400_000_000
 
 
-def take(digest: bytes, cost: int = DAY, using: str = "default") -> Bucket:
-    return SqlLimits(using).take(digest, cost, 10 * DAY)
+def take(digest: bytes, cost: int = DAY, using: str = "default") -> Drawn:
+    return SqlLimits(using).take(Draw(digest, cost, 10 * DAY))
 
 
 @pytest.fixture
@@ -44,8 +44,8 @@ class TestHeld:
         store = SqlLimits("default")
         with beside() as call:
             with transaction.atomic():
-                assert store.take(digest, full, full).admitted
-                future = call(lambda: store.take(digest, full, full))
+                assert store.take(Draw(digest, full, full)).admitted
+                future = call(lambda: store.take(Draw(digest, full, full)))
                 wait_for_lock()
                 # The server sleeps, so that it is its own clock that goes on.
                 with connection.cursor() as cursor:
@@ -61,7 +61,7 @@ class TestHeld:
                 cursor.execute("SELECT pg_terminate_backend(%s)", [wait_for_lock()])
             error = future.exception(30)
         assert type(error) is CounterUnavailable
-        assert round(take(digest).ahead / DAY) == 3
+        assert round(take(digest).used / DAY) == 3
 
     def test_whoever_waits_too_long_goes_on_with_its_transaction(self, digest: bytes) -> None:
         def impatient() -> None:

@@ -15,6 +15,7 @@ from django.test.utils import isolate_apps
 from django_counters import CounterField, conf
 from django_counters.checks import check_setting
 from django_counters.exceptions import InvalidConfiguration
+from django_counters.measure import Measure
 from django_counters.models import Counter
 from django_counters.options import Option, is_integer
 from django_counters.projections.base import Projection
@@ -22,7 +23,7 @@ from django_counters.registry import registry
 from django_counters.stores.sql.totals import SqlTotals
 from django_counters.strategies import in_place
 from django_counters.strategies.base import Strategy
-from django_counters.strategies.declaring import Capabilities, Declaration, Recipe
+from django_counters.strategies.declaring import Capabilities, Declaration, Recipe, Shared
 from django_counters.strategies.exact import Exact
 from django_counters.testing import override_counters
 from django_counters.types import Batch
@@ -45,7 +46,7 @@ class Twice(Exact):
         return super().apply(batch._replace(deltas=deltas))
 
 
-def build(table: Any, using: str, shared: object, *, times: int) -> Strategy:
+def build(table: Any, using: str, shared: Shared, *, times: int) -> Strategy:
     return Twice(SqlTotals(table, using), times)
 
 
@@ -60,7 +61,7 @@ TWICE = Declaration(
 )
 
 
-def why_no_crowd(crowd: object) -> Iterator[str]:
+def why_no_crowd(crowd: object, **_: object) -> Iterator[str]:
     if crowd is not None and not is_integer(crowd, 1):
         yield f"{crowd!r} is no crowd."
 
@@ -69,7 +70,7 @@ CROWD = Projection(
     name="crowds",
     options=(Option("crowd", None, "None or an integer", "How many."),),
     problems=why_no_crowd,
-    make=lambda owner, crowd: (owner, crowd),
+    make=lambda crowd, **_: {"per": ("day",) if crowd else ()},
     in_namespaces="E027",
     in_fields="E028",
 )
@@ -137,7 +138,7 @@ def test_a_field_takes_its_options_and_checks_them() -> None:
     assert "times" in field.non_db_attrs
     found = {(error.id, error.msg) for error in Toy.check()}
     assert found == {
-        ("counters.E016", "twice cannot hold a floor or a ceiling, exact can."),
+        ("counters.E016", "twice cannot hold a floor, exact and slotted can."),
         ("counters.E020", "'times' is an integer from 2 on, not 1."),
         ("counters.E028", "0 is no crowd."),
     }
@@ -159,11 +160,11 @@ def test_a_batch_does_not_ask_what_concerns_single_calls() -> None:
     assert TWICE.recipe().for_batches == TWICE.recipe()
 
 
-def test_what_a_projection_declares_is_in_the_policy() -> None:
-    with named(CROWD=7):
-        assert registry.policy("toys:a").projected["crowds"] == ("toys", 7)
+def test_what_a_projection_declares_is_in_the_measure() -> None:
+    with named(CROWD=7, PER=["month", "hour"]):
+        assert registry.policy("toys:a").measure == Measure("toys", ("hour", "day", "month"))
     with named():
-        assert registry.policy("toys:a").projected["crowds"] == ("toys", None)
+        assert registry.policy("toys:a").measure is None
     with pytest.raises(TypeError, match="crowed"):
         CounterField(crowed=7)
 

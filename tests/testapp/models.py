@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from decimal import Decimal
 from typing import Any, ClassVar
 
 from django.db import models
@@ -11,6 +12,7 @@ from django_counters import (
     CachedCounterField,
     CounterField,
     CounterQuerySet,
+    DecimalCounterField,
     IntegerCounterField,
 )
 
@@ -29,6 +31,13 @@ class Post(models.Model):
 class Product(models.Model):
     name = models.CharField(max_length=100, default="")
     stock = CounterField(strategy="exact", floor=0, ceiling=1000)
+
+
+class Concert(models.Model):
+    """Many buy at the same moment, and no seat twice."""
+
+    seats = CounterField(strategy="slotted", floor=0)
+    chairs = CounterField(strategy="slotted", floor=0, slots=4)
 
 
 class Device(models.Model):
@@ -246,6 +255,15 @@ class Story(models.Model):
     objects = CounterQuerySet["Story"].as_manager()
 
 
+class Tune(models.Model):
+    """Its counters are ranked, one in the row and one by way of Redis."""
+
+    title = models.CharField(max_length=50)
+    singer = models.ForeignKey(Story, models.CASCADE, null=True)
+    hearts = CounterField(per=["hour"], tags={"country": 3}, top=["day", "week"])
+    plays = CounterField(strategy="cached", timeout=PATIENCE, top=["day"], keep={"day": 90})
+
+
 class Site(models.Model):
     """Counted by period and tag, in the row and in slots."""
 
@@ -253,6 +271,19 @@ class Site(models.Model):
     downloads = CounterField(strategy="slotted", per=["day"])
 
     objects: ClassVar[Any] = CounterQuerySet["Site"].as_manager()
+
+
+class Talk(models.Model):
+    """Its counters know how many distinct actors there were, each in another way."""
+
+    seats = CounterField(unique=["day"])
+    claps = CounterField(strategy="slotted", unique=["hour", "day"])
+    views = CounterField(strategy="cached", timeout=PATIENCE, per=["day"], unique=["day"])
+    plays = CounterField(
+        per=["hour", "day"], tags={"country": 3}, unique=["day"], top=["day"], db_default=0
+    )
+
+    objects: ClassVar[Any] = CounterQuerySet["Talk"].as_manager()
 
 
 class Sensor(models.Model):
@@ -267,3 +298,45 @@ class Shop(Site):
 
     code = models.CharField(max_length=10, primary_key=True)
     site = models.OneToOneField(Site, models.CASCADE, parent_link=True)
+
+
+class Note(models.Model):
+    """Everybody counts once."""
+
+    text = models.CharField(max_length=100, default="")
+    likes = CounterField(once=True)
+    stars = CounterField(strategy="slotted", once=True)
+    claps = CounterField(once=True, per=["day"])
+    waves = CounterField(strategy="slotted", once=True, per=["day"])
+    reads = CounterField(once="30m")
+
+    objects = CounterQuerySet["Note"].as_manager()
+
+
+class Gem(models.Model):
+    """The same, with a UUID as key, and room for seven."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4)
+    likes = CounterField(once=True, ceiling=7)
+    stars = CounterField(strategy="slotted", once=True)
+
+
+class Member(models.Model):
+    """Has a quota."""
+
+    requests = CounterField(ceiling={"month": 10})
+
+    objects: ClassVar[Any] = CounterQuerySet["Member"].as_manager()
+
+
+class Account(models.Model):
+    """Its counters are amounts, in each of the ways in which a field can count."""
+
+    name = models.CharField(max_length=100, default="", blank=True)
+    balance = DecimalCounterField(places=2, floor=0, ceiling=Decimal("1000.00"))
+    bonus = DecimalCounterField(places=2, approve_above=Decimal("5.00"), per=["day"])
+    points = DecimalCounterField(places=3, strategy="slotted")
+    energy = DecimalCounterField(places=4, strategy="cached", timeout=PATIENCE)
+    limit = models.DecimalField(max_digits=9, decimal_places=2, default=0)
+
+    objects: ClassVar[Any] = CounterQuerySet["Account"].as_manager()

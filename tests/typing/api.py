@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import assert_type
 
+from django.http import HttpRequest, HttpResponse
+
 from django_counters import (
     Appended,
     CachedCounterField,
@@ -14,6 +16,7 @@ from django_counters import (
     Unknown,
 )
 from django_counters.intake.flush import Report, flush
+from django_counters.limits import Limit, Taken, limited
 from django_counters.models import Counter, CounterDelta, CounterShard, SlottedCounter
 from tests.testapp.models import Article, Post, Product, Ticket
 
@@ -21,9 +24,20 @@ from tests.testapp.models import Article, Post, Product, Ticket
 def named() -> None:
     assert_type(Counter.objects.increment("a"), Counted | Unknown)
     assert_type(Counter.objects.increment_many({"a": 1}), CountedMany)
+    assert_type(Counter.objects.maximum("a", 1), Counted | Unknown)
     assert_type(Counter.objects.values_of(["a"]), dict[str, int])
     assert_type(Counter.objects.read("a"), Reading)
     assert_type(Counter.objects.filter(key="a").increment(), int)
+
+
+def search(request: HttpRequest) -> HttpResponse:
+    return HttpResponse()
+
+
+def limits() -> None:
+    assert_type(limited("1/s")(search)(HttpRequest()), HttpResponse)
+    assert_type(Limit("a", "1/s", burst=1).take("ann"), Taken)
+    limited("1/s", by="adress")  # type: ignore[arg-type]
 
 
 def rows() -> None:
@@ -55,7 +69,12 @@ def refused() -> None:
         print(result.value + 1)
 
 
+async def asearch(request: HttpRequest) -> HttpResponse:
+    return HttpResponse()
+
+
 async def named_async() -> None:
+    assert_type(await limited("1/s", by="user")(asearch)(HttpRequest()), HttpResponse)
     assert_type(await Counter.objects.aincrement("a"), Counted | Unknown)
 
 

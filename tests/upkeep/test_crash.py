@@ -13,7 +13,7 @@ from tests.testapp.models import Song
 from tests.upkeep.test_rollup import make_shards, make_slots
 
 pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
-STATEMENTS = 120
+STATEMENTS = 200
 
 
 def count(song: Song) -> int:

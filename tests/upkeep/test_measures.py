@@ -9,10 +9,18 @@ import pytest
 from django.core.management import call_command
 
 from django_counters import clock
-from django_counters.models import Counter, CounterCell, CounterMeasure
+from django_counters.exceptions import HistoryNotKept
+from django_counters.models import (
+    Counter,
+    CounterCell,
+    CounterMeasure,
+    CounterMember,
+    CounterUnique,
+)
 from django_counters.registry import registry
 from django_counters.testing import override_counters
 from django_counters.upkeep.measures import make_measures, prune_cells
+from django_counters.upkeep.rollup import rollup
 from tests.projections.conftest import MEASURED, cells
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -55,6 +63,27 @@ class TestForgetting:
             assert prune_cells() == 0
         assert sum(cells("hits:a", "hour").values()) == 4
         assert sum(cells("hits:a", "day").values()) == 8
+
+    @pytest.mark.parametrize("folded", [True, False], ids=["in sets", "waiting"])
+    def test_actors_go_too(self, folded: bool) -> None:
+        now = clock.utc()
+        kept = {**MEASURED, "UNIQUE": ["hour", "day"]}
+        with override_counters(hits=kept):
+            for days in range(8):
+                Counter.objects.increment("hits:a", who=days, at=now - timedelta(days=days))
+        if folded:
+            rollup()
+        with override_counters(hits={**kept, "KEEP": {"hour": 3}}):
+            assert prune_cells() == 2 * len([days for days in range(8) if days > 3])
+            assert prune_cells() == 0
+            assert Counter.objects.series("hits:a").per("day").last(8).unique() == 8
+        found = sum(
+            table.objects.filter(period=2).count() for table in (CounterMember, CounterUnique)
+        )
+        assert found == 4
+        # Nobody takes them for nobody.
+        with override_counters(hits=kept), pytest.raises(HistoryNotKept):
+            Counter.objects.series("hits:a").per("hour").last("7d").uniques()
 
     def test_what_is_kept_for_ever_stays(self) -> None:
         ago = clock.utc() - timedelta(days=3000)

@@ -24,6 +24,7 @@ NAMES = (
     "maintain_partitions",
     "record_history",
     "prune",
+    "expire_holds",
     "verify",
     "verify_audit",
 )
@@ -67,6 +68,7 @@ def test_the_schedule_has_all_of_them() -> None:
         "django_counters.maintain_partitions:default": 600,
         "django_counters.record_history:default": 300,
         "django_counters.prune:default": 1200,
+        "django_counters.expire_holds:default": 60,
     }
 
 

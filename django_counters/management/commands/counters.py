@@ -28,6 +28,8 @@ from django_counters.management import adjusting, top
 from django_counters.management.looping import until_asked_to_end
 from django_counters.observe.doctor import Finding, examine
 from django_counters.upkeep.audit import Anchor, verify_audit
+from django_counters.upkeep.forgetting import forget_actor
+from django_counters.upkeep.holds import expire_holds
 from django_counters.upkeep.ledger import rebase
 from django_counters.upkeep.partitions import maintain
 from django_counters.upkeep.partitions import plan as planned
@@ -40,11 +42,13 @@ _WORK = {
     "flush": gettext_noop("land what waits in Redis in the totals"),
     "rollup": gettext_noop("fold shards, slots and entries into the totals"),
     "partitions": gettext_noop("make, seal and drop partitions of the ledger"),
-    "verify": gettext_noop("compare the totals of the ledger with its entries"),
+    "verify": gettext_noop("compare the ledger with its entries, and counts of actors with them"),
     "adjust": gettext_noop("adjust many counters, as a file says"),
     "verify-audit": gettext_noop("compare all adjustments with their digests"),
+    "forget-actor": gettext_noop("forget a person: who it was that counted, and what"),
     "rebase": gettext_noop("compute the totals of the ledger anew, after a restore"),
     "history": gettext_noop("record the totals of namespaces that ask for it"),
+    "expire": gettext_noop("give back what is held beyond its time"),
     "prune": gettext_noop("forget tokens, landed generations and samples that are old enough"),
     "doctor": gettext_noop("say what waits where, and what has to be done"),
     "top": gettext_noop("show the counters that change most, again and again"),
@@ -52,6 +56,7 @@ _WORK = {
 # Their messages say what to do, without a traceback.
 _EXPLAINED = (
     errors.LedgerFenced,
+    errors.InvalidActor,
     errors.InvalidConfiguration,
     errors.CounterUnavailable,
     errors.OutcomeUnknown,
@@ -100,6 +105,16 @@ class Command(BaseCommand):
         )
         sub["doctor"].add_argument(
             "--fail", action="store_true", help=_("end with 1 where something has to be done")
+        )
+        sub["forget-actor"].add_argument("who", help=_("as increments have named the person"))
+        sub["forget-actor"].add_argument(
+            "--counts",
+            choices=("correct", "keep"),
+            default="correct",
+            help=_("take back what the person counts, or keep it under random names"),
+        )
+        sub["forget-actor"].add_argument(
+            "--dry-run", action="store_true", help=_("say what there is, no more")
         )
         adjusting.add_arguments(sub["adjust"])
         top.add_arguments(sub["top"], _seconds)
@@ -184,11 +199,13 @@ class Command(BaseCommand):
         self._progress()
         if dry_run:
             text = f"{report.left} rows and {report.waiting} entries wait for their rollup"
+            text += f", and {report.members} actors for their sets" if report.members else ""
         else:
             text = (
                 f"{report.rows} rows folded, {report.orphans} without a record dropped, "
                 f"{report.left} left; {report.entries} entries folded, {report.waiting} left"
             )
+            text += f"; {report.members} actors put into their sets" if report.members else ""
         self._print(as_json, {"database": using, "dry_run": dry_run, **asdict(report)}, text)
         if report.stuck:
             stuck = ", ".join(report.stuck)
@@ -221,10 +238,14 @@ class Command(BaseCommand):
         report = verify(using, namespace=namespace, sample=sample)
         drifts = [drift._asdict() for drift in report.drifts]
         text = f"{report.checked} counters and {report.partitions} sealed partitions checked"
+        if report.measures:
+            text = f"{text}; {report.measures} kinds of counters compared with their actors"
         self._print(as_json, {"database": using, **asdict(report), "drifts": drifts}, text)
         if drifts:
             shown = [f"{d.key}: {d.found}, not {d.expected}" for d in report.drifts[:_MOST_SHOWN]]
-            raise CommandError(f"{len(drifts)} differ from their entries: {', '.join(shown)}")
+            raise CommandError(
+                f"{len(drifts)} differ from their entries or actors: {', '.join(shown)}"
+            )
 
     def _verify_audit(self, using: str, *, anchor: Anchor | None, as_json: bool, **_: Any) -> None:
         report = verify_audit(using, anchor=anchor)
@@ -257,6 +278,14 @@ class Command(BaseCommand):
 
         return tell
 
+    def _forget_actor(
+        self, using: str, *, who: str, counts: str, dry_run: bool, as_json: bool, **_: Any
+    ) -> None:
+        found = forget_actor(who, using, keep_counts=counts == "keep", dry_run=dry_run)
+        told = ", ".join(f"{number} {kind.replace('_', ' ')}" for kind, number in found.items())
+        text = f"would be: {told}" if dry_run else told
+        self._print(as_json, {"database": using, "dry_run": dry_run, **found}, text)
+
     def _rebase(self, using: str, *, as_json: bool, **_: Any) -> None:
         changed = rebase(using)
         self._print(as_json, {"changed": changed}, f"{changed} totals changed")
@@ -266,12 +295,18 @@ class Command(BaseCommand):
         data = {"database": using, "recorded": recorded}
         self._print(as_json, data, f"{recorded} totals recorded")
 
+    def _expire(self, using: str, *, as_json: bool, **_: Any) -> None:
+        ended = expire_holds(using)
+        data = {"database": using, "expired": ended}
+        self._print(as_json, data, f"{ended} holds given back")
+
     def _prune(self, using: str, *, as_json: bool, **_: Any) -> None:
         gone = prune_all(using)
         text = (
             f"{gone['tokens']} tokens, {gone['generations']} generations, "
             f"{gone['samples']} samples, "
-            f"{gone['buckets']} buckets and {gone['cells']} cells forgotten"
+            f"{gone['buckets']} buckets, {gone['cells']} cells "
+            f"and {gone['holds']} holds forgotten"
         )
         self._print(as_json, gone, text)
 

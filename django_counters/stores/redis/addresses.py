@@ -80,6 +80,11 @@ class Address:
         return self.kind == "cluster"
 
 
+def is_timeout(value: object) -> bool:
+    """Whether it is a number of seconds above 0."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+
+
 def address_of(source: str, options: Mapping[str, Any] | None = None) -> Address:
     """The address that a setting means.
 
@@ -92,7 +97,7 @@ def address_of(source: str, options: Mapping[str, Any] | None = None) -> Address
         InvalidConfiguration: it names no Redis, or one that cannot count in one atomic step.
     """
     given = (options or {}).get("timeout", TIMEOUT)
-    if not isinstance(given, int | float) or isinstance(given, bool) or not given > 0:
+    if not is_timeout(given):
         problem = f"the timeout {given!r} is not a number of seconds above 0."
         raise InvalidConfiguration(problem=problem)
     return (_of_url if "://" in source else _of_alias)(source, float(given))

@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 from django_counters.clock import utc
-from django_counters.types import Cell
+from django_counters.sketches import HIGHEST, REGISTERS
+from django_counters.types import MEMBER, Cell
 
 SLOTS = 16
 PLACES = 8
@@ -17,6 +18,10 @@ PLACES = 8
 # a counter begins so and has white space.
 TOKEN = "\0k"  # noqa: S105
 CELL = "#"
+# Those of fields that say how many actors of a set have fields, and of registers of all others.
+COUNT, RANKS = "#n", "#r"
+# Registers of one field. Each of them is a character, this one where nobody was seen.
+CHUNK, NOBODY = 256, "0"
 
 
 class Slots:
@@ -55,7 +60,7 @@ def space_of(part: str, prefix: str) -> str:
 
 
 def bucket(digest: bytes, prefix: str = "") -> str:
-    """The bucket of a rate limit."""
+    """What is kept of a rate limit, for one who is limited."""
     site = f":{_digits(prefix)}" if prefix else ""
     return f"djc:l{site}:{digest.hex()}"
 
@@ -66,8 +71,9 @@ def _digits(text: str) -> str:
 
 def cell_field(cell: Cell, counter: str) -> str:
     """The field of a generation that stands for a cell of a counter, beside that of the counter."""
-    measure, period, start, tags = cell
-    return f"{CELL}{measure}.{period}.{int(start.timestamp())} {tags} {counter}"
+    measure, period, start, tags, member, _ = cell
+    numbers = f"{measure}.{period}.{int(start.timestamp())}"
+    return f"{CELL}{numbers}{f'.{member}' if member else ''} {tags} {counter}"
 
 
 def cell_in(field: str) -> tuple[str, Cell] | None:
@@ -80,17 +86,51 @@ def cell_in(field: str) -> tuple[str, Cell] | None:
         return None
     field.encode()  # raises where somebody else has written other bytes
     numbers, tags, counter = field[1:].split(" ", 2)
-    return counter, Cell(*_period_in(numbers), tags)
+    measure, period, start, *member = numbers.split(".", 3)
+    of = *_period_in(measure, period, start), tags
+    return counter, Cell(*of, int(member[0]), MEMBER) if member else Cell(*of)
+
+
+def set_in(field: str) -> tuple[str, Cell, int | None] | None:
+    """The counter and the set that a field says something of, and the chunk if it has registers.
+
+    None where it is another field.
+
+    Raises:
+        ValueError: it is none of ours.
+    """
+    if not field.startswith((COUNT, RANKS)) or " " not in field:
+        return None
+    kind, _, numbers = field.partition(".")
+    found = cell_in(CELL + numbers)
+    if found is None or found[1].member or not (kind == COUNT or kind[2:] in _CHUNKS):
+        raise ValueError(field)
+    return *found, _CHUNKS.get(kind[2:])
+
+
+def ranks_in(text: str) -> bytes:
+    """The ranks of a chunk of registers.
+
+    Raises:
+        ValueError: it is none.
+    """
+    ranks = text.encode().translate(_RANKS)
+    if len(ranks) != CHUNK or max(ranks) > HIGHEST:
+        raise ValueError(text)
+    return ranks
+
+
+_CHUNKS = {str(number): number for number in range(REGISTERS // CHUNK)}
+_RANKS = bytes((character - ord(NOBODY)) % 256 for character in range(256))
 
 
 @lru_cache(maxsize=1000)
-def _period_in(numbers: str) -> tuple[int, int, datetime]:
+def _period_in(measure: str, period: str, start: str) -> tuple[int, int, datetime]:
     """Many cells are of the same period."""
-    measure, period, start = map(int, numbers.split("."))
     try:
-        return measure, period, datetime.fromtimestamp(start, UTC)
+        return int(measure), int(period), datetime.fromtimestamp(int(start), UTC)
     except (OverflowError, OSError) as error:
-        raise ValueError(numbers) from error
+        raise ValueError(start) from error
 
 
 def slot_of(counter: str) -> int:

@@ -1,35 +1,52 @@
-"""Buckets of rate limits in Redis: one key each, which one script changes."""
+"""Rate limits in Redis: one key for each one who is limited, which one script changes."""
 
 from __future__ import annotations
 
 from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
-from django_counters.stores.base import Bucket
+from django_counters.stores.base import Draw, Drawn
+from django_counters.stores.redis.aclient import aclient_of
 from django_counters.stores.redis.addresses import Address
 from django_counters.stores.redis.client import client_of
 from django_counters.stores.redis.commands import Command, Refused
 from django_counters.stores.redis.keys import bucket
-from django_counters.stores.redis.scripts import TAKE
+from django_counters.stores.redis.scripts import TAKE, TAKE_LOGGED
 
 
 class RedisLimits:
-    """Takes from buckets. Redis forgets a bucket when it is full again."""
+    """Takes from buckets and logs. Redis forgets them when nothing is taken from them any more."""
 
     def __init__(self, address: Address) -> None:
         self._client = client_of(address)
+        self._aclient = aclient_of(address)
         self._prefix = address.prefix
 
-    def take(self, digest: bytes, cost: int, full: int) -> Bucket:
-        """Take ``cost`` microseconds from a bucket of ``full``, if it has as much.
+    def take(self, draw: Draw) -> Drawn:
+        """Take, if there is enough.
 
         Raises:
             CounterUnavailable: Redis is away or refuses, or the answer was lost. Something may have
                 been taken.
         """
-        command = Command(TAKE, (bucket(digest, self._prefix),), (cost, full))
         try:
-            admitted, ahead = self._client.run(command)
+            admitted, *told = self._client.run(self._command(draw))
         except (Refused, OutcomeUnknown) as error:
-            lost = isinstance(error, OutcomeUnknown)
-            reason = "the answer was lost" if lost else str(error).rstrip(".")
-            raise CounterUnavailable(using=self._client.using, reason=reason) from error
-        return Bucket(admitted == 1, ahead)
+            raise self._unavailable(error) from error
+        return Drawn(admitted == 1, *told)
+
+    async def atake(self, draw: Draw) -> Drawn:
+        """`take` from the event loop."""
+        try:
+            admitted, *told = await self._aclient.run(self._command(draw))
+        except (Refused, OutcomeUnknown) as error:
+            raise self._unavailable(error) from error
+        return Drawn(admitted == 1, *told)
+
+    def _command(self, draw: Draw) -> Command:
+        script = TAKE_LOGGED if draw.logged else TAKE
+        key = bucket(draw.digest, self._prefix)
+        return Command(script, (key,), (draw.cost, draw.full, draw.span))
+
+    def _unavailable(self, error: Exception) -> CounterUnavailable:
+        lost = isinstance(error, OutcomeUnknown)
+        reason = "the answer was lost" if lost else str(error).rstrip(".")
+        return CounterUnavailable(using=self._client.using, reason=reason)

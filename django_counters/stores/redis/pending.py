@@ -11,13 +11,24 @@ from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
+from django_counters.sketches import REGISTERS, ROUGH, Sketch
 from django_counters.stores.base import Parcel, Tokened
 from django_counters.stores.redis.aclient import aclient_of
 from django_counters.stores.redis.addresses import Address
 from django_counters.stores.redis.breaker import STATES, State
 from django_counters.stores.redis.client import _clients, client_of
 from django_counters.stores.redis.commands import Command, Refused
-from django_counters.stores.redis.keys import CELL, SLOTS, TOKEN, Slots, cell_in, proposed
+from django_counters.stores.redis.keys import (
+    CELL,
+    CHUNK,
+    SLOTS,
+    TOKEN,
+    Slots,
+    cell_in,
+    proposed,
+    ranks_in,
+    set_in,
+)
 from django_counters.stores.redis.requests import Request, Requests
 from django_counters.stores.redis.scripts import ACKNOWLEDGE, CUT, HOLD, OWN, READ, RELEASE, WAITING
 from django_counters.types import Cell
@@ -264,12 +275,13 @@ class _Read(NamedTuple):
     tokens: dict[str, Tokened]
     strange: dict[str, str]
     cells: dict[tuple[str, Cell | None], int]
+    registers: dict[tuple[str, Cell], bytearray]
 
     def parcel(self, sealed: Sealed, source: str) -> Parcel:
         """All of it, under the id of the generation."""
-        return Parcel(
-            sealed.generation, source, self.sums, sealed.slot, self.tokens, self.cells, self.strange
-        )
+        sets = {where: Sketch(ROUGH, bytes(body)) for where, body in self.registers.items()}
+        told = self.sums, sealed.slot, self.tokens, self.cells, self.strange, sets
+        return Parcel(sealed.generation, source, *told)
 
     def take(self, name: str, text: str) -> None:
         """Take one field.
@@ -279,6 +291,8 @@ class _Read(NamedTuple):
         """
         if name.startswith(TOKEN):
             self.tokens[str(UUID(name.removeprefix(TOKEN)))] = _tokened(text)
+        elif one := set_in(name):
+            self._take_of_set(*one, text)
         elif name[:1] != "\0":
             cell = cell_in(name)
             if cell is None:
@@ -286,17 +300,25 @@ class _Read(NamedTuple):
             else:
                 self.cells[cell] = int(text)
 
+    def _take_of_set(self, counter: str, cell: Cell, chunk: int | None, text: str) -> None:
+        if chunk is None:
+            int(text)  # the landing counts them itself
+        else:
+            ranks, begin = ranks_in(text), chunk * CHUNK
+            body = self.registers.setdefault((counter, cell), bytearray(REGISTERS))
+            body[begin : begin + CHUNK] = ranks
+
 
 def _read(fields: Mapping[str, str]) -> _Read:
     special = {name: text for name, text in fields.items() if name[:1] in _SPECIAL}
     try:
         sums = {name: int(text) for name, text in fields.items() if name not in special}
-        read = _Read(sums, {}, {}, {})
+        read = _Read(sums, {}, {}, {}, {})
         for name, text in special.items():
             read.take(name, text)
     except ValueError:
         # Somebody else has written something, too: it is told apart from what is ours.
-        read = _Read({}, {}, {}, {})
+        read = _Read({}, {}, {}, {}, {})
         for name, text in fields.items():
             try:
                 read.take(name, text)

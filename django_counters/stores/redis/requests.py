@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
 from django_counters import exceptions as errors
-from django_counters.stores.base import Added, Found, Lease
+from django_counters.stores.base import LARGEST_SUM, Added, Found, Lease
 from django_counters.stores.redis.commands import Command, Refused
 from django_counters.stores.redis.keys import Slots, cell_field, proposed, slot_of
 from django_counters.stores.redis.scripts import (
@@ -20,11 +20,12 @@ from django_counters.stores.redis.scripts import (
     FILL,
     FORGET,
     LOOK,
+    MAXIMUM,
     SETTLE,
     Script,
 )
 from django_counters.tokens import moment_of
-from django_counters.types import Delta
+from django_counters.types import Delta, Raised
 
 _T = TypeVar("_T")
 
@@ -103,10 +104,23 @@ class Requests:
         slot = slot_of(counter)
         keys = (*self._slots.keys(slot), self._token_key(counter, token))
         back, ahead = (part // _MILLISECOND for part in window)
-        cells = [cell_field(effect.cell, counter) for effect in delta.effects]
+        cells = [cell_field(effect.cell, counter) for effect in delta.carried]
         words: tuple[str | int, ...] = (age, proposed(slot), counter, delta.by, token, back, ahead)
         words += tuple(cells)
         return Request([Command(ADD_ONCE, keys, words)], self._added_once)
+
+    def maximum(
+        self, counter: str, number: int, age: int, told: tuple[Lease, int] | None
+    ) -> Request[Raised | Found]:
+        """Add to one counter what it lacks of ``number``; `Found` where its total has to be asked.
+
+        Its total is not older than ``age`` ms, or what the caller was ``told`` under a lease,
+        without anything that waits here.
+        """
+        slot = slot_of(counter)
+        lease: tuple[str | int, ...] = (told[0].version, told[1]) if told else ("-", 0)
+        words = (age, proposed(slot), counter, number, *lease)
+        return Request([Command(MAXIMUM, self._slots.keys(slot), words)], self._raised)
 
     def look(self, counters: Iterable[str], age: int) -> Request[Mapping[str, Found]]:
         """Look up counters. ``age`` is in ms, and -1 asks for no totals."""
@@ -205,6 +219,12 @@ class Requests:
         answer, used = reply
         return found_in(answer), bool(used)
 
+    def _raised(self, replies: Sequence[Any]) -> Raised | Found:
+        (reply,) = replies
+        if isinstance(reply, Refused):
+            raise self.meaning(reply)
+        return Raised(*map(int, reply)) if len(reply) == 2 else found_in(reply[0])
+
     def _all_done(self, replies: Sequence[Any]) -> None:
         for reply in replies:
             if isinstance(reply, Refused):
@@ -216,6 +236,8 @@ class Requests:
             return errors.CounterOverflow(
                 key=refused.message, low=-LARGEST_PENDING, high=LARGEST_PENDING
             )
+        if refused.code == "LARGE":
+            return errors.CounterOverflow(key=refused.message, low=-LARGEST_SUM, high=LARGEST_SUM)
         if refused.code == "CONFLICT":
             return errors.TokenConflict(token=str(UUID(refused.message)))
         if refused.code == "EXPIRED":
@@ -236,7 +258,7 @@ def _seen(added: Added) -> Mapping[str, Found]:
 
 def _cells(counter: str, delta: Delta) -> list[str | int]:
     """The field and the amount of each cell."""
-    return [word for cell, by in delta.effects for word in (cell_field(cell, counter), by)]
+    return [word for cell, by in delta.carried for word in (cell_field(cell, counter), by)]
 
 
 def found_in(answer: str) -> Found:

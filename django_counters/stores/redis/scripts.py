@@ -30,8 +30,9 @@ def _on_slots(verb: str) -> Script:
 
 
 # Most calls are one increment of a counter that was counted a moment ago.
-ADD = Script(_read("usual") + _on_slots("add").text)
+ADD = Script(_read("actors") + _read("usual") + _on_slots("add").text)
 ADD_ONCE = _on_slots("add_once")
+MAXIMUM = _on_slots("maximum")
 LOOK = _on_slots("look")
 FILL = _on_slots("fill")
 FORGET = Script(_read("forget"))
@@ -46,3 +47,4 @@ HOLD = Script(_read("hold"))
 RELEASE = Script(_read("release"))
 OWN = Script(_read("own"))
 TAKE = Script(_read("take"))
+TAKE_LOGGED = Script(_read("take_logged"))

@@ -14,6 +14,7 @@ from django_counters.exceptions import (
     CounterOverflow,
     InvalidKey,
 )
+from django_counters.sketches import Sketch
 from django_counters.stores.base import Parcel, Refusal, Seen
 from django_counters.stores.sql.block import Block
 from django_counters.stores.sql.cells import SqlCells
@@ -25,6 +26,7 @@ from django_counters.stores.sql.records import RecordKeys
 from django_counters.stores.sql.session import Session
 from django_counters.stores.sql.tables import NAMED
 from django_counters.stores.sql.totals import SqlTotals, hex_of
+from django_counters.stores.sql.uniques import Place, SqlUniques
 from django_counters.tables import CounterSource
 from django_counters.types import INT8, KEY_LENGTH, SMALL, Amounts, Sums, check_key
 
@@ -49,6 +51,7 @@ class SqlBatches:
         self._named = SqlTotals(NAMED, using)
         self._hold = self._session.dialect.fold(NAMED.quoted(self._session.quote), "text").hold
         self._cells = SqlCells(self._session)
+        self._uniques = SqlUniques(self._session)
 
     @contextmanager
     def landing(
@@ -147,6 +150,11 @@ class SqlBatches:
                 raise
             return False
         return True
+
+    def land_sets(self, sets: Mapping[Place, Sketch]) -> None:
+        """Put actors into their sets, after the cells. One who is there already stays."""
+        self._check_that_it_is_a_landing()
+        self._uniques.unite(sets)
 
     def known(self, generations: Iterable[str]) -> set[str]:
         """Those among them that are landed, as far as their rows are kept."""

@@ -2,45 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any
 
-from django.db import connections
+from django.db import Error, connections
 
 from django_counters import clock
+from django_counters.stores.base import NoRoom
+from django_counters.stores.sql.dialects.cells import KINDS, RANK, ROWS, Kind
 from django_counters.stores.sql.session import Session
-from django_counters.types import Delta, Sums
+from django_counters.types import Cell, Delta, Sums
 
 # Names of the columns of a change: see `Cells.beside`.
 ONE, NUMBERED = ("v",), ("v", "n")
+ONCE, NUMBERED_ONCE = ("v", "p"), ("v", "n", "p")
 MANY, MANY_NUMBERED = ("k", "v"), ("k", "v", "n")
 _PAGE = 1000
+_Rows = Mapping[Kind, list[tuple[Any, ...]]]
+_Make = Callable[[str, Sequence[str], Sequence[Kind]], str]
 
 
 class SqlCells:
-    """Adds to cells. Holds no connection and no number."""
+    """Makes the effects of changes. Holds no connection and no number.
+
+    Each writer adds to totals first, then to each kind of effects, and to those of a kind in one
+    order: so no two of them wait for each other.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._sql = session.dialect.cells
-        # One for each statement that changes counters of a table, and whether cells are alike.
-        self._texts: dict[tuple[str, bool], str] = {}
+        # One for each statement that changes counters of a table, and the kinds of its effects.
+        self._texts: dict[tuple[str, str, Sequence[Kind]], str] = {}
 
     def run(
         self, sql: str, params: Sequence[Any], columns: Sequence[str], deltas: Sequence[Delta]
     ) -> Sequence[tuple[Any, ...]]:
-        """Execute the statement of a change, and add to the cells of what it has counted.
+        """Execute the statement of a change, and make the effects of what it has counted.
 
         All of it is one step. On PostgreSQL it is one statement: the change first, so that whoever
         adds to the cells of a counter without shards holds its total.
+
+        Raises:
+            NoRoom: a period would have counted too much, and `asks_quotas`.
         """
         if not any(delta.effects for delta in deltas):
             return self._session.run(sql, params)
         if self._sql.join:
-            text, cells = self._joined(sql, columns, list(self._rows(deltas)))
-            return self._session.run(text, (*params, *cells))
+            text, effects = self._joined(sql, columns, deltas)
+            try:
+                return self._session.run(text, (*params, *effects))
+            except Error as error:
+                sums = self._session.dialect.beyond_quotas(error)
+                if sums is None:
+                    raise
+                raise NoRoom(sums) from error
         with self._session.all_or_nothing():
             rows = self._session.run(sql, params)
             # A change of one counter that is refused has no row, or none with a value.
@@ -48,56 +66,86 @@ class SqlCells:
                 self.add(deltas)
         return rows
 
+    def asks_quotas(self, delta: Delta) -> bool:
+        """Whether `run` refuses by itself what is too much for a period."""
+        return self._sql.join and all(KINDS[effect.cell.kind].function for effect in delta.effects)
+
     def _joined(
-        self, sql: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]
+        self, sql: str, columns: Sequence[str], deltas: Sequence[Delta]
     ) -> tuple[str, Sequence[Any]]:
-        """One statement of a change and its cells, and the parameters of these."""
+        """One statement of a change and its effects, and the parameters of these."""
+        rows = self._rows(_parts(deltas))
+        kinds = tuple(rows)
         alike = self._sql.alike(rows) if columns[0] == "v" else None
-        text = self._texts.get((sql, alike is None))
-        if text is None:
-            joins = self._sql.beside if alike is None else self._sql.after
-            text = self._texts[sql, alike is None] = joins(sql, columns)
-        return text, self._sql.arrange(rows) if alike is None else alike
+        if alike is None:
+            text = self._text(self._sql.beside, sql, columns, kinds)
+            return text, [p for kind in kinds for p in self._sql.arrange(kind, rows[kind])]
+        if not deltas[0].quotas:
+            return self._text(self._sql.after, sql, columns, kinds), alike
+        text = self._text(self._sql.within, sql, columns, kinds)
+        return text, (
+            *alike,
+            *self._sql.limits(deltas[0].quotas, self._shown()),
+            str(deltas[0].key),
+        )
+
+    def _text(self, make: _Make, sql: str, columns: Sequence[str], kinds: Sequence[Kind]) -> str:
+        wanted = make.__name__, sql, kinds
+        known = self._texts.get(wanted)
+        if known is None:
+            known = self._texts[wanted] = make(sql, columns, kinds)
+        return known
 
     def add(self, deltas: Sequence[Delta], *, apart: bool = False) -> None:
-        """Add to the cells of deltas whose totals are changed by another statement.
+        """Make the effects of deltas whose totals are changed by another statement.
 
         All writers add in one order, so that no two of them wait for each other. ``apart``: to a
         shard that no other transaction uses just now.
         """
-        self._add(self._rows(deltas), self._sql.apart if apart else self._sql.add)
+        self._add(self._rows(_parts(deltas)), self._sql.apart if apart else self._sql.add)
 
     def add_sums(self, sums: Sums[str]) -> None:
         """Do the same for what is summed by key and cell."""
+        parts = ((key, cell, by) for (key, cell), by in sums.items() if cell is not None)
+        self._add(self._rows(parts), self._sql.add)
+
+    def _add(self, rows: _Rows, sql: Callable[[Kind], str]) -> None:
+        for kind, of_kind in rows.items():
+            self._session.run(sql(kind), self._sql.arrange(kind, of_kind))
+
+    def used(self, parts: Sequence[tuple[str, Cell]]) -> list[int]:
+        """What each period of a counter has counted, over all tags and shards."""
         shown = self._shown()
-        rows = (
-            (cell.measure, key, cell.period, shown(cell.start), cell.tags, 0, by)
-            for (key, cell), by in sums.items()
-            if cell is not None
-        )
-        self._add(rows, self._sql.add)
+        rows = [
+            (cell.measure, cell.period, shown(cell.start), key, number)
+            for number, (key, cell) in enumerate(parts)
+        ]
+        found = self._session.run(self._sql.used, self._sql.arrange(RANK, rows), writes=False)
+        sums = {number: int(value) for number, value in found}
+        return [sums.get(number, 0) for number in range(len(rows))]
 
-    def _add(self, rows: Iterator[tuple[Any, ...]], sql: str) -> None:
-        ordered = sorted(rows)
-        if ordered:
-            self._session.run(sql, self._sql.arrange(ordered))
-
-    def forget(self, measure: int, period: int, before: datetime) -> int:
-        """Delete cells of a period that begin before a moment, in small batches; how many."""
-        gone = 0
+    def forget(self, table: str, measure: int, period: int, before: datetime) -> int:
+        """Delete rows of a period that begin before a moment; how many. In small batches."""
+        sql, gone = self._sql.forget(table), 0
         params = (measure, period, self._shown()(before), _PAGE)
-        while rows := len(self._session.run(self._sql.forget, params)):
+        while rows := len(self._session.run(sql, params)):
             gone += rows
         return gone
 
-    def _rows(self, deltas: Sequence[Delta]) -> Iterator[tuple[Any, ...]]:
+    def _rows(self, parts: Iterable[tuple[str, Cell, int]]) -> _Rows:
+        """The rows of each kind that there are, in the order in which they are written."""
         shown = self._shown()
-        for delta in deltas:
-            key = str(delta.key)
-            for (measure, period, start, tags), by in delta.effects:
-                yield measure, key, period, shown(start), tags, 0, by
+        rows: dict[str, list[tuple[Any, ...]]] = {}
+        for key, (measure, period, start, tags, member, kind), by in parts:
+            of = measure, key, period, shown(start), tags, member, 0, by
+            rows.setdefault(kind, []).append(ROWS[kind](of))
+        return {made: sorted(rows[kind]) for kind, made in KINDS.items() if kind in rows}
 
     def _shown(self) -> Callable[[datetime], Any]:
         """Makes a moment what the database takes; many cells have the same."""
         adapt = connections[self._session.using].ops.adapt_datetimefield_value
         return cache(lambda start: adapt(clock.shown(start)))
+
+
+def _parts(deltas: Iterable[Delta]) -> Iterable[tuple[str, Cell, int]]:
+    return ((str(delta.key), cell, by) for delta in deltas for cell, by in delta.effects)

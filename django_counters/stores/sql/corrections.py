@@ -6,9 +6,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from django.db import Error
-
-from django_counters.exceptions import CounterOverflow, RetryTransaction
+from django_counters.exceptions import CounterOverflow
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.records import RecordKeys
 from django_counters.stores.sql.totals import SqlReads
@@ -38,28 +36,39 @@ class SqlCorrections(SqlReads):
         Raises:
             RetryTransaction: the caller's does not see what others have changed.
         """
-        try:
-            with self._session.read_committed():
-                yield
-        except Error as error:
-            if self._session.dialect.unserializable(error):
-                raise RetryTransaction(what=what) from error
-            raise
+        with self._session.serializable(what), self._session.read_committed():
+            yield
 
-    def hold(self, keys: Sequence[Any]) -> Held:
+    def hold(self, keys: Sequence[Any], whole: Sequence[Any] = ()) -> Held:
         """Let nobody else change totals until the transaction ends, and say what there is now.
 
         Totals that are missing are made, unless they stand in rows of records. All are held in the
-        order of their keys, so that no two transactions wait for each other.
+        order of their keys, so that no two transactions wait for each other. ``whole``: those with
+        a floor. What waits for them becomes part of their totals, as others take from their rows
+        without a look at the total.
         """
         params = (*self._bare(), self._session.dialect.keys(keys))
         told = {key for key, *_ in self._session.run(self._sql.hold, params)}
+        # What waits for a record that is gone has no total to be part of.
+        self._gather([key for key in whole if self.inserts or key in told])
         # A statement of its own: it sees what those have committed whom the first one waited for.
         found = self.read(keys)
         if self.inserts:
             return Held(found, frozenset(told))
         # A record that has just come is not held.
         return Held({key: found[key] for key in told if key in found}, frozenset())
+
+    def _gather(self, keys: Sequence[Any]) -> None:
+        """Let the rows of totals that are held be part of them, waiting for those who hold some."""
+        if not keys:
+            return
+        native = {str(key): key for key in keys}
+        params = (*self._owner.scope(), self._session.dialect.keys(list(native)))
+        sums: dict[Any, int] = {}
+        for key, value in self._session.run(self._sql.gather, params):
+            sums[native[str(key)]] = sums.get(native[str(key)], 0) + int(value)
+        if sums:
+            self.correct(sums)
 
     def make(self, keys: Sequence[Any]) -> int:
         """Make totals that are missing; how many of them were."""

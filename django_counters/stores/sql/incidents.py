@@ -28,13 +28,18 @@ def record(kind: str, subject: str, detail: dict[str, Any], using: str) -> Count
     return incident
 
 
-def record_unsent(using: str, source: str, amounts: Mapping[str, int], error: Exception) -> None:
-    """Write down increments that were committed, and not counted, or perhaps not."""
+def record_unsent(
+    using: str, source: str, numbers: Mapping[str, int], error: Exception, what: str = "amounts"
+) -> None:
+    """Write down increments that were committed, and not counted, or perhaps not.
+
+    ``what``: or ``"maxima"``, which counters were to be raised to.
+    """
     unknown = isinstance(error, OutcomeUnknown)
     kind = CounterIncident.Kind.UNKNOWN if unknown else CounterIncident.Kind.LOST
     # With the time, so that the same loss twice is two incidents.
     moment = clock.utc().isoformat()
-    detail = {"amounts": dict(amounts), "reason": str(error), "moment": moment}
+    detail = {what: dict(numbers), "reason": str(error), "moment": moment}
     try:
         record(kind, source, detail, using)
     except Error:

@@ -1,30 +1,31 @@
-"""Buckets of rate limits in the database: each is one row, changed by one statement."""
+"""Rate limits in the database: for each one of whom is limited a row, changed by one statement."""
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 
+from asgiref.sync import sync_to_async
 from django.db import Error
 
 from django_counters.exceptions import CounterUnavailable, OutcomeUnknown, ReadOnlyDatabase
-from django_counters.stores.base import Bucket
+from django_counters.stores.base import Draw, Drawn
 from django_counters.stores.sql.session import Session
 
 _PAGE = 1000
 
 
 class SqlLimits:
-    """Takes from buckets, in the caller's transaction if there is one."""
+    """Takes from buckets and logs, in the caller's transaction if there is one."""
 
     def __init__(self, using: str) -> None:
         self._session = Session(using)
         self._sql = self._session.dialect.limits
 
-    def take(self, digest: bytes, cost: int, full: int) -> Bucket:
-        """Take ``cost`` microseconds from a bucket of ``full``, if it has as much.
+    def take(self, draw: Draw) -> Drawn:
+        """Take, if there is enough.
 
-        Others who take from the same bucket are waited for; where the caller has a transaction,
-        they wait until it ends.
+        Others who take from the same row are waited for; where the caller has a transaction, they
+        wait until it ends.
 
         Raises:
             CounterUnavailable: the database is away or read-only, others held the row too long, or
@@ -32,7 +33,7 @@ class SqlLimits:
         """
         try:
             with self._apart():
-                return self._take(digest, cost, full)
+                return self._take(draw)
         except (OutcomeUnknown, ReadOnlyDatabase) as error:
             raise self._unavailable(error) from error
         except Error as error:
@@ -40,8 +41,12 @@ class SqlLimits:
                 raise self._unavailable(error) from error
             raise
 
+    async def atake(self, draw: Draw) -> Drawn:
+        """`take` in a thread, as the rest of Django's async ORM."""
+        return await sync_to_async(self.take)(draw)
+
     def prune(self) -> int:
-        """Forget buckets that are full again; how many those were."""
+        """Forget what nothing is taken from any more; how many rows those were."""
         gone, last = 0, b""
         while rows := self._session.run(self._sql.prune, (last, _PAGE)):
             gone += len(rows)
@@ -53,14 +58,15 @@ class SqlLimits:
         own = self._session.commits_at_once()
         return nullcontext() if own else self._session.all_or_nothing()
 
-    def _take(self, digest: bytes, cost: int, full: int) -> Bucket:
-        params = {"digest": digest, "cost": cost, "full": full}
-        taken = self._session.run(self._sql.take, params)
+    def _take(self, draw: Draw) -> Drawn:
+        sql, params = self._sql, draw._asdict()
+        logged = params.pop("logged")
+        taken = self._session.run(sql.take_logged if logged else sql.take, params)
         if taken:
-            return Bucket(True, int(taken[0][0]))
-        found = self._session.run(self._sql.ahead, (digest,), writes=False)
-        # Where it is not there any more, it was full for a moment.
-        return Bucket(False, int(found[0][0]) if found else 0)
+            return Drawn(True, *map(int, taken[0]))
+        found = self._session.run(sql.look_logged if logged else sql.look, params, writes=False)
+        # Where it is not there any more, there was enough for a moment.
+        return Drawn(False, *map(int, found[0])) if found else Drawn(False, 0, 0, 0)
 
     def _unavailable(self, error: Exception) -> CounterUnavailable:
         reason = str(error).strip().partition("\n")[0].rstrip(".")

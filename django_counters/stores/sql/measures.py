@@ -32,18 +32,23 @@ class Stored(NamedTuple):
         id: its number, which stands in its cells.
         zone: the name of the time zone by whose clocks its periods begin.
         tags: the names of its tags, in the order in which cells have their values.
-        since: from when on each period is counted by; None where that is from the beginning.
+        since: from when on each period is counted by, and its sums are ranked (``"top day"``); None
+            where that is from the beginning.
+        secret: the key of the hashes that stand for actors.
     """
 
     id: int
     zone: str
     tags: tuple[str, ...]
     since: tuple[tuple[str, datetime | None], ...]
+    secret: bytes = b""
 
     def has(self, measure: Measure) -> bool:
-        """Whether it lacks nothing that is declared, and has no period that is not."""
+        """Whether it lacks nothing that is declared, and has nothing by period that is not."""
         names = {name for name, _ in measure.tags}
-        return names <= set(self.tags) and {period for period, _ in self.since} == set(measure.per)
+        return names <= set(self.tags) and {period for period, _ in self.since} == set(
+            measure.stored
+        )
 
 
 class SqlMeasures:
@@ -150,7 +155,7 @@ class SqlMeasures:
             row.tags = list(dict.fromkeys((*row.tags, *(tag for tag, _ in measure.tags))))
             # What comes later lacks what was counted before, also by processes that end soon.
             now = (clock.utc() + GRACE).isoformat()
-            row.periods = {period: row.periods.get(period, now) for period in measure.per}
+            row.periods = {period: row.periods.get(period, now) for period in measure.stored}
             row.save(using=self._using, update_fields=["tags", "periods"])
         stored = _stored(row)
         if connections[self._using].in_atomic_block:
@@ -164,7 +169,7 @@ class SqlMeasures:
         # What a ledger has counted before is in its entries, and in no cell.
         entries = ENTRIES.rows(self._using).filter(key__startswith=f"{measure.name}:")
         since = (clock.utc() + GRACE).isoformat() if entries.exists() else None
-        return dict.fromkeys(measure.per, since)
+        return dict.fromkeys(measure.stored, since)
 
     def admitted(self, measure: Measure, stored: Stored, tags: str) -> str:
         """The tags of a cell with ``~`` for each value that is not counted apart."""
@@ -254,7 +259,7 @@ def _stored(row: CounterMeasure) -> Stored:
         (period, None if moment is None else datetime.fromisoformat(moment))
         for period, moment in row.periods.items()
     )
-    return Stored(row.id, row.zone, tuple(row.tags), tuple(since))
+    return Stored(row.id, row.zone, tuple(row.tags), tuple(since), bytes(row.secret))
 
 
 class _NewValues:

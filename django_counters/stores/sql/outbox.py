@@ -55,6 +55,11 @@ class SqlLanded(SqlReads):
             return False
         return bool(self._session.run(dialect.landing.settled, (), writes=False)[0][0])
 
+    def call_after_commit(self, call: Callable[[], object]) -> None:
+        """Call a function when the caller's transaction commits; else never."""
+        # An error there must not keep other hooks from running: the transaction is committed.
+        transaction.on_commit(call, using=self._session.using, robust=True)
+
     def after_commit(self, sums: Sums[Hashable], send: Send, *, merge: bool) -> None:
         """Send sums when the caller's transaction commits; else never.
 
@@ -63,8 +68,7 @@ class SqlLanded(SqlReads):
         outbox = self._present(send) if merge else None
         if outbox is None:
             outbox = Outbox(send)
-            # An error there must not keep other hooks from running: the transaction is committed.
-            transaction.on_commit(outbox.deliver, using=self._session.using, robust=True)
+            self.call_after_commit(outbox.deliver)
         outbox.add(sums)
 
     def _present(self, send: Send) -> Outbox | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
 
 from django_counters.exceptions import CounterOverflow, RecordMissing
-from django_counters.stores.sql.cells import MANY_NUMBERED, NUMBERED
+from django_counters.stores.sql.cells import MANY_NUMBERED, NUMBERED, NUMBERED_ONCE
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.totals import SqlReads
-from django_counters.types import Delta
+from django_counters.types import Claim, Delta, Taken
 
 
 class SqlPending(SqlReads):
@@ -17,6 +18,7 @@ class SqlPending(SqlReads):
     def __init__(self, table: Table, using: str, cap: int) -> None:
         super().__init__(table, using)
         self._sql = self._session.dialect.spread(self._quoted, cap)
+        self._named = table.pending.record is None
 
     def add(self, delta: Delta, number: int | None) -> int | None:
         """Add to one counter in one statement and return its value: total, pending, and this.
@@ -34,6 +36,35 @@ class SqlPending(SqlReads):
         if not rows or None in rows[0]:
             return None
         return int(rows[0][0])
+
+    def add_once(self, delta: Delta, number: int | None, claim: Claim) -> Taken | None:
+        """Add one for an actor, or take it back, with the row of the actor in one statement.
+
+        None, and nothing changed, where there is no such statement, and where `add` says None.
+        """
+        key, by = delta.key, delta.by
+        if claim.time is not None:
+            return None
+        kind = by, not delta.effects
+        if kind not in self._once:
+            spread = self._session.dialect.actors.spread
+            sql = spread(self._sql, self._quoted, self._reads.one, by, alone=not delta.effects)
+            self._once[kind] = sql
+        sql = self._once[kind]
+        if sql is None:
+            return None
+        params: tuple[Any, ...] = self._actors.row(key, claim)
+        if self._named:
+            params = (*params, number)
+        else:
+            address = self._owner.address(key)
+            params = (
+                *params,
+                key,
+                *self._sql.arrange(by, number, key, address),
+                *self._reading(key),
+            )
+        return self._take(sql, params, NUMBERED_ONCE, delta)
 
     def add_many(self, deltas: Sequence[Delta]) -> Mapping[Hashable, int]:
         """Add to many counters, all or none, in the order of their keys; their new values.

@@ -15,6 +15,7 @@ from django_counters.exceptions import (
     CounterUnavailable,
     OutcomeUnknown,
     ReadOnlyDatabase,
+    RetryTransaction,
 )
 from django_counters.stores.sql.block import Block, commits_at_once
 from django_counters.stores.sql.cursors import KeptCursor
@@ -49,6 +50,20 @@ class Session:
             connections[self.using].ensure_connection()
         except Error as error:
             raise self._unreachable(error) from error
+
+    @contextmanager
+    def serializable(self, what: str) -> Iterator[None]:
+        """A block that others may spoil for a transaction which keeps one snapshot.
+
+        Raises:
+            RetryTransaction: they did; ``what`` it was that failed.
+        """
+        try:
+            yield
+        except Error as error:
+            if self.dialect.unserializable(error):
+                raise RetryTransaction(what=what) from error
+            raise
 
     @contextmanager
     def read_committed(self) -> Iterator[None]:

@@ -8,8 +8,6 @@ from contextlib import AbstractContextManager
 from typing import Any
 from uuid import UUID
 
-from django.db import Error
-
 from django_counters.exceptions import RetryTransaction, TokenConflict, TokenExpired
 from django_counters.stores.sql.claims import Claims
 from django_counters.stores.sql.deltas import AHEAD, horizon_of
@@ -43,16 +41,12 @@ class SqlTokens:
             RetryTransaction: it was used by a transaction that this one does not see.
         """
         digest, found = token.digest, token.uuid
-        try:
+        with self._session.serializable("the token"):
             if found:
                 # Whoever appends an entry with this token holds the same.
                 self._claims.wait(str(found))
             if self._claims.claim([(digest, fingerprint, "", found, found and moment_of(found))]):
                 return None
-        except Error as error:
-            if self._session.dialect.unserializable(error):
-                raise RetryTransaction(what="the token") from error
-            raise
         rows = self._claims.found(digest)
         if not rows and found:
             return self._entry(token, found, fingerprint, of_entry)

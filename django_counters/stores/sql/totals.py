@@ -10,10 +10,11 @@ from uuid import UUID
 from django.db import Error
 
 from django_counters.exceptions import CounterOverflow
-from django_counters.stores.sql.cells import MANY, ONE, SqlCells
+from django_counters.stores.sql.actors import SqlActors
+from django_counters.stores.sql.cells import MANY, ONCE, ONE, SqlCells
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.session import Owner, Session
-from django_counters.types import UNBOUNDED, Amounts, Bounds, Delta
+from django_counters.types import UNBOUNDED, Amounts, Bounds, Cell, Claim, Delta, Taken
 
 
 class SqlReads:
@@ -28,11 +29,12 @@ class SqlReads:
         self._owner = Owner(table.pending, self._session)
         self._reads = self._session.dialect.reads(self._quoted)
         self._cells = SqlCells(self._session)
+        self._actors = SqlActors(self._session)
+        self._once: dict[tuple[int, bool], str | None] = {}
 
     def read_one(self, key: Hashable) -> Amounts | None:
         """Return the total and what is pending, of one moment; None if there is neither."""
-        params = (*self._owner.address(key), *(key,) * self._reads.keyed)
-        rows = self._session.run(self._reads.one, params, writes=False)
+        rows = self._session.run(self._reads.one, self._reading(key), writes=False)
         (total, pending) = rows[0]
         if total is None and pending is None:
             return None
@@ -76,9 +78,39 @@ class SqlReads:
         """Add to the cells of changes, within the transaction that makes them."""
         self._cells.add(deltas)
 
+    def used(self, parts: Sequence[tuple[Hashable, Cell]]) -> Sequence[int]:
+        """Return what each period of a counter has counted, over all tags, in one statement."""
+        return self._cells.used([(str(key), cell) for key, cell in parts])
+
     def commits_at_once(self) -> bool:
         """Whether a change is committed by its own statement."""
         return self._session.commits_at_once()
+
+    def _take(
+        self, sql: str, params: Sequence[Any], columns: Sequence[str], delta: Delta
+    ) -> Taken | None:
+        """Make a change together with the row of its actor; None where it is refused."""
+        try:
+            if delta.effects:
+                rows = self._cells.run(sql, params, columns, (delta,))
+            else:
+                rows = self._session.run(sql, params)
+        except Error as error:
+            with self._overflow(self.label(delta.key)), self._actors.explained():
+                raise error from error.__cause__
+        if not rows:
+            return None
+        value, present = rows[0][0], rows[0][-1]
+        if isinstance(value, str):
+            known, is_present = value.removeprefix("="), value.startswith("=")
+            return Taken(not is_present, int(known))
+        if value is not None:
+            return Taken(True, int(value))
+        return None if present is None else Taken(False, int(present))
+
+    def _reading(self, key: Hashable) -> tuple[Any, ...]:
+        """The parameters that read one value."""
+        return (*self._owner.address(key), *(key,) * self._reads.keyed)
 
     @contextmanager
     def _overflow(self, what: str) -> Iterator[None]:
@@ -117,7 +149,7 @@ class SqlTotals(SqlReads):
         counter still wait elsewhere. The statement waits for other writers of the row, then looks
         at the value that they left.
         """
-        key, by, bounds, _, effects = delta
+        key, by, bounds, _, effects, _ = delta
         if by == 1 and bounds == UNBOUNDED:
             sql, params = self._sql.unit, self._addressed((key,))
         else:
@@ -132,6 +164,34 @@ class SqlTotals(SqlReads):
         else:
             rows = self._session.run(sql, params)
         return rows[0][0] if rows else None
+
+    def add_once(self, delta: Delta, claim: Claim) -> Taken | None:
+        """Add one for an actor, or take it back, with the row of the actor in one statement.
+
+        None, and nothing changed, where there is no such statement, and where `add` says None.
+        """
+        key, by, bounds, _, effects, _ = delta
+        low, high = self.capacity
+        free = high - 1 if by > 0 else low + 1
+        limit = free if bounds == UNBOUNDED else self._limit(by, bounds)
+        # A statement that changes a column cannot be part of one that adds to cells, too.
+        if claim.time is not None or limit is None or (effects and not self.inserts):
+            return None
+        kind = by, not effects
+        if kind not in self._once:
+            totals = self._session.dialect.actors.totals
+            sql = totals(self._sql, self._quoted, self._reads.one, by, alone=not effects)
+            self._once[kind] = sql
+        sql = self._once[kind]
+        if sql is None:
+            return None
+        params = self._actors.row(key, claim)
+        if self.inserts:
+            params = (*params, limit)
+        else:
+            held = (key,) if by < 0 else ()
+            params = (*params, *held, limit, key, *self._owner.kind(), *self._reading(key))
+        return self._take(sql, params, ONCE, delta)
 
     def add_many(self, deltas: Sequence[Delta]) -> Mapping[Hashable, int]:
         """Add to many totals in one statement, in the order of their keys; their new values.
@@ -150,6 +210,28 @@ class SqlTotals(SqlReads):
         batch = self._session.dialect.sums(sums)
         with self._overflow(f"one of {len(sums)} counters"):
             return dict(self._cells.run(self._sql.add_many, batch, MANY, deltas))
+
+    def asks_quotas(self, delta: Delta) -> bool:
+        """Whether the statements of a change raise `NoRoom` where it has too little room."""
+        return self._cells.asks_quotas(delta)
+
+    def meet(self, key: Hashable) -> Amounts | None:
+        """Return what `read_one` does, for somebody who is going to change it.
+
+        Within a transaction SQLite gives up at once where a reader becomes a writer: it is one from
+        the start. The statement that makes it one changes nothing.
+        """
+        if not (self._session.dialect.several_writers or self.commits_at_once()):
+            self.add_to(self.capacity[1], Delta(key, 0))
+        return self.read_one(key)
+
+    def add_to(self, total: int, delta: Delta) -> bool:
+        """Add to one total in one statement, if it is ``total``; without a row it is zero.
+
+        False, and nothing changed, if it is another one by now, or as `add` says None.
+        """
+        params = self._addressed((delta.by, total, delta.key))
+        return bool(self._session.run(self._sql.met, params))
 
     def settle(self, delta: Delta) -> int | None:
         """Add to one total whatever waits elsewhere, and hold it until the transaction ends.

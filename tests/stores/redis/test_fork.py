@@ -140,9 +140,10 @@ django.setup()
 from django.db import Error
 from django.http import HttpRequest
 from django_counters.models import Counter
-from django_counters.rest.throttling import limit
+from django_counters.limits import Limit
+from django_counters.rest.throttling import charge
 before = set(sys.modules)
-limit(HttpRequest(), "a", "9/s", timeout=10)
+charge(HttpRequest(), Limit("a", "9/s", timeout=10))
 for key in ("a", "views:a"):
     # There are no tables; and nobody needs them here.
     with contextlib.suppress(Error):

@@ -8,6 +8,7 @@ import secrets
 import pytest
 
 from django_counters.exceptions import CounterUnavailable
+from django_counters.stores.base import Draw
 from django_counters.stores.redis.addresses import address_of
 from django_counters.stores.redis.limits import RedisLimits
 from tests.stores.redis.proxy import Fault, Proxy
@@ -26,7 +27,7 @@ def limits(url: str, timeout: float = 10) -> RedisLimits:
 
 def test_nobody_answers(digest: bytes) -> None:
     with pytest.raises(CounterUnavailable) as caught:
-        limits("redis://127.0.0.1:1/0").take(digest, 1, 10)
+        limits("redis://127.0.0.1:1/0").take(Draw(digest, 1, 10))
     assert caught.value.using == "redis:127.0.0.1:1/0"
 
 
@@ -34,19 +35,19 @@ def test_nobody_answers(digest: bytes) -> None:
 def test_a_lost_answer_may_have_taken(proxy: Proxy, digest: bytes, fault: Fault) -> None:
     """And is not asked for again."""
     store = limits(proxy.url, 0.5 if fault == "swallow" else 10)
-    store.take(digest, DAY, 10 * DAY)
+    store.take(Draw(digest, DAY, 10 * DAY))
     proxy.lose(fault)
     with pytest.raises(CounterUnavailable, match="the answer was lost"):
-        store.take(digest, DAY, 10 * DAY)
-    admitted, ahead = limits(os.environ["REDIS_URL"]).take(digest, DAY, 10 * DAY)
-    assert admitted
-    assert round(ahead / DAY) == 3
+        store.take(Draw(digest, DAY, 10 * DAY))
+    found = limits(os.environ["REDIS_URL"]).take(Draw(digest, DAY, 10 * DAY))
+    assert found.admitted
+    assert round(found.used / DAY) == 3
 
 
 def test_a_lost_request_takes_nothing(proxy: Proxy, digest: bytes) -> None:
     store = limits(proxy.url)
-    store.take(digest, DAY, 10 * DAY)
+    store.take(Draw(digest, DAY, 10 * DAY))
     proxy.lose("unsent")
     with pytest.raises(CounterUnavailable):
-        store.take(digest, DAY, 10 * DAY)
-    assert round(store.take(digest, DAY, 10 * DAY).ahead / DAY) == 2
+        store.take(Draw(digest, DAY, 10 * DAY))
+    assert round(store.take(Draw(digest, DAY, 10 * DAY)).used / DAY) == 2

@@ -86,8 +86,9 @@ def server() -> Iterator[Any]:
 def twins(server: Any) -> Iterator[tuple[Twin, Twin]]:
     """One with the usual case, one without."""
     head, rest = ADD.text.split("-- What all verbs share", 1)
-    assert "local function one" in head
-    both = Twin(server, ADD), Twin(server, Script("-- What all verbs share" + rest))
+    actors, usual = head.split("-- The usual case", 1)
+    assert "local function one" in usual
+    both = Twin(server, ADD), Twin(server, Script(f"{actors}-- What all verbs share{rest}"))
     yield both
     for twin in both:
         server.delete(*(key for keys in twin.keys for key in keys))
@@ -126,6 +127,8 @@ def _step(chance: random.Random) -> Callable[[Twin], Any]:
         }
         for slot in slots
     }
+    for slot in slots:
+        cells[slot].update(_actors(chance, next(iter(deltas[slot]))))
     parts = [(slot, generations[slot], deltas[slot], cells[slot]) for slot in slots]
     age = chance.choice([MINUTE, MINUTE, MINUTE, 0, -1])
     totals = {key: chance.choice([5, -1, 10**18]) for key in COUNTERS}
@@ -140,6 +143,13 @@ def _step(chance: random.Random) -> Callable[[Twin], Any]:
         "grow old soon": lambda twin: _grow_old(twin, slot, soon),
     }
     return steps[chance.choices(list(steps), [12, 3, 1, 2, 1, 1, 1])[0]]
+
+
+def _actors(chance: random.Random, key: str) -> dict[str, int]:
+    """None, a few, or a crowd, of whom some come again."""
+    number = chance.choice([0, 0, 1, 3, 300])
+    members = (chance.choice([1, 2**14, 2**40]) * chance.randrange(1, 2000) for _ in range(number))
+    return {f"#1.3.3600.{member} DE {key}": 1 for member in members}
 
 
 def _cut(twin: Twin, slot: int, generation: str) -> Any:

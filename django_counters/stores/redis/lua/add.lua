@@ -30,9 +30,13 @@ while at <= #ARGV do
 end
 local told = {}
 for _, slot in ipairs(slots) do
+  local counts, others = {}, {}
   for i, field in ipairs(slot.fields) do
-    redis.call('HINCRBY', slot.open, field, slot.deltas[i])
+    if slot.present[i] or is_kept(slot.open, field, counts, others) then
+      redis.call('HINCRBY', slot.open, field, slot.deltas[i])
+    end
   end
+  keep(slot.open, counts, others)
   for _, answer in ipairs(answers(slot, slot.counters, age, slot.proposed)) do
     told[#told + 1] = answer
   end

@@ -36,7 +36,7 @@ if math.abs(tonumber(present or 0) + tonumber(delta)) > 2 ^ 62 then
   return redis.error_reply('OVERFLOW ' .. counter)
 end
 redis.call('HINCRBY', slot.open, counter, delta)
--- The landing adds to the cells, if the token is new there, too.
+-- The landing adds to the cells, and to sets of actors, if the token is new there, too.
 redis.call('HSET', slot.open, '\0k' .. token, table.concat({ entry, unpack(ARGV, 8) }, '\n'))
 answer = answers(slot, { counter }, tonumber(ARGV[1]), proposed)[1]
 redis.call('SET', remembered, entry .. '\n' .. answer, 'PX', back + ahead)

@@ -13,6 +13,9 @@
 --   \0k<token>  "<delta> <counter>", an increment that has a token, and a line for each of its cells
 --   <counter>   what was added to it, those with tokens included
 --   #<measure>.<period>.<start> <tags> <counter>   what was added to a cell, without those
+--   #<measure>.<period>.<start>.<member> <tags> <counter>   how often an actor of a set was seen
+--   #n.<measure>.<period>.<start> <tags> <counter>   how many of these its set has
+--   #r<chunk>.<measure>.<period>.<start> <tags> <counter>   registers of all others: see actors.lua
 -- Fields of the base:
 --   \0t  the history of the server that it belongs to
 --   \0v  the lease: whoever holds it may fill in totals

@@ -30,17 +30,20 @@ local function is_large(open, more)
 end
 
 -- Fields with their sums, for HSET, of words that begin at `at`; `amounts` after `skipped` others are
--- what they have now. And how many of them are new. Nothing where a sum is not exact.
-local function sums_of(amounts, skipped, at, count)
-  local sums, new = {}, 0
+-- what they have now. How many of them are new, and the sets of actors that grow: see actors.lua.
+-- Nothing where a sum is not exact.
+local function sums_of(open, amounts, skipped, at, count)
+  local sums, words, new, counts, others = {}, 0, 0, {}, {}
   for i = 1, count do
-    local amount = amounts[skipped + i]
-    if not amount then amount, new = 0, new + 1 end
-    local sum = exact_sum(amount, tonumber(ARGV[at + 2 * i - 1]))
-    if not sum then return end
-    sums[2 * i - 1], sums[2 * i] = ARGV[at + 2 * i - 2], sum
+    local field, amount = ARGV[at + 2 * i - 2], amounts[skipped + i]
+    if amount or is_kept(open, field, counts, others) then
+      if not amount then amount, new = 0, new + 1 end
+      local sum = exact_sum(amount, tonumber(ARGV[at + 2 * i - 1]))
+      if not sum then return end
+      sums[words + 1], sums[words + 2], words = field, sum, words + 2
+    end
   end
-  return sums, new
+  return sums, new, counts, others
 end
 
 -- One counter, which the open generation has already: most of what is asked is this. Its cells, if
@@ -61,16 +64,10 @@ local function one(age, counter, delta)
   if count == 1 then
     call('HINCRBY', KEYS[1], counter, delta)
   else
-    local sums, new = { counter, sum }, 0
-    for i = 2, count do
-      local had, at = open[i + 2], 2 * i
-      if not had then had, new = 0, new + 1 end
-      local added = exact_sum(had, tonumber(ARGV[4 + at]))
-      if not added then return end
-      sums[at - 1], sums[at] = ARGV[3 + at], added
-    end
-    if is_large(KEYS[1], new) then return end
+    local sums, new, counts, others = sums_of(KEYS[1], open, 2, 5, count)
+    if not sums or is_large(KEYS[1], new) then return end
     call('HSET', KEYS[1], unpack(sums))
+    keep(KEYS[1], counts, others)
   end
   return (old > 0 and old or 0) .. ' ' .. total .. ' ' .. sum
 end
@@ -97,7 +94,7 @@ local function several(age)
     local open = redis.call('HMGET', KEYS[first], unpack(names))
     local base = redis.call('HMGET', KEYS[first + 1], unpack(known))
     if open[1] ~= history or open[2] ~= '' or base[1] ~= history then return end
-    local added, new = sums_of(open, 2, at + 3, count + cells)
+    local added, new, counts, others = sums_of(KEYS[first], open, 2, at + 3, count + cells)
     if not added then return end
     for i = 1, count do
       local total, asked = base[2 * i], base[2 * i + 1]
@@ -105,9 +102,12 @@ local function several(age)
       told[#told + 1] = (now > asked + 0 and now - asked or 0) .. ' ' .. total .. ' ' .. added[2 * i]
     end
     if is_large(KEYS[first], new) then return end
-    sums[first], at = added, at + 3 + 2 * (count + cells)
+    sums[first], at = { added, counts, others }, at + 3 + 2 * (count + cells)
   end
-  for first, added in pairs(sums) do redis.call('HSET', KEYS[first], unpack(added)) end
+  for first, added in pairs(sums) do
+    redis.call('HSET', KEYS[first], unpack(added[1]))
+    keep(KEYS[first], added[2], added[3])
+  end
   return table.concat(told, '\n')
 end
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from django_counters.stores.sql.dialects.actors import Actors
 from django_counters.stores.sql.dialects.audit import Audit
 from django_counters.stores.sql.dialects.cells import Cells
 from django_counters.stores.sql.dialects.claims import ClaimSql
 from django_counters.stores.sql.dialects.errors import Errors
 from django_counters.stores.sql.dialects.fold import Fold
+from django_counters.stores.sql.dialects.holds import Holds
 from django_counters.stores.sql.dialects.hottest import Hottest
 from django_counters.stores.sql.dialects.landing import Landing
 from django_counters.stores.sql.dialects.ledger import Ledger
 from django_counters.stores.sql.dialects.limits import Limits
+from django_counters.stores.sql.dialects.rights import Rights
 from django_counters.stores.sql.dialects.samples import Samples
 from django_counters.stores.sql.dialects.spelling import Spelling
 from django_counters.stores.sql.dialects.spread import Spread
@@ -53,6 +56,8 @@ class Dialect(Spelling, Errors):
         self.limits = Limits(self)
         self.hottest = Hottest(self)
         self.cells = Cells(self)
+        self.actors = Actors(self)
+        self.holds = Holds(self)
 
     @property
     def present(self) -> str:
@@ -81,6 +86,10 @@ class Dialect(Spelling, Errors):
     def spread(self, table: Table, cap: int) -> Spread:
         """The statements that let increments wait in at most ``cap`` rows of their own."""
         return Spread(self, table, cap)
+
+    def rights(self, table: Table, cap: int) -> Rights:
+        """The same where there is a floor; as it stands here, for databases with one writer."""
+        return Rights(self, table, self.spread(table, cap))
 
     def fold(self, table: Table, key_type: str) -> Fold:
         """The statements of a rollup; the type of the keys."""

@@ -61,6 +61,10 @@ class Errors:
         """Whether the transaction does not see what others have changed."""
         return self.code(error).startswith(self.UNSERIALIZABLE)
 
+    def beyond_quotas(self, error: Exception) -> tuple[int, ...] | None:  # noqa: ARG002 - none asks
+        """What periods would have counted, if it was too much; else None."""
+        return None
+
     def refused_by(self, error: Exception) -> str | None:  # noqa: ARG002 - there are no partitions
         """The constraint that refused a row; empty where no partition takes it; else None."""
         return None

@@ -112,6 +112,18 @@ class Fold:
         """
         return self._taken(f"{self._key}, {self._table.pending.value}, 1")
 
+    @cached_property
+    def gather(self) -> str:
+        """Delete all rows, waiting for whoever holds some. Rows: keys and sums.
+
+        Parameters: the scope, keys.
+        """
+        pending = self._table.pending
+        return (
+            f"DELETE FROM {pending.name} WHERE {self._scoped()} AND {pending.number} >= 0 "
+            f"AND {self._key} {self._in.among('text')} RETURNING {self._key}, {pending.value}"
+        )
+
     def _taken(self, returning: str) -> str:
         half = f"{self._key} {self._in.among('text')} AND ABS({self._table.pending.number}) %% 2"
         which = f"WHERE {self._scoped()} AND {half} = %s"

@@ -27,13 +27,19 @@ class Spelling(ABC):
         clock: the present moment, later than ``now`` where a statement had to wait.
         microseconds: the same of the server, in microseconds since 1970.
         held: what a SELECT ends with that holds its rows.
+        kept: the same where others may change them, but not delete them.
         skipping: what follows where it leaves alone what somebody else holds.
+        array: makes an array of JSON.
+        gathered: makes one of many rows.
     """
 
     now = clock = "CURRENT_TIMESTAMP"
     microseconds: str
     held = " FOR UPDATE"
+    kept = " FOR KEY SHARE"
     skipping = " SKIP LOCKED"
+    array: str
+    gathered: str
 
     def typed(self, given: str, kind: str) -> str:
         """A parameter that says its type."""
@@ -89,6 +95,14 @@ class Spelling(ABC):
         """The moment so many seconds before now. Parameters: seconds."""
 
     @abstractmethod
+    def later(self) -> str:
+        """The moment so many seconds after now. Parameters: seconds."""
+
+    @abstractmethod
+    def since_1970(self, moment: str) -> str:
+        """A moment in microseconds since 1970."""
+
+    @abstractmethod
     def among(self, kind: str = "", given: str = "%s") -> str:
         """The condition that a column of a type is one of many. Parameters: `keys`."""
 
@@ -99,6 +113,10 @@ class Spelling(ABC):
     @abstractmethod
     def each(self, kind: str) -> str:
         """The rows ``u`` of `keys`, in a column ``k``."""
+
+    @abstractmethod
+    def pairs(self, column: str) -> str:
+        """The rows of a column of JSON that holds pairs of integers, ``a`` and ``b``."""
 
     @abstractmethod
     def delete_some(self, table: str, which: str, returning: str = "1") -> str:

@@ -22,7 +22,7 @@ class Spread:
     def __init__(self, spelling: Spelling, table: Table, cap: int) -> None:
         self._in = spelling
         self._table = table
-        self._cap = cap
+        self.cap = cap
 
     @cached_property
     def add(self) -> str:
@@ -63,10 +63,18 @@ class Spread:
         return f"SELECT COALESCE(({total}), 0) AS total" if table.inserts else total
 
     def arrange(
-        self, by: int, wanted: int | None, key: Hashable, address: tuple[Any, ...]
+        self,
+        by: int,
+        wanted: int | None,
+        key: Hashable,
+        address: tuple[Any, ...],
+        floor: int | None = None,
     ) -> tuple[Any, ...]:
-        """The parameters of ``add``; ``wanted``: the number of a row, or None for any."""
+        """The parameters of ``add``; ``wanted``: the number of a row, or None for any.
+
+        ``floor``: what the value must not fall below, where there is one writer.
+        """
         low, high = self._table.capacity
-        limits = (low - min(by, 0), high - max(by, 0))
+        limits = ((low if floor is None else max(low, floor)) - min(by, 0), high - max(by, 0))
         found = (key,) if self._table.value else ()
         return (*address, wanted, by, *found, *address, *limits, *address, wanted, *found)

@@ -20,6 +20,11 @@ ARCHIVE = "django_counters_counterarchive"
 SAMPLES = "django_counters_countersample"
 LIMITS = "django_counters_counterlimit"
 CELLS = "django_counters_countercell"
+MEMBERS = "django_counters_countermember"
+UNIQUES = "django_counters_counterunique"
+ACTORS = "django_counters_counteractor"
+RANKS = "django_counters_counterrank"
+HOLDS = "django_counters_counterhold"
 
 # The number of the row that is a total, where totals have no column.
 TOTAL = -1

@@ -12,9 +12,10 @@ class Totals:
     """Changes totals whose rows others insert.
 
     A change comes in two forms, because only the bound that it moves towards is asked: ``rising``
-    ends in "no more than", ``falling`` in "no less than". These change nothing while increments of
-    the counter wait elsewhere; ``settling`` does not ask. ``unit`` is the most common change, by
-    one and without bounds: its numbers stand in the text, which spares the driver two parameters.
+    ends in "no more than", ``falling`` in "no less than", and ``met``, which raises to a number, in
+    "no other than". These change nothing while increments of the counter wait elsewhere;
+    ``settling`` does not ask. ``unit`` is the most common change, by one and without bounds: its
+    numbers stand in the text, which spares the driver two parameters.
 
     Attributes:
         addressed: whether the content type of the records is a parameter, too, but of ``settling``.
@@ -33,13 +34,18 @@ class Totals:
 
     @cached_property
     def rising(self) -> str:
-        """Parameters, as of the next two: by, limit, key."""
+        """Parameters, as of the next three: by, limit, key."""
         return self._change("<=")
 
     @cached_property
     def falling(self) -> str:
         """Take away."""
         return self._change(">=")
+
+    @cached_property
+    def met(self) -> str:
+        """Add to a total that is the limit itself, and to no other one."""
+        return self._change("=")
 
     @cached_property
     def settling(self) -> str:
@@ -54,16 +60,26 @@ class Totals:
         """
         raise NotImplementedError
 
+    def by_one(self, by: int, condition: str) -> str:
+        """Add one, or take one away, under one more condition. Parameters: limit, key."""
+        return self._change("<=" if by > 0 else ">=", str(by), also=f" AND {condition}")
+
     def _change(
-        self, comparison: str, by: str = "%s", limit: str = "%s", *, asks: bool = True
+        self,
+        comparison: str,
+        by: str = "%s",
+        limit: str = "%s",
+        *,
+        asks: bool = True,
+        also: str = "",
     ) -> str:
         """Add, where the row exists and allows it. Parameters: by, limit, key."""
         table = self._table
         touched = f", {table.touched} = {self._in.now}" if table.touched else ""
-        also = f" AND NOT {self._in.waits_for(table)}" if asks else ""
+        waits = f" AND NOT {self._in.waits_for(table)}" if asks else ""
         return (
             f"UPDATE {table.name} SET {table.value} = {table.value} + {by}{touched} "
-            f"WHERE {table.value} {comparison} {limit} AND {table.key} = %s{also} "
+            f"WHERE {table.value} {comparison} {limit} AND {table.key} = %s{waits}{also} "
             f"RETURNING {table.value}"
         )
 
@@ -74,7 +90,13 @@ class NamedTotals(Totals):
     addressed = False
 
     def _change(
-        self, comparison: str, by: str = "%s", limit: str = "%s", *, asks: bool = True
+        self,
+        comparison: str,
+        by: str = "%s",
+        limit: str = "%s",
+        *,
+        asks: bool = True,
+        also: str = "",  # noqa: ARG002 - what needs it is a function
     ) -> str:
         """Insert or add, where the present value allows it. Parameters: by, limit, key."""
         table, typed = self._table, self._in.typed

@@ -16,7 +16,9 @@ class Post(models.Model):
     )
     views = CounterField(strategy="cached", timeout=10)
     likes = CounterField(strategy="slotted")
-    downloads = IntegerCounterField(per=["hour", "day"], keep={"hour": 35})
+    downloads = IntegerCounterField(
+        per=["hour", "day"], keep={"hour": 35}, unique=["day"], top=["day", "week"]
+    )
 
     objects = CounterQuerySet["Post"].as_manager()
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from django.db import models
 
-from django_counters import CachedCounterField, CounterField, CounterQuerySet, IntegerCounterField
+from django_counters import (
+    CachedCounterField,
+    CounterField,
+    CounterQuerySet,
+    DecimalCounterField,
+    IntegerCounterField,
+)
 
 
 class Product(models.Model):
@@ -21,3 +27,9 @@ class Product(models.Model):
 
 class Order(models.Model):
     cents = models.BigIntegerField(default=1999)
+
+
+class Account(models.Model):
+    balance = DecimalCounterField(places=2, floor=0)
+
+    objects = CounterQuerySet["Account"].as_manager()

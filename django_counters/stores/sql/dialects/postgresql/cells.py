@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
-from django_counters.stores.sql.dialects.cells import Cells, upsert
+from django_counters.stores.sql.dialects.cells import Cells, Kind
+from django_counters.types import Quota
 
 
 class PostgresCells(Cells):
@@ -14,54 +15,92 @@ class PostgresCells(Cells):
 
     join = True
 
-    @cached_property
-    def apart(self) -> str:
+    def apart(self, kind: Kind) -> str:
         """Add to cells of a shard that no other transaction uses."""
-        shard = "(SELECT django_counters_cell_shard())"
-        return upsert(f"SELECT m, k, p, s, t, {shard}, d FROM {self.given}")
+        shard = {"n": "(SELECT django_counters_cell_shard())"}
+        columns = ", ".join(shard.get(letter, letter) for letter in kind.columns)
+        return kind.insert(f"SELECT {columns} FROM {self.given(kind)}")
 
-    def beside(self, change: str, columns: Sequence[str]) -> str:
-        """A change and its cells. The change comes first, for the cells are made from its rows."""
-        shard = "c.n" if "n" in columns else "0"
+    def beside(self, change: str, columns: Sequence[str], kinds: Sequence[Kind]) -> str:
+        """A change and its effects. The change comes first, for they are made from its rows."""
+        shard = {"n": "c.n" if "n" in columns else "0"}
         same = " AND u.k = c.k" if "k" in columns else ""
-        counted = " AND ".join(f"c.{column} IS NOT NULL" for column in columns)
-        cells = (
-            f"SELECT u.m, u.k, u.p, u.s, u.t, {shard}, u.d "
-            f"FROM django_counters_change c, {self.given} WHERE {counted}{same}"
-        )
-        return (
-            f"WITH django_counters_change ({', '.join(columns)}) AS MATERIALIZED ({change}), "
-            f"django_counters_cells AS ({upsert(cells)}) SELECT * FROM django_counters_change"
-        )
+        # What is last where an actor counts once says the value where nothing was counted.
+        told = [column for column in columns if column != "p"]
+        counted = " AND ".join(f"c.{column} IS NOT NULL" for column in told) + same
+        parts = [f"django_counters_change ({', '.join(columns)}) AS MATERIALIZED ({change})"]
+        for number, kind in enumerate(kinds):
+            values = ", ".join(shard.get(letter, f"u.{letter}") for letter in kind.columns)
+            source = f"SELECT {values} FROM django_counters_change c, {self.given(kind)}"
+            first = self._after(kind, number) if number else ""
+            added = kind.insert(f"{source} WHERE {counted}{first}")
+            parts.append(f"django_counters_effects_{number} AS ({added} RETURNING 1)")
+        return f"WITH {', '.join(parts)} SELECT * FROM django_counters_change"
 
-    def after(self, change: str, columns: Sequence[str]) -> str:
+    def _after(self, kind: Kind, number: int) -> str:
+        """In one order, and after the kind before: to count its rows has the database add these."""
+        order = (
+            f"u.{letter}" + (' COLLATE "C"' if of == "text" else "")
+            for letter, (_, of) in kind.columns.items()
+            if letter != kind.amount
+        )
+        before = f"(SELECT COUNT(*) FROM django_counters_effects_{number - 1}) >= 0"
+        return f" AND {before} ORDER BY {', '.join(order)}"
+
+    def after(self, change: str, columns: Sequence[str], kinds: Sequence[Kind]) -> str:
         """The same for one counter: a function keeps its plan, and needs few parameters."""
+        return self._called("{}", change, columns, kinds)
+
+    def within(self, change: str, columns: Sequence[str], kinds: Sequence[Kind]) -> str:
+        """The same, and an error where a period has counted too much then."""
+        last = "django_counters_within({}, %s, %s, %s, %s, %s)"
+        return self._called(last, change, columns, kinds)
+
+    def _called(self, last: str, change: str, columns: Sequence[str], kinds: Sequence[Kind]) -> str:
         shard = "c.n" if "n" in columns else "0"
-        call = f"django_counters_cells({{}}, {shard}, %s, %s, %s, %s, %s, %s)"
+        call = "{}"
+        for kind in kinds:
+            given = ", %s" * len(set(kind.columns) - {"n"})
+            call = f"{kind.function}({call}, {shard}{given})"
+        call = last.format(call)
         if change.startswith("SELECT django_counters_add("):
             # To plan what is one expression takes less time.
             return "SELECT " + call.format(change.removeprefix("SELECT "))
         values = (call.format("c.v"), *(f"c.{column}" for column in columns[1:]))
-        given = f"WITH c ({', '.join(columns)}) AS MATERIALIZED ({change})"
-        return f"{given} SELECT {', '.join(values)} FROM c"
+        counted = f"WITH c ({', '.join(columns)}) AS MATERIALIZED ({change})"
+        return f"{counted} SELECT {', '.join(values)} FROM c"
 
-    def arrange(self, rows: Sequence[Sequence[Any]]) -> tuple[str, ...]:
+    def arrange(self, kind: Kind, rows: Sequence[Sequence[Any]]) -> tuple[str, ...]:
         """Arrays as texts: the driver takes longer for each value of a list."""
-        measures, keys, periods, starts, tags, shards, values = zip(*rows, strict=True)
-        known = {start: str(start) for start in set(starts)}
-        moments = [known[start] for start in starts]
-        return (
-            *(_array(measures), _texts(keys), _array(periods), _array(moments)),
-            *(_texts(tags), _array(shards), _array(values)),
+        types = (of for _, of in kind.columns.values())
+        return tuple(
+            _texts(column) if of == "text" else _array(column)
+            for of, column in zip(types, zip(*rows, strict=True), strict=True)
         )
 
-    def alike(self, rows: Sequence[Sequence[Any]]) -> tuple[Any, ...] | None:
-        """The parameters of cells of one counter that differ by their periods alone, or None."""
-        measure, key, _, _, tags, _, by = rows[0]
-        if any(row[0] != measure or row[4] != tags or row[6] != by for row in rows):
-            return None
-        periods, starts = _array([row[2] for row in rows]), _array([row[3] for row in rows])
-        return measure, key, tags, by, periods, starts
+    def alike(self, rows: Mapping[Kind, Sequence[Sequence[Any]]]) -> tuple[Any, ...] | None:
+        """The parameters of the functions of rows of one counter, by kind, or None."""
+        params: list[Any] = []
+        for kind, of_kind in rows.items():
+            if not kind.function:
+                return None
+            columns = dict(zip(kind.columns, zip(*of_kind, strict=True), strict=True))
+            periods, starts = _array(columns.pop("p")), _array(columns.pop("s"))
+            columns.pop("n", None)
+            if len(of_kind) > 1 and any(len(set(column)) > 1 for column in columns.values()):
+                return None
+            params += (*(column[0] for column in columns.values()), periods, starts)
+        return tuple(params)
+
+    def limits(self, quotas: Sequence[Quota], shown: Callable[[datetime], Any]) -> tuple[Any, ...]:
+        """The parameters of quotas, but the key."""
+        cells = [quota.cell for quota in quotas]
+        return (
+            cells[0].measure,
+            _array(cell.period for cell in cells),
+            _array(shown(cell.start) for cell in cells),
+            _array(quota.most for quota in quotas),
+        )
 
 
 def _array(values: Iterable[object]) -> str:

@@ -7,12 +7,15 @@ from typing import Any
 
 from django_counters.stores.sql.dialects.base import Dialect
 from django_counters.stores.sql.dialects.fold import Fold
+from django_counters.stores.sql.dialects.postgresql.actors import PostgresActors
 from django_counters.stores.sql.dialects.postgresql.audit import PostgresAudit
 from django_counters.stores.sql.dialects.postgresql.cells import PostgresCells
 from django_counters.stores.sql.dialects.postgresql.claims import PostgresClaims
-from django_counters.stores.sql.dialects.postgresql.functions import install
+from django_counters.stores.sql.dialects.postgresql.functions import BEYOND_QUOTA, install
+from django_counters.stores.sql.dialects.postgresql.holds import PostgresHolds
 from django_counters.stores.sql.dialects.postgresql.landing import PostgresLanding
 from django_counters.stores.sql.dialects.postgresql.ledger import PostgresLedger
+from django_counters.stores.sql.dialects.postgresql.rights import ShardRights, SlotRights
 from django_counters.stores.sql.dialects.postgresql.totals import (
     FunctionReads,
     FunctionTotals,
@@ -22,6 +25,7 @@ from django_counters.stores.sql.dialects.postgresql.totals import (
     address_of,
     chosen,
 )
+from django_counters.stores.sql.dialects.rights import Rights
 from django_counters.stores.sql.dialects.spread import Spread
 from django_counters.stores.sql.dialects.tables import Table
 from django_counters.stores.sql.dialects.totals import Reads, Totals
@@ -53,6 +57,7 @@ class PostgreSQL(Dialect):
 
     held = " FOR NO KEY UPDATE"
     earliest = "'-infinity'"
+    array, gathered = "jsonb_build_array", "jsonb_agg"
 
     claims = PostgresClaims
     audit = PostgresAudit()
@@ -60,12 +65,21 @@ class PostgreSQL(Dialect):
     def __init__(self) -> None:
         super().__init__()
         self.cells = PostgresCells(self)
+        self.actors = PostgresActors(self)
+        self.holds = PostgresHolds(self)
         self.ledger = PostgresLedger(self)
         self.landing = PostgresLanding(self)
 
     def install(self, using: str) -> None:
         """Make the functions of this version."""
         install(using)
+
+    def beyond_quotas(self, error: Exception) -> tuple[int, ...] | None:
+        """What periods would have counted, if it was too much."""
+        if self.code(error) != BEYOND_QUOTA:
+            return None
+        detail = error.__cause__.diag.message_detail  # type: ignore[union-attr]
+        return tuple(map(int, detail.split(",")))
 
     def refused_by(self, error: Exception) -> str | None:
         """The constraint that refused a row; empty where no partition takes it."""
@@ -86,6 +100,14 @@ class PostgreSQL(Dialect):
         """The moment so many seconds before now."""
         return f"{self.now} - make_interval(secs => %s)"
 
+    def later(self) -> str:
+        """The moment so many seconds after now."""
+        return f"{self.clock} + make_interval(secs => %s)"
+
+    def since_1970(self, moment: str) -> str:
+        """A moment in microseconds since 1970."""
+        return f"(EXTRACT(EPOCH FROM {moment}) * 1000000)::bigint"
+
     def among(self, kind: str = "", given: str = "%s") -> str:
         """The condition that a column is one of many."""
         return f"= ANY({given}::{kind}[])" if kind else f"= ANY({given})"
@@ -98,6 +120,11 @@ class PostgreSQL(Dialect):
     def each(self, kind: str) -> str:
         """The rows of an array."""
         return self.rows(k=kind)
+
+    def pairs(self, column: str) -> str:
+        """The rows of pairs."""
+        each = "(p ->> 0)::bigint AS a, (p ->> 1)::bigint AS b"
+        return f"(SELECT {each} FROM jsonb_array_elements({column}) AS p) AS u"
 
     def ordered(self, key: str) -> str:
         """The order of bytes, whatever the database is set to."""
@@ -145,6 +172,11 @@ class PostgreSQL(Dialect):
     def spread(self, table: Table, cap: int) -> Spread:
         """The statements that let increments wait in rows of their own."""
         return (Slots if table.pending.record else Shards)(self, table, cap)
+
+    def rights(self, table: Table, cap: int) -> Rights:
+        """The statements that let increments wait where there is a floor."""
+        made = SlotRights if table.pending.record else ShardRights
+        return made(self, table, self.spread(table, cap))
 
     def fold(self, table: Table, key_type: str) -> Fold:
         """The statements of a rollup."""

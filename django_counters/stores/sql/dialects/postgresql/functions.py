@@ -13,10 +13,15 @@ import hashlib
 from django.db import connections, transaction
 from django.db.backends.utils import CursorWrapper
 
-from django_counters.stores.sql.dialects.cells import upsert
-from django_counters.stores.sql.dialects.postgresql import ledger_functions
+from django_counters.stores.sql.dialects.cells import RANK, SUM
+from django_counters.stores.sql.dialects.postgresql import (
+    actor_functions,
+    holds,
+    ledger_functions,
+    right_functions,
+)
 from django_counters.stores.sql.dialects.postgresql.ledger_functions import INDEXED, PLANNED_ONCE
-from django_counters.stores.sql.dialects.tables import CELLS, COUNTER, SHARDS, SLOTS
+from django_counters.stores.sql.dialects.tables import CELLS, COUNTER, RANKS, SHARDS, SLOTS
 
 # The row of a total says whether the counter was ever in the ledger: nobody else has to look.
 _NOTHING_IN_LEDGER = (
@@ -243,7 +248,56 @@ BEGIN
     WHERE c.measure_id = m AND c.key = k AND c.period = ps[i] AND c.start = ss[i]
       AND c.tags = t AND c.shard = n;
     IF NOT FOUND THEN
-      {upsert("VALUES (m, k, ps[i], ss[i], t, n, d)")};
+      {SUM.insert("VALUES (m, k, ps[i], ss[i], t, n, d)")};
+    END IF;
+  END LOOP;
+  RETURN v;
+END $body$
+"""
+
+# The ranks of what a change of one counter has counted, after its cells: the first argument is what
+# these return.
+_RANK = f"""
+CREATE OR REPLACE FUNCTION django_counters_rank(
+  v anyelement, n int, m int, k text, d bigint, ps smallint[], ss timestamptz[])
+RETURNS anyelement {INDEXED} AS $body$
+BEGIN
+  IF v IS NULL OR n IS NULL THEN
+    RETURN v;
+  END IF;
+  FOR i IN 1 .. array_length(ps, 1) LOOP
+    UPDATE {RANKS} AS r SET value = r.value + d
+    WHERE r.measure_id = m AND r.period = ps[i] AND r.start = ss[i] AND r.key = k;
+    IF NOT FOUND THEN
+      {RANK.insert("VALUES (m, ps[i], ss[i], k, d)")};
+    END IF;
+  END LOOP;
+  RETURN v;
+END $body$
+"""
+
+# The code of an error whose detail has what each period would have counted.
+BEYOND_QUOTA = "QC001"
+
+# What a change has counted, last of all: an error if that is too much for a period. The caller
+# holds the total, and each statement here sees what was committed before it.
+_WITHIN = f"""
+CREATE OR REPLACE FUNCTION django_counters_within(
+  v anyelement, m int, ps smallint[], ss timestamptz[], most bigint[], k text)
+RETURNS anyelement {INDEXED} AS $body$
+DECLARE sums numeric[];
+BEGIN
+  IF v IS NULL THEN
+    RETURN v;
+  END IF;
+  FOR i IN 1 .. array_length(ps, 1) LOOP
+    sums[i] := (SELECT SUM(c.value) FROM {CELLS} c
+      WHERE c.measure_id = m AND c.key = k AND c.period = ps[i] AND c.start = ss[i]);
+  END LOOP;
+  FOR i IN 1 .. array_length(ps, 1) LOOP
+    IF sums[i] > most[i] THEN
+      RAISE SQLSTATE '{BEYOND_QUOTA}'
+        USING MESSAGE = 'quota exceeded: ' || k, DETAIL = array_to_string(sums, ',');
     END IF;
   END LOOP;
   RETURN v;
@@ -265,6 +319,7 @@ END $body$
 """
 
 FUNCTIONS = (
+    *actor_functions.FUNCTIONS,
     *ledger_functions.FUNCTIONS,
     _CELL_SHARD,
     _ADD,
@@ -275,11 +330,18 @@ FUNCTIONS = (
     _SLOTS_OF,
     _WAITS,
     _SLOT,
+    *right_functions.FUNCTIONS,
     _CELLS,
+    _RANK,
+    _WITHIN,
+    *holds.FUNCTIONS,
 )
 _VERSION = hashlib.sha256("".join(FUNCTIONS).encode()).hexdigest()
 _LAST = "django_counters_slot(bigint, int, int, text, text, bigint, bigint, bigint)"
-_NAMES = "^django_counters_(add|append|cell|open|read|shard|slot|tail|waits)"
+_NAMES = (
+    "^django_counters_"
+    "(add|append|cell|claim|hold|once|open|rank|read|shard|slot|tail|take|unclaim|waits|within)"
+)
 
 
 def install(using: str) -> None:

@@ -19,12 +19,19 @@ class FunctionTotals(NamedTotals):
     add_many = "SELECT k, v FROM django_counters_add_many(%s::text[], %s::bigint[])"
 
     def _change(
-        self, comparison: str, by: str = "%s", limit: str = "%s", *, asks: bool = True
+        self,
+        comparison: str,
+        by: str = "%s",
+        limit: str = "%s",
+        *,
+        asks: bool = True,
+        also: str = "",
     ) -> str:
         """Insert or add, where the present value allows it."""
-        if asks:
+        # The function knows no more than whether a change rises or falls.
+        if asks and comparison != "=":
             return f"SELECT django_counters_add({by}, {limit}, %s)"
-        return super()._change(comparison, by, limit, asks=False)
+        return super()._change(comparison, by, limit, asks=asks, also=also)
 
 
 class FunctionReads(Reads):
@@ -45,12 +52,12 @@ class Shards(Spread):
     @cached_property
     def add(self) -> str:
         """Add."""
-        return f"SELECT v, n FROM django_counters_shard(%s, {self._cap}, %s, %s)"
+        return f"SELECT v, n FROM django_counters_shard(%s, {self.cap}, %s, %s)"
 
     @cached_property
     def add_many(self) -> str:
         """Add to many."""
-        call = f"django_counters_shard_many(%s::text[], %s::bigint[], {self._cap})"
+        call = f"django_counters_shard_many(%s::text[], %s::bigint[], {self.cap})"
         return f"SELECT k, v, n FROM {call}"
 
     def arrange(
@@ -59,6 +66,7 @@ class Shards(Spread):
         wanted: int | None,
         key: Hashable,
         address: tuple[Any, ...],  # noqa: ARG002 - the key says it
+        floor: int | None = None,  # noqa: ARG002 - see `ShardRights`
     ) -> tuple[Any, ...]:
         """The parameters of ``add``."""
         return (by, wanted, key)
@@ -70,11 +78,15 @@ class Slots(Spread):
     @cached_property
     def add(self) -> str:
         """Add."""
+        return self.under("")
+
+    def under(self, condition: str) -> str:
+        """Add, where a condition holds that is written as " AND …"."""
         table, address = self._table, address_of(self._table)
         total, (low, high) = table.value or "0", table.capacity
-        source = f" FROM {table.name} WHERE {table.key} = %s" if table.value else ""
+        source = f" FROM {table.name} WHERE {table.key} = %s{condition}" if table.value else ""
         slot = (
-            f"django_counters_slot(%s, {self._cap}, {address}, {total}, "
+            f"django_counters_slot(%s, {self.cap}, {address}, {total}, "
             f"({low})::bigint, ({high})::bigint)"
         )
         return f"SELECT {total} + django_counters_slots({address}) + %s, {slot}{source}"
@@ -85,6 +97,7 @@ class Slots(Spread):
         wanted: int | None,  # noqa: ARG002 - any will do
         key: Hashable,
         address: tuple[Any, ...],
+        floor: int | None = None,  # noqa: ARG002 - see `SlotRights`
     ) -> tuple[Any, ...]:
         """The parameters of ``add``."""
         if self._table.value:

@@ -33,7 +33,8 @@ class SQLite(Dialect):
     microseconds = "CAST(ROUND((JULIANDAY('NOW') - 2440587.5) * 86400000) AS INTEGER) * 1000"
 
     # There is one writer, and it holds everything.
-    held = skipping = ""
+    held = kept = skipping = ""
+    array, gathered = "json_array", "json_group_array"
 
     claims = SqliteClaims
     audit = SqliteAudit()
@@ -67,6 +68,14 @@ class SQLite(Dialect):
         """The moment so many seconds before now."""
         return "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW', PRINTF('-%%.3f seconds', %s))"
 
+    def later(self) -> str:
+        """The moment so many seconds after now."""
+        return "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW', PRINTF('+%%.3f seconds', %s))"
+
+    def since_1970(self, moment: str) -> str:
+        """A moment in microseconds since 1970, of which it knows milliseconds."""
+        return f"CAST(ROUND((JULIANDAY({moment}) - 2440587.5) * 86400000) AS INTEGER) * 1000"
+
     def among(self, kind: str = "", given: str = "%s") -> str:  # noqa: ARG002 - values have types
         """The condition that a column is one of many."""
         return f"IN (SELECT value FROM json_each({given}))"
@@ -79,6 +88,11 @@ class SQLite(Dialect):
     def each(self, kind: str) -> str:  # noqa: ARG002 - values have types
         """The rows of an array."""
         return "(SELECT value AS k FROM json_each(%s)) AS u"
+
+    def pairs(self, column: str) -> str:
+        """The rows of pairs."""
+        each = "json_extract(value, '$[0]') AS a, json_extract(value, '$[1]') AS b"
+        return f"(SELECT {each} FROM json_each({column})) AS u"
 
     def delete_some(self, table: str, which: str, returning: str = "1") -> str:
         """Delete some rows."""

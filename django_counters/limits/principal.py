@@ -1,4 +1,7 @@
-"""Who sends a request: a user, or an address if nobody is logged in."""
+"""Who sends a request: a user, or an address if nobody is logged in.
+
+Requests of REST framework are taken as those of Django are.
+"""
 
 from __future__ import annotations
 
@@ -6,32 +9,50 @@ import re
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any
 
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 from django.db import models
 from django.http import HttpRequest
-from rest_framework.request import Request
-from rest_framework.settings import api_settings
 
 UNKNOWN = "unknown"
 # A text that is no address comes from a stranger, and may be as long as a header.
 _LONGEST = 100
 # Some proxies write the port, too, which differs for each connection.
 _WITH_PORT = re.compile(r"\[([^\]]*)\](?::\d+)?|(\d+\.\d+\.\d+\.\d+):\d+", re.ASCII)
-_NETWORK_BITS = 64
+NETWORK_BITS = 64
 
 
-def principal_of(request: Request | HttpRequest) -> str:
-    """``user:<model>:<pk>`` of an authenticated user, else ``address:<address>``.
-
-    It contains the model because users of two models may have the same primary key.
-    """
+def principal_of(request: HttpRequest, bits: int = NETWORK_BITS) -> str:
+    """``user:<model>:<pk>`` of an authenticated user, else ``address:<address>``."""
     user = _user_of(request)
-    if user is not None:
-        kind = user._meta.label if isinstance(user, models.Model) else type(user).__name__
-        return f"user:{kind}:{user.pk}"
-    return f"address:{address_of_client(request)}"
+    return f"address:{address_of_client(request, bits)}" if user is None else user_text(user)
 
 
-def network_of(request: Request | HttpRequest, bits: int) -> str | None:
+def user_in(request: HttpRequest) -> str | None:
+    """``user:<model>:<pk>`` of an authenticated user; None where nobody is logged in.
+
+    Raises:
+        ImproperlyConfigured: nobody has looked who the user is.
+    """
+    if not hasattr(request, "user"):
+        raise ImproperlyConfigured(
+            "A limit by user needs AuthenticationMiddleware, and has to come after it."
+        )
+    user = _user_of(request)
+    return None if user is None else user_text(user)
+
+
+def user_text(user: Any) -> str:
+    """``user:<model>:<pk>``, with the model: users of two models may have one primary key.
+
+    Seen through a proxy, a user is the same one.
+    """
+    is_record = isinstance(user, models.Model)
+    kind = user._meta.concrete_model._meta.label if is_record else type(user).__name__
+    return f"user:{kind}:{user.pk}"
+
+
+def network_of(request: HttpRequest, bits: int) -> str | None:
     """The IPv6 network that a request comes from, of so many bits: ``network:2001:db8::/48``.
 
     None for an authenticated user, and for any other address.
@@ -42,12 +63,12 @@ def network_of(request: Request | HttpRequest, bits: int) -> str | None:
     return f"network:{_network(address, bits)}"
 
 
-def _user_of(request: Request | HttpRequest) -> Any:
+def _user_of(request: HttpRequest) -> Any:
     user = getattr(request, "user", None)
     return user if user is not None and user.is_authenticated and user.pk is not None else None
 
 
-def address_of_client(request: Request | HttpRequest) -> str:
+def address_of_client(request: HttpRequest, bits: int = NETWORK_BITS) -> str:
     """The address that a request comes from; ``unknown`` if the server tells none.
 
     That is the address of the connection. If ``NUM_PROXIES`` of ``REST_FRAMEWORK`` is a number n
@@ -55,19 +76,20 @@ def address_of_client(request: Request | HttpRequest) -> str:
     of those proxies has seen. The client may have written anything further left, so that is not
     read; without ``NUM_PROXIES``, the header is not read at all.
 
-    For an IPv6 address it is the network (/64), because a client has all of it. An IPv4 address
-    that is written as an IPv6 address is an IPv4 address.
+    For an IPv6 address it is the network of so many bits: /64, because a client has all of it. An
+    IPv4 address that is written as an IPv6 address is an IPv4 address.
     """
     text = _hop(request)
     address = _address_in(text)
     if address is None:
         return text[:_LONGEST] or UNKNOWN
-    return str(address) if isinstance(address, IPv4Address) else _network(address, _NETWORK_BITS)
+    return str(address) if isinstance(address, IPv4Address) else _network(address, bits)
 
 
-def _hop(request: Request | HttpRequest) -> str:
+def _hop(request: HttpRequest) -> str:
     direct = str(request.META.get("REMOTE_ADDR") or "").strip()
-    proxies = api_settings.NUM_PROXIES
+    declared = getattr(settings, "REST_FRAMEWORK", None) or {}
+    proxies: int | None = declared.get("NUM_PROXIES")
     forwarded = str(request.META.get("HTTP_X_FORWARDED_FOR") or "").strip()
     if not proxies or not forwarded:
         return direct

@@ -1,0 +1,166 @@
+"""Limits of views: a decorator, which is a middleware as well."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from functools import wraps
+from inspect import isawaitable
+from typing import Any, TypedDict, TypeVar, Unpack
+
+from asgiref.sync import iscoroutinefunction
+from django.core.exceptions import ImproperlyConfigured
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.utils.translation import gettext as _
+
+from django_counters.limits.algorithms import Name, Taken
+from django_counters.limits.headers import remember, tell, tell_when
+from django_counters.limits.limit import By, Limit, WhenAway
+
+View = TypeVar("View", bound=Callable[..., Any])
+Refusal = Callable[[HttpRequest, Taken], HttpResponseBase | Awaitable[HttpResponseBase]]
+# What Django looks for on a middleware: each is of the one middleware that has it.
+_HOOKS = ("process_view", "process_exception", "process_template_response")
+# A view that has no name yet; no function is called so.
+_NAMELESS = "<the view>"
+
+
+class Options(TypedDict, total=False):
+    """What a `Limit` can have beside its name and its rate."""
+
+    burst: int | None
+    by: By
+    algorithm: Name
+    network: int
+    cache: str | None
+    using: str | None
+    timeout: float
+    when_away: WhenAway | None
+
+
+def limited(
+    rate: str | Limit,
+    *,
+    name: str = "",
+    cost: int = 1,
+    refused: Refusal | None = None,
+    **options: Unpack[Options],
+) -> Limited:
+    """Limit the requests of a view, sync or async; or, named in ``MIDDLEWARE``, of the site.
+
+    A request beyond the limit is answered with 429, and one that nobody can count, because the
+    store is away and the limit then refuses, with 503; both with Retry-After. The view is not
+    called. Answers tell clients of the nearest limit in RateLimit and RateLimit-Policy.
+
+    Args:
+        rate: such as ``"100/min"``, or a `Limit`, which then has all of the options.
+        name: the name of the limit; the default is that of the view, with its module. Methods,
+            views that are made by functions, and middlewares need one.
+        cost: how many of the limit each request takes.
+        refused: makes the answer to a request beyond the limit: a plain function, or an async one
+            for async views.
+        options: those of `Limit`.
+
+    Raises:
+        ValueError: one of them is wrong, or the cost is more than the limit ever has.
+        ImproperlyConfigured: the view needs a name, or is not async where ``refused`` is.
+    """
+    if isinstance(rate, Limit):
+        if name or options:
+            raise ValueError("A Limit has a name and options already.")
+        limit = rate
+    else:
+        limit = Limit(name or _NAMELESS, rate, **options)
+    limit.check_cost(cost)
+    return Limited(limit, cost, refused)
+
+
+@dataclass(frozen=True)
+class Limited:
+    """What `limited` returns: called with a view, it returns the limited view."""
+
+    limit: Limit
+    cost: int
+    refused: Refusal | None
+
+    # What Django asks a middleware.
+    sync_capable = True
+    async_capable = True
+
+    def __call__(self, view: View) -> View:
+        limit, is_async = self.limit, iscoroutinefunction(view)
+        if iscoroutinefunction(self.refused) and not is_async:
+            raise ImproperlyConfigured(
+                f"refused={self.refused!r} is async, and what is limited is not: {view!r}."
+            )
+        if limit.name == _NAMELESS:
+            limit = replace(limit, name=_name_of(view))
+        wrapped: View = (self._async if is_async else self._sync)(limit, view)
+        for hook in _HOOKS:
+            # wraps() has copied it from the middleware within, and Django would call it twice.
+            vars(wrapped).pop(hook, None)
+        return wrapped
+
+    def _sync(self, limit: Limit, view: Any) -> Any:
+        @wraps(view)
+        def limited_view(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+            who = limit.of(request)
+            taken = None if who is None else limit.take(who, self.cost)
+            short = _short(limit, request, taken)
+            if short is None:
+                response: HttpResponseBase = view(request, *args, **kwargs)
+            else:
+                response = self._made(request, short)
+                tell_when(response, short)
+            tell(request, response)
+            return response
+
+        return limited_view
+
+    def _async(self, limit: Limit, view: Any) -> Any:
+        @wraps(view)
+        async def limited_view(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+            who = await limit.aof(request)
+            taken = None if who is None else await limit.atake(who, self.cost)
+            short = _short(limit, request, taken)
+            if short is None:
+                response: HttpResponseBase = await view(request, *args, **kwargs)
+            else:
+                made = self._made(request, short)
+                response = await made if isawaitable(made) else made
+                tell_when(response, short)
+            tell(request, response)
+            return response
+
+        return limited_view
+
+    def _made(self, request: HttpRequest, short: Taken) -> Any:
+        """The answer to a request that is refused, or what gives it when it is awaited."""
+        return (self.refused or refusal)(request, short)
+
+
+def _short(limit: Limit, request: HttpRequest, taken: Taken | None) -> Taken | None:
+    """What was found, where the request is refused for it."""
+    if taken is None:
+        return None
+    remember(request, limit, taken)
+    return None if taken else taken
+
+
+def refusal(request: HttpRequest, taken: Taken) -> HttpResponse:  # noqa: ARG001
+    """The answer to a request beyond a limit, where the limit has none of its own."""
+    if taken.counted:
+        status, says = 429, _("Too many requests. Try again later.")
+    else:
+        status, says = 503, _("Requests cannot be limited at present, so none are admitted.")
+    headers = {"Cache-Control": "no-store"}
+    return HttpResponse(f"{says}\n", "text/plain; charset=utf-8", status, headers=headers)
+
+
+def _name_of(view: Any) -> str:
+    name = getattr(view, "__qualname__", "<locals>")
+    if not name.isidentifier():
+        raise ImproperlyConfigured(
+            f"{view!r} has no name of its own, so its limit needs one: limited(..., name='search')."
+        )
+    return f"{view.__module__}.{name}"

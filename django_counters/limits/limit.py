@@ -1,0 +1,229 @@
+"""A rate limit that has a name, and what it does while its store is away."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Literal, get_args
+
+from asgiref.sync import iscoroutinefunction, sync_to_async
+from django.conf import settings
+from django.db import models
+from django.http import HttpRequest
+from django.utils.asyncio import async_unsafe
+
+from django_counters.exceptions import CounterUnavailable
+from django_counters.limits.algorithms import Algorithm, Name, Taken, algorithm_of
+from django_counters.limits.places import store_of
+from django_counters.limits.principal import (
+    NETWORK_BITS,
+    address_of_client,
+    principal_of,
+    user_in,
+    user_text,
+)
+from django_counters.options import did_you_mean, is_integer
+from django_counters.rates import Rate, check_rate, rate_of
+from django_counters.signals import limit_away
+from django_counters.stores.base import Draw, Drawn
+from django_counters.stores.redis.addresses import TIMEOUT, is_timeout
+
+logger = logging.getLogger("django_counters")
+
+WhenAway = Literal["refuse", "admit"]
+WHEN_AWAY: tuple[WhenAway, ...] = get_args(WhenAway)
+By = Literal["user", "address", "user_or_address"] | Callable[[HttpRequest], str | None]
+_BY = ("user", "address", "user_or_address")
+LONGEST_NAME = 200
+# Seconds after which to ask again, while nobody knows when the store is back.
+_RETRY = 1.0
+# The names of limits whose store did not answer when it was asked last, as far as there is room.
+_away: set[str] = set()
+_ROOM = 1000
+
+
+@dataclass(frozen=True)
+class Limit:
+    """So many in a time, for each of those who are limited.
+
+    It holds under any number of concurrent calls, on all servers that share the store: each is one
+    atomic step there. Limits of the same name, rate, burst and algorithm are one limit. "Now" is
+    the clock of the store, in microseconds (of SQLite, milliseconds).
+
+    In the database it is part of the caller's transaction, if there is one: a rollback gives back
+    what was taken, and others who are the same one wait for the end of the transaction.
+
+    Attributes:
+        name: what is limited: 1 to 200 characters. Clients are told it.
+        rate: such as ``"100/min"``.
+        burst: with ``"gcra"``, how many at once: then no window of the time ever has more than the
+            rate says. Without it, that is as many as the rate has, and some window may have twice
+            as many, less one.
+        by: who is limited where a request is: ``"user"`` (nobody where nobody is logged in),
+            ``"address"``, ``"user_or_address"``, or a plain function of the request that returns a
+            text, or None for no limit.
+        algorithm: ``"gcra"``, ``"fixed"`` or ``"log"``.
+        network: how many bits of an IPv6 address are one client: 16 to 64.
+        cache: the alias of ``CACHES`` whose Redis keeps it. The database does if that is None or
+            not a Redis.
+        using: the alias of the database; the default is that of the router.
+        timeout: seconds to wait for Redis: for the connection, and for the answer.
+        when_away: what happens while the store is away: ``"refuse"`` or ``"admit"``; the default is
+            that of ``COUNTERS_LIMITS_WHEN_AWAY``, which is ``"refuse"``.
+
+    Raises:
+        ValueError: one of them is wrong.
+    """
+
+    name: str
+    rate: str | Rate
+    _: KW_ONLY
+    burst: int | None = None
+    by: By = "user_or_address"
+    algorithm: Name = "gcra"
+    network: int = NETWORK_BITS
+    cache: str | None = "default"
+    using: str | None = None
+    timeout: float = TIMEOUT
+    when_away: WhenAway | None = None
+    parsed: Rate = field(init=False, repr=False, compare=False)
+    _algorithm: Algorithm = field(init=False, repr=False, compare=False)
+    _start: bytes = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for problem in self._problems():
+            raise ValueError(f"The limit {self.name!r:.80}: {problem}")
+        rate = self.rate if isinstance(self.rate, Rate) else rate_of(self.rate)
+        check_rate(rate)
+        told = (self.algorithm, rate.number, float(rate.seconds), self.burst, self.name)
+        object.__setattr__(self, "parsed", rate)
+        object.__setattr__(self, "_algorithm", algorithm_of(self.algorithm, rate, self.burst))
+        object.__setattr__(self, "_start", repr(told).encode())
+
+    def _problems(self) -> Iterator[str]:
+        name: object = self.name
+        if not isinstance(name, str) or not 1 <= len(name) <= LONGEST_NAME:
+            yield f"a name is a text of 1 to {LONGEST_NAME} characters."
+        by: object = self.by
+        if isinstance(by, str) and by not in _BY:
+            yield f"nobody is limited by {by!r}.{did_you_mean(by, _BY)}"
+        elif not isinstance(by, str) and (not callable(by) or iscoroutinefunction(by)):
+            yield f"by is one of {', '.join(_BY)}, or a plain function, not {by!r}."
+        if not is_integer(self.network, 16, NETWORK_BITS):
+            yield f"a network has 16 to {NETWORK_BITS} bits, not {self.network!r}."
+        if not is_timeout(self.timeout):
+            yield f"the timeout {self.timeout!r} is not a number of seconds above 0."
+        if self.when_away not in (None, *WHEN_AWAY):
+            yield f"when_away is 'refuse' or 'admit', not {self.when_away!r}."
+
+    @property
+    def capacity(self) -> int:
+        """The most that can be taken at once."""
+        return self._algorithm.capacity
+
+    def check_cost(self, cost: int) -> None:
+        """Refuse what cannot be taken at once.
+
+        Raises:
+            ValueError: it is no integer, less than 1, or more than a full limit has.
+        """
+        if not is_integer(cost, 1, self.capacity):
+            raise ValueError(f"The limit {self.name!r} ({self.rate}) never has {cost!r} at once.")
+
+    def of(self, request: HttpRequest) -> str | None:
+        """Who is limited of those who send requests; None for nobody.
+
+        Raises:
+            ImproperlyConfigured: it is by user, and nobody has looked who that is.
+            TypeError: the function of the limit returned something else than a text or None.
+        """
+        if self.by == "address":
+            return f"address:{address_of_client(request, self.network)}"
+        if self.by == "user_or_address":
+            return principal_of(request, self.network)
+        if self.by == "user":
+            return user_in(request)
+        who = self.by(request)
+        if who is not None and not isinstance(who, str):
+            raise TypeError(f"The limit {self.name!r} is by a text or None, not by {who!r:.80}.")
+        return who
+
+    async def aof(self, request: HttpRequest) -> str | None:
+        """`of` for async code, where asking for the user needs a thread."""
+        if self.by == "address":
+            return self.of(request)
+        return await sync_to_async(self.of)(request)
+
+    @async_unsafe("Limits have an async call, too: await atake() instead of take().")
+    def take(self, who: str | models.Model, cost: int = 1) -> Taken:
+        """Take ``cost`` for somebody, all or none: one atomic step, in one round trip.
+
+        Args:
+            who: any text, or a saved user. Only a digest of it is kept.
+            cost: how many to take.
+
+        Raises:
+            ValueError: a full limit never has as many, or that is nobody.
+            InvalidConfiguration: the cache cannot keep it.
+        """
+        draw = self._draw(who, cost)
+        try:
+            found = store_of(self.cache, self.using, self.timeout).take(draw)
+        except CounterUnavailable as error:
+            return self._unasked(error)
+        return self._told(found, cost)
+
+    async def atake(self, who: str | models.Model, cost: int = 1) -> Taken:
+        """`take` for async code: from the event loop where Redis keeps it, else in a thread."""
+        draw = self._draw(who, cost)
+        try:
+            found = await store_of(self.cache, self.using, self.timeout).atake(draw)
+        except CounterUnavailable as error:
+            return self._unasked(error)
+        return self._told(found, cost)
+
+    def _draw(self, who: str | models.Model, cost: int) -> Draw:
+        self.check_cost(cost)
+        if isinstance(who, models.Model) and who.pk is not None:
+            who = user_text(who)
+        if not isinstance(who, str) or not who:
+            raise ValueError(f"{who!r:.80} is nobody: a limit is for a text, or for a saved user.")
+        named = self._start + who.encode(errors="surrogatepass")
+        return self._algorithm.draw(hashlib.sha256(named).digest(), cost)
+
+    def _told(self, found: Drawn, cost: int) -> Taken:
+        if self.name in _away:
+            _away.discard(self.name)
+            logger.warning("The store of the limit %r answers again.", self.name)
+        return self._algorithm.told(found, cost)
+
+    def _unasked(self, error: CounterUnavailable) -> Taken:
+        """What the limit says where its store is away. The log says when that begins and ends."""
+        decided = self.when_away or when_away()
+        limit_away.tell(Limit, limit=self.name, decision=decided)
+        if self.name not in _away:
+            if len(_away) >= _ROOM:
+                # Names may be made up at each request: the log then says again what it has said.
+                _away.clear()
+            _away.add(self.name)
+            says = "The limit %r cannot be kept, so %s: %s"
+            what = "all requests are admitted" if decided == "admit" else "none are admitted"
+            logger.error(says, self.name, what, error)
+        admits = decided == "admit"
+        wait = 0.0 if admits else _RETRY
+        return Taken(admits, 0, wait, wait, counted=False)
+
+
+def when_away() -> WhenAway:
+    """What limits do while their store is away, where they do not say it."""
+    found: WhenAway = getattr(settings, "COUNTERS_LIMITS_WHEN_AWAY", "refuse")
+    return found
+
+
+def limit_problems() -> Iterator[tuple[str, str]]:
+    """Say what is wrong with the setting; the id of the check comes first."""
+    found = when_away()
+    if found not in WHEN_AWAY:
+        yield "E035", f"COUNTERS_LIMITS_WHEN_AWAY is 'refuse' or 'admit', not {found!r}."

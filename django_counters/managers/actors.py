@@ -1,0 +1,106 @@
+"""The public API: counters by key that count once for each actor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from asgiref.sync import sync_to_async
+
+from django_counters.managers.past import PastManager
+from django_counters.managers.rows import Row
+from django_counters.projections.event import Event, Who
+from django_counters.read import actors
+from django_counters.read.actors import Actor
+from django_counters.read.values import check_keys
+from django_counters.registry import registry
+from django_counters.tables.standing import COUNTERS
+from django_counters.types import check_key
+from django_counters.write.actors import Toggled, toggle
+from django_counters.write.change import named
+
+
+class ActorManager(PastManager[Row]):
+    """Tells who has counted, where the namespace declares ``ONCE``."""
+
+    def toggle(self, key: str, who: Who, *, using: str | None = None) -> Toggled:
+        """Count somebody who does not count, else take the count back.
+
+        ``has, result = Counter.objects.toggle("likes:post:5", user)``. Two at the same time are
+        one after the other: each of them has an effect.
+
+        Raises:
+            UnsupportedActors: the namespace declares no ``ONCE``.
+            InvalidDelta: with a cool-down nothing is taken back.
+            InvalidActor, and those of `increment`.
+        """
+        return toggle(named(key, using or self._db), Event(who=who))
+
+    def has(self, key: str, who: Who, *, using: str | None = None) -> bool:
+        """Whether somebody counts: with a cool-down, whether it is not over yet."""
+        return bool(self.has_many([key], who, using=using))
+
+    def has_many(self, keys: Iterable[str], who: Who, *, using: str | None = None) -> set[str]:
+        """The keys among these that somebody has counted, in one query for each namespace.
+
+        Raises:
+            UnsupportedActors: a namespace declares no ``ONCE``.
+            InvalidActor: this names nobody.
+        """
+        alias = COUNTERS.reading(using or self._db)
+        found: set[str] = set()
+        groups: dict[object, list[str]] = {}
+        for key in check_keys(keys):
+            groups.setdefault(registry.policy(key).measure, []).append(key)
+        for group in groups.values():
+            measure = registry.policy(group[0]).measure
+            asked: dict[str, object] = {key: key for key in group}
+            found |= set(map(str, actors.has_many(measure, asked, who, alias, group[0])))
+        return found
+
+    def actors(
+        self,
+        key: str,
+        *,
+        limit: int = 20,
+        before: str | None = None,
+        using: str | None = None,
+    ) -> list[Actor]:
+        """Who has counted, the last one first: ``[Actor(who, at)]``.
+
+        ``before``: the ``cursor`` of the last one of the page before.
+
+        Raises:
+            UnsupportedActors: the namespace declares no ``ONCE``.
+            InvalidMoment: ``before`` is no cursor.
+            ValueError: ``limit`` is no integer from 1 to 1,000.
+        """
+        measure, alias = (
+            registry.policy(check_key(key)).measure,
+            COUNTERS.reading(using or self._db),
+        )
+        return actors.actors(measure, key, limit, before, alias, key)
+
+    async def atoggle(self, key: str, who: Who, *, using: str | None = None) -> Toggled:
+        """`toggle` for async code."""
+        return await sync_to_async(self.toggle)(key, who, using=using)
+
+    async def ahas(self, key: str, who: Who, *, using: str | None = None) -> bool:
+        """`has` for async code."""
+        return await sync_to_async(self.has)(key, who, using=using)
+
+    async def ahas_many(
+        self, keys: Iterable[str], who: Who, *, using: str | None = None
+    ) -> set[str]:
+        """`has_many` for async code."""
+        return await sync_to_async(self.has_many)(keys, who, using=using)
+
+    async def aactors(
+        self,
+        key: str,
+        *,
+        limit: int = 20,
+        before: str | None = None,
+        using: str | None = None,
+    ) -> list[Actor]:
+        """`actors` for async code."""
+        return await sync_to_async(self.actors)(key, limit=limit, before=before, using=using)

@@ -1,0 +1,78 @@
+"""What a change counts, beside its amount: when it happened, of what kind it is, and who did it."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping
+from datetime import datetime
+from typing import NamedTuple, TypeAlias
+from uuid import UUID
+
+from django.db import models
+
+from django_counters.exceptions import InvalidActor
+
+#: Values by the names of tags.
+Tags = Mapping[str, str | int | None]
+#: A person, a device or a session: its name or number, or a saved record that stands for it.
+Who: TypeAlias = str | int | UUID | models.Model | None
+
+WHO_LENGTH = 64
+_SMALL = 10**WHO_LENGTH // 10
+
+
+class Event(NamedTuple):
+    """What is known of a change.
+
+    Attributes:
+        at: when it happened; None for now.
+        tags: values by the names of tags.
+        who: whose it is; None where nobody says it.
+    """
+
+    at: datetime | None = None
+    tags: Tags | None = None
+    who: Who = None
+
+
+PLAIN = Event()
+
+
+def event_of(at: datetime | None = None, tags: Tags | None = None, who: Who = None) -> Event:
+    """An event; `PLAIN` itself where nothing is known, as of nearly all changes."""
+    return PLAIN if at is None and tags is None and who is None else Event(at, tags, who)
+
+
+def actor_of(who: object) -> str:
+    """The text that stands for somebody, in one form: the same for 7 and "7", and for user 7.
+
+    Raises:
+        InvalidActor: it is no text of 1 to 64 characters, no integer, no UUID and no saved record.
+    """
+    if type(who) is int and abs(who) < _SMALL:
+        # The common case: the primary key of a user.
+        return str(who)
+    given: object = who
+    if isinstance(who, models.Model):
+        if who._state.adding or who.pk is None:
+            raise InvalidActor(who=who, reason="it is not saved")
+        given = who.pk
+    if isinstance(given, bool) or not isinstance(given, str | int | UUID):
+        raise InvalidActor(who=who, reason=f"a {type(given).__name__} cannot name anybody")
+    if isinstance(given, int) and abs(given) >= 10 * _SMALL:
+        # Python makes no text of a number that is far too long.
+        raise InvalidActor(who=who, reason=f"it has more than {WHO_LENGTH} digits")
+    plain = str.__str__(given) if isinstance(given, str) else str(given)
+    text = unicodedata.normalize("NFC", plain)
+    if reason := _why_nobody(text):
+        raise InvalidActor(who=who, reason=reason)
+    return text
+
+
+def _why_nobody(text: str) -> str:
+    """Say why a text names nobody; empty where it names somebody."""
+    if not text or text.isspace():
+        return "it is empty"
+    if len(text) > WHO_LENGTH:
+        return f"it has {len(text)} characters, {WHO_LENGTH} are allowed"
+    return "" if text.isprintable() else "it contains a character that cannot be printed"

@@ -1,0 +1,46 @@
+"""How many different people a counter had in its last periods, as a page shows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django_counters.read.chart import last_known, told_by
+from django_counters.read.series import series
+from django_counters.read.uniques import Distinct, UniquePoint
+from django_counters.registry import registry
+
+
+@dataclass(frozen=True, slots=True)
+class People:
+    """The last periods of a counter, the earliest first.
+
+    Attributes:
+        by: what a period is.
+        points: how many there were in each.
+        whole: how many in all of them: who came again is one.
+    """
+
+    by: str
+    points: tuple[UniquePoint, ...]
+    whole: Distinct
+
+
+def people_of(key: str, by: str, using: str | None = None) -> People | None:
+    """What a page shows; of longer periods where those that it asks for are not told.
+
+    None where distinct actors are not counted, or nothing is known of a whole period.
+
+    Raises:
+        CounterError: it cannot be read.
+    """
+    measure = registry.policy(key).measure
+    told = told_by(measure.unique) if measure else ()
+    if not told:
+        return None
+    by = by if by in told else told[0]
+    asked = series(key, using).per(by)
+    found = last_known(asked, by, lambda known: (known.uniques(), known.unique()))
+    if not found:
+        return None
+    points, whole = found
+    return People(by, tuple(points), whole)

@@ -1,0 +1,72 @@
+"""Whose an increment is: the user's who is logged in, or that of a visitor who is known by a text.
+
+Nobody counts for somebody else: a user may be named by who may adjust the counter only, and what
+visitors call themselves cannot be the name of a user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.db import models
+from rest_framework import exceptions as drf
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+from django_counters.access import ADDRESS
+from django_counters.limits.principal import address_of_client
+from django_counters.projections import event
+from django_counters.rest.permissions import MayAdjust, is_anonymous, is_user, user_of
+from django_counters.rest.targets import Target
+
+# Before what visitors call themselves, and before addresses: no primary key begins like that.
+VISITOR = "visitor:"
+_ADDRESS = "address:"
+#: How long a ``who`` may be: with what stands before it, an actor has 64 characters.
+WHO_LENGTH = event.WHO_LENGTH - len(VISITOR)
+
+
+def actor_of_request(
+    request: Request, view: APIView, targets: Collection[Target], given: str | None
+) -> str | None:
+    """Whose a change of these counters is; None where nobody says it, or nobody asks.
+
+    Raises:
+        PermissionDenied: who is logged in names somebody else.
+        InvalidActor: that cannot be anybody.
+    """
+    if given is not None:
+        given = event.actor_of(given)
+        if is_anonymous(request):
+            return VISITOR + given
+        if given != _own(request) and not _may_name_others(request, view, targets):
+            raise drf.PermissionDenied("Only who may adjust the counter may say who somebody is.")
+        return given
+    counting = [target for target in targets if target.counts_actors]
+    if not counting:
+        return None
+    own = _own(request)
+    if own is not None:
+        return own
+    by_address = all(target.access.who == ADDRESS for target in counting)
+    if not by_address or not is_anonymous(request):
+        return None
+    return f"{_ADDRESS}{address_of_client(request)}"[: event.WHO_LENGTH]
+
+
+def _own(request: Request) -> str | None:
+    """The primary key of the user, as ``increment(who=user)`` has it; None without one."""
+    user: Any = user_of(request)
+    if not is_user(request) or user.pk is None:
+        return None
+    if isinstance(user, models.Model) and not isinstance(user, get_user_model()):
+        # Users of another model have primary keys of their own.
+        return event.actor_of(f"{user._meta.label_lower}:{user.pk}")
+    return event.actor_of(str(user.pk))
+
+
+def _may_name_others(request: Request, view: APIView, targets: Collection[Target]) -> bool:
+    may = MayAdjust()
+    return all(may.has_object_permission(request, view, target) for target in targets)

@@ -1,0 +1,73 @@
+"""What is put aside for somebody: counted off, and not sold yet."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from django_counters.tables.counter import KeyField
+
+NAME_LENGTH = 255
+HELD = 0
+
+
+class CounterHold(models.Model):
+    """A quantity of one counter that is held until a moment. ``Counter.objects.hold`` makes it.
+
+    A row that is held stands for what was taken from its counter and may come back. One that has
+    ended says how much of it was ``sold``; the rest is back in the counter, at every commit.
+    """
+
+    class State(models.IntegerChoices):
+        """What has become of it."""
+
+        HELD = HELD, _("held")
+        COMMITTED = 1, _("committed")
+        RELEASED = 2, _("released")
+        EXPIRED = 3, _("expired")
+
+    token = KeyField(_("token"), max_length=NAME_LENGTH, primary_key=True)
+    # Empty for a named counter; else the model and the name of the counter: shop.Product.stock.
+    field = models.CharField(_("field"), max_length=NAME_LENGTH, blank=True, default="")
+    # The key of a named counter; else the primary key of the record.
+    key = KeyField(_("key"), max_length=NAME_LENGTH)
+    quantity = models.BigIntegerField(_("quantity"))
+    sold = models.BigIntegerField(_("sold"), default=0)
+    state = models.SmallIntegerField(_("state"), choices=State.choices, default=HELD)
+    note = models.CharField(_("note"), max_length=NAME_LENGTH, blank=True, default="")
+    expires_at = models.DateTimeField(_("expires at"))
+    created_at = models.DateTimeField(_("created at"))
+
+    class Meta:
+        verbose_name = _("counter hold")
+        verbose_name_plural = _("counter holds")
+        indexes = [
+            models.Index(
+                fields=["expires_at"], condition=models.Q(state=HELD), name="counters_holds_due"
+            ),
+            models.Index(
+                fields=["field", "key"], condition=models.Q(state=HELD), name="counters_holds_of"
+            ),
+            # What upkeep forgets.
+            models.Index(
+                fields=["expires_at"], condition=~models.Q(state=HELD), name="counters_holds_ended"
+            ),
+        ]
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(quantity__gt=0)
+                & (
+                    models.Q(state=1, sold__gt=0, sold__lte=models.F("quantity"))
+                    | models.Q(state__in=(HELD, 2, 3), sold=0)
+                ),
+                name="counters_hold_adds_up",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.quantity} of {self.subject}"
+
+    @property
+    def subject(self) -> str:
+        """What people call the counter."""
+        return f"{self.field}:{self.key}" if self.field else self.key

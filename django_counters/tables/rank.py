@@ -1,0 +1,53 @@
+"""How much a counter has counted in a period, to find those that counted most."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import ClassVar, Self
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from django_counters.calendar import PERIODS
+from django_counters.measure import Measure
+from django_counters.tables.cell import CounterCell
+from django_counters.tables.measured import OfPeriod
+
+
+class CounterRank(OfPeriod):
+    """One counter, one period: the sum of its cells, in the order of these sums.
+
+    It is written where the cells are. Change it by counting; read it with ``series…top()``.
+    """
+
+    pk = models.CompositePrimaryKey("measure_id", "period", "start", "key")
+    since: ClassVar[str] = ""
+    value = models.BigIntegerField(_("value"))
+
+    class Meta:
+        verbose_name = _("counter rank")
+        verbose_name_plural = _("counter ranks")
+        # For the largest: whoever changes a value writes here, too.
+        indexes = (
+            models.Index(fields=["measure", "period", "start", "-value"], name="counters_top"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.key} {self.start} {self.value}"
+
+    @classmethod
+    def of_keys(
+        cls, measure: Measure, number: int, keys: Sequence[str], using: str
+    ) -> list[models.QuerySet[Self]]:
+        """The ranks of some keys, which are found by when their cells begin."""
+        if not measure.top:
+            return []
+        periods = [PERIODS.index(period) + 1 for period in measure.top]
+        (cells,) = CounterCell.of_keys(measure, number, keys, using)
+        found: dict[int, list[datetime]] = {}
+        rows = cells.filter(period__in=periods).values_list("period", "start").distinct().order_by()
+        for period, start in rows:
+            found.setdefault(period, []).append(start)
+        (ranks,) = super().of_keys(measure, number, keys, using)
+        return [ranks.filter(period=period, start__in=starts) for period, starts in found.items()]

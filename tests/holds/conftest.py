@@ -1,0 +1,83 @@
+"""Stock that is held, of a named counter and of a field."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from functools import partial
+from typing import Any, NamedTuple
+
+import pytest
+from django.db.models import F
+
+from django_counters import Stock as Parts
+from django_counters.models import Counter, CounterHold
+from django_counters.testing import override_counters
+from django_counters.write.holds import Hold
+from tests.testapp.models import Product
+
+DECLARED: dict[str, Any] = {
+    "stock": {"FLOOR": 0},
+    "seats": {"FLOOR": 0, "PER": ["day"]},
+    "parcels": {"OPTIONS": {"combine": True}},
+    "likes": {"ONCE": True},
+    "views": {"STRATEGY": "sharded"},
+    "hits": {"STRATEGY": "ledger"},
+    "clicks": {"STRATEGY": "cached"},
+}
+
+
+class Stock(NamedTuple):
+    """One counter, whatever it is."""
+
+    hold: Callable[..., Hold]
+    holds: Callable[..., list[Hold]]
+    value: Callable[[], int]
+    increment: Callable[..., Any]
+    stocktake: Callable[[], Parts]
+
+
+def of_key(key: str) -> Stock:
+    """A named counter."""
+    objects = Counter.objects
+    return Stock(
+        partial(objects.hold, key),
+        partial(objects.holds, key),
+        partial(objects.value, key),
+        partial(objects.increment, key),
+        partial(objects.stocktake, key),
+    )
+
+
+def of_field() -> Stock:
+    """A counter of a record."""
+    stock = Product.stock.of(Product.objects.create().pk)
+    return Stock(stock.hold, stock.holds, stock.value, stock.increment, stock.stocktake)
+
+
+KINDS = ("stock:lamp", "seats:hall", "parcels:lamp", "field")
+
+
+@pytest.fixture(autouse=True)
+def _declared() -> Iterator[None]:
+    with override_counters(**DECLARED):
+        yield
+
+
+@pytest.fixture(params=KINDS)
+def stock(request: pytest.FixtureRequest, db: None) -> Stock:
+    """A counter of each kind, with ten units."""
+    made = of_field() if request.param == "field" else of_key(request.param)
+    made.increment(10)
+    return made
+
+
+def pass_time(minutes: float = 60) -> None:
+    """Let all that is held be so many minutes older, by the clock of the database."""
+    CounterHold.objects.update(expires_at=F("expires_at") - timedelta(minutes=minutes))
+
+
+def sums() -> tuple[int, int]:
+    """How much is held, and how much is sold."""
+    rows = CounterHold.objects.values_list("state", "quantity", "sold")
+    return sum(q for state, q, _ in rows if not state), sum(sold for *_, sold in rows)

@@ -1,0 +1,377 @@
+"""A quota is the ceiling of what a period counts: no writers pass it together, and none is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.core.checks import Error
+from django.db import connection, connections, models, transaction
+from django.db.models import Sum
+from django.test.utils import isolate_apps, override_settings
+
+from django_counters import CeilingExceeded, CounterField, InsufficientCount, QuotaExceeded, clock
+from django_counters.checks import check_setting
+from django_counters.exceptions import UnsupportedBounds
+from django_counters.models import (
+    Counter,
+    CounterAdjustment,
+    CounterCell,
+    CounterDelta,
+    CounterShard,
+    SlottedCounter,
+)
+from django_counters.stores.sql.corrections import SqlCorrections
+from django_counters.stores.sql.dialects import dialect_of
+from django_counters.testing import override_counters
+from django_counters.tokens import mint
+from tests.testapp.models import Member
+
+pytestmark = pytest.mark.django_db(transaction=True)
+KEY = "calls:acme"
+TOKYO = ZoneInfo("Asia/Tokyo")
+
+
+@pytest.fixture(autouse=True)
+def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    # No period ends while a test runs.
+    now = clock.utc()
+    monkeypatch.setattr(clock, "utc", lambda: now)
+    quotas = {"month": 100, "day": 40}
+    with override_counters(calls={"CEILING": quotas, "TAGS": {"model": 2}}):
+        yield
+
+
+def used(key: str = KEY, period: str = "month") -> int:
+    number = CounterCell.Period[period.upper()]
+    found = CounterCell.objects.filter(key=key, period=number).aggregate(sum=Sum("value"))
+    return found["sum"] or 0
+
+
+def refused(by: int, **said: object) -> QuotaExceeded:
+    before = Counter.objects.value(KEY), used(), used(period="day")
+    with pytest.raises(QuotaExceeded) as caught:
+        Counter.objects.increment(KEY, by, **said)  # type: ignore[arg-type]
+    assert (Counter.objects.value(KEY), used(), used(period="day")) == before
+    return caught.value
+
+
+def test_a_change_beyond_it_counts_nothing() -> None:
+    assert Counter.objects.increment(KEY, 30, tags={"model": "a"}) == 30
+    error = refused(11, tags={"model": "b"})
+    assert isinstance(error, CeilingExceeded)
+    assert (error.period, error.available, error.requested, error.ceiling) == ("day", 10, 11, 40)
+    assert error.shortfalls == ((KEY, 11, 10, 40),)
+    assert str(error) == f"{KEY} has 10 left of 40 for this day, 11 were requested."
+    # All tags share it.
+    assert Counter.objects.increment(KEY, 10, tags={"model": "b"}) == 40
+    assert refused(1).available == 0
+    assert refused(101).period == "month"
+
+
+def test_what_is_taken_back_is_room_again() -> None:
+    Counter.objects.increment(KEY, 40)
+    Counter.objects.decrement(KEY, 5)
+    assert refused(6).available == 5
+    assert Counter.objects.increment(KEY, 5) == 40
+
+
+def test_each_period_has_its_own() -> None:
+    """What happened in another month takes nothing from this one."""
+    now = clock.utc()
+    long_ago = now - timedelta(days=40)
+    Counter.objects.increment(KEY, 40, at=long_ago)
+    assert Counter.objects.increment(KEY, 40) == 80
+    assert refused(1, at=long_ago).period == "day"
+
+
+@override_settings(TIME_ZONE="Asia/Tokyo")
+def test_it_resets_by_the_clocks_of_the_namespace() -> None:
+    """Also where the settings name another zone later."""
+    Counter.objects.increment(KEY, 40, at=datetime(2026, 1, 31, 14, 59, tzinfo=UTC))
+    with override_settings(TIME_ZONE="UTC"):
+        error = refused(1, at=datetime(2026, 1, 31, 14, 0, tzinfo=UTC))
+        assert (error.period, error.resets_at) == ("day", datetime(2026, 2, 1, tzinfo=TOKYO))
+        Counter.objects.increment(KEY, 40, at=datetime(2026, 1, 31, 15, 0, tzinfo=UTC))
+        Counter.objects.increment(KEY, 40, at=datetime(2026, 1, 29, 15, 0, tzinfo=UTC))
+        error = refused(21, at=datetime(2026, 1, 28, 1, tzinfo=UTC))
+        assert (error.period, error.available) == ("month", 20)
+        assert error.resets_at == datetime(2026, 2, 1, tzinfo=TOKYO)
+
+
+def test_usage() -> None:
+    assert [(one.period, one.used) for one in Counter.objects.quotas(KEY)] == [
+        ("day", 0),
+        ("month", 0),
+    ]
+    Counter.objects.increment(KEY, 30)
+    day, month = async_to_sync(Counter.objects.aquotas)(KEY)
+    assert (day.ceiling, day.used, day.available) == (40, 30, 10)
+    assert (month.ceiling, month.used, month.available) == (100, 30, 70)
+    assert clock.utc() < day.resets_at <= month.resets_at
+    with override_counters(calls={"CEILING": {"day": 20}}):
+        assert [(one.used, one.available) for one in Counter.objects.quotas(KEY)] == [(30, 0)]
+    assert Counter.objects.quotas("other:key") == ()
+
+
+def test_many_are_refused_together() -> None:
+    Counter.objects.increment_many({KEY: 35, "calls:b": 1})
+    with pytest.raises(QuotaExceeded) as caught:
+        Counter.objects.increment_many({"calls:b": 5, KEY: 6, "plain": 1, "calls:c": 41})
+    assert caught.value.shortfalls == ((KEY, 6, 5, 40), ("calls:c", 41, 40, 40))
+    assert Counter.objects.values_of([KEY, "calls:b", "plain"]) == {
+        KEY: 35,
+        "calls:b": 1,
+        "plain": 0,
+    }
+    Counter.objects.increment_many({KEY: 5, "calls:b": 5, "plain": 1})
+    with pytest.raises(QuotaExceeded):
+        Counter.objects.filter(key__startswith="calls:").increment()
+
+
+def test_in_a_transaction() -> None:
+    """The refusal leaves the caller's transaction as it was, and a rollback gives the room back."""
+    with transaction.atomic():
+        Counter.objects.increment(KEY, 40)
+        Counter.objects.increment("plain", 1)
+        refused(1)
+        with Counter.objects.collect():
+            Counter.objects.increment("plain", 1)
+            refused(1)
+        transaction.set_rollback(True)
+    assert Counter.objects.increment(KEY, 40) == 40
+    assert Counter.objects.value("plain") == 0
+
+
+def test_a_token_is_not_used_up_by_a_refusal() -> None:
+    Counter.objects.increment(KEY, 40)
+    token = mint(clock.utc())
+    refused(5, token=token)
+    Counter.objects.decrement(KEY, 5)
+    for replayed in (False, True):
+        result = Counter.objects.increment(KEY, 5, token=token)
+        assert (int(result), result.replayed) == (40, replayed)
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("combine", [False, True])
+def test_parallel_writers_never_pass_it(combine: bool) -> None:
+    """16 threads ask for three times as much as there is: all of it is given out, and no more."""
+    declared = {"CEILING": {"month": 100}, "TAGS": {"model": 2}, "OPTIONS": {"combine": combine}}
+
+    def take(number: int) -> int:
+        given = 0
+        for turn in range(20):
+            with suppress(QuotaExceeded):
+                if turn % 3:
+                    Counter.objects.increment(KEY, tags={"model": str(number % 2)})
+                else:
+                    Counter.objects.increment_many({KEY: 1, f"other:{number}": 1})
+                given += 1
+        connections.close_all()
+        return given
+
+    with override_counters(calls=declared), ThreadPoolExecutor(16) as threads:
+        given = sum(threads.map(take, range(16)))
+    assert given == used() == Counter.objects.value(KEY) == 100
+
+
+class TestFields:
+    def test_a_record_has_its_own(self) -> None:
+        first, second = Member.objects.create(), Member.objects.create()
+        assert first.requests.increment(8) == 8
+        with pytest.raises(QuotaExceeded) as caught:
+            first.requests.increment(3)
+        assert caught.value.key == f"testapp.Member.requests:{first.pk}"
+        assert second.requests.increment(10) == 10
+        assert [one.available for one in first.requests.quotas()] == [2]
+        assert [one.available for one in async_to_sync(second.requests.aquotas)()] == [0]
+
+    def test_querysets(self) -> None:
+        first, second = Member.objects.create(), Member.objects.create()
+        first.requests.increment(8)
+        with pytest.raises(QuotaExceeded) as caught:
+            Member.objects.increment(requests=3)
+        assert caught.value.shortfalls[0][1:] == (3, 2, 10)
+        assert (first.requests.value(), second.requests.value()) == (8, 0)
+        assert Member.objects.increment(requests=2) == 2
+
+    def test_slots_refuse(self) -> None:
+        member = Member.objects.create()
+        with pytest.raises(UnsupportedBounds):
+            SlottedCounter.objects.increment(member, "requests", 1)
+
+    def test_migrations_name_it(self) -> None:
+        field = Member._meta.get_field("requests")
+        assert field.deconstruct()[3]["ceiling"] == {"month": 10}
+
+
+def test_shards_refuse() -> None:
+    with pytest.raises(UnsupportedBounds):
+        CounterShard.objects.increment(KEY)
+    assert Counter.objects.value(KEY) == 0
+
+
+@pytest.mark.parametrize("copy", [False, pytest.param(True, marks=pytest.mark.postgres)])
+def test_the_ledger_refuses(copy: bool) -> None:
+    with pytest.raises(UnsupportedBounds):
+        CounterDelta.objects.append(KEY, 1)
+    with pytest.raises(UnsupportedBounds):
+        CounterDelta.objects.append_many([("plain", 1), (KEY, 1)], copy=copy)
+    assert (Counter.objects.value(KEY), Counter.objects.value("plain"), used()) == (0, 0, 0)
+
+
+def test_a_floor_beside_it_holds() -> None:
+    with override_counters(calls={"FLOOR": 0, "CEILING": {"month": 9}}):
+        with pytest.raises(InsufficientCount):
+            Counter.objects.decrement(KEY)
+        Counter.objects.increment(KEY, 9)
+        assert refused(1).period == "month"
+
+
+def test_beside_distinct_actors() -> None:
+    """Members of sets cannot be part of the statement that asks the quota."""
+    with override_counters(calls={"CEILING": {"day": 2}, "UNIQUE": ["day"], "TOP": ["day"]}):
+        for who in ("ann", "bob"):
+            Counter.objects.increment(KEY, who=who)
+        assert refused(1, who="eve").available == 0
+        assert Counter.objects.series(KEY).last("1d").unique() == 2
+
+
+def test_a_ceiling_of_one_call_holds_beside_it() -> None:
+    with pytest.raises(CeilingExceeded) as caught:
+        Counter.objects.increment(KEY, 5, ceiling=4)
+    assert not isinstance(caught.value, QuotaExceeded)
+    assert used() == 0
+
+
+def test_an_adjustment_keeps_to_it() -> None:
+    Counter.objects.increment(KEY, 35)
+    with pytest.raises(QuotaExceeded) as caught:
+        Counter.objects.adjust(KEY, by=6, reason="counted by hand", actor="boss")
+    assert caught.value.available == 5
+    assert not CounterAdjustment.objects.exists()
+    Counter.objects.adjust(KEY, by=5, reason="counted by hand", actor="boss")
+    assert (Counter.objects.value(KEY), used(period="day")) == (40, 40)
+
+
+def test_a_period_that_begins_during_an_adjustment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It keeps to the quota of the period in which it counts."""
+    march, april = (datetime(2026, month, 10, tzinfo=UTC) for month in (3, 4))
+    monkeypatch.setattr(clock, "utc", lambda: april)
+    Counter.objects.increment(KEY, 40)
+    correct = SqlCorrections.correct
+
+    def next_month(corrections: SqlCorrections, changes: Mapping[Any, int]) -> None:
+        monkeypatch.setattr(clock, "utc", lambda: april)
+        correct(corrections, changes)
+
+    monkeypatch.setattr(SqlCorrections, "correct", next_month)
+    monkeypatch.setattr(clock, "utc", lambda: march)
+    with pytest.raises(QuotaExceeded):
+        Counter.objects.adjust(KEY, by=5, reason="counted by hand", actor="boss")
+    assert not CounterAdjustment.objects.exists()
+    assert Counter.objects.value(KEY) == used() == 40
+
+
+def test_a_case_adjusts_those_that_have_room() -> None:
+    Counter.objects.increment(KEY, 35)
+    report = Counter.objects.adjust_many(
+        by={KEY: 6, "calls:b": 6}, reason="counted by hand", actor="boss", case="recount"
+    )
+    assert list(report.refused) == [KEY]
+    assert Counter.objects.values_of([KEY, "calls:b"]) == {KEY: 35, "calls:b": 6}
+
+
+def test_what_was_held_always_comes_back() -> None:
+    """A hold takes away, and gives back: neither asks for room."""
+    Counter.objects.increment(KEY, 40)
+    hold = Counter.objects.hold(KEY, 5)
+    Counter.objects.increment(KEY, 5)
+    assert hold.release()
+    assert Counter.objects.value(KEY) == used(period="day") == 45
+    hold = Counter.objects.hold(KEY, 5)
+    Counter.objects.hold(KEY, 5)
+    Counter.objects.increment(KEY, 5)
+    row = Counter.objects.release_hold(hold.token, reason="the customer is gone", actor="boss")
+    assert row.after == used(period="day") == 45
+
+
+def test_a_strategy_that_was_changed() -> None:
+    """What waits in shards is part of the value and of the periods."""
+    declared = {"PER": ["day"], "TAGS": {"model": 2}}
+    with override_counters(calls={"STRATEGY": "sharded", **declared}):
+        Counter.objects.increment(KEY, 30)
+    with override_counters(calls={**declared, "CEILING": {"day": 40}}):
+        assert refused(11).available == 10
+        assert Counter.objects.increment(KEY, 10) == 40
+
+
+def test_statements() -> None:
+    """A change with a quota is two statements in a transaction, however many keys it has."""
+    Counter.objects.increment_many({KEY: 1, "calls:b": 1})
+    seen: list[str] = []
+
+    def look(execute: Any, sql: str, *given: Any) -> Any:
+        seen.append(sql)
+        return execute(sql, *given)
+
+    with transaction.atomic(), connection.execute_wrapper(look):
+        Counter.objects.increment_many({f"calls:{number}": 1 for number in range(50)})
+    joined = dialect_of("default").cells.join
+    assert len([sql for sql in seen if "SAVEPOINT" not in sql]) == (2 if joined else 3)
+
+
+PROBLEMS = [
+    ({"CEILING": {}}, "names some"),
+    ({"CEILING": {"year": 5}}, "'year' is no period"),
+    ({"CEILING": {"day": 0}}, "an integer from 1 on"),
+    ({"CEILING": {"day": True}}, "an integer from 1 on"),
+    ({"CEILING": {"day": 5}, "STRATEGY": "sharded"}, "cannot hold a ceiling of a period"),
+    ({"CEILING": {"day": 5}, "STRATEGY": "cached"}, "cannot hold a ceiling of a period"),
+    ({"CEILING": {"day": 5}, "STRATEGY": "ledger"}, "cannot hold a ceiling of a period"),
+    ({"CEILING": {"day": 5}, "ONCE": True}, "once for each actor"),
+]
+
+
+@pytest.mark.parametrize(("options", "says"), PROBLEMS)
+def test_wrong_ones(options: dict[str, object], says: str) -> None:
+    with override_settings(COUNTERS={"calls": options}):
+        found = [error for error in check_setting() if error.id == "counters.E036"]
+    assert found
+    assert says in found[0].msg
+
+
+@isolate_apps("tests.testapp")
+def test_wrong_fields() -> None:
+    class Wrong(models.Model):
+        hits = CounterField(strategy="slotted", ceiling={"day": 5})
+        calls = CounterField(ceiling={"decade": 5})
+
+        class Meta:
+            app_label = "testapp"
+
+    found = {error.obj.name: error.id for error in Wrong.check() if isinstance(error, Error)}
+    assert found == {"hits": "counters.E037", "calls": "counters.E037"}
+
+
+@isolate_apps("tests.testapp")
+def test_a_ceiling_of_the_value_needs_no_key_that_is_a_text() -> None:
+    """Where nothing is counted by period, the primary key of a record stands in no cell."""
+
+    class Day(models.Model):
+        day = models.DateField(primary_key=True)
+        hits = CounterField(ceiling=5)
+        calls = CounterField(ceiling={"day": 5})
+
+        class Meta:
+            app_label = "testapp"
+
+    found = {error.obj.name: error.id for error in Day.check() if isinstance(error, Error)}
+    assert found == {"calls": "counters.E037"}

@@ -1,0 +1,255 @@
+"""Distinct actors: each of them once in a period, whichever way they come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.contrib.auth.models import AnonymousUser, User
+from django.core.exceptions import ObjectDoesNotExist
+from django.db import transaction
+from django.utils.functional import SimpleLazyObject
+
+from django_counters import clock
+from django_counters.exceptions import CounterError, HistoryNotKept, InvalidActor, UnsupportedSeries
+from django_counters.models import Counter, CounterDelta, CounterMember, CounterUnique
+from django_counters.projections.event import actor_of
+from django_counters.read.series import Series
+from django_counters.registry import registry
+from django_counters.testing import override_counters
+from django_counters.tokens import mint
+from django_counters.upkeep.forgetting import forget_actor
+from django_counters.upkeep.rollup import rollup
+from tests.projections.conftest import STRATEGIES, land
+from tests.testapp.models import Talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+KEY = "hits:page"
+NOW = clock.utc()
+BEFORE = NOW - timedelta(days=1)
+
+
+@pytest.fixture(params=STRATEGIES)
+def counted(request: pytest.FixtureRequest, cached: str) -> Iterator[str]:
+    options: dict[str, Any] = {"STRATEGY": request.param, "UNIQUE": ["hour", "day"]}
+    options |= {"PER": ["day"], "TAGS": {"country": 2}}
+    if request.param == "cached":
+        options["OPTIONS"] = {"timeout": 10}
+    with override_counters(hits=options):
+        yield KEY
+
+
+def days(number: int = 1) -> Series:
+    return Counter.objects.series(KEY).per("day").last(number)
+
+
+def test_nobody_is_counted_twice(counted: str) -> None:
+    for who in (1, 2, "2", 3, 1):
+        Counter.objects.increment(counted, who=who)
+    Counter.objects.increment(counted, 5)
+    land()
+    unique = days().unique()
+    assert (unique, unique.is_exact, unique.error) == (3, True, 0.0)
+    assert Counter.objects.value(counted) == 10
+    assert days().total() == 10
+
+
+def test_a_union_is_no_sum(counted: str) -> None:
+    for at, people in ((BEFORE, (1, 2)), (NOW, (2, 3, 4))):
+        for who in people:
+            Counter.objects.increment(counted, who=who, at=at)
+    Counter.objects.increment_many({"hits:other": 1, counted: 1}, who=5)
+    land()
+    assert [point.value for point in days(2).uniques()] == [2, 4]
+    assert days(2).unique() == 5
+    both = Counter.objects.series([counted, "hits:other"]).per("day").last(2)
+    assert both.unique() == 5
+    assert both.unique_each() == async_to_sync(both.aunique_each)() == {counted: 5, "hits:other": 1}
+    assert async_to_sync(both.aunique)() == 5
+    assert [point.value for point in async_to_sync(both.auniques)()] == [2, 4]
+
+
+def test_by_tag_and_with_what_is_not_counted_apart(counted: str) -> None:
+    for who, country in enumerate(("DE", "FR", "DE", "IT", "ES", None)):
+        Counter.objects.increment(counted, who=who, tags={"country": country})
+    Counter.objects.increment(counted, who=0, tags={"country": "FR"})
+    land()
+    assert days().by("country").unique() == {"DE": 2, "FR": 2, "~": 2, None: 1}
+    assert days().where(country="FR").unique() == 2
+    assert days().unique() == 6
+
+
+def test_a_rollup_changes_nothing_but_where_they_are(counted: str) -> None:
+    def count(people: Iterable[int]) -> None:
+        for one in people:
+            Counter.objects.increment(counted, who=one)
+        land()
+
+    count(range(5))
+    for people in (range(3, 8), range(8)):
+        rollup()
+        assert not CounterMember.objects.exists()
+        count(people)
+        assert days().unique() == 8
+    rollup()
+    assert days().unique() == 8
+
+
+def test_beyond_512_it_is_an_estimate_that_says_so(counted: str) -> None:
+    Counter.objects.increment(counted, who="first")
+    with Counter.objects.collect():
+        for who in range(512):
+            Counter.objects.increment(counted, who=who)
+    land()
+    rollup()
+    unique = days().unique()
+    assert not unique.is_exact
+    assert unique.error == 0.0081
+    assert abs(unique - 513) < 3 * 0.0081 * 513
+    assert set(CounterUnique.objects.values_list("kind", flat=True)) == {"r"}
+    Counter.objects.increment(counted, who="first")
+    land()
+    assert days().unique() == unique
+
+
+def test_a_token_counts_its_actor_once(counted: str) -> None:
+    token = mint(clock.utc())
+    for _ in range(2):
+        Counter.objects.increment(counted, 3, who=1, token=token)
+    land()
+    assert (Counter.objects.value(counted), days().unique()) == (3, 1)
+
+
+def test_what_is_rolled_back_was_nobody(counted: str) -> None:
+    with pytest.raises(ObjectDoesNotExist), transaction.atomic():
+        Counter.objects.increment(counted, who=1)
+        raise ObjectDoesNotExist
+    with transaction.atomic():
+        Counter.objects.increment(counted, who=2)
+    land()
+    assert days().unique() == 1
+
+
+def test_from_async_code(counted: str) -> None:
+    async_to_sync(Counter.objects.aincrement)(counted, who=1)
+    async_to_sync(Counter.objects.aincrement_many)({counted: 1}, who=2)
+    land()
+    assert days().unique() == 2
+
+
+@pytest.mark.usefixtures("cached")
+def test_fields() -> None:
+    talk, other = Talk.objects.create(), Talk.objects.create()
+    for field in ("seats", "claps", "views"):
+        for who in (1, 1, 2):
+            getattr(talk, field).increment(who=who)
+        getattr(other, field).increment(who=3)
+    Talk.objects.increment(seats=1, who=4)
+    land()
+    assert talk.seats.series.per("day").last(1).unique() == 3
+    assert Talk.seats.series.per("day").last(1).unique_each() == {talk.pk: 3, other.pk: 2}
+    assert Talk.seats.series.per("day").last(1).unique() == 4
+    for column in (Talk.claps, Talk.views):
+        assert column.series.per("day").last(1).unique() == 3
+        assert column.series.of(talk).per("day").last(1).unique() == 2
+    talk.delete()
+    assert Talk.views.series.per("day").last(1).unique() == 1
+    assert Talk.claps.series.per("day").last(1).unique() == 1
+    rollup()
+    other.delete()
+    assert not CounterUnique.objects.exists()
+    assert not CounterMember.objects.exists()
+
+
+def test_one_name_is_one_actor() -> None:
+    user = User.objects.create(username="x")
+    lazy: Any = SimpleLazyObject(lambda: user)
+    assert actor_of(user) == actor_of(lazy) == actor_of(user.pk) == str(user.pk)
+    one = uuid4()
+    assert actor_of(one) == actor_of(str(one))
+    assert actor_of("\u0061\u0308") == actor_of("ä")
+
+
+WRONG: list[object] = [
+    *("", " ", "x" * 65, "a\0b", True, 1.5, b"x", [1], User(), AnonymousUser()),
+]
+
+
+@pytest.mark.parametrize("who", WRONG, ids=map(str, range(len(WRONG))))
+def test_bad_input_counts_nothing(counted: str, who: Any) -> None:
+    with pytest.raises(InvalidActor):
+        Counter.objects.increment(counted, who=who)
+    assert Counter.objects.value(counted) == 0
+
+
+REFUSED: dict[str, tuple[type[CounterError], Callable[[], object]]] = {
+    "a decrement": (InvalidActor, lambda: Counter.objects.decrement(KEY, who=1)),
+    "a correcting entry": (InvalidActor, lambda: CounterDelta.objects.append(KEY, -1, who=1)),
+    "without unique": (UnsupportedSeries, lambda: Counter.objects.increment("other:a", who=1)),
+    "no unique": (UnsupportedSeries, Counter.objects.series("other:a").last("1d").unique),
+    "uniques of no unique": (UnsupportedSeries, lambda: _per_day("other:a").uniques()),
+}
+
+
+def _per_day(key: str) -> Series:
+    return Counter.objects.series(key).per("day").last(1)
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_refused(why: str) -> None:
+    error, call = REFUSED[why]
+    with override_counters(hits={"UNIQUE": ["day"]}, other={"PER": ["day"]}):
+        with pytest.raises(error):
+            call()
+        assert Counter.objects.value(KEY) == Counter.objects.value("other:a") == 0
+
+
+def test_periods_that_are_in_no_other_list() -> None:
+    with override_counters(hits={"UNIQUE": ["day"], "KEEP": {"day": 3}}):
+        Counter.objects.increment(KEY, who=UUID(int=1))
+        assert days().unique() == 1
+        with pytest.raises(UnsupportedSeries):
+            days().list()
+
+
+@pytest.mark.parametrize("rolled_up", [False, True])
+def test_somebody_is_forgotten(rolled_up: bool) -> None:
+    with override_counters(hits={"UNIQUE": ["day"]}, other={"UNIQUE": ["day"]}):
+        for key, who in ((KEY, "ann"), (KEY, "bob"), ("hits:b", "ann"), ("other:a", "ann")):
+            Counter.objects.increment(key, who=who)
+        if rolled_up:
+            rollup()
+        pages = Counter.objects.series([KEY, "hits:b"]).per("day").last(1)
+        assert forget_actor("ann", dry_run=True)["sets"] == 3
+        assert forget_actor("ann", keep_counts=True)["sets"] == 3
+        assert (pages.unique(), days().unique()) == (2, 2)
+        # Nobody can tell any more whether she was there.
+        Counter.objects.increment(KEY, who="ann")
+        assert days().unique() == 3
+        assert forget_actor("ann")["sets"] == 1
+        assert (days().unique(), forget_actor("ann")["sets"]) == (2, 0)
+
+
+def test_a_rollup_says_who_waits() -> None:
+    with override_counters(hits={"UNIQUE": ["day"]}):
+        for who in range(3):
+            Counter.objects.increment(KEY, who=who)
+        for dry_run in (True, True, False):
+            assert rollup(dry_run=dry_run).members == 3
+        assert rollup(dry_run=True).members == 0
+
+
+def test_nobody_is_told_of_the_time_before_they_were_declared() -> None:
+    with override_counters(hits={"PER": ["day"]}):
+        Counter.objects.increment(KEY, at=BEFORE - timedelta(days=5))
+    registry.forget_strategies()
+    with override_counters(hits={"PER": ["day"], "UNIQUE": ["day"]}):
+        Counter.objects.increment(KEY, who=1)
+        assert days(9).total() == 2
+        with pytest.raises(HistoryNotKept):
+            days(9).unique()
