@@ -59,13 +59,17 @@ def main(argv: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         _prepare(Path(folder))
         with _originals(Path(folder)):
-            noticed = _noticed(Crew(Path(folder)), chosen)
-    print(f"{noticed} of {len(chosen)} mutants were noticed")
-    return 0 if noticed == len(chosen) else 1
+            missed = _missed(Crew(Path(folder)), chosen)
+    if missed is None:
+        return 1
+    # At the end, where whoever reads only that finds them.
+    print(*(f"not noticed: {mutant.name}" for mutant in missed), sep="\n")
+    print(f"{len(chosen) - len(missed)} of {len(chosen)} mutants were noticed")
+    return 1 if missed else 0
 
 
-def _noticed(crew: Crew, chosen: Sequence[Mutant]) -> int:
-    """How many were noticed, by a crew that can tell."""
+def _missed(crew: Crew, chosen: Sequence[Mutant]) -> list[Mutant] | None:
+    """Those that were not noticed; None where the crew cannot tell."""
     # Some of the tests must pass where nothing is changed: others in each run.
     drawn = random.sample(list(chosen), min(DRAWN, len(chosen)))
     plain = [Mutant(f"{UNCHANGED} for {one.name}", one.where, (), one.test) for one in drawn]
@@ -73,8 +77,8 @@ def _noticed(crew: Crew, chosen: Sequence[Mutant]) -> int:
     wrong = [mutant.name for mutant, code in tried if code != _due(mutant)]
     if wrong:
         print(f"no trial can be believed, as these have ended otherwise than they should: {wrong}")
-        return -1
-    return sum(code == NOTICED for _, code in crew.tried(chosen, ATTEMPTS))
+        return None
+    return [mutant for mutant, code in crew.tried(chosen, ATTEMPTS) if code != NOTICED]
 
 
 def _due(control: Mutant) -> int:
