@@ -190,6 +190,22 @@ def ref_of(label: str, key: str, using: str | None = None) -> Ref:
     return _of_model(model, name, native, alias)
 
 
+def labelled(text: str, using: str) -> Ref:
+    """The counter that `Ref.label` calls so.
+
+    Raises:
+        InvalidKey: the key cannot be one of such a counter.
+        InvalidAdjustment: the model cannot have such a counter.
+    """
+    owner, _, key = text.partition(":")
+    try:
+        apps.get_model(owner.rpartition(".")[0])
+    except (LookupError, ValueError):
+        # A namespace may have points, too.
+        return named(text, using)
+    return ref_of(owner, key, using)
+
+
 def _model_of(label: str) -> tuple[type[models.Model], str]:
     path, _, name = label.rpartition(".")
     try:

@@ -215,7 +215,7 @@ def test_verify_names_those_that_differ() -> None:
     subjects = CounterIncident.objects.values_list("subject", flat=True)
     assert set(found) <= set(subjects)
     assert verify(namespace="claps").drifts[0].key == "claps:page"
-    with pytest.raises(CommandError, match="6 differ from their entries or actors"):
+    with pytest.raises(CommandError, match="6 are not what they should be"):
         call_command("counters", "verify", stdout=StringIO())
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
+from io import StringIO
 from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.core.management import CommandError, call_command
 from django.db import transaction
 
 from django_counters import Stock as Parts
@@ -294,6 +297,48 @@ def test_a_stocktake_tells_all_three(stock: Stock) -> None:
     assert stock.stocktake() == Parts(5, 2, 3)
     expire_holds()
     assert stock.stocktake() == Parts(7, 0, 3)
+
+
+def test_verify_compares_all_three_with_a_figure(stock: Stock) -> None:
+    stock.hold(4).commit(quantity=3)
+    hold = stock.hold(2)
+    label = f"{hold.field}:{hold.key}" if hold.field else hold.key
+    out = StringIO()
+    call_command("counters", "verify", "--stock", f"{label}=10", stdout=out)
+    assert out.getvalue().endswith("; 1 stocks compared\n")
+    # Somebody takes one out by hand.
+    stock.increment(-1)
+    with pytest.raises(CommandError, match=f"1 are not what they should be: {label}: 9, not 10"):
+        call_command("counters", "verify", "--stock", f"{label}=10", stdout=out)
+    assert verify(stocks={label: 10}).drifts == [(label, 10, 9)]
+    assert set(CounterIncident.objects.values_list("kind", "subject")) == {("drift", label)}
+    assert verify(stocks={label: 9}).stocks == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ("stock:lamp", "'stock:lamp' is not COUNTER=NUMBER"),
+        ("=5", "is not COUNTER=NUMBER"),
+        ("stock:lamp=-1", "is not COUNTER=NUMBER"),
+        ("stock:lamp=1_0", "is not COUNTER=NUMBER"),
+        ("views:page=5", "views:page cannot be held"),
+        ("testapp.Product.stock:0=5", "testapp.Product.stock:0 has no row"),
+        ("testapp.Product.stock:x=5", "no record of testapp.Product has it"),
+        ("testapp.Product.name:1=5", "testapp.Product.name is no counter"),
+    ],
+)
+def test_what_has_no_stock_is_not_verified(db: None, wrong: str, why: str) -> None:
+    with pytest.raises(CommandError, match=re.escape(why)):
+        call_command("counters", "verify", "--stock", "stock:lamp=1", "--stock", wrong)
+    # Not even the one before it, which differs.
+    assert not CounterIncident.objects.exists()
+
+
+def test_a_namespace_may_look_like_a_model(db: None) -> None:
+    Counter.objects.increment("stock:shop.Lamp.stock:7", 5)
+    assert verify(stocks={"stock:shop.Lamp.stock:7": 5}).drifts == []
+    assert verify(stocks={"a=b:c": 0}).drifts == []
 
 
 def test_what_ended_long_ago_is_forgotten(stock: Stock) -> None:

@@ -57,6 +57,10 @@ _WORK = {
 _EXPLAINED = (
     errors.LedgerFenced,
     errors.InvalidActor,
+    errors.InvalidAdjustment,
+    errors.InvalidKey,
+    errors.RecordMissing,
+    errors.UnsupportedHold,
     errors.InvalidConfiguration,
     errors.CounterUnavailable,
     errors.OutcomeUnknown,
@@ -97,6 +101,14 @@ class Command(BaseCommand):
         )
         sub["verify"].add_argument("--namespace", help=_("only its counters"))
         sub["verify"].add_argument("--sample", type=int, help=_("only so many counters"))
+        sub["verify"].add_argument(
+            "--stock",
+            action="append",
+            type=_stock,
+            default=[],
+            metavar="COUNTER=NUMBER",
+            help=_("what is available, held and sold of a counter together; may be repeated"),
+        )
         sub["verify-audit"].add_argument(
             "--anchor",
             type=_anchor,
@@ -233,19 +245,26 @@ class Command(BaseCommand):
             raise CommandError(f"{len(report.failed)} steps failed: {'; '.join(report.failed)}")
 
     def _verify(
-        self, using: str, *, namespace: str | None, sample: int | None, as_json: bool, **_: Any
+        self,
+        using: str,
+        *,
+        namespace: str | None,
+        sample: int | None,
+        stock: list[tuple[str, int]],
+        as_json: bool,
+        **_: Any,
     ) -> None:
-        report = verify(using, namespace=namespace, sample=sample)
+        report = verify(using, namespace=namespace, sample=sample, stocks=dict(stock))
         drifts = [drift._asdict() for drift in report.drifts]
         text = f"{report.checked} counters and {report.partitions} sealed partitions checked"
         if report.measures:
             text = f"{text}; {report.measures} kinds of counters compared with their actors"
+        if report.stocks:
+            text = f"{text}; {report.stocks} stocks compared"
         self._print(as_json, {"database": using, **asdict(report), "drifts": drifts}, text)
         if drifts:
             shown = [f"{d.key}: {d.found}, not {d.expected}" for d in report.drifts[:_MOST_SHOWN]]
-            raise CommandError(
-                f"{len(drifts)} differ from their entries or actors: {', '.join(shown)}"
-            )
+            raise CommandError(f"{len(drifts)} are not what they should be: {', '.join(shown)}")
 
     def _verify_audit(self, using: str, *, anchor: Anchor | None, as_json: bool, **_: Any) -> None:
         report = verify_audit(using, anchor=anchor)
@@ -368,6 +387,13 @@ def _anchor(text: str) -> Anchor:
         return Anchor.parse(text)
     except ValueError as error:
         raise ArgumentTypeError(str(error)) from error
+
+
+def _stock(text: str) -> tuple[str, int]:
+    counter, equals, number = text.rpartition("=")
+    if not (counter and equals and number.isascii() and number.isdigit()):
+        raise ArgumentTypeError(f"{text!r} is not COUNTER=NUMBER, as in stock:SKU-17=500")
+    return counter, int(number)
 
 
 def _common() -> ArgumentParser:
