@@ -7,6 +7,7 @@ as many processes, in the same transactions: the library's own statement on a cu
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, partial
@@ -36,6 +37,7 @@ from benchmarks.inspection import (
 )
 from benchmarks.models import Post
 from benchmarks.team import processes, threads
+from django_counters.exceptions import InsufficientCount
 from django_counters.models import Counter, CounterShard, SlottedCounter
 
 PROCESSES = 16
@@ -44,7 +46,10 @@ SLICE = 100  # calls of one slice
 HOLD = 0.002
 SHARDS = 64
 _STOCK = 10**12
+LOTS = 8_000
 _numbers = count()
+# Which lot a process has come to.
+_reached: defaultdict[str, int] = defaultdict(int)
 
 
 def first(action: Action) -> None:
@@ -180,6 +185,36 @@ def _selling_alone() -> Iterator[Pair]:
         yield loops(mine, theirs, verify)
 
 
+def _lots(names: str) -> list[str]:
+    return [f"{names}-{number}" for number in range(LOTS)]
+
+
+def sell(names: str) -> None:
+    """One unit, of the first lot that has one."""
+    while True:
+        try:
+            return first(partial(Counter.objects.decrement, f"{names}-{_reached[names]}"))
+        except InsufficientCount:
+            _reached[names] += 1
+
+
+def _sold_of(names: str, units: int) -> int:
+    return sum(units - value for value in Counter.objects.values_of(_lots(names)).values())
+
+
+@contextmanager
+def _selling_out(units: int, seconds: float) -> Iterator[Pair]:
+    """Stocks of so many units one after another, each to its last one."""
+    number = next(_numbers)
+    names = f"sold:lot{number}", f"stock:lot{number}"
+    Counter.objects.bulk_create(
+        [Counter(key=key, value=units) for of_side in names for key in _lots(of_side)]
+    )
+    with processes(PROCESSES) as team:
+        subject, reference = (team.side(partial(sell, of_side), seconds) for of_side in names)
+        yield Pair(subject, reference, adds_up(*(partial(_sold_of, one, units) for one in names)))
+
+
 def _one_more(rows: QuerySet[Any], adds: Verify) -> Verify:
     """The sums, and that a cold counter has one row beside its total."""
 
@@ -249,6 +284,8 @@ CASES: Mapping[str, Work] = {
     "sharded": lasting(partial(named, "spread")),
     "slotted": lasting(slotted),
     "sold": lasting(_selling),
+    "sold-out": lasting(partial(_selling_out, 16)),
+    "sold-out-4": lasting(partial(_selling_out, 4)),
     "sold-alone": Work(_selling_alone),
     "collector": lasting(collecting),
     "first": lasting(_one_row),
