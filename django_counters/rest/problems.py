@@ -157,6 +157,9 @@ def _kind_of(error: Exception) -> Kind | None:
 def _wait(kind: Kind, error: Exception) -> int | None:
     """After how many seconds it may be tried again; None where nobody can say."""
     if isinstance(error, errors.QuotaExceeded):
+        if any(one.requested > one.bound for one in error.shortfalls):
+            # More than a whole quota: no period will have room for it.
+            return None
         left = (error.resets_at - clock.utc()).total_seconds()
         # A period that is over never has its quota again.
         return ceil(left) if left > 0 else None

@@ -215,3 +215,12 @@ class TestMarkup:
 
         assert queries(1) == queries(30)
         assert queries(0) <= 12
+
+
+@pytest.mark.django_db
+def test_its_quotas_are_shown(viewer: Client) -> None:
+    with override_counters(calls={"CEILING": {"day": 500, "month": 10_000}}):
+        Counter.objects.increment("calls:acme")
+        rows = rows_of(section(page_of(viewer, "calls:acme"), "value"))
+    assert ["Quota, day", "500"] in rows
+    assert ["Quota, month", "10000"] in rows

@@ -109,9 +109,14 @@ class TestBounds:
             many = as_("user").bulk("increment", counted(("likes:a", 1), ("calls:a", 3)))
             problem(many, 429, "quota-exceeded")
             assert as_("user").do("increment", "calls:a", {"by": 2}).json()["value"] == 10
+            # No month ever has room for more than a whole quota: no time is told.
+            answer = as_("user").do("increment", "calls:b", {"by": 11})
+            assert "retry_after" not in problem(answer, 429, "quota-exceeded")
+            assert "Retry-After" not in answer
             # A month that is over never has room again: no time is told.
-            over = {"by": 11, "at": (clock.utc() - timedelta(days=40)).isoformat()}
-            answer = as_("user").do("increment", "calls:a", over)
+            at = (clock.utc() - timedelta(days=40)).isoformat()
+            assert as_("user").do("increment", "calls:c", {"by": 8, "at": at}).status_code == 200
+            answer = as_("user").do("increment", "calls:c", {"by": 3, "at": at})
             assert "retry_after" not in problem(answer, 429, "quota-exceeded")
             assert "Retry-After" not in answer
 
