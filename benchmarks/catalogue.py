@@ -31,6 +31,7 @@ from benchmarks.cases import (
     spread,
     statements,
     top,
+    unasked,
     uniques,
 )
 from benchmarks.growth import GROWTHS
@@ -43,6 +44,7 @@ ROWS = Path(__file__).with_name("rows.txt")
 FAST = {
     **exact.CASES,
     **cached.CASES,
+    **unasked.CASES,
     **cells.CASES,
     **holds.CASES,
     **quotas.CASES,

@@ -21,6 +21,7 @@ REASONS = {
     "append": f"processor time: three indexes, and what makes it count once: {LEDGER}",
     "drop": f"the sums of the partition are merged with those of older ones: {LEDGER}",
     "cached-cache": f"without any client it is little above 4 (`cached-socket`): {CACHED}",
+    "cached-nothing": f"asking for the history, and adding, are half of it: {CACHED}",
     "cached-commit": f"Python: checks, the namespace, and waiting for the commit: {CACHED}",
     "flush": f"the statement, its arguments, and what makes it land once: {CACHED}",
 }

@@ -45,6 +45,7 @@ COUNTERS = {
     "orders": {"STRATEGY": "ledger"},
     # Patient: a lost answer would be no figure.
     "pages": {"STRATEGY": "cached", "OPTIONS": {"timeout": 10}},
+    "blind": {"STRATEGY": "cached", "OPTIONS": {"timeout": 10, "returns": "nothing"}},
     "hits": {"STRATEGY": "cached", "OPTIONS": {"timeout": 10}, "API": _API},
     "sales": {"API": _API},
     "liked": {"ONCE": True},

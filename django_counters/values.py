@@ -65,6 +65,7 @@ class Unknown(str):
     COLLECTED: ClassVar = "it is applied when the collector ends"
     COMMIT: ClassVar = "it is counted when the transaction commits"
     DATABASE: ClassVar = "it is counted, but the database could not be asked for the total"
+    UNASKED: ClassVar = 'it is counted; its option "returns" asks for no value'
     SPILLED: ClassVar = (
         "Redis is away: it is counted in the database, what waits in Redis is not known"
     )

@@ -52,6 +52,12 @@ WRONG: list[tuple[Any, str, str]] = [
         "E008",
         "Did you mean 'timeout'",
     ),
+    (
+        {"stock": {"STRATEGY": "cached", "OPTIONS": {"returns": "notihng"}}},
+        "E008",
+        "'returns' is one of 'value', 'nothing', not 'notihng'. Did you mean 'nothing'",
+    ),
+    ({"stock": {"OPTIONS": {"returns": "nothing"}}}, "E008", "exact has no option 'returns'"),
     ({"stock": {"CACHE": "default"}}, "E019", "CACHE is for cached counters, not for exact"),
     ({"stock": {"STRATEGY": "ledger", "ON_REDIS_DOWN": "raise"}}, "E019", "not for ledger"),
     ({"stock": {"STRATEGY": "cached", "CACHE": 5}}, "E019", "an alias of CACHES or a URL, not 5"),
@@ -123,11 +129,12 @@ def test_what_a_cached_namespace_can_say_and_means_if_it_says_nothing() -> None:
         "STRATEGY": "cached",
         "CACHE": "redis://localhost/3",
         "ON_REDIS_DOWN": "raise",
-        "OPTIONS": {"max_age": 60, "timeout": 0.5},
+        "OPTIONS": {"max_age": 60, "timeout": 0.5, "returns": "nothing"},
     }
     with override_settings(COUNTERS={"views": views}):
         policy = registry.policy("views:a")
     said = {"cache": "redis://localhost/3", "on_redis_down": "raise", "timeout": 0.5}
+    said["returns"] = "nothing"
     recipe = cached.DECLARED.recipe().but(**said)
     assert (policy.recipe, policy.max_age) == (recipe, 60)
 

@@ -105,6 +105,7 @@ class CounterField(BaseCounterField):
         on_redis_down: where increments go while it cannot be reached: into the column
             (``"exact"``), or nowhere (``"raise"``).
         timeout: how long to wait for it, in seconds.
+        returns: ``"nothing"`` where no change of a cached counter asks for its new value.
         slots: how many such rows a record may have; ``"auto"`` means as many as its writers need.
         floor: the value never falls below it by counting; `InsufficientCount` is raised instead.
         ceiling: the value never rises above it by counting; `CeilingExceeded` is raised instead.
@@ -134,6 +135,7 @@ class CounterField(BaseCounterField):
             cache: str = ...,
             on_redis_down: str = ...,
             timeout: float = ...,
+            returns: str = ...,
             per: Sequence[str] | None = ...,
             tags: Mapping[str, int] | None = ...,
             keep: Mapping[str, int] | None = ...,

@@ -85,6 +85,15 @@ def _strategy(field: BaseCounterField) -> Iterator[tuple[str, str]]:
         option = conf.field_options(field.strategy)[name]
         for problem in option.problems(given):
             yield option.code or "E020", problem
+        if given != option.default and (owners := _others_with(name, field.strategy)):
+            yield "E020", f"{name} is for {' and '.join(owners)}, not for {field.strategy}."
+
+
+def _others_with(name: str, strategy: str) -> list[str]:
+    """The strategies that have an option, where this one has not."""
+    known = conf.field_strategies()
+    owners = [one for one in known if name in {option.name for option in known[one].fields or ()}]
+    return [] if strategy in owners or strategy not in known else owners
 
 
 def _places(field: BaseCounterField) -> Iterator[tuple[str, str]]:

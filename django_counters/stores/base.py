@@ -261,7 +261,13 @@ class CachedStore(Protocol):
     def add(self, deltas: Mapping[str, Delta], age: int) -> Any:
         """Add to counters and their cells; `Added`.
 
-        Totals in it are not older than ``age`` milliseconds.
+        Totals in it are not older than ``age`` milliseconds. There are none where that is negative.
+        """
+
+    def add_only(self, counter: str, by: int) -> Any:
+        """Add to one counter without cells in the shortest way; False where that is not open.
+
+        ``by`` is at most `LARGEST_SUM`, either way.
         """
 
     def add_once(

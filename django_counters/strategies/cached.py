@@ -23,7 +23,7 @@ from django_counters.exceptions import (
     UnsupportedConsistency,
 )
 from django_counters.options import Option, choice, seconds
-from django_counters.stores.base import Added, CachedStore, Found, LandedStore
+from django_counters.stores.base import LARGEST_SUM, Added, CachedStore, Found, LandedStore
 from django_counters.stores.redis.addresses import TIMEOUT
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.incidents import record_unsent
@@ -61,6 +61,8 @@ TOKEN_WINDOW = timedelta(hours=24)
 AHEAD = timedelta(minutes=30)
 # What Django says of synchronous code in an event loop; here, before anything is counted.
 _ASYNC = "You cannot call this from an async context - use the method that begins with an a."
+# The word for changes that return their new value.
+VALUE = "value"
 Unsent = Callable[[Mapping[str, int], Exception, str], None]
 # How many counters are asked for in one round trip: a script keeps the server from other work.
 _PAGE = 2000
@@ -76,6 +78,7 @@ class Cached(Outside):
     An exact read asks Redis, then the database; a cached one asks Redis alone. A floor or ceiling
     cannot hold. ``spill``: where increments go while Redis cannot be reached; None: nowhere.
     ``unsent`` is told of increments that were committed, and were not sent, or perhaps not.
+    ``returns``: whether a change asks for its new value, which may take a query of the database.
     """
 
     name: ClassVar[str] = "cached"
@@ -92,6 +95,7 @@ class Cached(Outside):
         unsent: Unsent,
         admitted: Callable[[Sequence[Delta]], tuple[Delta, ...]],
         label: str = "",
+        returns: str = VALUE,
     ) -> None:
         self._pending = pending
         self._landed = landed
@@ -99,6 +103,7 @@ class Cached(Outside):
         self._unsent = unsent
         self._admitted = admitted
         self._label = label
+        self._age = RETURNED_AGE if returns == VALUE else NO_TOTALS
         self._asking = Asking(pending, landed)
         self._raising = Raising(pending, landed, self._asking)
 
@@ -112,12 +117,12 @@ class Cached(Outside):
         self._check(batch)
         if not batch.immediately and self._landed.waits_for_commit():
             return self._postponed(batch)
-        return run(self._count(batch), self._pending.send)
+        return run(self._count(batch, self._age), self._pending.send)
 
     async def aapply(self, batch: Batch) -> NewValues:
         """`apply` for async code, where no transaction is open."""
         self._check(batch)
-        return await arun(self._count(batch), self._pending.asend)
+        return await arun(self._count(batch, self._age), self._pending.asend)
 
     @async_unsafe(_ASYNC)
     def maximum(self, peak: Peak, heard: Heard) -> Raised | Unknown:
@@ -239,7 +244,7 @@ class Cached(Outside):
         for start in range(0, len(deltas), AT_ONCE):
             page = deltas[start : start + AT_ONCE]
             try:
-                run(self._count(Batch(page, token), age=NO_TOTALS), self._pending.send)
+                run(self._count(Batch(page, token), NO_TOTALS), self._pending.send)
             except (CounterError, Error) as error:
                 # The caller has committed, and gets no error.
                 amounts = {self._landed.label(delta.key): delta.by for delta in page}
@@ -248,13 +253,14 @@ class Cached(Outside):
         if failed:
             raise failed[0]
 
-    def _count(self, batch: Batch, age: int = RETURNED_AGE) -> Steps[NewValues]:
+    def _count(self, batch: Batch, age: int) -> Steps[NewValues]:
         if batch.token is not None:
             return (yield from self._count_once(batch.deltas[0], batch.token, age))
         keys = {counter_of(self._label, delta.key): delta for delta in batch.deltas}
-        request = self._pending.add(keys, age)
         try:
-            added: Added = yield request
+            if age == NO_TOTALS and (yield from self._counted_alone(keys)):
+                return self._unknown(batch.deltas, Unknown.UNASKED)
+            added: Added = yield self._pending.add(keys, age)
         except CounterUnavailable as error:
             return (yield from self._spilled(batch.deltas, error))
         # Nearly always all totals are known, and nobody else has to be asked.
@@ -277,6 +283,15 @@ class Cached(Outside):
                 # Some are counted, in another part of the cluster.
                 raise OutcomeUnknown(using=self._pending.shown) from error
         return values
+
+    def _counted_alone(self, keys: Mapping[str, Delta]) -> Steps[bool]:
+        """Count one counter in the shortest way, if that is open; nothing is asked for."""
+        if len(keys) != 1:
+            return False
+        ((counter, delta),) = keys.items()
+        if delta.effects or abs(delta.by) > LARGEST_SUM:
+            return False
+        return bool((yield self._pending.add_only(counter, delta.by)))
 
     def _refused(self, added: Added) -> CounterUnavailable | None:
         """Why some could not be added, where others can be counted elsewhere."""
@@ -334,7 +349,7 @@ class Cached(Outside):
     ) -> Steps[NewValues]:
         """The values after a change. What is counted stays counted, whether or not they are."""
         if age == NO_TOTALS:
-            return self._unknown([keys[counter] for counter in found], Unknown.COMMIT)
+            return self._unknown([keys[counter] for counter in found], Unknown.UNASKED)
         try:
             seen = yield from self._asking.parts(found, {c: d.key for c, d in keys.items()})
         except (CounterError, Error):
@@ -408,14 +423,21 @@ def _reading(parts: Seen, as_of: datetime, consistency: str) -> Reading:
 
 
 def _build(
-    table: Table, using: str, shared: Shared, *, cache: str, on_redis_down: str, timeout: float
+    table: Table,
+    using: str,
+    shared: Shared,
+    *,
+    cache: str,
+    on_redis_down: str,
+    timeout: float,
+    returns: str,
 ) -> Strategy:
     detour = _DETOURS.get(on_redis_down)
     spill = None if detour is None else shared.strategy(detour, table, using)
     pending = shared.pending(cache, timeout, using)
     unsent = partial(record_unsent, using, pending.name)
     admitted = shared.measures(using).with_admitted
-    return Cached(pending, SqlLanded(table, using), spill, unsent, admitted, table.label)
+    return Cached(pending, SqlLanded(table, using), spill, unsent, admitted, table.label, returns)
 
 
 _CACHE = Option(
@@ -429,6 +451,12 @@ _TIMEOUT = seconds(
     "timeout",
     TIMEOUT,
     "How long to wait for Redis: for the connection, and for each answer.",
+)
+_RETURNS = choice(
+    "returns",
+    (VALUE, "nothing"),
+    "Whether a change returns the new value, or [nothing](../how-to/hot-counters.md#no-total): "
+    "then it never asks for a total.",
 )
 _IS_REDIS = "What is counted in Redis is 'cached'."
 DECLARED = Declaration(
@@ -449,6 +477,7 @@ DECLARED = Declaration(
             'How old a total may be where a read with `consistency="cached"` does not say it.',
         )._replace(builds=False),
         _TIMEOUT,
+        _RETURNS,
     ),
     fields=(
         _CACHE,
@@ -459,6 +488,7 @@ DECLARED = Declaration(
             "or nowhere (`CounterUnavailable`).",
         ),
         _TIMEOUT,
+        _RETURNS,
     ),
     guesses={"redis": _IS_REDIS, "valkey": _IS_REDIS},
 )

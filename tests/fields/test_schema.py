@@ -46,6 +46,7 @@ def check_ids(field: type[CounterField], **options: Any) -> list[str]:
         ({"primary_key": True}, ["counters.E013"]),
         ({"db_index": True}, ["counters.W010"]),
         ({"default": -1, "floor": 0}, ["counters.E015"]),
+        ({"returns": "nothing"}, ["counters.E020"]),
     ],
 )
 def test_declarations_are_checked(options: dict[str, Any], ids: list[str]) -> None:
@@ -60,6 +61,8 @@ def test_declarations_are_checked(options: dict[str, Any], ids: list[str]) -> No
         ({"ceiling": 10}, ["counters.E016"]),
         ({"on_redis_down": "ledger"}, ["counters.E020"]),
         ({"on_redis_down": None}, ["counters.E020"]),
+        ({"returns": "nothing"}, []),
+        ({"returns": None}, ["counters.E020"]),
         ({"null": True}, ["counters.E012"]),
     ],
 )

@@ -43,6 +43,23 @@ def test_up_and_down(kind: str, keys: dict[str, str], as_: As) -> None:
         assert told["consistency"] == "cached"
 
 
+@pytest.mark.usefixtures("cached")
+def test_where_nothing_is_to_be_returned_no_value_is_told(as_: As) -> None:
+    nothing = {"STRATEGY": "cached", "OPTIONS": {"timeout": 10, "returns": "nothing"}, "API": OPEN}
+    with override_counters(views=nothing):
+        one = as_("user").do("increment", "views:a", {"by": 7})
+        assert one.status_code == 200
+        many = as_("user").bulk("increment", counted(("views:a", 1), ("views:b", 2)))
+        assert many.status_code == 200
+        for told in (one.json(), *many.json()["counters"]):
+            assert (told["value"], told["consistency"], told["replayed"]) == (
+                None,
+                "unknown",
+                False,
+            )
+        assert as_("user").at("views:a", "exact").json()["value"] == 8
+
+
 class TestAmounts:
     def test_no_body_counts_one(self, as_: As) -> None:
         # Nor does a body leave anything behind for the next one.

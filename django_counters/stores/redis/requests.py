@@ -15,6 +15,7 @@ from django_counters.stores.redis.keys import Slots, cell_field, proposed, slot_
 from django_counters.stores.redis.scripts import (
     ADD,
     ADD_ONCE,
+    ADD_ONLY,
     DISCARD,
     DISCARD_CELLS,
     FILL,
@@ -31,6 +32,8 @@ _T = TypeVar("_T")
 
 # What waits for one counter stays far below 64 bits, because Lua cannot compare larger numbers.
 LARGEST_PENDING = 2**62
+# What is found where nothing was asked for.
+NOT_ASKED = Found(None, 0)
 _MILLISECOND = timedelta(milliseconds=1)
 # Errors of a server that has executed nothing.
 _NOTHING_DONE = frozenset(
@@ -67,7 +70,8 @@ class Requests:
     def add(self, deltas: Mapping[str, Delta], age: int) -> Request[Added]:
         """Add to counters and to their cells.
 
-        Answers their values, if their totals are known and not older than ``age`` ms.
+        Answers their values, if their totals are known and not older than ``age`` ms. -1 asks for
+        nothing.
         """
         if len(deltas) == 1:
             return self._add_to_one(*next(iter(deltas.items())), age)
@@ -93,6 +97,14 @@ class Requests:
         words += tuple(cells)
         command = Command(ADD, self._slots.keys(slot), words)
         return Request((command,), partial(self._added_to_one, counter))
+
+    def add_only(self, counter: str, by: int) -> Request[bool]:
+        """Add to one counter without cells, and ask for nothing. False: nothing was done.
+
+        ``by`` is at most `LARGEST_SUM`, either way.
+        """
+        keys = self._slots.keys(slot_of(counter))[:1]
+        return Request((Command(ADD_ONLY, keys, (counter, by)),), self._added_only)
 
     def add_once(
         self, counter: str, delta: Delta, token: str, age: int, window: tuple[timedelta, timedelta]
@@ -203,7 +215,8 @@ class Requests:
             if isinstance(reply, Refused):
                 refused.update(dict.fromkeys(counters, self.meaning(reply)))
             else:
-                found.update(zip(counters, map(found_in, reply.splitlines()), strict=True))
+                answers = reply.splitlines() or [""] * len(counters)
+                found.update(zip(counters, map(found_in, answers), strict=True))
         return Added(found, refused)
 
     def _added_to_one(self, counter: str, replies: Sequence[Any]) -> Added:
@@ -211,6 +224,12 @@ class Requests:
         if type(reply) is Refused:
             return Added({}, {counter: self.meaning(reply)})
         return Added({counter: found_in(reply)}, {})
+
+    def _added_only(self, replies: Sequence[Any]) -> bool:
+        (reply,) = replies
+        if isinstance(reply, Refused):
+            raise self.meaning(reply)
+        return bool(reply)
 
     def _added_once(self, replies: Sequence[Any]) -> tuple[Found, bool]:
         (reply,) = replies
@@ -263,6 +282,8 @@ def _cells(counter: str, delta: Delta) -> list[str | int]:
 
 def found_in(answer: str) -> Found:
     """The meaning of an answer; see ``slot.lua``."""
+    if not answer:
+        return NOT_ASKED
     words = answer.split(" ")
     if words[0] not in ("?", "!"):
         if len(words) == 3:

@@ -31,6 +31,7 @@ def _on_slots(verb: str) -> Script:
 
 # Most calls are one increment of a counter that was counted a moment ago.
 ADD = Script(_read("actors") + _read("usual") + _on_slots("add").text)
+ADD_ONLY = Script(_read("add_only"))
 ADD_ONCE = _on_slots("add_once")
 MAXIMUM = _on_slots("maximum")
 LOOK = _on_slots("look")

@@ -27,6 +27,7 @@ class Server:
 
     def __init__(self, folder: Path, *arguments: object) -> None:
         folder.mkdir(parents=True)
+        self._folder = folder
         # Somebody else may take a port that was free.
         for _ in range(ATTEMPTS):
             self._start(folder, [one() if callable(one) else one for one in arguments])
@@ -54,6 +55,12 @@ class Server:
     def __call__(self, *words: Any) -> Any:
         """Tell it something, straight."""
         return self.direct.execute_command(*words)
+
+    def restart(self, *arguments: object) -> None:
+        """Kill it, and start it with what it has saved; on another port."""
+        self.stop()
+        self._start(self._folder, list(arguments))
+        assert eventually(self.answers)
 
     def stop(self) -> None:
         """End it at once."""

@@ -59,9 +59,11 @@ class Bench:
         return self.pending.send(request)
 
     def add(self, age: int = -1, **deltas: int) -> dict[str, tuple[int | None, int]]:
-        found = self.send(
-            self.pending.add({name: Delta(name, by) for name, by in deltas.items()}, age)
-        ).found
+        found = self.send(self.pending.add(_deltas(deltas), age)).found
+        if age < 0:
+            assert set(found) <= set(deltas)
+            assert all(each.total is None for each in found.values())
+            found = self.look(*found)
         return {name: (each.total, each.pending) for name, each in found.items()}
 
     def look(self, *names: str, age: int = -1) -> Any:
@@ -116,11 +118,12 @@ class TestRequests:
     def test_a_cluster_answers_the_same(self, bench: Bench) -> None:
         names = {f"n{number}": number + 1 for number in range(100)}
         apart, deltas = bench.apart(), _deltas(names)
-        for request in (apart.add(deltas, -1), apart.look(names, -1)):
+        for request in (apart.add(deltas, 0), apart.look(names, -1)):
             # Each command is about one slot, so about one server.
             assert {len(command.keys) for command in request.commands} == {10}
-        found = apart.send(apart.add(deltas, -1)).found
+        found = apart.send(apart.add(deltas, 0)).found
         assert {name: each.pending for name, each in found.items()} == names
+        assert set(apart.send(apart.add(_deltas(dict.fromkeys(names, 0)), -1)).found) == set(names)
         assert {name: each.pending for name, each in bench.look(*names).items()} == names
 
     def test_what_part_of_a_cluster_refuses(self, bench: Bench) -> None:

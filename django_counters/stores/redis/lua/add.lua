@@ -1,10 +1,10 @@
 -- Add to counters, all or none. One slot after the other.
 --
 -- KEYS   ten for each slot: open, base, ring
--- ARGV   age, how old a known total may be (milliseconds)
+-- ARGV   age, how old a known total may be (milliseconds; negative: nothing is asked for)
 --        for each slot: a new generation, how many counters, how many cells, then counter and delta
 --        of each, then field and delta of each cell
--- Output one line for each counter, its answer (see slot.lua)
+-- Output one line for each counter, its answer (see slot.lua); empty where nothing is asked for
 -- Errors RINGFULL, OVERFLOW: nothing was added
 
 local age = tonumber(ARGV[1])
@@ -37,9 +37,8 @@ for _, slot in ipairs(slots) do
     end
   end
   keep(slot.open, counts, others)
-  for _, answer in ipairs(answers(slot, slot.counters, age, slot.proposed)) do
-    told[#told + 1] = answer
-  end
+  local asked = age < 0 and {} or slot.counters
+  for _, answer in ipairs(answers(slot, asked, age, slot.proposed)) do told[#told + 1] = answer end
   seal_early(slot, slot.proposed)
 end
 return table.concat(told, '\n')

@@ -1,6 +1,6 @@
 -- The usual case of `add` in the fewest steps: nothing is sealed, and all totals are known and need
--- not be asked for soon. In every other case nothing is written here, and `add`, which stands after
--- it, does all of the work.
+-- not be asked for soon; or no totals are asked for, whatever is sealed. In every other case nothing
+-- is written here, and `add`, which stands after it, does all of the work.
 --
 -- KEYS, ARGV and output are those of `add`.
 
@@ -84,7 +84,7 @@ local function fields(at, count, cells)
 end
 
 local function several(age)
-  local now, told, sums, at = milliseconds(), {}, {}, 2
+  local asks, now, told, sums, at = age >= 0, milliseconds(), {}, {}, 2
   local history = redis.call('HGET', KEYS[1], '\0t')
   if not history or not is_present(history) then return end
   for first = 1, #KEYS, 10 do
@@ -92,11 +92,11 @@ local function several(age)
     if count + cells > MOST then return end
     local names, known = fields(at, count, cells)
     local open = redis.call('HMGET', KEYS[first], unpack(names))
-    local base = redis.call('HMGET', KEYS[first + 1], unpack(known))
-    if open[1] ~= history or open[2] ~= '' or base[1] ~= history then return end
+    local base = asks and redis.call('HMGET', KEYS[first + 1], unpack(known)) or { history }
+    if open[1] ~= history or base[1] ~= history or asks and open[2] ~= '' then return end
     local added, new, counts, others = sums_of(KEYS[first], open, 2, at + 3, count + cells)
     if not added then return end
-    for i = 1, count do
+    for i = 1, asks and count or 0 do
       local total, asked = base[2 * i], base[2 * i + 1]
       if not total or not asked or now - asked > age then return end
       told[#told + 1] = (now > asked + 0 and now - asked or 0) .. ' ' .. total .. ' ' .. added[2 * i]
@@ -114,9 +114,7 @@ end
 local age, answer = tonumber(ARGV[1]), nil
 -- In the last fifth of it somebody has to ask; see `due` in slot.lua.
 age = age - age / 5
-if age >= 0 then
-  local single = #KEYS == 10 and ARGV[3] == '1' and #ARGV < MOST
-  answer = single and one(age, ARGV[5], ARGV[6]) or several(age)
-end
+local single = age >= 0 and #KEYS == 10 and ARGV[3] == '1' and #ARGV < MOST
+answer = single and one(age, ARGV[5], ARGV[6]) or several(age)
 if answer then return answer end
 
