@@ -6,7 +6,7 @@ Plain multiplication of what ``results.json`` holds. Units: seconds of a process
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,6 +61,49 @@ STRATEGIES = (
 )
 
 
+class Sparse(NamedTuple):
+    """A load of many counters of which most are counted seldom.
+
+    Attributes:
+        peak: increments a second.
+        counters: how many there are. That of rank i is counted in proportion to 1 / i.
+        minute: seconds between two flushes, for which Redis also knows a total.
+    """
+
+    peak: float
+    counters: int
+    minute: float = 60.0
+
+    @property
+    def changed(self) -> float:
+        """How many different counters are counted between two flushes."""
+        whole = math.log(self.counters) + 0.5772
+        return sum(
+            width * -math.expm1(-self.peak * self.minute / (rank * whole))
+            for rank, width in _ranks(self.counters)
+        )
+
+
+def _ranks(last: int) -> Iterator[tuple[float, float]]:
+    """Ranks, each with how many neighbours it stands for: alone to 1,000, then ever more."""
+    rank = 1.0
+    while rank <= last:
+        width = max(1.0, min(rank / 1000, last + 1 - rank))
+        yield rank + (width - 1) / 2, width
+        rank += width
+
+
+SPARSE = Sparse(1_000_000, 10_000_000)
+# The ways to count: the cost of an increment, and of one whose counter is new since the last flush.
+SEEKING = (
+    ("cached", "cached", "cached-first"),
+    ("cached, returns nothing", "nothing", "nothing-first"),
+    ("cached, returns nothing, batches of 100", "nothing-many", "nothing-many"),
+)
+# How much of a table is changed by a flush, in percent, and what a counter of it costs.
+DENSITIES = ((2, "flush-2"), (10, "flush-10"), (40, "flush-40"))
+
+
 def render(document: Document, page: Path = PAGE) -> None:
     """Write the tables between their marks."""
     if document["capacity"]:
@@ -75,6 +118,7 @@ def rendered(capacity: Mapping[str, Any], text: str) -> str:
         "cores": _cores(costs),
         "plan-small": _plan(costs, SMALL),
         "plan-large": _plan(costs, LARGE),
+        "plan-sparse": _sparse(costs, SPARSE),
     }
     for name, lines in tables.items():
         begin, end = f"<!-- {name}:begin -->\n", f"<!-- {name}:end -->"
@@ -141,11 +185,10 @@ def _needed(costs: Mapping[str, Cost], one: Strategy, load: Load) -> dict[str, s
     """What a load needs; a server that a strategy does not ask is left out."""
 
     def spent(part: str, counted: bool = True) -> float | None:
-        upkeep = load.landed if one.cached else load.peak
-        parts = [(costs[one.counting][part], load.peak)] if counted else []
-        parts += [(costs[one.upkeep][part], upkeep)] if one.upkeep else []
-        known = [span["median"] * rate for span, rate in parts if span is not None]
-        return sum(known) if len(known) == len(parts) else None
+        rates = {one.counting: load.peak} if counted else {}
+        if one.upkeep:
+            rates[one.upkeep] = load.landed if one.cached else load.peak
+        return _spent(costs, part, rates)
 
     client = costs[one.counting]["client"]["median"] * load.peak
     database, wal = spent("database", not one.cached), spent("wal", not one.cached)
@@ -156,6 +199,45 @@ def _needed(costs: Mapping[str, Cost], one: Strategy, load: Load) -> dict[str, s
         "WAL, MB/s": _megabytes(wal),
         "append-only files, MB/s": _megabytes(spent("log")) if one.cached else NONE,
     }
+
+
+def _sparse(costs: Mapping[str, Cost], load: Sparse) -> list[str]:
+    """What a load of many counters needs, if a flush changes as many as are counted meanwhile."""
+    if "nothing" not in costs:
+        return []
+    changed, percent = load.changed, 100 * load.changed / load.counters
+    # The density that is nearest to it, of those that were measured.
+    _, flush = min(DENSITIES, key=lambda one: abs(math.log(percent / one[0])))
+    columns = [_seeking(costs, load, flush, each, first) for _, each, first in SEEKING]
+    words = f"{changed / 1e6:.1f} million counters change in each minute"
+    rows = [[words, *(name for name, *_ in SEEKING)]]
+    rows += [[head, *(column[head] for column in columns)] for head in columns[0]]
+    return ruled(rows)
+
+
+def _seeking(
+    costs: Mapping[str, Cost], load: Sparse, flush: str, each: str, first: str
+) -> dict[str, str]:
+    """What one way needs: a counter's first increment of a minute may cost more than the others."""
+    fresh = load.changed / load.minute
+    counting = {each: load.peak - fresh}
+    counting[first] = counting.get(first, 0) + fresh
+    landing = {**counting, flush: fresh}
+    return {
+        "client cores, for counting alone": _whole(_spent(costs, "client", counting)),
+        "PostgreSQL cores": _whole(_spent(costs, "database", landing)),
+        "Redis cores": _whole(_spent(costs, "redis", landing)),
+        "WAL, MB/s": _megabytes(_spent(costs, "wal", landing)),
+        "append-only files, MB/s": _megabytes(_spent(costs, "log", landing)),
+        "flushes at the same time": _whole(_spent(costs, "seconds", {flush: fresh})),
+    }
+
+
+def _spent(costs: Mapping[str, Cost], part: str, rates: Mapping[str, float]) -> float | None:
+    """What so many of each take in a second; None where it is not known of one."""
+    spans = [(costs[name][part], rate) for name, rate in rates.items()]
+    known = [span["median"] * rate for span, rate in spans if span is not None]
+    return sum(known) if len(known) == len(spans) else None
 
 
 def _whole(used: float | None) -> str:

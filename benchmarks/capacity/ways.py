@@ -10,7 +10,7 @@ from itertools import count, cycle, islice
 from benchmarks.capacity.meter import Meter, Spent
 from benchmarks.cases.cached import client, prefix
 from benchmarks.cases.flush import landed
-from benchmarks.inspection import let_others_end
+from benchmarks.inspection import execute, let_others_end
 from django_counters.intake.flush import flush
 from django_counters.models import Counter, CounterDelta
 from django_counters.upkeep.rollup import rollup
@@ -19,6 +19,7 @@ CALLS = 2000  # of a slice
 KEYS = 100  # counters of a way, and of a batch
 ENTRIES = 1000  # of a batch of the ledger
 ROWS = 20_000  # of a slice of upkeep
+TABLE = 50_000  # counters of which some are flushed
 _numbers = count()
 
 Calls = Callable[[Sequence[str], float], int]
@@ -47,9 +48,15 @@ def ways() -> list[Way]:
         _called("exact-many", f"increment_many of {KEYS}, exact", "views", _many),
         _called("ledger-many", f"append_many of {ENTRIES:,}, ledger", "orders", _appended),
         _called("cached-many", f"increment_many of {KEYS}, cached", "pages", _many),
-        _asking(),
+        _called("nothing", "increment, cached, returns nothing", "blind", _each),
+        _called(
+            "nothing-many", f"increment_many of {KEYS}, cached, returns nothing", "blind", _many
+        ),
+        _first("cached-first", "increment, cached, whose total Redis does not know", "pages"),
+        _first("nothing-first", "increment, cached, returns nothing, of a new key", "blind"),
         _bare(),
         _flush(),
+        *_sparse(),
         _rollup(),
     ]
 
@@ -92,20 +99,20 @@ def _appended(keys: Sequence[str], share: float) -> int:
     return calls * ENTRIES
 
 
-def _asking() -> Way:
-    """What costs a query: Redis does not know the total to which it has to add what waits."""
+def _first(name: str, words: str, space: str) -> Way:
+    """New keys: Redis does not know the total to which it would have to add what waits."""
     case, used = next(_numbers), list[str]()
 
     def calls(number: int) -> int:
-        fresh = [f"pages:cost-first{case}-{len(used) + one}" for one in range(number)]
+        fresh = [f"{space}:cost-first{case}-{len(used) + one}" for one in range(number)]
         used.extend(fresh)
         for key in fresh:
             Counter.objects.increment(key)
         return number
 
     return Way(
-        "cached-first",
-        "increment, cached, whose total Redis does not know",
+        name,
+        words,
         lambda meter, share: meter.around(lambda: calls(round(CALLS * share))),
         lambda: sum(Counter.objects.values_of(used).values()),
     )
@@ -139,12 +146,46 @@ def _flush() -> Way:
 
     def run(meter: Meter, share: float) -> Spent:
         flush()
-        some = keys[: round(len(keys) * share)]
-        for start in range(0, len(some), ENTRIES):
-            Counter.objects.increment_many(dict.fromkeys(some[start : start + ENTRIES], 1))
+        _wait(keys[: round(len(keys) * share)])
         return meter.around(lambda: flush().counters)
 
     return Way("flush", "counter of a flush", run, partial(landed, keys))
+
+
+def _sparse() -> list[Way]:
+    """Lands some of many counters right after a checkpoint, evenly spread over the table.
+
+    The first change of a page after a checkpoint takes the whole page into the write-ahead log.
+    """
+    keys, made = rows("blind", "sparse", TABLE), list[str]()
+
+    def run(mine: Sequence[str], meter: Meter, share: float) -> Spent:
+        if not made:
+            _wait(keys)
+            made.extend(keys)
+        flush()
+        _wait(mine[: round(len(mine) * share)])
+        execute("CHECKPOINT")
+        return meter.around(lambda: flush().counters)
+
+    def way(percent: int, among: tuple[int, ...]) -> Way:
+        mine = [key for number, key in enumerate(keys) if number % 50 in among]
+        words = f"counter of a flush of {percent} % of {TABLE:,}, after a checkpoint"
+        counted = partial(landed, mine)
+        return Way(f"flush-{percent}", words, partial(run, mine), lambda: counted() - len(mine))
+
+    # Each its own counters, as what it has counted is looked for at the end.
+    return [
+        way(2, (0,)),
+        way(10, (1, 11, 21, 31, 41)),
+        way(40, tuple(number for number in range(50) if number % 5 in (2, 4))),
+    ]
+
+
+def _wait(keys: Sequence[str]) -> None:
+    """Count one each, so that they wait to be flushed."""
+    for start in range(0, len(keys), ENTRIES):
+        Counter.objects.increment_many(dict.fromkeys(keys[start : start + ENTRIES], 1))
 
 
 def _rollup() -> Way:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -78,3 +79,10 @@ def test_stored_rows_are_of_cases_that_are_there_and_have_their_targets() -> Non
     assert set(reasons.REASONS) <= targets
     assert cases.keys() - targets >= reasons.TURNED
     assert set(readme.MARKED.findall(readme.README.read_text(encoding="utf-8"))) < set(cases)
+
+
+def test_how_many_counters_change_is_a_sum_over_all_of_them() -> None:
+    load = scaling.Sparse(peak=1000, counters=100_000, minute=60)
+    whole = sum(1 / rank for rank in range(1, 100_001))
+    each = (1 - math.exp(-60_000 / (rank * whole)) for rank in range(1, 100_001))
+    assert load.changed == pytest.approx(sum(each), rel=1e-4)
