@@ -25,6 +25,7 @@ from django_counters.stores.sql.dialects import Table, dialect_of
 from django_counters.stores.sql.holds import SqlHolds
 from django_counters.stores.sql.identity import part_of
 from django_counters.stores.sql.measures import SqlMeasures
+from django_counters.stores.sql.positions import SqlPositions
 from django_counters.stores.sql.session import Session
 from django_counters.stores.sql.tables import NAMED, records
 from django_counters.stores.sql.tokens import SqlTokens
@@ -62,6 +63,7 @@ class Registry:
         self._measures: dict[str, SqlMeasures] = {}
         self._actors: dict[str, SqlActors] = {}
         self._holds: dict[str, SqlHolds] = {}
+        self._positions: dict[str, SqlPositions] = {}
 
     def policies(self) -> Mapping[str, Policy]:
         """The policy of each declared namespace, and of ``default``.
@@ -150,6 +152,11 @@ class Registry:
         """What is held for somebody in a database."""
         known = self._holds.get(using)
         return known or self._holds.setdefault(using, SqlHolds(Session(using)))
+
+    def positions(self, using: str) -> SqlPositions:
+        """How far sources are in the totals of a database."""
+        known = self._positions.get(using)
+        return known or self._positions.setdefault(using, SqlPositions(Session(using)))
 
     def admitted(self, using: str) -> set[str]:
         """The keys of a database of which this process knows that they have a row."""

@@ -14,6 +14,11 @@ a page once it has an id. It may land a parcel as often as it likes, and die any
 let go of a page before `land` has returned. What a total cannot take is quarantined, in an incident
 and in what `land` returns, and keeps nothing else from landing. A parcel that is older than 28
 days is quarantined as a whole, because nobody knows any more whether it landed.
+
+A source whose pages come in order gives each parcel the positions that it is between, instead of an
+id: ``Parcel("", "clicks", sums, moves=[Move("clicks", "0", "41", "57")])``. It lands exactly when
+all of them move, in the transaction of the counts, whatever its age is. Where one is elsewhere,
+`Moved` says that somebody else has landed it, or a part of it: that page is of no use any more.
 """
 
 from __future__ import annotations
@@ -71,11 +76,27 @@ def land(parcel: Parcel, using: str = DEFAULT_DB_ALIAS) -> Landed:
 
     Raises:
         Busy: others held what is needed, or it took too long. Nothing is landed: try again.
-        OutcomeUnknown: the connection was lost in COMMIT. Land the same parcel again.
+        Moved: a position of it is not where the parcel begins. Nothing is landed: read the
+            positions again. Only for parcels with positions.
+        OutcomeUnknown: the connection was lost in COMMIT. Land the same parcel again; where it has
+            positions, `Moved` then says that it did land, or that somebody else was faster.
         CounterUnavailable, ReadOnlyDatabase: nothing is landed.
         RuntimeError: the caller has a transaction.
-        ValueError: the id of the parcel is not the ``hex`` of a UUIDv7, or is of a later day.
+        ValueError: the id of the parcel is not the ``hex`` of a UUIDv7, or is of a later day; it
+            has an id and positions; two of its positions are of one part, or one goes nowhere.
     """
+    _check(parcel)
+    landing = Landing(using, parcel.source)
+    with landing.begun([parcel]):
+        return landing.land([parcel])
+
+
+def _check(parcel: Parcel) -> None:
+    """Refuse a parcel that could be taken for another one."""
+    if parcel.moves:
+        if parcel.id:
+            raise ValueError("A parcel has an id or positions, not both.")
+        return
     # Another spelling would be another claim, and the claim of one that is far ahead would be
     # forgotten before the parcel is too old.
     found = UUID(parcel.id)
@@ -85,9 +106,6 @@ def land(parcel: Parcel, using: str = DEFAULT_DB_ALIAS) -> Landed:
         raise ValueError(
             f"The parcel {parcel.id} is of {moment_of(found)}, more than 2 days ahead."
         )
-    landing = Landing(using, parcel.source)
-    with landing.begun([parcel]):
-        return landing.land([parcel])
 
 
 class Landing:
@@ -109,21 +127,22 @@ class Landing:
 
     def land(self, parcels: Sequence[Parcel], sums: Sums | None = None) -> Landed:
         """Land those that nobody has landed, within `begun`. ``sums``: those of all of them."""
-        claimed = self._batches.claim(parcels)
-        fresh = [parcel for parcel in parcels if parcel.id in claimed]
+        claimed = self._batches.claim([parcel for parcel in parcels if not parcel.moves])
+        registry.positions(self._using).move([one for p in parcels for one in p.moves])
+        fresh = [parcel for parcel in parcels if parcel.moves or parcel.id in claimed]
         landed = Landed(self._source, self._using, len(fresh))
         for parcel in parcels:
-            if parcel.id not in claimed:
+            if not parcel.moves and parcel.id not in claimed:
                 # Whoever landed it knows which of its amounts are not in the totals.
                 landed.forget[parcel.id] = list(parcel.sums)
         due = self._due(fresh, landed)
         for parcel in fresh:
             if parcel.strange:
-                landed.strange(parcel.strange, parcel.id)
+                landed.strange(parcel.strange, parcel.name)
         tokened, counted = self._append(due, landed)
         if sums is None or len(due) < len(parcels) or tokened:
             sums = sums_of(due, tokened)
-        ids = [parcel.id for parcel in due]
+        ids = [parcel.name for parcel in due]
         cells = [parcel.cells for parcel in due]
         registers = [parcel.registers for parcel in due]
         self._add(_with_records_of(cells, sums), landed, ids)
@@ -138,7 +157,8 @@ class Landing:
         oldest = self._batches.now() - OLDEST
         due = []
         for parcel in fresh:
-            if moment_of(UUID(parcel.id)) >= oldest:
+            # A position says for ever what has landed.
+            if parcel.moves or moment_of(UUID(parcel.id)) >= oldest:
                 due.append(parcel)
             else:
                 landed.quarantine("expired", parcel.sums, [parcel.id])
@@ -173,11 +193,11 @@ class Landing:
             raise
         except (CounterError, DataError) as error:
             # What the ledger does not take must not keep everything else from landing.
-            landed.quarantine(type(error).__name__, {counter: by}, [parcel.id], str(token))
+            landed.quarantine(type(error).__name__, {counter: by}, [parcel.name], str(token))
             return False
         if outcome is not Outcome.APPENDED:
             # It was counted before, in another way: it was waiting here for nothing.
-            landed.forget.setdefault(parcel.id, []).append(counter)
+            landed.forget.setdefault(parcel.name, []).append(counter)
         return outcome is Outcome.APPENDED
 
     def _append_acknowledged(self, token: UUID, counter: str, by: int, landed: Landed) -> Outcome:

@@ -45,14 +45,33 @@ class Tokened(NamedTuple):
     cells: tuple[Cell, ...] = ()
 
 
+class Move(NamedTuple):
+    """A part of a source goes from one position to another, in a timeline: see `CounterPosition`.
+
+    ``before`` is empty for the first page of a part.
+    """
+
+    source: str
+    part: str
+    before: str
+    after: str
+    timeline: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.source} [{self.part}] {self.before or 'the beginning'} to {self.after}"
+
+
 class Parcel(NamedTuple):
-    """Increments under an id that is applied once, wherever they come from.
+    """Increments that are applied once, wherever they come from.
+
+    It is known by an id, or by the positions that move when it lands.
 
     A counter is named by its key, or by ``app.Model.field`` and the text of a primary key, with a
     space between them.
 
     Attributes:
-        id: the 32 lower-case hexadecimal digits of a UUIDv7. Its time is that of the parcel.
+        id: the 32 lower-case hexadecimal digits of a UUIDv7. Its time is that of the parcel. Empty
+            where positions move.
         source: where it comes from, in 255 characters at most.
         sums: by how much each counter changes.
         slot: the part of the source that it comes from.
@@ -60,6 +79,7 @@ class Parcel(NamedTuple):
         cells: by how much cells change, by counter and cell; without those of ``tokens``.
         strange: what was found beside them and cannot be read.
         registers: actors of sets that have too many to be named in ``cells``, by counter and set.
+        moves: the positions that it is between, of parts of sources that are landed in order.
     """
 
     id: str
@@ -70,6 +90,12 @@ class Parcel(NamedTuple):
     cells: Sums[str] = {}
     strange: Mapping[str, str] = {}
     registers: Mapping[tuple[str, Cell], Sketch] = {}
+    moves: Sequence[Move] = ()
+
+    @property
+    def name(self) -> str:
+        """What it is called in incidents, and in what becomes of it."""
+        return self.id or "; ".join(map(str, self.moves))
 
 
 class Seen(NamedTuple):

@@ -14,6 +14,7 @@ from django_counters.tables.incident import CounterIncident
 from django_counters.tables.limit import CounterLimit
 from django_counters.tables.measure import CounterMeasure, CounterTag
 from django_counters.tables.partition import CounterArchive, CounterPartition
+from django_counters.tables.position import CounterPosition
 from django_counters.tables.rank import CounterRank
 from django_counters.tables.request import AdjustmentRequest
 from django_counters.tables.sample import CounterSample
@@ -38,6 +39,7 @@ __all__ = [
     "CounterMeasure",
     "CounterMember",
     "CounterPartition",
+    "CounterPosition",
     "CounterRank",
     "CounterSample",
     "CounterSource",

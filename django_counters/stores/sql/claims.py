@@ -6,11 +6,13 @@ claims is described by a `ClaimTable`, and has no statements of its own:
 
 - tokens of changes (`SqlTokens`), which also keep what the first use returned,
 - parcels that landed (`SqlBatches.claim`): generations of Redis, and whatever else has an id,
-- positions of sources (`SqlBatches.remember`), which are put again and again.
+- what was seen of sources (`SqlBatches.remember`), which is put again and again.
 
 Each has a table, not all of them one: tokens are looked up by functions of the ledger, are kept for
 two days and are as many as the changes; parcels are few, are kept for a month, and their sums are
 asked for by age. One table would have the columns of all, and a wider index for each.
+
+Positions (`SqlPositions`) are claims of another kind: one row moves on and on, by compare-and-set.
 
 Two more rows are their own claims, and stay that: an entry of the ledger, whose primary key is its
 token, and an adjustment. Adjustments of a case are written one after the other by whoever holds

@@ -15,6 +15,7 @@ from django_counters.stores.sql.dialects.hottest import Hottest
 from django_counters.stores.sql.dialects.landing import Landing
 from django_counters.stores.sql.dialects.ledger import Ledger
 from django_counters.stores.sql.dialects.limits import Limits
+from django_counters.stores.sql.dialects.positions import Positions
 from django_counters.stores.sql.dialects.rights import Rights
 from django_counters.stores.sql.dialects.samples import Samples
 from django_counters.stores.sql.dialects.spelling import Spelling
@@ -58,6 +59,7 @@ class Dialect(Spelling, Errors):
         self.cells = Cells(self)
         self.actors = Actors(self)
         self.holds = Holds(self)
+        self.positions = Positions(self)
 
     @property
     def present(self) -> str:

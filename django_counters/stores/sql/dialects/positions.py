@@ -1,0 +1,48 @@
+"""The statements about how far a source is in the totals."""
+
+from __future__ import annotations
+
+from django_counters.stores.sql.dialects.spelling import Spelling
+
+POSITIONS = "django_counters_counterposition"
+
+
+class Positions:
+    """Reads, holds and moves rows of positions. "Now" is the server's clock, after all waiting."""
+
+    def __init__(self, spelling: Spelling) -> None:
+        columns = "source, part, position, timeline"
+        given = spelling.rows(source="text", part="text", before="text", after="text", line="text")
+        there = "p.source = u.source AND p.part = u.part"
+        insert = f"INSERT INTO {POSITIONS} ({columns}, moved_at)"
+        #: Make the row of a part, unless there is one. Parameters: source, part.
+        self.make = (
+            f"{insert} VALUES (%s, %s, '', '', {spelling.clock}) ON CONFLICT DO NOTHING RETURNING 1"
+        )
+        #: The rows of a source. Parameters: source. Rows: part, position, timeline.
+        self.found = f"SELECT part, position, timeline FROM {POSITIONS} WHERE source = %s"
+        #: One row, held until the transaction ends. Empty where somebody else holds it. Parameters:
+        #: source, part. Rows: position, timeline.
+        self.hold = (
+            f"SELECT position, timeline FROM {POSITIONS} WHERE source = %s AND part = %s"
+            f"{spelling.held}{spelling.skipping}"
+        )
+        #: Move rows that are where they should be, in one order: a compare-and-set that waits for
+        #: whoever is just moving the same. Parameters: `columns` of source, part, from where, to
+        #: where, timeline. Rows: source and part of those that were moved.
+        self.move = (
+            f"WITH u AS (SELECT * FROM {given}) {insert} "
+            f"SELECT u.source, u.part, u.after, u.line, {spelling.clock} FROM u "
+            f"WHERE u.before = '' OR EXISTS (SELECT 1 FROM {POSITIONS} p WHERE {there}) "
+            "ORDER BY u.source, u.part ON CONFLICT (source, part) DO UPDATE SET "
+            "position = EXCLUDED.position, timeline = EXCLUDED.timeline, "
+            f"moved_at = EXCLUDED.moved_at WHERE {POSITIONS}.position = (SELECT u.before FROM u "
+            "WHERE u.source = EXCLUDED.source AND u.part = EXCLUDED.part) "
+            f"AND {POSITIONS}.timeline IN ('', EXCLUDED.timeline) RETURNING source, part"
+        )
+        #: Put one row somewhere, wherever it was. Parameters: source, part, position, timeline.
+        self.put = (
+            f"{insert} VALUES (%s, %s, %s, %s, {spelling.clock}) ON CONFLICT (source, part) "
+            "DO UPDATE SET position = EXCLUDED.position, timeline = EXCLUDED.timeline, "
+            "moved_at = EXCLUDED.moved_at RETURNING 1"
+        )

@@ -1,0 +1,89 @@
+"""How far sources are in the totals: whoever moves a position has landed what is in between."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from django.db.transaction import TransactionManagementError
+
+from django_counters.stores.base import Move
+from django_counters.stores.sql.session import Session
+
+
+class Moved(Exception):
+    """Somebody else has moved a position: nothing of the page is landed here.
+
+    The page is of no use any more. Read the positions again, and go on from there.
+
+    Attributes:
+        moves: those that were not possible.
+    """
+
+    def __init__(self, moves: Sequence[Move]) -> None:
+        super().__init__(", ".join(map(str, moves)))
+        self.moves = tuple(moves)
+
+
+class Position(NamedTuple):
+    """Where a part is, and in which history. Empty before its first page."""
+
+    position: str = ""
+    timeline: str = ""
+
+
+class SqlPositions:
+    """The positions of one database. Holds no connection."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._sql = session.dialect.positions
+
+    def of(self, source: str) -> dict[str, Position]:
+        """How far each part of a source is. One that never moved may be missing."""
+        rows = self._session.run(self._sql.found, (source,), writes=False)
+        return {part: Position(position, timeline) for part, position, timeline in rows}
+
+    def make(self, source: str, part: str) -> None:
+        """Make sure that there is a row, which `hold` can hold."""
+        self._session.run(self._sql.make, (source, part))
+
+    def hold(self, source: str, part: str) -> Position | None:
+        """Hold one part until the transaction ends: a lease. None where somebody else has it.
+
+        Raises:
+            TransactionManagementError: no transaction is open: it would end at once.
+        """
+        self._check_that_a_transaction_is_open()
+        rows = self._session.run(self._sql.hold, (source, part))
+        return Position(*rows[0]) if rows else None
+
+    def move(self, moves: Sequence[Move]) -> None:
+        """Move positions, each from where it must be, in the transaction of what is in between.
+
+        Waits for others who are just moving the same.
+
+        Raises:
+            Moved: one of them is elsewhere. The transaction has to be rolled back.
+            TransactionManagementError: no transaction is open. The position would be moved before
+                what it stands for is added, or without it.
+            ValueError: a move goes nowhere, or two are of one part.
+        """
+        self._check_that_a_transaction_is_open()
+        if not moves:
+            return
+        parts = {(move.source, move.part) for move in moves}
+        if len(parts) < len(moves) or any(move.before == move.after for move in moves):
+            raise ValueError("Each move is of another part, and goes somewhere.")
+        rows = self._session.run(self._sql.move, self._session.dialect.columns(moves))
+        moved = {(source, part) for source, part in rows}
+        if parts - moved:
+            raise Moved([move for move in moves if (move.source, move.part) not in moved])
+
+    def put(self, source: str, part: str, position: Position) -> None:
+        """Put a part somewhere, wherever it was: pages that are being read are then dropped."""
+        self._session.run(self._sql.put, (source, part, *position))
+
+    def _check_that_a_transaction_is_open(self) -> None:
+        if self._session.commits_at_once():
+            raise TransactionManagementError("A position moves with what it is for.")
