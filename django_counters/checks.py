@@ -14,6 +14,7 @@ from django.db import connections, router
 from django_counters.conf import problems
 from django_counters.hints import HINTS
 from django_counters.intake.sources import declared_sources
+from django_counters.intake.streams import stream_problems
 from django_counters.limits.limit import limit_problems
 from django_counters.models import Counter, CounterDelta
 from django_counters.observe.facts import databases
@@ -29,6 +30,7 @@ def register() -> None:
     """Called once, when the app is ready."""
     register_check(check_setting)
     register_check(check_limits)
+    register_check(check_streams)
     register_check(check_caches, Tags.caches)
     register_check(check_caches_in_use, Tags.caches, deploy=True)
     register_check(check_servers, Tags.caches, deploy=True)
@@ -53,6 +55,16 @@ def check_limits(
     return [
         Error(message, hint=HINTS[code], id=f"counters.{code}")
         for code, message in limit_problems()
+    ]
+
+
+def check_streams(
+    app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """E039: what is in ``COUNTERS_STREAMS``. It connects to nothing."""
+    return [
+        Error(message, hint=HINTS[code], id=f"counters.{code}")
+        for code, message in stream_problems()
     ]
 
 

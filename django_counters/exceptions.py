@@ -459,6 +459,18 @@ class InvalidSketch(CounterError, ValueError):
     reason: str
 
 
+class StreamPoisoned(CounterError):
+    """{poison} of the last {messages} messages of {stream} cannot be counted.
+
+    The last page is not counted, and its position has not moved. Probably `DECODE` is wrong, or the
+    messages are others than it knows. Those of earlier pages are in incidents.
+    """
+
+    stream: str
+    poison: int
+    messages: int
+
+
 class AssignmentIgnored(RuntimeWarning):
     """A number was assigned to a counter of a saved instance, and ``save()`` did not write it.
 

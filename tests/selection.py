@@ -68,6 +68,7 @@ TABLE = {
     "stores": Row(EVERYWHERE, "SQL, and the driver under it"),
     "stores/redis": Row(("server", "newest"), "scripts are the server's, sockets are Python's"),
     "strategies": Row(("dialect", "server", "newest"), "each strategy, down to its SQL"),
+    "streams": Row(("dialect", "server"), "messages of streams, landed in SQL"),
     "test_architecture.py": Row(NOWHERE, "reads the sources"),
     "test_selection.py": Row(NOWHERE, "reads this table"),
     "upkeep": Row(("dialect", "server"), "partitions, triggers, rollups and flushes in SQL"),

@@ -100,6 +100,12 @@ FLUSH_LAG = _gauge(
     "For how long something waits in a Redis at most; 0 where nothing does.",
     "redis",
 )
+STREAM_LAG = _gauge(
+    "django_counters_stream_lag_seconds",
+    "The time between the last message that was counted and the last one of a stream; of its parts "
+    "the one that is most behind.",
+    "stream",
+)
 FENCED = _gauge(
     "django_counters_ledger_fenced",
     "1 if the ledger came from another server and cannot be rolled up, else 0.",
@@ -139,6 +145,6 @@ FINDINGS = _gauge(
 )
 STATE = (
     *(UP, GATHER_SECONDS, PENDING_COUNTERS, PENDING_ROWS, PENDING_GENERATIONS),
-    *(ROLLUP_LAG, FLUSH_LAG, FENCED, PARTITIONS),
+    *(ROLLUP_LAG, FLUSH_LAG, STREAM_LAG, FENCED, PARTITIONS),
     *(REDIS_UP, BREAKER, INCIDENTS, REQUESTS, CREATED, MOST_CREATED, FINDINGS),
 )

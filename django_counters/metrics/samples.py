@@ -44,6 +44,7 @@ def samples(scrape: Scrape) -> Iterator[Sample]:
     yield from _incidents(found)
     for redis in found.redises or ():
         yield from _redis(using, redis)
+    yield from _streams(found)
 
 
 def _up(scrape: Scrape) -> tuple[bool, ...]:
@@ -88,6 +89,18 @@ def _incidents(found: Facts) -> Iterator[Sample]:
     numbers = {one.kind: one.number for one in found.incidents}
     for kind in {**dict.fromkeys(CounterIncident.Kind.values, 0), **numbers}:
         yield Sample(names.INCIDENTS, (found.using, kind), numbers.get(kind, 0))
+
+
+def _streams(found: Facts) -> Iterator[Sample]:
+    parts = found.streams or ()
+    unknown = {part.stream for part in parts if part.lag is None}
+    lags: dict[str, float] = {}
+    for part in parts:
+        # Without one of its parts a stream would look better than it is.
+        if part.lag is not None and part.stream not in unknown:
+            lags[part.stream] = max(lags.get(part.stream, 0.0), part.lag.total_seconds())
+    for stream, lag in lags.items():
+        yield Sample(names.STREAM_LAG, (found.using, stream), lag)
 
 
 def _redis(using: str, redis: Redis) -> Iterator[Sample]:

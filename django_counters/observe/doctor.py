@@ -16,6 +16,7 @@ from django_counters.intake.sources import Source
 from django_counters.observe.facts import RECENT, Facts, Incidents, Unfolded, gather
 from django_counters.observe.members import Members
 from django_counters.observe.redises import LATE, Redis
+from django_counters.observe.streams import Behind
 from django_counters.tables import CounterIncident
 from django_counters.tables.standing import COUNTERS
 from django_counters.upkeep.ledger import State
@@ -23,7 +24,10 @@ from django_counters.upkeep.partitions import ledgers, too_few
 from django_counters.upkeep.places import Stranger
 
 # The facts that findings are about.
-NEEDED = ("spread", "members", "ledger", "redises", "incidents", "rooms", "strangers", "guard")
+NEEDED = (
+    *("spread", "members", "ledger", "redises", "streams"),
+    *("incidents", "rooms", "strangers", "guard"),
+)
 _COMMAND = "manage.py counters"
 # The commands that say more about incidents of a kind.
 _ABOUT = {
@@ -102,8 +106,8 @@ def findings(found: Facts) -> Iterator[Finding]:
         yield _of_members(members, found.ledger)
     if found.ledger:
         yield from _of_ledger(found.ledger)
-    for redis in found.redises or ():
-        yield from _of_redis(redis)
+    for each in (*map(_of_redis, found.redises or ()), *map(_of_stream, found.streams or ())):
+        yield from each
     yield from map(_of_incidents, found.incidents or ())
     full = _("full: %(created)d counters were created over HTTP, as %(option)s says")
     for room in found.rooms or ():
@@ -228,6 +232,23 @@ def _waiting(redis: Redis, generations: int) -> Finding:
         lag=round(redis.lag.total_seconds() if redis.lag else 0.0, 3),
         command=command,
     )
+
+
+def _of_stream(part: Behind) -> Iterator[Finding]:
+    """How far behind the consumers of one part are, and its problems."""
+    subject = f"stream {part.stream} {part.part}"
+    if part.lag is None and not part.is_beyond:
+        yield _wrong(subject, "", _("it cannot be asked: %(reason)s"), reason=part.problem)
+    elif part.is_beyond:
+        other = _("its position is beyond its end: another stream has taken its place")
+        yield _wrong(subject, "", other)
+    elif part.is_late:
+        never = _("nothing has landed for %(minutes)d minutes: does %(command)s run?")
+        command = f"{_COMMAND} consume {part.stream}"
+        yield _wrong(subject, "", never, command, minutes=LATE // timedelta(minutes=1))
+    elif part.lag:
+        told = _("%(seconds)d s behind") % {"seconds": part.lag.total_seconds()}
+        yield Finding(subject, "", 0, 0, told)
 
 
 def _of_incidents(one: Incidents) -> Finding:

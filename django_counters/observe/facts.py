@@ -22,6 +22,7 @@ from django_counters.limits.admission import created_key
 from django_counters.observe.members import Members, waiting
 from django_counters.observe.rates import Rate, entries, landed
 from django_counters.observe.redises import UNANSWERED, Redis, ask, reason_of, unasked
+from django_counters.observe.streams import Behind, behind
 from django_counters.read.values import values_of
 from django_counters.registry import registry
 from django_counters.stores.sql import guard
@@ -93,6 +94,7 @@ class Facts:
         members: the actors who wait to be put into sets.
         ledger: the state of the ledger.
         redises: the state of each Redis.
+        streams: how far behind the consumers of streams are.
         incidents: the recent incidents, by kind.
         requests: how many adjustments wait for a second person.
         rooms: how many counters were created over HTTP.
@@ -109,6 +111,7 @@ class Facts:
     members: tuple[Members, ...] | None = None
     ledger: State | None = None
     redises: tuple[Redis, ...] | None = None
+    streams: tuple[Behind, ...] | None = None
     incidents: tuple[Incidents, ...] | None = None
     requests: int | None = None
     rooms: tuple[Room, ...] | None = None
@@ -248,6 +251,7 @@ PARTS: Mapping[str, tuple[str, Callable[[str], Any]]] = MappingProxyType(
         "members": (gettext_noop("members"), waiting),
         "ledger": (gettext_noop("ledger"), state),
         "redises": (gettext_noop("Redis"), unasked),
+        "streams": (gettext_noop("streams"), behind),
         "incidents": (gettext_noop("incidents"), incidents),
         "rooms": (_TO_DO, _rooms),
         "strangers": (_TO_DO, lambda using: tuple(strangers(using))),

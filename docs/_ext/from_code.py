@@ -18,6 +18,7 @@ from sphinx.util.docutils import SphinxDirective
 
 import django_counters
 from django_counters import access, conf, exceptions
+from django_counters.intake import streams
 from django_counters.options import Option
 
 Row = tuple[str, ...]
@@ -118,6 +119,11 @@ def access_rows() -> Iterator[Row]:
         default = "nobody" if name in access.ACTIONS else f"`{defaults[name]!r}`"
         default = {"network_limits": "`{}`"}.get(name, default)
         yield f"`{name!r}`", value, default, meaning
+
+
+def streams_rows() -> Iterator[Row]:
+    """The options of a stream."""
+    yield from map(_row, streams.OPTIONS)
 
 
 def options_rows() -> Iterator[Row]:
@@ -272,6 +278,7 @@ TABLES: dict[str, tuple[Callable[[], Iterator[Row]], Row]] = {
     "settings": (settings_rows, ("Option", "Value", "Default", "Meaning")),
     "access": (access_rows, ("Key", "Value", "Default", "Meaning")),
     "fields": (fields_rows, ("Argument", "Value", "Default", "Meaning")),
+    "streams": (streams_rows, ("Option", "Value", "Default", "Meaning")),
     "options": (options_rows, ("Option", "Of", "Value", "Default", "Meaning")),
     "strategies": (strategies_rows, ("Strategy", "Of", "Floor and ceiling", "In short")),
     "checks": (checks_rows, ("Id", "Level", "Looks at", "Message")),

@@ -17,6 +17,7 @@ from django.test import Client, RequestFactory
 from django.test.utils import override_settings
 
 from django_counters import CounterField, testing
+from django_counters.intake.streams import Message
 from django_counters.models import Counter, CounterAdjustment, CounterIncident
 from django_counters.types import Batch, Delta
 from tests.docs.site.blog.models import Like, Post, Repo
@@ -261,6 +262,9 @@ PAGES: dict[str, dict[str, Made]] = {
         "sell.pk": lambda cast: cast["product"].pk,
     },
     "docs/how-to/async.md": {"place.key": lambda cast: "stock:SKU-1"},
+    "docs/how-to/count-from-redis-streams.md": {
+        "message": lambda cast: Message("clicks", "1-1", {"product": "7", "sold": "2"}),
+    },
     "docs/how-to/correct-a-count.md": {
         "set_stock.counted": lambda cast: 40,
         "seen": lambda cast: 42,

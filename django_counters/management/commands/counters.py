@@ -24,7 +24,7 @@ from django_counters import exceptions as errors
 from django_counters.adjustments.cases import AdjustedMany
 from django_counters.intake.flush import Report as Flushed
 from django_counters.intake.flush import flush
-from django_counters.management import adjusting, top
+from django_counters.management import adjusting, consuming, top
 from django_counters.management.looping import until_asked_to_end
 from django_counters.observe.doctor import Finding, examine
 from django_counters.upkeep.audit import Anchor, verify_audit
@@ -40,6 +40,7 @@ from django_counters.upkeep.verify import verify
 
 _WORK = {
     "flush": gettext_noop("land what waits in Redis in the totals"),
+    "consume": gettext_noop("count the messages of a stream"),
     "rollup": gettext_noop("fold shards, slots and entries into the totals"),
     "partitions": gettext_noop("make, seal and drop partitions of the ledger"),
     "verify": gettext_noop("compare the ledger with its entries, and counts of actors with them"),
@@ -64,6 +65,7 @@ _EXPLAINED = (
     errors.InvalidConfiguration,
     errors.CounterUnavailable,
     errors.OutcomeUnknown,
+    errors.StreamPoisoned,
 )
 # The database is away for a moment; a loop goes on when it is back.
 _PASSING = (OperationalError, InterfaceError, errors.ReadOnlyDatabase)
@@ -129,6 +131,7 @@ class Command(BaseCommand):
             "--dry-run", action="store_true", help=_("say what there is, no more")
         )
         adjusting.add_arguments(sub["adjust"])
+        consuming.add_arguments(sub["consume"], _seconds)
         top.add_arguments(sub["top"], _seconds)
 
     def handle(self, *_args: Any, **options: Any) -> None:
@@ -340,6 +343,9 @@ class Command(BaseCommand):
         self._print(as_json, [asdict(finding) for finding in findings], text)
         if fail and needed:
             raise CommandError(f"{needed} of these need somebody who does something.")
+
+    def _consume(self, using: str, **options: Any) -> None:
+        consuming.run(self.stdout, self.stderr, using, **options)
 
     def _top(self, using: str, **options: Any) -> None:
         top.run(self.stdout, using, **options)

@@ -48,13 +48,22 @@ class SqlPositions:
         """Make sure that there is a row, which `hold` can hold."""
         self._session.run(self._sql.make, (source, part))
 
-    def hold(self, source: str, part: str) -> Position | None:
+    def hold(self, source: str, part: str, lease: float = 0) -> Position | None:
         """Hold one part until the transaction ends: a lease. None where somebody else has it.
+
+        Args:
+            source: the source.
+            part: its part.
+            lease: after how many seconds between two statements the server ends this transaction,
+                where it can; 0: never.
 
         Raises:
             TransactionManagementError: no transaction is open: it would end at once.
         """
         self._check_that_a_transaction_is_open()
+        if lease and self._session.dialect.limits_time:
+            idle = self._session.dialect.hurry("idle_in_transaction_session_timeout")
+            self._session.run(idle, (str(round(lease * 1000)),))
         rows = self._session.run(self._sql.hold, (source, part))
         return Position(*rows[0]) if rows else None
 

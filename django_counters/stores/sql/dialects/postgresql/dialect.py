@@ -47,7 +47,8 @@ class PostgreSQL(Dialect):
     # No lock in time, cancelled, not serializable, deadlock.
     BUSY = ("55P03", "57014", "40001", "40P01")
     READ_ONLY = ("25006",)
-    LOST = ("08", "57P")
+    # The last is of a transaction in which nothing was asked for too long.
+    LOST = ("08", "57P", "25P03")
     CANCELLED = ("57014",)
     UNSERIALIZABLE = ("40001", "40P01")
 

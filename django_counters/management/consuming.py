@@ -1,0 +1,121 @@
+"""``manage.py counters consume``: counts the messages of a stream, page by page."""
+
+from __future__ import annotations
+
+import json
+import time
+from argparse import ArgumentParser
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from typing import Any
+
+from django.core.management.base import CommandError, OutputWrapper
+from django.db import InterfaceError, OperationalError, close_old_connections
+from django.utils.translation import gettext as _
+
+from django_counters.exceptions import OutcomeUnknown, ReadOnlyDatabase
+from django_counters.intake.redis_stream import Consumed, RedisConsumer
+from django_counters.intake.streams import Stream, streams
+from django_counters.management.looping import until_asked_to_end
+from django_counters.stores.redis.commands import Refused
+
+# The database or the Redis is away for a moment; a loop goes on when it is back.
+_PASSING = (OperationalError, InterfaceError, ReadOnlyDatabase, OutcomeUnknown, Refused)
+# Seconds to wait after one of them, where the loop says less.
+_PAUSE = 1.0
+
+
+def add_arguments(parser: ArgumentParser, seconds: Callable[[str], float]) -> None:
+    """The options of the sub-command."""
+    parser.add_argument("stream", help=_("its name in COUNTERS_STREAMS"))
+    parser.add_argument(
+        "--loop",
+        type=seconds,
+        metavar="SECONDS",
+        help=_("go on, and look again after so many seconds when nothing is left"),
+    )
+
+
+def run(
+    out: OutputWrapper,
+    err: OutputWrapper,
+    using: str,
+    *,
+    stream: str,
+    loop: float | None,
+    as_json: bool,
+    **_options: Any,
+) -> None:
+    """Consume a stream until nothing is left or, in a loop, until the process is asked to end.
+
+    Raises:
+        CommandError: there is no such stream; without a loop, something could not be counted.
+        StreamPoisoned: too much could not be counted.
+    """
+    consumer = RedisConsumer(_found(stream), using)
+    work = _all(consumer) if loop is None else _on(consumer, loop, err)
+    problems: list[str] = []
+    for done in work:
+        if done.messages or loop is None:
+            _say(out, using, stream, done, as_json=as_json)
+        problems = list(_problems(done))
+        for problem in problems if loop is not None else ():
+            err.write(problem)
+    if loop is None and problems:
+        raise CommandError("; ".join(problems))
+
+
+def _found(name: str) -> Stream:
+    declared = streams()
+    if name not in declared:
+        known = ", ".join(declared) or "none"
+        raise CommandError(f"There is no stream {name!r} in COUNTERS_STREAMS; there are: {known}.")
+    return declared[name]
+
+
+def _all(consumer: RedisConsumer) -> Iterator[Consumed]:
+    """All that is there, as one report."""
+    whole = Consumed()
+    with until_asked_to_end() as wait:
+        while wait(0):
+            done = consumer.turn()
+            whole.join(done)
+            if not done.messages:
+                break
+    yield whole
+
+
+def _on(consumer: RedisConsumer, every: float, err: OutputWrapper) -> Iterator[Consumed]:
+    """One turn after the other. A page that is begun is finished before the loop ends."""
+    with until_asked_to_end() as wait:
+        pause = 0.0
+        while wait(pause):
+            began = time.monotonic()
+            # The server may have restarted, or the connection may be old.
+            close_old_connections()
+            try:
+                done = consumer.turn()
+            except _PASSING as error:
+                err.write(str(error).strip())
+                pause = max(every, _PAUSE)
+                continue
+            pause = 0.0 if done.messages else every - (time.monotonic() - began)
+            yield done
+
+
+def _say(out: OutputWrapper, using: str, stream: str, done: Consumed, *, as_json: bool) -> None:
+    text = f"{done.messages} messages counted in {done.pages} pages: {done.counters} totals changed"
+    busy = f"; busy: {', '.join(done.busy)}" if done.busy else ""
+    data = {"database": using, "stream": stream, **asdict(done)}
+    out.write(json.dumps(data) if as_json else text + busy)
+    # The log of a loop is read while it runs.
+    out.flush()
+
+
+def _problems(done: Consumed) -> Iterator[str]:
+    if done.poison:
+        yield f"{done.poison} messages could not be counted; they are in incidents"
+    if done.quarantined:
+        yield f"{len(done.quarantined)} amounts could not be landed; they are in incidents"
+    if done.incidents:
+        yield f"{len(done.incidents)} incidents: {', '.join(done.incidents)}"

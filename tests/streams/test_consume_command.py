@@ -1,0 +1,96 @@
+"""``counters consume``: all that is there, or a loop that ends when it is asked to."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import override_settings
+
+from django_counters.registry import registry
+from django_counters.stores.redis.streams import RedisStream
+from django_counters.testing import assert_counts
+from tests.streams.conftest import Clicks
+from tests.upkeep.test_flush_command import ended_when
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def output(*options: str, **streams: Any) -> str:
+    out = StringIO()
+    call_command("counters", "consume", *options, stdout=out, **streams)
+    return out.getvalue().strip()
+
+
+def test_all_that_is_there(clicks: Clicks) -> None:
+    clicks.add(*"abcde")
+    with override_settings(COUNTERS_STREAMS={"clicks": clicks.declared(PAGE=2)}):
+        said = output("clicks")
+    assert said == "5 messages counted in 3 pages: 8 totals changed"
+    assert json.loads(output("clicks", "--json")) == {
+        **{"database": "default", "stream": "clicks", "pages": 0, "messages": 0, "counters": 0},
+        **{"poison": 0, "quarantined": {}, "incidents": [], "busy": []},
+    }
+    assert_counts({"all": 5})
+
+
+def test_a_stream_that_is_not_declared(clicks: Clicks) -> None:
+    with pytest.raises(CommandError, match=r"no stream 'klicks'.*there are: clicks\."):
+        output("klicks")
+
+
+def test_poison_fails_it(clicks: Clicks) -> None:
+    clicks.add("a", "no key", "a")
+    with pytest.raises(CommandError, match="1 messages could not be counted"):
+        output("clicks")
+    assert_counts({"a": 2})
+    clicks.add(*["no key"] * 12)
+    with pytest.raises(CommandError, match="12 of the last 12 messages of clicks cannot be"):
+        output("clicks")
+
+
+def test_a_redis_that_is_away_fails_it(clicks: Clicks) -> None:
+    away = clicks.declared(LOCATION="unix:///nowhere/at/all")
+    with (
+        override_settings(COUNTERS_STREAMS={"clicks": away}),
+        pytest.raises(CommandError, match=r"redis:.*nowhere"),
+    ):
+        output("clicks")
+
+
+@pytest.mark.postgres
+def test_a_loop_goes_on_and_ends_when_it_is_asked_to(clicks: Clicks) -> None:
+    ids = clicks.add("a", "b")
+    source = "stream clicks"
+
+    def counted() -> bool:
+        known = registry.positions("default").of(source)
+        return clicks.parts[0] in known and known[clicks.parts[0]].position == ids[-1]
+
+    with ended_when(counted):
+        output("clicks", "--loop=0.02")
+    assert_counts({"all": 2})
+
+
+def test_asked_to_end_in_the_middle_of_a_page(
+    clicks: Clicks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page is finished, and no other one is begun."""
+    clicks.add("a", "a")
+    since = RedisStream.since
+
+    def asked(stream: RedisStream, position: str, most: int) -> Any:
+        if stream.name == clicks.parts[0]:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return since(stream, position, most)
+
+    monkeypatch.setattr(RedisStream, "since", asked)
+    with override_settings(COUNTERS_STREAMS={"clicks": clicks.declared(PAGE=1)}):
+        said = output("clicks", "--loop=0.02")
+    assert said == "1 messages counted in 1 pages: 2 totals changed"
+    assert_counts({"a": 1, "all": 1})

@@ -1,0 +1,275 @@
+"""Each message of a stream is counted once, whoever reads it and whatever becomes of the stream."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from django.test import override_settings
+
+from django_counters.exceptions import CounterUnavailable, InvalidConfiguration, StreamPoisoned
+from django_counters.models import Counter, CounterIncident, CounterPosition
+from django_counters.registry import registry
+from django_counters.stores.redis.streams import RedisStream
+from django_counters.stores.sql.positions import Position
+from django_counters.testing import assert_counts, override_counters
+from tests.stores.redis.counting import eventually
+from tests.stores.test_failures import beside
+from tests.streams.conftest import Clicks
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def positions() -> dict[str, str]:
+    return {part: at for part, (at, _) in registry.positions("default").of("stream clicks").items()}
+
+
+def test_pages_of_all_parts_are_counted_once(clicks: Clicks) -> None:
+    first = clicks.add("a", "b", "a")
+    second = clicks.add("a", part=1, by="5")
+    consumer = clicks.consumer()
+    done = consumer.turn()
+    assert (done.pages, done.messages, done.poison, done.busy) == (2, 4, 0, [])
+    assert_counts({"a": 7, "b": 1, "all": 4})
+    assert positions() == {clicks.parts[0]: first[-1], clicks.parts[1]: second[-1]}
+    for again in (consumer, clicks.consumer()):
+        assert again.turn().messages == 0
+    clicks.add("b")
+    assert clicks.consumer().turn().messages == 1
+    assert_counts({"a": 7, "b": 2, "all": 5})
+    assert not CounterIncident.objects.exists()
+
+
+def test_a_page_has_so_many_messages(clicks: Clicks) -> None:
+    ids = clicks.add(*"abcdefg")
+    with override_settings(COUNTERS_STREAMS={"clicks": clicks.declared(PAGE=3)}):
+        consumer = clicks.consumer()
+        seen = []
+        while done := consumer.turn().messages:
+            seen.append((done, positions()[clicks.parts[0]]))
+    assert seen == [(3, ids[2]), (3, ids[5]), (1, ids[6])]
+    assert_counts({"all": 7})
+
+
+def test_a_stream_that_is_not_there_yet(clicks: Clicks) -> None:
+    consumer = clicks.consumer()
+    assert consumer.turn().messages == 0
+    assert positions() == dict.fromkeys(clicks.parts, "")
+    clicks.add("a")
+    assert consumer.turn().messages == 1
+
+
+def test_fields_come_as_they_were_written(clicks: Clicks) -> None:
+    raw = b'\xff\x00\n"\\ \xc3\xa9 \x7f/'
+    clicks.client.xadd(clicks.parts[0], {raw: raw, "number": 1.5})
+    stream = RedisStream(os.environ["REDIS_URL"], clicks.parts[0])
+    (entry,) = stream.since("", 10)
+    text = raw.decode(errors="surrogateescape")
+    assert entry.fields == {text: text, "number": "1.5"}
+    assert entry.id == stream.end()
+    assert RedisStream(os.environ["REDIS_URL"], clicks.parts[1]).since("", 10) == []
+
+
+def test_messages_that_count_nothing_move_the_position(clicks: Clicks) -> None:
+    decode = "tests.streams.decoding.nothing"
+    with override_settings(COUNTERS_STREAMS={"clicks": clicks.declared(DECODE=decode)}):
+        (last,) = clicks.add("a")
+        assert clicks.consumer().turn().messages == 1
+    assert positions()[clicks.parts[0]] == last
+    assert not Counter.objects.exists()
+
+
+@pytest.mark.postgres
+def test_a_part_is_read_by_one_at_a_time(clicks: Clicks) -> None:
+    clicks.add("a")
+    other = clicks.consumer()
+    other.turn()
+    clicks.add("a")
+    busy: list[list[str]] = []
+
+    def step(name: str) -> None:
+        if name == "land":
+            busy.append(call(other.turn).result(30).busy)
+
+    with beside() as call:
+        assert clicks.consumer(step=step).turn().messages == 1
+    assert busy == [[clicks.parts[0]]]
+    assert_counts({"a": 2})
+
+
+@pytest.mark.postgres
+def test_one_who_stands_still_loses_the_part(clicks: Clicks) -> None:
+    clicks.add("a")
+    other = clicks.consumer()
+
+    def step(name: str) -> None:
+        if name == "land":
+            assert eventually(lambda: call(other.turn).result(30).messages == 1)
+
+    with beside() as call, pytest.raises(CounterUnavailable):
+        clicks.consumer(lease=0.2, step=step).turn()
+    assert_counts({"a": 1, "all": 1})
+
+
+@pytest.mark.parametrize("where", ["read", "land", "commit"])
+def test_what_is_broken_off_is_counted_by_the_next_one(clicks: Clicks, where: str) -> None:
+    clicks.add("a", "b")
+
+    def step(name: str) -> None:
+        if name == where:
+            raise CounterUnavailable(using="default", reason="it is gone")
+
+    with pytest.raises(CounterUnavailable):
+        clicks.consumer(step=step).turn()
+    assert_counts({"a": 0, "all": 0})
+    assert positions()[clicks.parts[0]] == ""
+    assert clicks.consumer().turn().messages == 2
+    assert_counts({"a": 1, "all": 2})
+
+
+def test_whoever_dies_after_the_commit_has_counted(clicks: Clicks) -> None:
+    clicks.add("a")
+
+    def step(name: str) -> None:
+        if name == "committed":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        clicks.consumer(step=step).turn()
+    assert clicks.consumer().turn().messages == 0
+    assert_counts({"a": 1})
+
+
+@pytest.mark.parametrize("by", ["many", "0", str(2**70)])
+def test_poison_is_put_aside_with_its_offset_and_payload(clicks: Clicks, by: str) -> None:
+    clicks.add("a")
+    (bad,) = clicks.add("a", by=by)
+    clicks.add("a")
+    done = clicks.consumer().turn()
+    assert (done.messages, done.poison) == (3, 1)
+    assert_counts({"a": 2, "all": 2})
+    (incident,) = CounterIncident.objects.all()
+    assert (incident.kind, incident.subject) == ("quarantined", "stream clicks")
+    ((where, told),) = incident.detail["fields"].items()
+    assert where == f"{clicks.parts[0]} {bad}"
+    assert f"'by': '{by}'" in told
+
+
+@pytest.mark.parametrize("key", ["no key", "bounded:a", "liked:a", ""])
+def test_what_a_message_must_not_name(clicks: Clicks, key: str) -> None:
+    clicks.add("a", key, "a")
+    with override_counters(bounded={"CEILING": 5}, liked={"ONCE": True}):
+        assert clicks.consumer().turn().poison == 1
+    # None of the changes of such a message is counted.
+    assert_counts({"a": 2, "all": 2})
+    assert CounterIncident.objects.count() == 1
+
+
+def test_a_bound_on_the_other_side_is_not_in_the_way(clicks: Clicks) -> None:
+    clicks.add("stock:a", "stock:a")
+    clicks.add("stock:a", by="-1")
+    with override_counters(stock={"FLOOR": 0}):
+        assert clicks.consumer().turn().poison == 1
+    assert_counts({"stock:a": 2})
+
+
+def test_too_much_poison_stops_before_the_page_is_counted(clicks: Clicks) -> None:
+    clicks.add("a", "a", "a", "a")
+    clicks.add(*["no key"] * 6)
+    with pytest.raises(StreamPoisoned) as caught:
+        clicks.consumer().turn()
+    assert str(caught.value) == "6 of the last 10 messages of clicks cannot be counted."
+    assert_counts({"a": 0})
+    assert positions()[clicks.parts[0]] == ""
+    assert not CounterIncident.objects.exists()
+    clicks.add("a", "a")
+    assert clicks.consumer().turn().poison == 6
+
+
+def test_small_pages_of_poison_stop_it_too(clicks: Clicks) -> None:
+    consumer = clicks.consumer()
+    for _ in range(9):
+        clicks.add("no key")
+        assert consumer.turn().poison == 1
+    clicks.add("no key")
+    with pytest.raises(StreamPoisoned):
+        consumer.turn()
+
+
+def test_a_vanished_range_is_an_incident(clicks: Clicks) -> None:
+    ids = clicks.add(*"abcdef")
+    with override_settings(COUNTERS_STREAMS={"clicks": clicks.declared(PAGE=2)}):
+        clicks.consumer().turn()
+    clicks.client.xtrim(clicks.parts[0], maxlen=2, approximate=False)
+    done = clicks.consumer().turn()
+    assert (done.messages, done.incidents) == (2, [f"lost: {clicks.parts[0]} after {ids[1]}"])
+    (incident,) = CounterIncident.objects.all()
+    assert (incident.kind, incident.subject) == ("lost", "stream clicks")
+    assert incident.detail == {"part": clicks.parts[0], "after": ids[1], "before": ids[4]}
+    assert_counts({"a": 1, "b": 1, "c": 0, "d": 0, "e": 1, "f": 1})
+
+
+def test_trimming_below_the_position_is_none(clicks: Clicks) -> None:
+    clicks.add(*"abc")
+    clicks.consumer().turn()
+    position = positions()[clicks.parts[0]]
+    clicks.client.xtrim(clicks.parts[0], minid=position, approximate=False)
+    clicks.add("d")
+    assert clicks.consumer().turn().messages == 1
+    assert not CounterIncident.objects.exists()
+
+
+def test_periods_are_those_of_the_message(clicks: Clicks) -> None:
+    moment = datetime(2026, 3, 4, 12, tzinfo=UTC)
+    stamp = int(moment.timestamp() * 1000)
+    for number in range(3):
+        clicks.client.xadd(clicks.parts[0], {"key": "hits:a"}, id=f"{stamp}-{number + 1}")
+    with override_counters(hits={"PER": ["day"], "KEEP": {"day": 36_500}}):
+        assert clicks.consumer().turn().poison == 0
+        days = Counter.objects.series("hits:a").per("day")
+        (point,) = days.between(moment, moment.replace(hour=13)).list()
+    assert point.value == 3
+
+
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        ({"BACKEND": "rabbit"}, "BACKEND is 'redis', not 'rabbit'."),
+        ({"STREAM": []}, "STREAM is key of a stream, or a list of them, not []."),
+        ({"STREAMS": "a"}, "there is no option 'STREAMS'. Did you mean 'STREAM'?"),
+        ({"LOCATION": "nowhere"}, "LOCATION: there is no cache 'nowhere' in CACHES."),
+        ({"DECODE": "tests.streams.decoding.gone"}, "DECODE 'tests.streams.decoding.gone' cannot"),
+        ({"DECODE": "tests.streams.decoding.no_function"}, "no_function' is no function."),
+        ({"PAGE": 0}, "PAGE is integer from 1 to 10000, not 0."),
+    ],
+)
+def test_what_is_declared_wrongly(clicks: Clicks, more: dict[str, Any], problem: str) -> None:
+    from django_counters.checks import check_streams
+
+    assert check_streams() == []
+    with override_settings(COUNTERS_STREAMS={"clicks": clicks.declared(**more)}):
+        (error,) = check_streams()
+        assert error.id == "counters.E039"
+        assert problem in error.msg
+        assert error.msg.startswith("COUNTERS_STREAMS['clicks']: ")
+        with pytest.raises(InvalidConfiguration):
+            clicks.consumer()
+
+
+@pytest.mark.parametrize("setting", [["clicks"], {"my clicks": {}}, {"clicks": "redis"}])
+def test_what_is_no_dictionary_of_streams(setting: object) -> None:
+    from django_counters.checks import check_streams
+
+    with override_settings(COUNTERS_STREAMS=setting):
+        assert [error.id for error in check_streams()] == ["counters.E039"]
+
+
+def test_a_position_of_somebody_else_fences(clicks: Clicks) -> None:
+    """An operator puts the position elsewhere: what is counted next begins there."""
+    ids = clicks.add("a", "b", "c")
+    registry.positions("default").put("stream clicks", clicks.parts[0], Position(ids[1]))
+    assert clicks.consumer().turn().messages == 1
+    assert_counts({"c": 1, "all": 1})
+    assert CounterPosition._base_manager.count() == 2
