@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from django_counters.intake.land import Landing
 from django_counters.intake.landed import Landed
 from django_counters.intake.pages import Health, Page
-from django_counters.intake.streams import Message, Stream
+from django_counters.intake.streams import Stream
 from django_counters.registry import registry
 from django_counters.stores.base import Move
-from django_counters.stores.redis.streams import Entry, RedisStream
+from django_counters.stores.redis.streams import Message, RedisStream
 from django_counters.stores.sql.incidents import record
 from django_counters.stores.sql.partitions import Busy
 from django_counters.tables import CounterIncident
@@ -130,30 +130,30 @@ class RedisConsumer:
             # With the entry at the position: where that is gone, so may be what came after it.
             entries = part.since(position.position, self._stream.page + 1)
             told = self._vanished(part.name, position.position, entries)
-            fresh = [one for one in entries if one.id != position.position]
+            fresh = [one for one in entries if one.offset != position.position]
             if not fresh:
                 return
             fresh = fresh[: self._stream.page]
-            page = self._decoded(part.name, fresh)
+            page = self._decoded(fresh)
             self._step("land")
-            move = Move(self._stream.source, part.name, position.position, fresh[-1].id)
+            move = Move(self._stream.source, part.name, position.position, fresh[-1].offset)
             landed = self._landing.land([page.parcel(self._stream.source, [move])])
             landed.incidents += told
             self._step("commit")
         self._step("committed")
         done.add(page, landed)
 
-    def _decoded(self, part: str, entries: Sequence[Entry]) -> Page:
+    def _decoded(self, messages: Sequence[Message]) -> Page:
         page = Page(self._decode, self._using)
-        for one in entries:
-            page.add(Message(part, *one))
+        for message in messages:
+            page.add(message)
         self._health.check(page)
         return page
 
-    def _vanished(self, part: str, position: str, entries: Sequence[Entry]) -> list[str]:
+    def _vanished(self, part: str, position: str, entries: Sequence[Message]) -> list[str]:
         """Write down that entries are gone which nobody has counted, as far as anybody can know."""
-        if not position or not entries or entries[0].id == position:
+        if not position or not entries or entries[0].offset == position:
             return []
-        detail = {"part": part, "after": position, "before": entries[0].id}
+        detail = {"part": part, "after": position, "before": entries[0].offset}
         record(CounterIncident.Kind.LOST, self._stream.source, detail, self._using)
         return [f"lost: {part} after {position}"]

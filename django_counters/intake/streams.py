@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.conf import settings
 from django.utils.module_loading import import_string
@@ -13,30 +12,13 @@ from django.utils.module_loading import import_string
 from django_counters.exceptions import InvalidConfiguration
 from django_counters.options import Option, did_you_mean, is_integer
 from django_counters.stores.redis.addresses import address_of
-from django_counters.stores.redis.streams import milliseconds_of
+from django_counters.stores.redis.streams import Message
+
+__all__ = ["Decode", "Message", "Stream", "stream_problems", "streams"]
 
 LONGEST_NAME = 100
 LARGEST_PAGE = 10_000
 BACKENDS = ("redis",)
-
-
-class Message(NamedTuple):
-    """One message of a stream, as `DECODE` is given it.
-
-    Attributes:
-        part: the stream that it is in.
-        offset: its id there.
-        fields: what it holds. Bytes that are not UTF-8 are there as surrogates.
-    """
-
-    part: str
-    offset: str
-    fields: Mapping[str, str] = {}
-
-    @property
-    def at(self) -> datetime:
-        """When it was added, as its id says: an aware moment."""
-        return datetime.fromtimestamp(milliseconds_of(self.offset) / 1000, UTC)
 
 
 #: Makes changes of a message: keys of named counters, and by how much they change.

@@ -59,7 +59,7 @@ def _behind(stream: Stream, part: str, row: CounterPosition | None) -> Behind:
     try:
         end = reader.end()
         # Before the first page all that is there waits.
-        begin = position or next((one.id for one in reader.since("", 1)), end)
+        begin = position or next((one.offset for one in reader.since("", 1)), end)
     except UNANSWERED as error:
         return Behind(stream.name, part, problem=reason_of(error))
     if position and _order(position) > _order(end or "0-0"):

@@ -68,7 +68,7 @@ def test_fields_come_as_they_were_written(clicks: Clicks) -> None:
     (entry,) = stream.since("", 10)
     text = raw.decode(errors="surrogateescape")
     assert entry.fields == {text: text, "number": "1.5"}
-    assert entry.id == stream.end()
+    assert entry.offset == stream.end()
     assert RedisStream(os.environ["REDIS_URL"], clicks.parts[1]).since("", 10) == []
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from django_counters.exceptions import InvalidConfiguration
@@ -15,11 +16,23 @@ from django_counters.stores.redis.scripts import STREAM
 PATIENCE = 5.0
 
 
-class Entry(NamedTuple):
-    """One entry: its id, and its fields."""
+class Message(NamedTuple):
+    """One message of a stream, as `DECODE` is given it.
 
-    id: str
-    fields: dict[str, str]
+    Attributes:
+        part: the stream that it is in.
+        offset: its id there.
+        fields: what it holds. Bytes that are not UTF-8 are there as surrogates.
+    """
+
+    part: str
+    offset: str
+    fields: Mapping[str, str] = {}
+
+    @property
+    def at(self) -> datetime:
+        """When it was added, as its id says: an aware moment."""
+        return datetime.fromtimestamp(milliseconds_of(self.offset) / 1000, UTC)
 
 
 class RedisStream:
@@ -43,11 +56,11 @@ class RedisStream:
         self._client = client_of(address_of(location, {"timeout": PATIENCE}))
         self.name = name
 
-    def since(self, position: str, most: int) -> list[Entry]:
-        """Entries from a position on, that one included; from the first one where it is empty."""
+    def since(self, position: str, most: int) -> list[Message]:
+        """Messages from a position on, that one included; from the first one where it is empty."""
         command = Command(STREAM, (self.name,), (position or "-", most))
         # Control characters are escaped; other bytes are as somebody has written them.
-        return [Entry(*one) for one in json.loads(self._client.run(command))]
+        return [Message(self.name, *one) for one in json.loads(self._client.run(command))]
 
     def end(self) -> str:
         """The id of the last entry that was ever added; empty where there was none."""
