@@ -13,6 +13,7 @@ from pathlib import Path
 
 from benchmarks.cases import (
     adjusting,
+    buffers,
     cached,
     cells,
     entries,
@@ -46,6 +47,7 @@ FAST = {
     **exact.CASES,
     **cached.CASES,
     **unasked.CASES,
+    **buffers.CASES,
     **cells.CASES,
     **holds.CASES,
     **quotas.CASES,

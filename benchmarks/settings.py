@@ -46,6 +46,8 @@ COUNTERS = {
     # Patient: a lost answer would be no figure.
     "pages": {"STRATEGY": "cached", "OPTIONS": {"timeout": 10}},
     "blind": {"STRATEGY": "cached", "OPTIONS": {"timeout": 10, "returns": "nothing"}},
+    # It is landed when the case is over.
+    "buffered": {"STRATEGY": "cached", "OPTIONS": {"timeout": 10}, "BUFFER": {"seconds": 3600}},
     "hits": {"STRATEGY": "cached", "OPTIONS": {"timeout": 10}, "API": _API},
     "sales": {"API": _API},
     "liked": {"ONCE": True},

@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from django_counters.values import CountedMany as CountedMany
     from django_counters.values import Result as Result
     from django_counters.values import Unknown as Unknown
+    from django_counters.write.handle import Handle as Handle
     from django_counters.write.holds import Hold as Hold
 
 __version__ = "0.1.0"
@@ -104,6 +105,7 @@ _HOMES = {
     "DecimalCounterField": "fields",
     "Explanation": "read.history",
     "HistoryNotKept": "exceptions",
+    "Handle": "write.handle",
     "Hold": "write.holds",
     "HoldEnded": "exceptions",
     "HoldExpired": "exceptions",

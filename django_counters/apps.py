@@ -30,6 +30,10 @@ class CountersConfig(AppConfig):
 
         checks.register()
         import_first()
+        if _has_buffers():
+            from django_counters.write.ending import land_before_the_end
+
+            land_before_the_end()
         setting_changed.connect(registry.forget_policies)
         setting_changed.connect(forget_recipes)
         post_migrate.connect(prepare_database, sender=self)
@@ -48,6 +52,13 @@ def import_first() -> None:
         from django_counters.stores.sql import wire  # noqa: F401
     if find_spec("redis") and _needs_redis():
         from django_counters.stores.redis import aclient, pending  # noqa: F401
+
+
+def _has_buffers() -> bool:
+    """Whether a buffer is declared, rightly or not."""
+    named = getattr(settings, "COUNTERS", None)
+    declared = named.values() if isinstance(named, Mapping) else ()
+    return any(one.get("BUFFER") is not None for one in declared if isinstance(one, Mapping))
 
 
 def _needs_redis() -> bool:

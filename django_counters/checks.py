@@ -41,7 +41,8 @@ def register() -> None:
 def check_setting(
     app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
-    """E001 to E005, E008, E009, E019, E023, E025 to E027, E033, E036: what is in ``COUNTERS``."""
+    """E001 to E005, E008, E009, E019, E023, E025 to E027, E033, E036, E040: what is
+    in ``COUNTERS``."""
     return [
         Error(problem.message, hint=HINTS[problem.code], id=f"counters.{problem.code}")
         for problem in problems(getattr(settings, "COUNTERS", None))

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from django_counters.access import AUDITED, CLOSED, CREATED, Access, access_of, access_problems
+from django_counters.buffering import Buffering, buffering_of, buffering_problems
 from django_counters.exceptions import InvalidConfiguration, InvalidDelta
 from django_counters.measure import Measure
 from django_counters.options import Option, did_you_mean, is_integer
@@ -84,6 +85,14 @@ _OF_NAMESPACES = (
         code="E025",
     ),
     Option(
+        "BUFFER",
+        None,
+        "None or a dictionary with `'seconds'` and `'most'`",
+        "Increments wait [in a buffer of their process](../how-to/buffer.md) and are landed "
+        "together: after so many seconds (1), or when so many different counters wait (10,000).",
+        code="E040",
+    ),
+    Option(
         "API",
         None,
         "dictionary of [who may what](#api), or None",
@@ -106,7 +115,8 @@ class Policy:
     ``approve_above``: by how much one person alone may adjust a counter; None: by any amount.
     ``history``: the period of its recorded totals; empty where none are recorded.
     ``history_days``: for how long those are kept. ``access``: who may reach the counters over
-    HTTP. ``measure``: what is counted beside the total; None where nothing is.
+    HTTP. ``measure``: what is counted beside the total; None where nothing is. ``buffer``: how
+    increments wait in their process; None where they do not.
     """
 
     recipe: Recipe = EXACT
@@ -117,6 +127,7 @@ class Policy:
     history_days: int = HISTORY_DAYS
     access: Access = CLOSED
     measure: Measure | None = None
+    buffer: Buffering | None = None
 
     @property
     def max_age(self) -> float:
@@ -201,6 +212,7 @@ def _policy(name: str, declared: Mapping[str, Any]) -> Policy:
         history_days=declared.get("HISTORY_DAYS", HISTORY_DAYS),
         access=access_of(declared.get("API")),
         measure=measure_of(name, options),
+        buffer=buffering_of(declared.get("BUFFER")),
     )
 
 
@@ -346,6 +358,10 @@ def _strategy_problems(
         yield Problem(code, f"{where}: {message}")
     if strategy.can.entries and declared.get("HISTORY") is not None:
         yield Problem("E025", f"{where}: HISTORY is not for {name}: entries are a history already.")
+    given = {**_given(declared), "floor": bounds.floor}
+    keeps = strategy.can.entries
+    for message in buffering_problems(declared.get("BUFFER"), name, entries=keeps, given=given):
+        yield Problem("E040", f"{where}: {message}")
 
 
 def _foreign_options(

@@ -68,6 +68,7 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "of periods.",
         "E039": "Write it as the message says: a stream has BACKEND, LOCATION, STREAM and DECODE, "
         "which is the path of a function.",
+        "E040": "Write BUFFER as the message says, or remove what it cannot stand beside.",
         "W010": "Remove the index, or silence this warning where the counter seldom changes.",
         "W011": "Run manage.py counters partitions, as the owner of the table, every hour.",
         "W012": "Set maxmemory-policy to noeviction, or give the counters a Redis of their own.",

@@ -10,6 +10,7 @@ from math import ceil
 from typing import Any
 
 from celery import shared_task
+from celery.signals import worker_process_shutdown
 from django.db import DEFAULT_DB_ALIAS
 
 FLUSH = "django_counters.flush"
@@ -20,6 +21,14 @@ PRUNE = "django_counters.prune"
 EXPIRE_HOLDS = "django_counters.expire_holds"
 VERIFY = "django_counters.verify"
 VERIFY_AUDIT = "django_counters.verify_audit"
+
+
+@worker_process_shutdown.connect
+def land_buffers(**_: object) -> None:
+    """Land what waits in the buffers of a process of a worker, which ends without `atexit`."""
+    from django_counters.write.ending import end
+
+    end()
 
 
 # A schedule is put together in settings, before there are models: the work is imported late.

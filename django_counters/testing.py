@@ -14,6 +14,7 @@ from django_counters.intake.sources import PATIENCE, declared
 from django_counters.models import Counter
 from django_counters.registry import pending_in, registry
 from django_counters.stores.sql import identity
+from django_counters.write.buffers import buffers
 
 
 class override_counters(override_settings):  # noqa: N801
@@ -44,18 +45,20 @@ class override_counters(override_settings):  # noqa: N801
 def isolated_counters() -> Iterator[None]:
     """Let cached counters count where nobody else does, for a block or as a decorator.
 
-    What is counted in a Redis is not rolled back with a test: without this, the next test would
-    find it. At the end it is deleted, also what was not flushed. Other processes, such as a worker
-    that the test started, go on where they were.
+    What is counted in a Redis, or waits in a buffer, is not rolled back with a test: without this,
+    the next test would find it. At the end it is deleted, also what was not flushed. Other
+    processes, such as a worker that the test started, go on where they were.
 
     Raises:
         CounterUnavailable, OutcomeUnknown: a Redis could not be reached to delete it.
     """
     with identity.apart():
+        buffers.clear()
         registry.forget_strategies()
         try:
             yield
         finally:
+            buffers.clear()
             for using in connections:
                 for cache in declared(using):
                     pending_in(cache, PATIENCE, using).clear()

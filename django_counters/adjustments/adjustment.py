@@ -26,7 +26,7 @@ from django_counters.tables import CounterAdjustment
 from django_counters.tables.standing import COUNTERS
 from django_counters.tokens import Token, check_token
 from django_counters.types import INT8, UNBOUNDED, Batch
-from django_counters.write.buffer import Buffer
+from django_counters.write.acollector import AsyncCollector
 from django_counters.write.change import Change, Ref, named
 from django_counters.write.collector import collector_of
 from django_counters.write.once import Call, once
@@ -99,7 +99,7 @@ def adjust(ref: Ref, *, token: str | UUID | Token | None = None, **asked: Any) -
 
 def settle_buffered(refs: Iterable[Ref], alias: str) -> None:
     """Apply what asynchronous code has collected. It commits at once, as that code does."""
-    if isinstance(collector_of(alias), Buffer):
+    if isinstance(collector_of(alias), AsyncCollector):
         settle(refs, alias)
 
 

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 
-from django_counters.managers.maxima import MaximumManager
+from django_counters.managers.buffers import BufferManager
 from django_counters.managers.rows import Row
 from django_counters.projections.event import Event, Tags, Who, event_of
 from django_counters.read import values
@@ -17,11 +17,12 @@ from django_counters.tokens import Token, check_token, optional_token
 from django_counters.types import UNBOUNDED, Bounds, Reading, bounds_of_call, check_delta
 from django_counters.values import CountedMany, Result
 from django_counters.write import pipeline
+from django_counters.write.buffered import abuffered
 from django_counters.write.change import Change, named
 from django_counters.write.native import is_native
 
 
-class CounterManager(MaximumManager[Row]):
+class CounterManager(BufferManager[Row]):
     """Counts by key. Every change joins the caller's transaction and rolls back with it.
 
     ``using`` names a database; without it the manager's own (``db_manager``) is used, else the
@@ -67,17 +68,21 @@ class CounterManager(MaximumManager[Row]):
         change together or not at all. What is too long ago for one period is counted in those that
         are kept for longer.
 
+        Where the namespace has a ``BUFFER`` the change waits in this process, within a transaction
+        from its commit on; one with a token, or with ``immediately``, goes past the buffer.
+
         Returns:
             The new value, `Counted`, which is an int. `Unknown` where nobody knows it: in a ledger,
-            in a collector, and of a cached counter in a transaction or without its Redis.
+            in a collector, in a buffer, and of a cached counter in a transaction or without its
+            Redis.
 
         Raises:
             InvalidKey, InvalidDelta, InvalidToken: what is given is no key, no integer other than
                 zero, no token.
             InsufficientCount, CeilingExceeded: the value would cross its floor, or its ceiling.
             UnsupportedBounds: the namespace is not exact, and it is not the floor that a sharded
-                one declares.
-            UnsupportedOption: ``immediately``, and the namespace is not cached.
+                one declares; or it has a buffer.
+            UnsupportedOption: ``immediately``, and the namespace is not cached and has no buffer.
             UnsupportedToken: the namespace is cached, and the token is no UUIDv7.
             InvalidTags: a tag is not declared, or its value is no text of at most 60 characters.
             InvalidMoment: ``at`` is more than 5 minutes ahead, or before all that is kept.
@@ -313,6 +318,10 @@ class CounterManager(MaximumManager[Row]):
         using: str | None,
     ) -> Result:
         database = using or self._db
+        if bounds is UNBOUNDED and token is None and not immediately:
+            waits = abuffered(Change(named(key, database), by, event=event))
+            if waits is not None:
+                return waits
         if bounds is UNBOUNDED and is_native([key], database, writes=True):
             ref = named(key, database)
             given = optional_token(token)

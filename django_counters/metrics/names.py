@@ -143,8 +143,19 @@ FINDINGS = _gauge(
     "django_counters_findings",
     "How many things somebody has to do something about: what `counters doctor` says is needed.",
 )
+BUFFERED = _gauge(
+    "django_counters_buffered_amount",
+    "How much waits in buffers of the process that was scraped, up and down together.",
+    "strategy",
+)
+BUFFER_AGE = _gauge(
+    "django_counters_buffer_age_seconds",
+    "For how long something waits there at most; 0 where nothing does.",
+    "strategy",
+)
 STATE = (
     *(UP, GATHER_SECONDS, PENDING_COUNTERS, PENDING_ROWS, PENDING_GENERATIONS),
     *(ROLLUP_LAG, FLUSH_LAG, STREAM_LAG, FENCED, PARTITIONS),
     *(REDIS_UP, BREAKER, INCIDENTS, REQUESTS, CREATED, MOST_CREATED, FINDINGS),
+    *(BUFFERED, BUFFER_AGE),
 )

@@ -13,6 +13,7 @@ from django_counters.models import CounterIncident
 from django_counters.observe.facts import Facts
 from django_counters.observe.redises import Redis
 from django_counters.stores.redis.breaker import STATES
+from django_counters.write.buffers import buffers
 
 PARTS = ("database", "pending", "ledger", "incidents", "requests", "rooms", "redis", "findings")
 
@@ -39,6 +40,7 @@ def samples(scrape: Scrape) -> Iterator[Sample]:
         yield Sample(names.MOST_CREATED, (using, room.namespace), room.most)
     if scrape.needed is not None:
         yield Sample(names.FINDINGS, (using,), scrape.needed)
+    yield from _buffers(using)
     yield from _waits(found)
     yield from _ledger(found)
     yield from _incidents(found)
@@ -53,6 +55,17 @@ def _up(scrape: Scrape) -> tuple[bool, ...]:
     answered = redises is not None and all(one.generations is not None for one in redises)
     known = (part is not None for part in parts)
     return bool(found.has_counters), *known, answered, scrape.needed is not None
+
+
+def _buffers(using: str) -> Iterator[Sample]:
+    amounts: Counter[str] = Counter()
+    ages: dict[str, float] = {}
+    for of, waits in buffers.waiting(using):
+        amounts[of.recipe.strategy] += waits.amount
+        ages[of.recipe.strategy] = max(ages.get(of.recipe.strategy, 0.0), waits.age)
+    for strategy, age in ages.items():
+        yield Sample(names.BUFFERED, (using, strategy), amounts[strategy])
+        yield Sample(names.BUFFER_AGE, (using, strategy), age)
 
 
 def _waits(found: Facts) -> Iterator[Sample]:

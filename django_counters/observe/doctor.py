@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import starmap
 
 from django.apps import apps
 from django.conf import settings
@@ -22,6 +23,8 @@ from django_counters.tables.standing import COUNTERS
 from django_counters.upkeep.ledger import State
 from django_counters.upkeep.partitions import ledgers, too_few
 from django_counters.upkeep.places import Stranger
+from django_counters.write.buffer import Waiting
+from django_counters.write.buffers import Of, buffers
 
 # The facts that findings are about.
 NEEDED = (
@@ -108,6 +111,8 @@ def findings(found: Facts) -> Iterator[Finding]:
         yield from _of_ledger(found.ledger)
     for each in (*map(_of_redis, found.redises or ()), *map(_of_stream, found.streams or ())):
         yield from each
+    held = [one for one in buffers.waiting(found.using) if one[1].entries]
+    yield from starmap(_of_buffer, held)
     yield from map(_of_incidents, found.incidents or ())
     full = _("full: %(created)d counters were created over HTTP, as %(option)s says")
     for room in found.rooms or ():
@@ -249,6 +254,16 @@ def _of_stream(part: Behind) -> Iterator[Finding]:
     elif part.lag:
         told = _("%(seconds)d s behind") % {"seconds": part.lag.total_seconds()}
         yield Finding(subject, "", 0, 0, told)
+
+
+def _of_buffer(of: Of, waits: Waiting) -> Finding:
+    """What waits in a buffer of this process. Others know of their own."""
+    late = waits.age > LATE.total_seconds()
+    told = {"minutes": LATE // timedelta(minutes=1)}
+    never = _("it could not be landed for %(minutes)d minutes: the log says why") % told
+    subject, strategy = "buffer of this process", of.recipe.strategy
+    lag, action = round(waits.age, 3), never if late else ""
+    return Finding(subject, strategy, 0, waits.entries, action, needed=late, lag=lag)
 
 
 def _of_incidents(one: Incidents) -> Finding:

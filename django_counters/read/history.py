@@ -73,9 +73,9 @@ def value_at(key: object, moment: datetime, using: str | None) -> int:
 def explain(key: object, last: int, using: str | None) -> Explanation:
     """What a value is made of, and the last entries."""
     name = check_key(key)
-    recipe = registry.policy(name).recipe
-    alias = reading_alias(recipe, using)
-    outside = registry.outside(recipe, NAMED, alias)
+    policy = registry.policy(name)
+    alias = reading_alias(policy, using)
+    outside = registry.outside(policy.recipe, NAMED, alias)
     if outside:
         return _explained_with_redis(name, max(last, 0), outside, alias)
     return _explained(name, *_inquiry(using).parts(name, max(last, 0)), None)

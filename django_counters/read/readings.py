@@ -48,7 +48,7 @@ def readings_of(keys: Iterable[str], using: str | None = None) -> dict[str, Read
     names = list(dict.fromkeys(keys))
     groups: dict[str, list[str]] = {}
     for name in names:
-        groups.setdefault(reading_alias(registry.policy(name).recipe, using), []).append(name)
+        groups.setdefault(reading_alias(registry.policy(name), using), []).append(name)
     readings: dict[str, Reading] = {}
     for alias, group in groups.items():
         for start in range(0, len(group), _PAGE):

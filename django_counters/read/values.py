@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
 from django_counters.conf import EXACT, Policy
-from django_counters.exceptions import InvalidKey, InvalidPeriod, UnsupportedConsistency
+from django_counters.exceptions import Contention, InvalidKey, InvalidPeriod, UnsupportedConsistency
 from django_counters.registry import registry
 from django_counters.stores.sql.tables import NAMED
 from django_counters.strategies.base import Outside, Strategy
-from django_counters.strategies.declaring import Recipe
 from django_counters.tables.standing import COUNTERS
 from django_counters.types import Reading, check_key
+from django_counters.write.buffered import ATTEMPTS, Before
+from django_counters.write.buffers import buffers
 from django_counters.write.collector import collector_of
 from django_counters.write.pipeline import outside
 
 _Reader = TypeVar("_Reader", bound=Strategy)
+Values = dict[Hashable, int]
 _YEAR = 366 * 86_400
 
 
@@ -27,7 +29,10 @@ def value_of(key: object, using: str | None, consistency: str = "exact", age: ob
     name = check_key(key)
     if consistency != "exact":
         return values_of([name], using, consistency, age)[name]
-    value = _readable(registry.policy(name).recipe, using).value(name)
+    policy = registry.policy(name)
+    if policy.buffer is not None:
+        return values_of([name], using)[name]
+    value = _readable(policy, using).value(name)
     collector = collector_of(COUNTERS.reading(using))
     return value + collector.owed(name) if collector else value
 
@@ -37,10 +42,15 @@ def values_of(
 ) -> dict[str, int]:
     """The values of many keys of one moment; zero for what was never counted."""
     names = check_keys(keys)
-    found: dict[Hashable, int] = {}
     readers = partial(_readable, using=using)
-    for strategy, group, age in grouped(names, consistency, max_age, readers):
-        found.update(strategy.values(group, age))
+
+    def read_some(some: Sequence[str]) -> dict[Hashable, int]:
+        found: dict[Hashable, int] = {}
+        for strategy, group, age in grouped(some, consistency, max_age, readers):
+            found.update(strategy.values(group, age))
+        return found
+
+    found = with_buffers(names, using, read_some)
     return with_owed(names, found, COUNTERS.reading(using))
 
 
@@ -49,6 +59,25 @@ def check_keys(keys: Iterable[object]) -> list[str]:
     if isinstance(keys, str):
         raise InvalidKey(key=keys, reason="it is one string, not several keys")
     return list(dict.fromkeys(check_key(key) for key in keys))
+
+
+def with_buffers(
+    names: Sequence[str], using: str | None, read_some: Callable[[Sequence[str]], Values]
+) -> Values:
+    """Read values, with what waits in the buffers of this process."""
+    if not buffers.are_there:
+        return read_some(names)
+    found: Values = {}
+    left = names
+    for _ in range(ATTEMPTS):
+        before = Before(left, COUNTERS.writing(using))
+        found.update(read_some(left))
+        waits, left = before.after()
+        for key, by in waits.items():
+            found[key] = found.get(key, 0) + by
+        if not left:
+            return found
+    raise Contention(key=left[0], attempts=ATTEMPTS)
 
 
 def with_owed(names: Iterable[str], found: Mapping[Hashable, int], alias: str) -> dict[str, int]:
@@ -61,14 +90,14 @@ def grouped(
     names: Iterable[str],
     consistency: str,
     max_age: object,
-    reader_of: Callable[[Recipe], _Reader],
+    reader_of: Callable[[Policy], _Reader],
 ) -> Iterator[tuple[_Reader, list[str], float | None]]:
     """Who reads which keys, and how old what is cached may be: in as few steps as can be."""
     groups: dict[tuple[_Reader, float | None], list[str]] = {}
     for name in names:
         policy = registry.policy(name)
         age = age_of(policy, consistency, max_age)
-        groups.setdefault((reader_of(policy.recipe), age), []).append(name)
+        groups.setdefault((reader_of(policy), age), []).append(name)
     for (strategy, age), group in groups.items():
         yield strategy, group, age
 
@@ -96,24 +125,32 @@ def read(key: object, consistency: str, using: str | None, max_age: object = Non
     name = check_key(key)
     policy = registry.policy(name)
     age = policy.max_age if max_age is None else check_age(max_age)
-    alias = reading_alias(policy.recipe, using)
-    reading = registry.strategy(policy.recipe, NAMED, alias).read(name, consistency, age)
+    strategy = registry.strategy(policy.recipe, NAMED, reading_alias(policy, using))
+    readings: list[Reading] = []
+
+    def read_it(_: Sequence[str]) -> dict[Hashable, int]:
+        readings.append(strategy.read(name, consistency, age))
+        return {name: 0}
+
+    waits = with_buffers([name], using, read_it)[name]
+    reading = readings[-1]
     collector = collector_of(COUNTERS.reading(using))
-    owed = collector.owed(name) if collector else 0
+    owed = waits + (collector.owed(name) if collector else 0)
     if not owed:
         return reading
     return replace(reading, value=reading.value + owed, pending=reading.pending + owed)
 
 
-def _readable(recipe: Recipe, using: str | None) -> Strategy:
+def _readable(policy: Policy, using: str | None) -> Strategy:
     """Who reads: all that keep everything in the database read it in the same way."""
-    shown = recipe if recipe.can.outside else EXACT
-    return registry.strategy(shown, NAMED, reading_alias(recipe, using))
+    shown = policy.recipe if policy.recipe.can.outside else EXACT
+    return registry.strategy(shown, NAMED, reading_alias(policy, using))
 
 
-def reading_alias(recipe: Recipe, using: str | None) -> str:
-    """Where to read. A replica lags: what has landed would be in neither Redis nor the replica."""
-    return using or (COUNTERS.writing() if recipe.can.outside else COUNTERS.reading())
+def reading_alias(policy: Policy, using: str | None) -> str:
+    """Where to read. A replica lags: what has landed would be in neither place."""
+    waits = policy.recipe.can.outside or policy.buffer is not None
+    return using or (COUNTERS.writing() if waits else COUNTERS.reading())
 
 
 async def avalues_of(
@@ -124,8 +161,8 @@ async def avalues_of(
     found: dict[Hashable, int] = {}
     alias = COUNTERS.writing(using)
 
-    def reader_of(recipe: Recipe) -> Outside:
-        return outside(recipe, NAMED, alias)
+    def reader_of(policy: Policy) -> Outside:
+        return outside(policy.recipe, NAMED, alias)
 
     for strategy, group, age in grouped(names, consistency, max_age, reader_of):
         found.update(await strategy.avalues(group, age))

@@ -304,6 +304,14 @@ class CachedStore(Protocol):
         ``window``: how long ago and how far ahead the time of a token may be.
         """
 
+    def land(
+        self, page: str, deltas: Mapping[str, Delta], window: tuple[timedelta, timedelta]
+    ) -> Any:
+        """Add to counters of one slot and to their cells, unless a page of this id was added."""
+
+    def landed(self, page: str, counter: str) -> Any:
+        """Whether the page with this counter was added."""
+
     def maximum(self, counter: str, number: int, age: int, told: tuple[Lease, int] | None) -> Any:
         """Add what a counter lacks of a number; `Raised`, or `Found` where its total is not known.
 

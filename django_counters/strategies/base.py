@@ -68,6 +68,12 @@ class Outside(Strategy, Protocol):
     def clear(self) -> None:
         """Delete what is pending, and all else that is not in the database: for tests."""
 
+    def land(self, page: str, deltas: Sequence[Delta]) -> None:
+        """Count what stands under an id once, however often it is sent; of one slot."""
+
+    def has_landed(self, page: str, key: Hashable) -> bool:
+        """Whether the page with a counter was counted."""
+
     def waits(self, keys: Iterable[Hashable]) -> Mapping[Hashable, Sequence[tuple[str, int]]]:
         """What is pending for counters, in each generation."""
 

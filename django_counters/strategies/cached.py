@@ -191,6 +191,22 @@ class Cached(Outside):
         """
         return run(self._readings(list(keys), max_age), self._pending.send)
 
+    def land(self, page: str, deltas: Sequence[Delta]) -> None:
+        """Count what stands under an id in one round trip, once; nothing goes elsewhere.
+
+        Raises:
+            CounterUnavailable: nothing was counted. OutcomeUnknown: land the same again.
+            CounterOverflow: nothing was counted; less may be.
+            TokenExpired: the id is of a time of which nobody remembers what was counted.
+        """
+        counters = {counter_of(self._label, delta.key): delta for delta in deltas}
+        self._pending.send(self._pending.land(page, counters, (TOKEN_WINDOW, AHEAD)))
+
+    def has_landed(self, page: str, key: Hashable) -> bool:
+        """Whether the page with a counter was counted."""
+        landed = self._pending.landed(page, counter_of(self._label, key))
+        return bool(self._pending.send(landed))
+
     def waits(self, keys: Iterable[Hashable]) -> Mapping[Hashable, Sequence[tuple[str, int]]]:
         """What waits in Redis for counters, in each generation; one round trip."""
         counters = self._counters(keys)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from django.db import models
 
+from django_counters.buffering import Buffering
 from django_counters.exceptions import UnsupportedBounds
 from django_counters.measure import Measure
 from django_counters.projections.actors import refuse_uncounted
@@ -35,6 +36,7 @@ class Ref(NamedTuple):
         using: the database that it is written in.
         approve_above: by how much one person alone may adjust it; None: by any amount.
         measure: what is counted by period; None where nothing is.
+        buffer: how increments wait in this process; None where they do not.
     """
 
     table: Table
@@ -44,6 +46,7 @@ class Ref(NamedTuple):
     using: str
     approve_above: int | None = None
     measure: Measure | None = None
+    buffer: Buffering | None = None
 
     @property
     def owner(self) -> str:
@@ -151,7 +154,7 @@ class Change(NamedTuple):
 def in_shards(key: object, using: str | None) -> Ref:
     """The counter with a key, to be changed in its shards, whatever its namespace declares."""
     ref = named(key, using)
-    return ref if ref.recipe.can.shards else ref._replace(recipe=_SHARDED)
+    return ref if ref.recipe.can.shards else ref._replace(recipe=_SHARDED, buffer=None)
 
 
 def named(key: object, using: str | None = None, recipe: Recipe | None = None) -> Ref:
@@ -165,4 +168,6 @@ def named(key: object, using: str | None = None, recipe: Recipe | None = None) -
     alias = COUNTERS.writing(using)
     found = recipe or policy.recipe
     limit, measure = policy.approve_above, policy.measure
-    return Ref(NAMED, name, found, policy.bounds, alias, limit, measure)
+    # Whoever says how it is to be counted wants no detour.
+    buffer = policy.buffer if recipe is None else None
+    return Ref(NAMED, name, found, policy.bounds, alias, limit, measure, buffer)

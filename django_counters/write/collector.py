@@ -11,7 +11,7 @@ from typing import Any
 from django.db import connections
 
 from django_counters.types import Cell, Sums, merged
-from django_counters.write.buffer import Buffer
+from django_counters.write.acollector import AsyncCollector
 
 Apply = Callable[[Sums[str]], object]
 AsyncApply = Callable[[Sums[str]], Awaitable[object]]
@@ -118,18 +118,18 @@ class Collector:
             del self._savepoints[at:]
 
 
-_collectors: ContextVar[Mapping[str, Collector | Buffer]] = ContextVar(
+_collectors: ContextVar[Mapping[str, Collector | AsyncCollector]] = ContextVar(
     "django_counters_collectors", default=MappingProxyType({})
 )
 
 
-def collector_of(using: str) -> Collector | Buffer | None:
+def collector_of(using: str) -> Collector | AsyncCollector | None:
     """What collects for a database here: on the present connection, and not yet closed."""
     collector = _collectors.get().get(using)
     if collector is None or collector.closed:
         return None
     connection = connections[using]
-    if isinstance(collector, Buffer):
+    if isinstance(collector, AsyncCollector):
         # A transaction of its own decides by itself what becomes of what it counts.
         return None if connection.in_atomic_block else collector
     return collector if collector.connection is connection else None
@@ -159,7 +159,7 @@ async def acollecting(using: str, apply: AsyncApply) -> AsyncIterator[None]:
     if isinstance(outer, Collector):
         yield
         return
-    buffer = Buffer(outer)
+    buffer = AsyncCollector(outer)
     with _known(using, buffer):
         yield
     # A task may outlive the block in which it began.
@@ -170,7 +170,7 @@ async def acollecting(using: str, apply: AsyncApply) -> AsyncIterator[None]:
 
 
 @contextmanager
-def _known(using: str, collector: Collector | Buffer) -> Iterator[None]:
+def _known(using: str, collector: Collector | AsyncCollector) -> Iterator[None]:
     token = _collectors.set({**_collectors.get(), using: collector})
     try:
         yield

@@ -149,6 +149,9 @@ def check_holds(ref: Ref) -> None:
     """Refuse a counter of which nothing can be held."""
     if not ref.recipe.can.holds:
         raise UnsupportedHold(key=ref.label, reason=f"{ref.strategy} counters cannot promise it")
+    if ref.buffer is not None:
+        reason = "nobody knows what waits in the buffers of other processes"
+        raise UnsupportedHold(key=ref.label, reason=reason)
     if ref.measure is not None and ref.measure.once is not None:
         raise UnsupportedHold(key=ref.label, reason="it counts once for each actor")
 

@@ -37,6 +37,9 @@ def _refuse(ref: Ref) -> None:
     if not ref.recipe.can.raises:
         reason = f"{ref.strategy} counters cannot promise it"
         raise UnsupportedMaximum(key=ref.label, reason=reason)
+    if ref.buffer is not None:
+        reason = "nobody knows its value while increments wait in the buffers of processes"
+        raise UnsupportedMaximum(key=ref.label, reason=reason)
     if ref.measure is not None and ref.measure.once is not None:
         raise UnsupportedMaximum(key=ref.label, reason="it counts once for each actor")
     if ref.measure is not None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from asgiref.sync import AsyncToSync
 
+from django_counters.conf import Policy
 from django_counters.registry import registry
 from django_counters.tables.standing import COUNTERS
 from django_counters.write.collector import collector_of
@@ -14,18 +15,23 @@ from django_counters.write.collector import collector_of
 
 def is_native(keys: object, using: str | None, *, writes: bool) -> bool:
     """Whether all of these are cached, and nothing of synchronous code comes into it."""
-    if _within_synchronous_code() or not isinstance(keys, Iterable):
+    if within_synchronous_code() or not isinstance(keys, Iterable):
         # That code may have a transaction open, which only its own thread can see.
         return False
     if collector_of(COUNTERS.writing(using) if writes else COUNTERS.reading(using)) is not None:
         return False
     names = list(keys)
     return bool(names) and all(
-        registry.policy(key).recipe.can.outside for key in names if isinstance(key, str)
+        _is_outside(registry.policy(key)) for key in names if isinstance(key, str)
     )
 
 
-def _within_synchronous_code() -> bool:
+def _is_outside(policy: Policy) -> bool:
+    """Whether nothing of it is in this process, nor in the database alone."""
+    return policy.recipe.can.outside and policy.buffer is None
+
+
+def within_synchronous_code() -> bool:
     """Whether a thread waits for this event loop, and runs what we would give to a thread."""
     waiting = getattr(AsyncToSync, "loop_thread_executors", None)
     current = getattr(getattr(AsyncToSync, "executors", None), "current", None)

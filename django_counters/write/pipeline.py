@@ -41,8 +41,9 @@ from django_counters.types import (
     sums_of,
 )
 from django_counters.values import CountedMany, NewValues, Result, Unknown, result_of
+from django_counters.write.acollector import AsyncCollector
 from django_counters.write.actors import change_of_actor, counts_once
-from django_counters.write.buffer import Buffer
+from django_counters.write.buffered import buffered, keep
 from django_counters.write.change import Change, Ref, named
 from django_counters.write.collector import Collector, acollecting, collecting, collector_of
 from django_counters.write.once import Call, once
@@ -52,11 +53,14 @@ from django_counters.write.telling import aapplied, applied, tell
 def change(asked: Change) -> Result:
     """Make one change, in the caller's transaction where its strategy joins one."""
     ref = asked.ref
-    if asked.immediately and not ref.recipe.can.cached:
+    if asked.immediately and not ref.recipe.can.cached and ref.buffer is None:
         what = ref.owner or ref.text
         raise UnsupportedOption(option="immediately", key=what, strategy=ref.recipe.strategy)
     if counts_once(ref):
         return change_of_actor(asked)
+    waits = None if ref.buffer is None else buffered(asked)
+    if waits is not None:
+        return waits
     if asked.token is not None:
         return _change_once(asked, asked.token)
     if asked.collects and not asked.immediately:
@@ -146,9 +150,40 @@ def change_many(
         return CountedMany({})
     if token is not None:
         return _change_many_once(batch, check_token(token), alias)
-    collector = collector_of(alias)
-    values = _apply(batch, alias) if collector is None else _collect(collector, batch, alias)
+    rest = tuple(delta for delta in batch if registry.policy(str(delta.key)).buffer is None)
+    # What may be refused comes first.
+    values = _made(rest, alias) if rest else {}
+    if len(rest) < len(batch):
+        values = _kept(batch, values, alias)
     return CountedMany(values)
+
+
+def _made(deltas: tuple[Delta, ...], using: str) -> dict[str, int | Unknown]:
+    """Make changes, in a collector where one is open."""
+    collector = collector_of(using)
+    return _apply(deltas, using) if collector is None else _collect(collector, deltas, using)
+
+
+def _kept(
+    batch: Sequence[Delta], made: Mapping[str, int | Unknown], using: str
+) -> dict[str, int | Unknown]:
+    """Put all that was not made into buffers; what has no place there is made, too."""
+    found, past = dict(made), list[Delta]()
+    for delta in batch:
+        if str(delta.key) not in made:
+            waits = keep(named(delta.key, using), delta)
+            if waits is None:
+                past.append(delta)
+            else:
+                found[str(delta.key)] = waits
+    try:
+        found.update(_made(tuple(past), using) if past else {})
+    except (CounterError, Error) as error:
+        if not found:
+            raise
+        # Any other error would say that nothing was counted.
+        raise OutcomeUnknown(using=using) from error
+    return {str(delta.key): found[str(delta.key)] for delta in batch}
 
 
 async def achange_many(deltas: object, sign: int, using: str | None, event: Event) -> CountedMany:
@@ -232,7 +267,7 @@ def _apply_sums(using: str, sums: Sums[str]) -> None:
 
 
 def _collect(
-    collector: Collector | Buffer, deltas: tuple[Delta, ...], using: str
+    collector: Collector | AsyncCollector, deltas: tuple[Delta, ...], using: str
 ) -> dict[str, int | Unknown]:
     """Keep what has no bound for later, and make the rest now, after what is owed to it."""
     asked = tuple(delta for delta in deltas if delta.is_bounded)

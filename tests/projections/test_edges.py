@@ -23,7 +23,7 @@ from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from django_counters.types import Cell
 from django_counters.upkeep.measures import prune_cells
-from django_counters.write.buffer import Buffer
+from django_counters.write.acollector import AsyncCollector
 from tests.concurrency.crowd import Threads
 from tests.projections.conftest import MEASURED, by_country, cells, land
 
@@ -159,7 +159,7 @@ def test_keys_that_have_no_one_text_cannot_be_counted_by_period() -> None:
 
 def test_a_total_and_its_cells_are_collected_together() -> None:
     """Whoever settles a counter meanwhile takes all of a change, or nothing."""
-    buffer, moment = Buffer(None), clock.utc()
+    buffer, moment = AsyncCollector(None), clock.utc()
     taken: list[Any] = []
 
     def parts() -> Any:

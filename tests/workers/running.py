@@ -50,6 +50,10 @@ class Crew:
             "WORKERS_NOTES": str(self.notes),
         }
 
+    def buffer(self) -> None:
+        """Let increments wait in the processes that are started from now on, until these end."""
+        self._env["WORKERS_BUFFER"] = "1"
+
     def start(self, *words: object) -> Child:
         """Start a module of Python with its arguments."""
         log = self.folder / f"log{len(self._all)}"

@@ -9,5 +9,12 @@ from tests.settings import CACHES, DATABASES
 
 DATABASES["default"]["NAME"] = os.environ["WORKERS_DATABASE"]
 CACHES["default"]["KEY_PREFIX"] = os.environ["WORKERS_PREFIX"]
-COUNTERS = {"views": {"STRATEGY": "cached", "OPTIONS": {"timeout": 10}}}
+COUNTERS: dict[str, dict[str, object]] = {
+    "views": {"STRATEGY": "cached", "OPTIONS": {"timeout": 10}},
+    # It lands when a process ends, and by the thread.
+    "hits": {"BUFFER": {"seconds": 3600}},
+    "soon": {"BUFFER": {"seconds": 0.05}},
+}
+if os.environ.get("WORKERS_BUFFER"):
+    COUNTERS["views"]["BUFFER"] = {"seconds": 3600}
 ROOT_URLCONF = "tests.workers.site"

@@ -16,7 +16,7 @@ from django_counters.registry import slots_of  # noqa: E402
 from django_counters.tasks import FLUSH  # noqa: E402
 from tests.stores.redis.counting import eventually, server  # noqa: E402
 from tests.workers.connections import shared  # noqa: E402
-from tests.workers.running import PATIENCE, Crew, check, counting, landed, waits  # noqa: E402
+from tests.workers.running import PATIENCE, Crew, check, counting, is_drained, landed, waits  # noqa: E402
 
 pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
 STEPS = ("look", "cut", "judge", "read", "apply", "acknowledge", "acknowledged")
@@ -68,6 +68,19 @@ def test_beat_and_a_worker_land_it_once(broker: str, crew: Crew) -> None:
     assert len({line.split()[0] for line in told}) >= 3, "the parent and two children"
     assert shared(told) == {}
     assert told[0] == told[-1], "the connection of the parent is still its own"
+
+
+def test_buffers_of_its_children(broker: str, crew: Crew) -> None:
+    crew.buffer()
+    worker = crew.worker()
+    send(broker, crew, DUPLICATES)
+    assert eventually(lambda: flushes(crew) >= DUPLICATES, PATIENCE)
+    worker.stop(grace=30)
+    assert eventually(is_drained, PATIENCE)
+    # One before the fork and one at the end are those of the parent.
+    children = len(crew.noted("connections")) - 2
+    assert children >= DUPLICATES
+    assert landed() == {"views:parent": 2, "views:child": children}
 
 
 def let_others_flush(crew: Crew, prefix: str) -> None:

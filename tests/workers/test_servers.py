@@ -124,7 +124,10 @@ def check(visits: Visits) -> None:
     assert set(found) <= {*visits.acknowledged, *visits.unknown}
 
 
-def test_gunicorn_with_preload(crew: Crew) -> None:
+@pytest.mark.parametrize("buffered", [False, True])
+def test_gunicorn_with_preload(crew: Crew, *, buffered: bool) -> None:
+    if buffered:
+        crew.buffer()
     port = free_port()
     server = crew.start(
         *(
@@ -145,3 +148,18 @@ def test_gunicorn_with_preload(crew: Crew) -> None:
     assert Counter.objects.value(PRELOADED) == 1
     check(visits)
     assert shared(visits.told) == {}
+
+
+def test_uvicorn_with_buffers(crew: Crew) -> None:
+    """It lets the default of SIGTERM end the process: nothing that Python has for the end runs."""
+    pytest.importorskip("uvicorn", reason="uvicorn is not installed")
+    crew.buffer()
+    port = free_port()
+    server = crew.start("uvicorn", "tests.workers.looped:application", "--port", port)
+    visits = Visits(port)
+    assert eventually(visits.answers, PATIENCE), "it does not answer"
+    with visits.going_on():
+        more(visits)
+        os.kill(server.pid, signal.SIGTERM)
+        assert server.wait(PATIENCE) is not None
+    check(visits)

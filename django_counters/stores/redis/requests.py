@@ -22,6 +22,8 @@ from django_counters.stores.redis.scripts import (
     FORGET,
     LOOK,
     MAXIMUM,
+    PAGE,
+    PAGE_ADDED,
     SETTLE,
     Script,
 )
@@ -30,6 +32,8 @@ from django_counters.types import Delta, Raised
 
 _T = TypeVar("_T")
 
+# Asks for no totals.
+NO_TOTALS = -1
 # What waits for one counter stays far below 64 bits, because Lua cannot compare larger numbers.
 LARGEST_PENDING = 2**62
 # What is found where nothing was asked for.
@@ -120,6 +124,26 @@ class Requests:
         words: tuple[str | int, ...] = (age, proposed(slot), counter, delta.by, token, back, ahead)
         words += tuple(cells)
         return Request([Command(ADD_ONCE, keys, words)], self._added_once)
+
+    def land(
+        self, page: str, deltas: Mapping[str, Delta], window: tuple[timedelta, timedelta]
+    ) -> Request[None]:
+        """Add to counters of one slot and to their cells, unless the page was added.
+
+        ``window``: how far behind and ahead of the clock of Redis the time of its id may be.
+        """
+        (slot,) = self._groups(deltas)
+        counters = [word for name, delta in deltas.items() for word in (name, delta.by)]
+        cells = [word for name, delta in deltas.items() for word in _cells(name, delta)]
+        back, ahead = (part // _MILLISECOND for part in window)
+        head = (back, ahead, page, NO_TOTALS, proposed(slot), len(deltas), len(cells) // 2)
+        keys = (*self._slots.keys(slot), self._slots.token(slot, page))
+        return Request([Command(PAGE, keys, (*head, *counters, *cells))], self._all_done)
+
+    def landed(self, page: str, counter: str) -> Request[bool]:
+        """Whether the page with this counter was added, as far as that is remembered."""
+        key = self._slots.token(slot_of(counter), page)
+        return Request([Command(PAGE_ADDED, (key,), ())], self._is_there, counts=False)
 
     def maximum(
         self, counter: str, number: int, age: int, told: tuple[Lease, int] | None
@@ -243,6 +267,10 @@ class Requests:
         if isinstance(reply, Refused):
             raise self.meaning(reply)
         return Raised(*map(int, reply)) if len(reply) == 2 else found_in(reply[0])
+
+    def _is_there(self, replies: Sequence[Any]) -> bool:
+        self._all_done(replies)
+        return bool(replies[0])
 
     def _all_done(self, replies: Sequence[Any]) -> None:
         for reply in replies:

@@ -32,6 +32,10 @@ def _on_slots(verb: str) -> Script:
 # Most calls are one increment of a counter that was counted a moment ago.
 ADD = Script(_read("actors") + _read("usual") + _on_slots("add").text)
 ADD_ONLY = Script(_read("add_only"))
+# A page of a buffer: the same, unless it was added.
+_ADDED = f"local function added()\n{_read('add')}\nend\n"
+PAGE = Script(_read("actors") + _read("slot") + _ADDED + _read("page"))
+PAGE_ADDED = Script(_read("page_added"))
 ADD_ONCE = _on_slots("add_once")
 MAXIMUM = _on_slots("maximum")
 LOOK = _on_slots("look")

@@ -1,0 +1,72 @@
+"""What a namespace declares of the buffer in front of its counters. Keeps no state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from django_counters.options import did_you_mean, is_integer, seconds
+
+SECONDS, MOST = 1.0, 10_000
+LARGEST = 1_000_000
+# What a sum cannot say: it merges changes, and so tells neither people nor single changes apart.
+_AGAINST = {
+    "floor": "a bound",
+    "ceiling": "a bound",
+    "unique": "UNIQUE",
+    "once": "ONCE",
+    "top": "TOP",
+}
+_SECONDS = seconds("seconds", SECONDS, "")
+
+
+class Buffering(NamedTuple):
+    """How increments of one process are merged before they are counted.
+
+    Attributes:
+        seconds: how long one waits at most, as long as it can be landed.
+        most: how many different ones wait at most.
+    """
+
+    seconds: float = SECONDS
+    most: int = MOST
+
+
+def buffering_of(declared: Mapping[str, Any] | None) -> Buffering | None:
+    """What is declared; None where nothing is."""
+    return None if declared is None else Buffering(**declared)
+
+
+def buffering_problems(
+    declared: object, strategy: str, *, entries: bool, given: Mapping[str, object]
+) -> Iterator[str]:
+    """Say what is wrong with a declaration, and what cannot stand beside it.
+
+    Args:
+        declared: the value of ``BUFFER``.
+        strategy: the name of the strategy.
+        entries: whether that keeps each change.
+        given: the bounds and projections of the namespace, by their names in small letters.
+    """
+    if declared is None:
+        return
+    if not isinstance(declared, Mapping):
+        yield f"BUFFER is a dictionary, such as {{'seconds': 1}}, or None, not {declared!r}."
+        return
+    yield from _value_problems(declared)
+    if entries:
+        yield f"BUFFER merges changes, and {strategy} keeps each of them."
+    against = (name for option, name in _AGAINST.items() if given.get(option) is not None)
+    for name in dict.fromkeys(against):
+        yield f"BUFFER cannot stand beside {name}: what waits in a process is known to it alone."
+
+
+def _value_problems(declared: Mapping[Any, Any]) -> Iterator[str]:
+    for name in declared:
+        if name not in Buffering._fields:
+            guess = did_you_mean(name, Buffering._fields)
+            yield f"BUFFER has an unknown option {name!r}.{guess}"
+    yield from (f"BUFFER: {one}" for one in _SECONDS.problems(declared.get("seconds", SECONDS)))
+    most = declared.get("most", MOST)
+    if not is_integer(most, 1, LARGEST):
+        yield f"BUFFER: 'most' is an integer from 1 to {LARGEST}, not {most!r}."

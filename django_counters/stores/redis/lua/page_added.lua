@@ -1,0 +1,6 @@
+-- Whether a page was added.
+--
+-- KEYS   the key of the page
+-- Output 1 or 0
+
+return redis.call('EXISTS', KEYS[1])

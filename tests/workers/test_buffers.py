@@ -1,0 +1,69 @@
+"""Processes that count in buffers, and end or fork in every way: each increment lands once."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from django_counters.models import Counter
+from example_project.bootstrap.children import Child
+from tests.stores.redis.counting import eventually
+from tests.workers.running import PATIENCE, Crew
+
+pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
+MODULE = "tests.workers.buffered"
+MANY = 100
+
+
+def told(crew: Crew) -> str:
+    return (crew.folder / "log0").read_text()
+
+
+def ready(crew: Crew, *words: str) -> Child:
+    child = crew.start(MODULE, *words)
+    assert eventually(lambda: "ready" in told(crew), PATIENCE), "it does not begin"
+    return child
+
+
+def test_at_its_end(crew: Crew) -> None:
+    assert crew.start(MODULE, "leave").wait(PATIENCE) == 0
+    assert Counter.objects.value("hits:home") == MANY
+
+
+@pytest.mark.parametrize("way", ["terminated", "handled"])
+def test_sigterm_ends_it_as_it_would(crew: Crew, way: str) -> None:
+    child = ready(crew, way)
+    os.kill(child.pid, signal.SIGTERM)
+    assert child.wait(PATIENCE) == 128 + signal.SIGTERM
+    assert Counter.objects.value("hits:home") == MANY
+
+
+def test_a_child_begins_empty(crew: Crew) -> None:
+    assert crew.start(MODULE, "fork").wait(PATIENCE) == 0
+    assert "child 0\n(1,)" in told(crew), "the socket of the parent is its own"
+    assert Counter.objects.value("hits:home") == 3 * MANY
+
+
+def test_a_child_that_is_forked_in_a_landing(crew: Crew) -> None:
+    assert crew.start(MODULE, "fork_in_landing").wait(PATIENCE) == 0
+    assert "child 0" in told(crew)
+    assert Counter.objects.value("soon:a") == 3 * MANY
+
+
+def test_a_child_ends_on_a_connection_of_its_own(crew: Crew) -> None:
+    assert crew.start(MODULE, "in_transaction").wait(PATIENCE) == 0
+    assert "child 0" in told(crew)
+    assert Counter.objects.value("hits:home") == 2 * MANY
+
+
+def test_processes_of_a_pool(crew: Crew) -> None:
+    assert crew.start(MODULE, "pool").wait(PATIENCE) == 0
+    assert Counter.objects.value("hits:home") == 5 * MANY
+
+
+def test_what_cannot_be_landed_is_told(crew: Crew) -> None:
+    assert crew.start(MODULE, "away").wait(PATIENCE) == 0
+    assert "lost at the end of a process: default {'hits:home': 100}" in told(crew)
+    assert Counter.objects.value("hits:home") == 0
