@@ -14,6 +14,7 @@ REASONS = {
     "cells": "two more updates in the server, and what Python makes of a moment and of tags",
     "cells-cached": "the cell is read before it is added to, as nothing may leave its range",
     "likes-again": "the value is read that is returned, and Python makes a text of who it is",
+    "stream-redis": "Python: a message is taken apart, decoded by a function, and checked",
     "uniques-datasketches": "Python: bytes become numbers in a third of it, and C needs no numbers",
     "hold": f"a row, with indexes and a check, beside the total, and twice the Python: {EXACT}",
     "cold-field": f"a statement that is planned on each call: {EXACT}",
