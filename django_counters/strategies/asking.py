@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime, timedelta
 from functools import partial
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from django.db import Error
 from django_counters.exceptions import CounterError, CounterUnavailable, RecordMissing
 from django_counters.stores.base import CachedStore, Found, LandedStore, Lease
 from django_counters.strategies.steps import Pause, Steps
+from django_counters.types import Reading
 
 # An age for who wants no totals of Redis.
 NO_TOTALS = -1
@@ -26,6 +28,11 @@ class Seen(NamedTuple):
     pending: int
     age: int = 0
     exists: bool = True
+
+    def reading(self, as_of: datetime, consistency: str) -> Reading:
+        """What there was at a moment: the total is as old as what Redis knows of it."""
+        moment = as_of - timedelta(milliseconds=self.age)
+        return Reading(self.total + self.pending, self.total, self.pending, moment, consistency)
 
 
 _NOTHING = Seen(0, 0, 0, exists=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any, ClassVar
 from uuid import UUID
@@ -57,12 +57,10 @@ _DETOURS = {"ledger": ledger.DECLARED.recipe(), "exact": in_place.EXACT.recipe()
 RETURNED_AGE = 60_000
 # A token has to reach the database while its window there is open: 48 hours, and one ahead. What
 # is less here is for a flush that is late, and for clocks of servers that differ.
-TOKEN_WINDOW = timedelta(hours=24)
-AHEAD = timedelta(minutes=30)
+TOKEN_WINDOW, AHEAD = timedelta(hours=24), timedelta(minutes=30)
 # What Django says of synchronous code in an event loop; here, before anything is counted.
 _ASYNC = "You cannot call this from an async context - use the method that begins with an a."
-# The word for changes that return their new value.
-VALUE = "value"
+VALUE = "value"  # the word for changes that return their new value
 Unsent = Callable[[Mapping[str, int], Exception, str], None]
 # How many counters are asked for in one round trip: a script keeps the server from other work.
 _PAGE = 2000
@@ -204,8 +202,7 @@ class Cached(Outside):
 
     def has_landed(self, page: str, key: Hashable) -> bool:
         """Whether the page with a counter was counted."""
-        landed = self._pending.landed(page, counter_of(self._label, key))
-        return bool(self._pending.send(landed))
+        return bool(self._pending.send(self._pending.landed(page, counter_of(self._label, key))))
 
     def waits(self, keys: Iterable[Hashable]) -> Mapping[Hashable, Sequence[tuple[str, int]]]:
         """What waits in Redis for counters, in each generation; one round trip."""
@@ -391,7 +388,7 @@ class Cached(Outside):
         (parts,) = seen.values()
         if not parts.exists and not self._landed.inserts:
             raise RecordMissing(key=self._landed.label(key))
-        return _reading(parts, as_of, consistency)
+        return parts.reading(as_of, consistency)
 
     def _readings(
         self, keys: Sequence[Hashable], max_age: float
@@ -402,7 +399,7 @@ class Cached(Outside):
         except CounterUnavailable:
             seen, consistency = (yield from self._asking.landed_only(keys)), "landed"
         return {
-            key: _reading(parts, as_of, consistency)
+            key: parts.reading(as_of, consistency)
             for key, parts in seen.items()
             if parts.exists or self._landed.inserts
         }
@@ -429,13 +426,6 @@ def _refuse_expired(token: UUID) -> None:
     moment, now = moment_of(token), clock.utc()
     if not now - TOKEN_WINDOW < moment < now + AHEAD:
         raise TokenExpired(token=str(token), created_at=moment)
-
-
-def _reading(parts: Seen, as_of: datetime, consistency: str) -> Reading:
-    """A total is as old as what Redis knows of it."""
-    total, pending, ago, _ = parts
-    moment = as_of - timedelta(milliseconds=ago)
-    return Reading(total + pending, total, pending, moment, consistency)
 
 
 def _build(
