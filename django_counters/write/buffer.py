@@ -9,13 +9,16 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
+from django.db import Error
+
 from django_counters import clock
 from django_counters.buffering import Buffering
 from django_counters.exceptions import CounterError, OutcomeUnknown
+from django_counters.stores.sql.incidents import record_unsent
 from django_counters.stores.sql.partitions import Busy
 from django_counters.tokens import mint
 from django_counters.types import Sums, deltas_of
-from django_counters.write.landing import Lander
+from django_counters.write.landing import SOURCE, Lander
 from django_counters.write.page import Entries, Entry, Page, Sealed, entry_of, key_of
 
 
@@ -55,8 +58,9 @@ class Buffer:
     however often it is sent. Nothing is sealed while something waits that was sealed before: so
     there are twice ``most`` entries at most, and in an event loop three times as many.
 
-    Nothing is called while ``lock`` is held: CPython runs signal handlers and finalizers after
-    calls, and one that counts would wait for the lock that its own thread has.
+    Nothing is called while ``lock`` is held, and no object is made that the garbage collector looks
+    after, an exception included: CPython runs signal handlers and finalizers there, and one that
+    counts would wait for the lock that its own thread has.
 
     Attributes:
         lock: held by whoever adds to ``entries``, or takes them away.
@@ -97,11 +101,9 @@ class Buffer:
     def add(self, entry: Entry, by: int) -> bool:
         """Keep an increment; False where there is no room."""
         with self.lock:
-            try:
+            if entry in self.entries:
                 self.entries[entry] += by
                 return True
-            except KeyError:
-                pass
         return self._begin(entry, by)
 
     def _begin(self, entry: Entry, by: int) -> bool:
@@ -109,9 +111,12 @@ class Buffer:
         if not self._has_room():
             return False
         with self.lock:
-            try:
+            if self.closed:
+                # Meanwhile: nobody lands what comes now.
+                return False
+            if entry in self.entries:
                 self.entries[entry] += by
-            except KeyError:
+            else:
                 self.entries[entry] = by
         if self.since is None:
             self.since = time.monotonic()
@@ -133,11 +138,24 @@ class Buffer:
         return len(self.entries) < most
 
     def put(self, sums: Sums[Hashable]) -> None:
-        """Keep what was committed; what there is no room for is counted at once."""
+        """Keep what was committed; what there is no room for is counted at once.
+
+        Raises:
+            Error, CounterError: some of it could not be counted, and is in incidents.
+        """
+        failed: Exception | None = None
         for delta in deltas_of(sums):
             entry = entry_of(delta)
-            if entry is None or not self.add(entry, delta.by):
+            if entry is not None and self.add(entry, delta.by):
+                continue
+            try:
                 self.lander.apply(delta)
+            except (CounterError, Busy, Error) as error:
+                # It is committed, so nobody counts it again; the others go on.
+                record_unsent(self.lander.using, SOURCE, {str(delta.key): delta.by}, error)
+                failed = failed or error
+        if failed:
+            raise failed
 
     def flush(self) -> int:
         """Land all that was there when it began; how many entries that were.
@@ -152,6 +170,10 @@ class Buffer:
             self._lander = threading.get_ident()
             try:
                 earlier = self._land_sealed()
+                if self._parting:
+                    # Somebody was interrupted while he sealed it.
+                    self._seal()
+                    earlier += self._land_sealed()
                 self._seal()
                 return earlier + self._land_sealed()
             finally:
@@ -159,11 +181,12 @@ class Buffer:
 
     def _seal(self) -> None:
         """Take away what is there. Readers see it all the time."""
-        fresh: Entries = {}
-        self._parted, self.since = self.since or time.monotonic(), None
-        with self.lock:
-            self._parting = self.entries
-            self.entries = fresh
+        if not self._parting:
+            fresh: Entries = {}
+            self._parted, self.since = self.since or time.monotonic(), None
+            with self.lock:
+                self._parting = self.entries
+                self.entries = fresh
         if self._parting:
             lander = self.lander
             self._sealed = Sealed(self._parting, lander.slot, lander.slots, lander.size)
@@ -171,6 +194,9 @@ class Buffer:
 
     def _land_sealed(self) -> int:
         landed = 0
+        if self._sealed:
+            # All of it is in the pages, also where somebody was interrupted before he said so.
+            self._parting = {}
         for page in self._sealed or ():
             self._land(page)
             landed += len(page.entries)
@@ -178,7 +204,8 @@ class Buffer:
         return landed
 
     def _land(self, page: Page) -> None:
-        if not page.sent:
+        is_new = not page.sent
+        if is_new:
             # Nobody knows it by another id, and this one is remembered longest.
             page.id = mint(clock.utc()).hex
         page.sent = True
@@ -187,7 +214,8 @@ class Buffer:
         except OutcomeUnknown:
             raise
         except (CounterError, Busy):
-            page.sent = False
+            # An earlier attempt may have counted it, whatever this one says.
+            page.sent = not is_new
             raise
         # Before its claim is forgotten: whoever finds no claim finds that it has landed.
         page.landed = True

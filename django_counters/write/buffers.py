@@ -45,7 +45,8 @@ class Buffers:
 
     def __init__(self) -> None:
         self._all: dict[Of, Buffer] = {}
-        self._held: list[Buffer] = []
+        # What each thread that forks has taken.
+        self._held: dict[int, list[Buffer]] = {}
         self._begin()
 
     def _begin(self) -> None:
@@ -108,9 +109,9 @@ class Buffers:
 
     def wake(self) -> None:
         """Let the thread know that something waits; it starts where there is none."""
-        if self._thread is None:
+        if self._thread is None or not self._thread.is_alive():
             with self._lock:
-                if self._thread is None:
+                if self._thread is None or not self._thread.is_alive():
                     self._thread = threading.Thread(
                         target=self._run, daemon=True, name="django_counters-buffers"
                     )
@@ -140,12 +141,15 @@ class Buffers:
                 continue
             try:
                 buffer.flush()
-            except FAILED as error:
+            except Exception as error:
+                # Whatever it is: without this thread nothing would ever be landed.
                 failed = True
                 buffer.postpone()
                 if not failing:
                     # Once, and not each second of an outage.
-                    logger.warning("Counters: a buffer cannot be landed yet: %s", error)
+                    strange = not isinstance(error, FAILED)
+                    text = "Counters: a buffer cannot be landed yet: %s"
+                    logger.warning(text, error, exc_info=strange)
         for connection in connections.all(initialized_only=True):
             connection.close_if_unusable_or_obsolete()
         return failed
@@ -153,7 +157,7 @@ class Buffers:
     def before_fork(self) -> None:
         """Let no child be forked in the middle of a landing, which holds locks that it copies."""
         until = time.monotonic() + PATIENCE
-        self._held = [
+        self._held[threading.get_ident()] = [
             buffer
             for _, buffer in self.those_of()
             if buffer.landing.acquire(timeout=max(0.0, until - time.monotonic()))
@@ -161,13 +165,12 @@ class Buffers:
 
     def after_fork(self) -> None:
         """Go on, in the parent."""
-        held, self._held = self._held, []
-        for buffer in held:
+        for buffer in self._held.pop(threading.get_ident(), ()):
             buffer.landing.release()
 
     def begin_in_child(self) -> None:
         """Begin anew: the parent counts what it has, and its thread is not here."""
-        self._held = []
+        self._held = {}
         self._begin()
         for buffer in list(self._all.values()):
             buffer.begin()

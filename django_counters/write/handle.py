@@ -75,11 +75,9 @@ class Handle:
             return
         buffer = self._buffer
         with buffer.lock:
-            try:
+            if self._entry in buffer.entries:
                 buffer.entries[self._entry] += by
                 return
-            except KeyError:
-                pass
         self._change(by)
 
     def decrement(self, by: int = 1) -> None:

@@ -6,11 +6,17 @@ from collections.abc import Callable, Collection
 from typing import Protocol
 from uuid import UUID
 
-from django_counters.exceptions import CounterOverflow, TokenExpired
+from django_counters.exceptions import (
+    CounterOverflow,
+    CounterUnavailable,
+    OutcomeUnknown,
+    TokenExpired,
+)
 from django_counters.registry import registry
 from django_counters.stores.base import Parcel
 from django_counters.stores.redis.keys import SLOTS, slot_of
 from django_counters.stores.sql.incidents import record, record_unsent
+from django_counters.stores.sql.partitions import Busy
 from django_counters.stores.sql.tables import NAMED
 from django_counters.strategies.base import Outside, Strategy
 from django_counters.strategies.declaring import Recipe
@@ -130,27 +136,40 @@ class InRedis(_Lander):
         deltas = deltas_in(page.entries)
         if not deltas:
             return
-        self._land(page.id, deltas)
+        try:
+            self._land(page, page.id, deltas)
+        except (CounterUnavailable, Busy) as error:
+            if page.halved:
+                # One half may be counted, so the page keeps its id.
+                raise OutcomeUnknown(using=self.using) from error
+            raise
         values = {delta.key: Unknown(str(delta.key), Unknown.BUFFERED) for delta in deltas}
         tell(self._strategy(), Batch(deltas), values, self.using)
 
-    def _land(self, page: str, deltas: tuple[Delta, ...]) -> None:
-        try:
-            _check_range(deltas)
-            self._outside().land(page, deltas)
-        except TokenExpired as error:
-            record_unsent(self.using, SOURCE, _amounts(deltas), error)
-        except CounterOverflow as error:
-            if len(deltas) == 1:
-                record_unsent(self.using, SOURCE, _amounts(deltas), error)
-                return
-            # The page itself is refused whenever it comes, so these have ids of their own.
-            for number, half in enumerate(_halves(deltas)):
-                self._land(token_of(f"{page} {number}", moment_of(UUID(page))).hex, half)
+    def _land(self, page: Page, name: str, deltas: tuple[Delta, ...]) -> None:
+        """Land what has an id, or its halves. One that was refused once is not tried again."""
+        if name in page.told:
+            return
+        if name not in page.halved:
+            try:
+                _check_range(deltas)
+                return self._outside().land(name, deltas)
+            except (TokenExpired, CounterOverflow) as error:
+                if isinstance(error, TokenExpired) or len(deltas) == 1:
+                    record_unsent(self.using, SOURCE, _amounts(deltas), error)
+                    page.told.add(name)
+                    return None
+                page.halved.add(name)
+        for half, part in _named_halves(name, deltas):
+            self._land(page, half, part)
 
     def has_landed(self, page: Page, key: str) -> bool:
         """Whether that Redis remembers it."""
-        return self._outside().has_landed(page.id, key)
+        name, deltas = page.id, deltas_in(page.entries)
+        while name in page.halved:
+            halves = _named_halves(name, deltas)
+            name, deltas = next(one for one in halves if any(d.key == key for d in one[1]))
+        return name in page.told or self._outside().has_landed(name, key)
 
     def _outside(self) -> Outside:
         found = registry.outside(self._recipe, NAMED, self.using)
@@ -175,6 +194,12 @@ def _check_range(deltas: tuple[Delta, ...]) -> None:
 def _halves(deltas: tuple[Delta, ...]) -> tuple[tuple[Delta, ...], tuple[Delta, ...]]:
     middle = len(deltas) // 2
     return deltas[:middle], deltas[middle:]
+
+
+def _named_halves(name: str, deltas: tuple[Delta, ...]) -> list[tuple[str, tuple[Delta, ...]]]:
+    moment = moment_of(UUID(name))
+    halves = enumerate(_halves(deltas))
+    return [(token_of(f"{name} {number}", moment).hex, half) for number, half in halves]
 
 
 def _amounts(deltas: tuple[Delta, ...]) -> dict[str, int]:

@@ -51,15 +51,19 @@ class Page:
         id: what its landing is known by; empty before it is sent for the first time.
         sent: whether it was sent, and may be counted: from then on it has one id.
         landed: whether it is known to be counted.
+        halved: which ids were refused as a whole: their halves are landed, with ids of their own.
+        told: which ids are in an incident, and are counted by nobody.
     """
 
-    __slots__ = ("entries", "id", "landed", "sent")
+    __slots__ = ("entries", "halved", "id", "landed", "sent", "told")
 
     def __init__(self) -> None:
         self.entries: Entries = {}
         self.id = ""
         self.sent = False
         self.landed = False
+        self.halved: set[str] = set()
+        self.told: set[str] = set()
 
 
 class Sealed:
