@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
-from django_counters.exceptions import InvalidToken
+from django_counters.exceptions import InvalidToken, TokenExpired
 
 TOKEN_LENGTH = 255
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -113,6 +113,17 @@ def milliseconds_of(token: UUID) -> int:
 def moment_of(token: UUID) -> datetime:
     """The time that a UUIDv7 carries."""
     return _EPOCH + milliseconds_of(token) * _MILLISECOND
+
+
+def refuse_beyond(token: UUID, now: datetime, behind: timedelta, ahead: timedelta) -> None:
+    """Refuse a token of which the moment is too far behind or ahead.
+
+    Raises:
+        TokenExpired: it is.
+    """
+    moment = moment_of(token)
+    if not now - behind < moment < now + ahead:
+        raise TokenExpired(token=str(token), created_at=moment)
 
 
 def optional_token(token: object) -> Token | None:

@@ -11,7 +11,7 @@ from functools import partial
 from django.db import DEFAULT_DB_ALIAS
 
 from django_counters.exceptions import CounterUnavailable
-from django_counters.intake.landed import Landed
+from django_counters.intake.landed import Landed, add_up
 from django_counters.intake.redis_generations import Generations, Step
 from django_counters.intake.sources import sources
 from django_counters.registry import registry
@@ -56,8 +56,7 @@ class Report:
         self.generations += landed.parcels
         self.counters += landed.counters
         self.incidents += landed.incidents
-        for counter, by in landed.quarantined.items():
-            self.quarantined[counter] = self.quarantined.get(counter, 0) + by
+        add_up(self.quarantined, landed.quarantined)
 
 
 def flush(

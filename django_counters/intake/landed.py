@@ -47,8 +47,7 @@ class Landed:
         if token:
             detail["token"] = token
         record(CounterIncident.Kind.QUARANTINED, self.source, detail, self.using)
-        for counter, by in shown.items():
-            self.quarantined[counter] = self.quarantined.get(counter, 0) + by
+        add_up(self.quarantined, shown)
         for one in ids:
             self.forget.setdefault(one, []).extend(amounts)
 
@@ -78,3 +77,9 @@ def _shown(found: Mapping[str, _T]) -> dict[str, _T]:
 def _text(name: str) -> str:
     escaped = name.encode(errors="surrogateescape").decode(errors="backslashreplace")
     return escaped.replace("\0", "\\0")
+
+
+def add_up(amounts: dict[str, int], more: Mapping[str, int]) -> None:
+    """Add amounts to others, by counter."""
+    for counter, by in more.items():
+        amounts[counter] = amounts.get(counter, 0) + by

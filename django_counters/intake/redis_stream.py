@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from django_counters.intake.land import Landing
-from django_counters.intake.landed import Landed
+from django_counters.intake.landed import Landed, add_up
 from django_counters.intake.pages import Health, Page
 from django_counters.intake.streams import Stream
 from django_counters.registry import registry
@@ -50,10 +50,9 @@ class Consumed:
 
     def add(self, page: Page, landed: Landed) -> None:
         """Add what became of a page."""
-        found = {**landed.quarantined}
-        incidents = list(landed.incidents)
-        more = Consumed(1, page.messages, landed.counters, page.poison, found, incidents)
-        self.join(more)
+        quarantined, incidents = landed.quarantined, landed.incidents
+        done = 1, page.messages, landed.counters, page.poison
+        self.join(Consumed(*done, quarantined, incidents))
 
     def join(self, more: Consumed) -> None:
         """Add what was done later."""
@@ -63,8 +62,7 @@ class Consumed:
         self.poison += more.poison
         self.incidents += more.incidents
         self.busy = sorted({*self.busy, *more.busy})
-        for counter, by in more.quarantined.items():
-            self.quarantined[counter] = self.quarantined.get(counter, 0) + by
+        add_up(self.quarantined, more.quarantined)
 
 
 class RedisConsumer:

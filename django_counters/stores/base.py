@@ -15,6 +15,8 @@ from django_counters.types import Amounts, Cell, Claim, Delta, Sums, Taken
 
 # Where a cache compares, it is exact up to here.
 LARGEST_SUM = 2**53 - 1
+#: The age for who wants no totals of a `CachedStore`.
+NO_TOTALS = -1
 
 
 class Outcome(IntEnum):

@@ -11,12 +11,10 @@ from typing import NamedTuple
 from django.db import Error
 
 from django_counters.exceptions import CounterError, CounterUnavailable, RecordMissing
-from django_counters.stores.base import CachedStore, Found, LandedStore, Lease
+from django_counters.stores.base import NO_TOTALS, CachedStore, Found, LandedStore, Lease
 from django_counters.strategies.steps import Pause, Steps
 from django_counters.types import Reading
 
-# An age for who wants no totals of Redis.
-NO_TOTALS = -1
 # How long somebody waits for another one who asks: a second, which is two turns, then he asks, too.
 PAUSES = (0.005, 0.01, 0.02, 0.04, *(0.08,) * 12)
 

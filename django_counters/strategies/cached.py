@@ -18,24 +18,30 @@ from django_counters.exceptions import (
     CounterUnavailable,
     OutcomeUnknown,
     RecordMissing,
-    TokenExpired,
     UnsupportedBounds,
     UnsupportedConsistency,
 )
 from django_counters.options import Option, choice, seconds
-from django_counters.stores.base import LARGEST_SUM, Added, CachedStore, Found, LandedStore
+from django_counters.stores.base import (
+    LARGEST_SUM,
+    NO_TOTALS,
+    Added,
+    CachedStore,
+    Found,
+    LandedStore,
+)
 from django_counters.stores.redis.addresses import TIMEOUT
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.incidents import record_unsent
 from django_counters.stores.sql.outbox import SqlLanded
 from django_counters.strategies import in_place, ledger
-from django_counters.strategies.asking import NO_TOTALS, Asking, Seen
+from django_counters.strategies.asking import Asking, Seen
 from django_counters.strategies.base import Heard, Outside, Strategy
 from django_counters.strategies.declaring import MAX_AGE, Capabilities, Declaration, Shared
 from django_counters.strategies.ledger import Claimed
 from django_counters.strategies.raising import Raising
 from django_counters.strategies.steps import Steps, arun, run
-from django_counters.tokens import moment_of
+from django_counters.tokens import refuse_beyond
 from django_counters.types import (
     Batch,
     Delta,
@@ -244,7 +250,8 @@ class Cached(Outside):
         if batch.token is None:
             self._landed.after_commit(sums, self._send, merge=True)
         else:
-            _refuse_expired(batch.token)
+            # Redis judges it after the commit; whoever counts hears of it before, by this clock.
+            refuse_beyond(batch.token, clock.utc(), TOKEN_WINDOW, AHEAD)
             # One with a token stands for itself: merged with others it would lose it.
             send = partial(self._send, token=batch.token)
             self._landed.after_commit(sums, send, merge=False)
@@ -419,13 +426,6 @@ class Cached(Outside):
 
     def _counters(self, keys: Iterable[Hashable]) -> dict[str, Hashable]:
         return {counter_of(self._label, key): key for key in keys}
-
-
-def _refuse_expired(token: UUID) -> None:
-    """Redis judges it after the commit; by the clock here, whoever counts hears of it before."""
-    moment, now = moment_of(token), clock.utc()
-    if not now - TOKEN_WINDOW < moment < now + AHEAD:
-        raise TokenExpired(token=str(token), created_at=moment)
 
 
 def _build(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
@@ -19,6 +18,7 @@ from django_counters.stores.sql.partitions import Busy
 from django_counters.tokens import mint
 from django_counters.types import Sums, deltas_of
 from django_counters.write.landing import SOURCE, Lander
+from django_counters.write.native import in_event_loop
 from django_counters.write.page import Entries, Entry, Page, Sealed, entry_of, key_of
 
 
@@ -128,7 +128,7 @@ class Buffer:
         most = self.buffering.most
         if self.closed or len(self.entries) < most:
             return not self.closed
-        if _in_event_loop():
+        if in_event_loop():
             # Others would wait for us.
             self._wake()
             return len(self.entries) < 2 * most
@@ -296,12 +296,3 @@ def _held(parts: list[_Part]) -> Held:
             kept.append((entries, False))
     marks = frozenset((id(where), is_sent) for where, is_sent in kept)
     return Held(amount, tuple(sent), marks, tuple(kept))
-
-
-def _in_event_loop() -> bool:
-    """Whether to wait here would keep all others of an event loop waiting."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 from typing import Any
@@ -13,6 +12,7 @@ from django_counters.exceptions import InvalidConfiguration
 from django_counters.types import check_delta, namespace_of
 from django_counters.write.buffers import buffers
 from django_counters.write.change import Change, Ref
+from django_counters.write.native import in_event_loop
 from django_counters.write.pipeline import change
 
 _ONE = 1
@@ -33,7 +33,7 @@ class _Here(threading.local):
 
     def __init__(self, using: str) -> None:
         present: Any = connections[using]
-        sure = present.settings_dict["AUTOCOMMIT"] and not _in_event_loop()
+        sure = present.settings_dict["AUTOCOMMIT"] and not in_event_loop()
         self.connection: Any = present if sure else _Unsure()
 
 
@@ -86,7 +86,7 @@ class Handle:
 
     def _change(self, by: int) -> None:
         """Count in the way that asks everything."""
-        here = self._entry and _in_event_loop() and not _may_have_transactions()
+        here = self._entry and in_event_loop() and not _may_have_transactions()
         if here and self._buffer.add(self.key, by):
             return
         change(Change(self._ref, by))
@@ -98,11 +98,3 @@ class Handle:
 def _may_have_transactions() -> bool:
     """Whether Django lets synchronous code in an event loop use the database."""
     return bool(os.environ.get("DJANGO_ALLOW_ASYNC_UNSAFE"))
-
-
-def _in_event_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

@@ -36,3 +36,12 @@ def within_synchronous_code() -> bool:
     waiting = getattr(AsyncToSync, "loop_thread_executors", None)
     current = getattr(getattr(AsyncToSync, "executors", None), "current", None)
     return waiting is None or current is not None or asyncio.get_running_loop() in waiting
+
+
+def in_event_loop() -> bool:
+    """Whether to wait here would keep all others of an event loop waiting."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

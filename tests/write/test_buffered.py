@@ -41,10 +41,9 @@ from django_counters.values import Result, Unknown
 from django_counters.write import landing
 from django_counters.write.buffer import Waiting
 from django_counters.write.buffers import buffers
+from tests.write.buffering import LATER, landed
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("cached")]
-# Nothing lands by itself within a test.
-LATER = {"seconds": 3600}
 INNER = ("exact", "sharded", "cached")
 
 
@@ -62,15 +61,6 @@ def _hits(inner: str) -> Iterator[None]:
     with override_counters(hits=hits, plain={}):
         yield
     buffers.clear()
-
-
-def landed(key: str = "hits:home") -> int:
-    """What is in the database, or in Redis: not in a buffer."""
-    held, buffers._all = buffers._all, {}
-    try:
-        return Counter.objects.value(key)
-    finally:
-        buffers._all = held
 
 
 def reason(result: Result) -> str:

@@ -20,9 +20,9 @@ from django_counters.write import buffer as module
 from django_counters.write import landing
 from django_counters.write.buffer import Buffer
 from django_counters.write.buffers import buffers
+from tests.write.buffering import LATER, landed
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("cached")]
-LATER = {"seconds": 3600}
 
 
 @pytest.fixture(params=["exact", "sharded", "cached"])
@@ -47,14 +47,6 @@ def _hits(inner: str) -> Iterator[None]:
 @pytest.fixture
 def lander(inner: str) -> Any:
     return landing.InRedis if inner == "cached" else landing.InDatabase
-
-
-def landed(key: str = "hits:home") -> int:
-    held, buffers._all = buffers._all, {}
-    try:
-        return Counter.objects.value(key)
-    finally:
-        buffers._all = held
 
 
 def away(*_: Any) -> Any:

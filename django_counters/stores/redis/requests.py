@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
 from django_counters import exceptions as errors
-from django_counters.stores.base import LARGEST_SUM, Added, Found, Lease
+from django_counters.stores.base import LARGEST_SUM, NO_TOTALS, Added, Found, Lease
 from django_counters.stores.redis.commands import Command, Refused
 from django_counters.stores.redis.keys import Slots, cell_field, proposed, slot_of
 from django_counters.stores.redis.scripts import (
@@ -32,8 +32,6 @@ from django_counters.types import Delta, Raised
 
 _T = TypeVar("_T")
 
-# Asks for no totals.
-NO_TOTALS = -1
 # What waits for one counter stays far below 64 bits, because Lua cannot compare larger numbers.
 LARGEST_PENDING = 2**62
 # What is found where nothing was asked for.
