@@ -33,6 +33,7 @@ from benchmarks.cases import (
     statements,
     streams,
     top,
+    topics,
     unasked,
     uniques,
 )
@@ -56,6 +57,7 @@ FAST = {
     **uniques.CASES,
     **limits.CASES,
     **streams.CASES,
+    **topics.CASES,
     **rest.CASES,
     **adjusting.CASES,
     **peers_database.CASES,

@@ -15,6 +15,7 @@ REASONS = {
     "cells-cached": "the cell is read before it is added to, as nothing may leave its range",
     "likes-again": "the value is read that is returned, and Python makes a text of who it is",
     "stream-redis": "Python: a message is taken apart, decoded by a function, and checked",
+    "stream-kafka": "the fetch of librdkafka and one statement take a sixty-fifth: decision 49",
     "uniques-datasketches": "Python: bytes become numbers in a third of it, and C needs no numbers",
     "hold": f"a row, with indexes and a check, beside the total, and twice the Python: {EXACT}",
     "cold-field": f"a statement that is planned on each call: {EXACT}",

@@ -68,18 +68,29 @@ class Sparse(NamedTuple):
         peak: increments a second.
         counters: how many there are. That of rank i is counted in proportion to 1 / i.
         minute: seconds between two flushes, for which Redis also knows a total.
+        processes: among how many the increments are divided.
     """
 
     peak: float
     counters: int
     minute: float = 60.0
+    processes: int = 100
 
     @property
     def changed(self) -> float:
         """How many different counters are counted between two flushes."""
+        return self._different(self.peak * self.minute)
+
+    @property
+    def merged(self) -> float:
+        """How many sums a second leave the buffers of all processes, each landed once a second."""
+        return self.processes * self._different(self.peak / self.processes)
+
+    def _different(self, increments: float) -> float:
+        """How many counters so many increments are of."""
         whole = math.log(self.counters) + 0.5772
         return sum(
-            width * -math.expm1(-self.peak * self.minute / (rank * whole))
+            width * -math.expm1(-increments / (rank * whole))
             for rank, width in _ranks(self.counters)
         )
 
@@ -100,6 +111,12 @@ SEEKING = (
     ("cached, returns nothing", "nothing", "nothing-first"),
     ("cached, returns nothing, batches of 100", "nothing-many", "nothing-many"),
 )
+# The same behind buffers: what an increment costs there, and a sum that leaves one.
+BUFFERED = ("the same, in buffers of 1 s", "merged", "merged-landing")
+# Processes of one machine, each of which counts so often a second, and among how many counters.
+MACHINES = tuple(
+    (processes, 1_000.0, counters) for counters in (100, 10_000, 1_000_000) for processes in (8, 32)
+)
 # How much of a table is changed by a flush, in percent, and what a counter of it costs.
 DENSITIES = ((2, "flush-2"), (10, "flush-10"), (40, "flush-40"))
 
@@ -119,6 +136,7 @@ def rendered(capacity: Mapping[str, Any], text: str) -> str:
         "plan-small": _plan(costs, SMALL),
         "plan-large": _plan(costs, LARGE),
         "plan-sparse": _sparse(costs, SPARSE),
+        "machines": _machines(),
     }
     for name, lines in tables.items():
         begin, end = f"<!-- {name}:begin -->\n", f"<!-- {name}:end -->"
@@ -208,28 +226,51 @@ def _sparse(costs: Mapping[str, Cost], load: Sparse) -> list[str]:
     changed, percent = load.changed, 100 * load.changed / load.counters
     # The density that is nearest to it, of those that were measured.
     _, flush = min(DENSITIES, key=lambda one: abs(math.log(percent / one[0])))
-    columns = [_seeking(costs, load, flush, each, first) for _, each, first in SEEKING]
+    fresh = changed / load.minute
+    columns = {
+        name: _seeking(costs, {flush: fresh}, _counted(load.peak, fresh, each, first))
+        for name, each, first in SEEKING
+    }
+    name, each, leaving = BUFFERED
+    if each in costs:
+        columns[name] = _seeking(costs, {flush: fresh}, {each: load.peak, leaving: load.merged})
     words = f"{changed / 1e6:.1f} million counters change in each minute"
-    rows = [[words, *(name for name, *_ in SEEKING)]]
-    rows += [[head, *(column[head] for column in columns)] for head in columns[0]]
+    rows = [[words, *columns]]
+    heads = next(iter(columns.values()))
+    rows += [[head, *(column[head] for column in columns.values())] for head in heads]
+    return ruled(rows)
+
+
+def _counted(peak: float, fresh: float, each: str, first: str) -> dict[str, float]:
+    """How many are counted in a second, and how many of them are a counter's first of a minute."""
+    rates = {each: peak - fresh}
+    return {**rates, first: rates.get(first, 0) + fresh}
+
+
+def _machines() -> list[str]:
+    """How many sums leave a machine: of each of its processes, and if one merged those of all."""
+    head = "processes, counters", "each of its own, 1 s", "each of its own, 10 s", "merged, 1 s"
+    rows = [list(head)]
+    for processes, each, counters in MACHINES:
+        one = Sparse(each * processes, counters, processes=processes)
+        seldom = one._replace(peak=one.peak * 10).merged / 10
+        sums = one.merged, seldom, one._replace(processes=1).merged
+        rows.append([f"{processes}, {counters:,}", *(f"{number:,.0f}" for number in sums)])
     return ruled(rows)
 
 
 def _seeking(
-    costs: Mapping[str, Cost], load: Sparse, flush: str, each: str, first: str
+    costs: Mapping[str, Cost], flushing: Mapping[str, float], counting: Mapping[str, float]
 ) -> dict[str, str]:
-    """What one way needs: a counter's first increment of a minute may cost more than the others."""
-    fresh = load.changed / load.minute
-    counting = {each: load.peak - fresh}
-    counting[first] = counting.get(first, 0) + fresh
-    landing = {**counting, flush: fresh}
+    """What one way needs to flush and to count so many a second."""
+    landing = {**counting, **flushing}
     return {
         "client cores, for counting alone": _whole(_spent(costs, "client", counting)),
         "PostgreSQL cores": _whole(_spent(costs, "database", landing)),
         "Redis cores": _whole(_spent(costs, "redis", landing)),
         "WAL, MB/s": _megabytes(_spent(costs, "wal", landing)),
         "append-only files, MB/s": _megabytes(_spent(costs, "log", landing)),
-        "flushes at the same time": _whole(_spent(costs, "seconds", {flush: fresh})),
+        "flushes at the same time": _whole(_spent(costs, "seconds", flushing)),
     }
 
 

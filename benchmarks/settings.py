@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
+from tempfile import gettempdir
 
 import dj_database_url
 
@@ -37,6 +39,9 @@ REST_FRAMEWORK = {
 _CELLS = {"PER": ["hour", "day"], "TAGS": {"country": 250}}
 _API = {"read": "authenticated", "increment": "authenticated"}
 
+# A file for each run of the case about them.
+FILES = str(Path(gettempdir(), "django_counters-benchmarks"))
+
 COUNTERS = {
     "stock": {"FLOOR": 0},
     "spread": {"STRATEGY": "sharded"},
@@ -46,8 +51,18 @@ COUNTERS = {
     # Patient: a lost answer would be no figure.
     "pages": {"STRATEGY": "cached", "OPTIONS": {"timeout": 10}},
     "blind": {"STRATEGY": "cached", "OPTIONS": {"timeout": 10, "returns": "nothing"}},
-    # It is landed when the case is over.
+    # Landed when a case is over.
+    "merged": {
+        "STRATEGY": "cached",
+        "OPTIONS": {"timeout": 10, "returns": "nothing"},
+        "BUFFER": {"seconds": 3600},
+    },
     "buffered": {"STRATEGY": "cached", "OPTIONS": {"timeout": 10}, "BUFFER": {"seconds": 3600}},
+    "filed": {
+        "STRATEGY": "cached",
+        "OPTIONS": {"timeout": 10},
+        "BUFFER": {"seconds": 3600, "directory": FILES},
+    },
     "hits": {"STRATEGY": "cached", "OPTIONS": {"timeout": 10}, "API": _API},
     "sales": {"API": _API},
     "liked": {"ONCE": True},

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from django_counters.exceptions import LedgerFenced as LedgerFenced
     from django_counters.exceptions import OutcomeUnknown as OutcomeUnknown
     from django_counters.exceptions import PartitionMissing as PartitionMissing
+    from django_counters.exceptions import PositionGone as PositionGone
     from django_counters.exceptions import QuotaExceeded as QuotaExceeded
     from django_counters.exceptions import ReadOnlyDatabase as ReadOnlyDatabase
     from django_counters.exceptions import RecordMissing as RecordMissing
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
     from django_counters.values import Appended as Appended
     from django_counters.values import Counted as Counted
     from django_counters.values import CountedMany as CountedMany
+    from django_counters.values import LedgerPage as LedgerPage
     from django_counters.values import Result as Result
     from django_counters.values import Unknown as Unknown
     from django_counters.write.handle import Handle as Handle
@@ -124,9 +126,11 @@ _HOMES = {
     "InvalidTags": "exceptions",
     "InvalidToken": "exceptions",
     "LedgerFenced": "exceptions",
+    "LedgerPage": "values",
     "OutcomeUnknown": "exceptions",
     "PartitionMissing": "exceptions",
     "Point": "read.points",
+    "PositionGone": "exceptions",
     "Placed": "read.top",
     "QuotaExceeded": "exceptions",
     "QuotaUsage": "read.quotas",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from os.path import isabs
 from typing import Any, NamedTuple
 
 from django_counters.options import did_you_mean, is_integer, seconds
 
 SECONDS, MOST = 1.0, 10_000
 LARGEST = 1_000_000
+# How long one may wait that has a file.
+LONGEST = 3600
 # What a sum cannot say: it merges changes, and so tells neither people nor single changes apart.
 _AGAINST = {
     "floor": "a bound",
@@ -26,10 +29,15 @@ class Buffering(NamedTuple):
     Attributes:
         seconds: how long one waits at most, as long as it can be landed.
         most: how many different ones wait at most.
+        to: the stream that their sums are published to, for others to count them; None: they are
+            counted here.
+        directory: where files keep them, for the case that the process is killed; None: nowhere.
     """
 
     seconds: float = SECONDS
     most: int = MOST
+    to: str | None = None
+    directory: str | None = None
 
 
 def buffering_of(declared: Mapping[str, Any] | None) -> Buffering | None:
@@ -38,7 +46,12 @@ def buffering_of(declared: Mapping[str, Any] | None) -> Buffering | None:
 
 
 def buffering_problems(
-    declared: object, strategy: str, *, entries: bool, given: Mapping[str, object]
+    declared: object,
+    strategy: str,
+    *,
+    entries: bool,
+    given: Mapping[str, object],
+    streams: Collection[str],
 ) -> Iterator[str]:
     """Say what is wrong with a declaration, and what cannot stand beside it.
 
@@ -47,6 +60,7 @@ def buffering_problems(
         strategy: the name of the strategy.
         entries: whether that keeps each change.
         given: the bounds and projections of the namespace, by their names in small letters.
+        streams: the names of the streams that are declared.
     """
     if declared is None:
         return
@@ -54,6 +68,7 @@ def buffering_problems(
         yield f"BUFFER is a dictionary, such as {{'seconds': 1}}, or None, not {declared!r}."
         return
     yield from _value_problems(declared)
+    yield from _destination_problems(declared, streams)
     if entries:
         yield f"BUFFER merges changes, and {strategy} keeps each of them."
     against = (name for option, name in _AGAINST.items() if given.get(option) is not None)
@@ -70,3 +85,28 @@ def _value_problems(declared: Mapping[Any, Any]) -> Iterator[str]:
     most = declared.get("most", MOST)
     if not is_integer(most, 1, LARGEST):
         yield f"BUFFER: 'most' is an integer from 1 to {LARGEST}, not {most!r}."
+    yield from _directory_problems(declared)
+
+
+def _directory_problems(declared: Mapping[Any, Any]) -> Iterator[str]:
+    directory = declared.get("directory")
+    if directory is None:
+        return
+    if not isinstance(directory, str) or not isabs(directory):
+        yield f"BUFFER: 'directory' is the absolute path of a directory, not {directory!r}."
+        return
+    interval = declared.get("seconds", SECONDS)
+    if isinstance(interval, int | float) and interval > LONGEST:
+        # A file is known by the time when it was made, for a day.
+        yield f"BUFFER: with 'directory' 'seconds' is {LONGEST} at most."
+
+
+def _destination_problems(declared: Mapping[Any, Any], streams: Collection[str]) -> Iterator[str]:
+    to = declared.get("to")
+    if to is None:
+        return
+    if not isinstance(to, str) or to not in streams:
+        guess = did_you_mean(to, tuple(streams))
+        yield f"BUFFER: 'to' is the name of a stream in COUNTERS_STREAMS, not {to!r}.{guess}"
+    if declared.get("directory") is not None:
+        yield "BUFFER: 'to' cannot stand beside 'directory': sums land in one place."

@@ -11,16 +11,16 @@ from django.core.checks import CheckMessage, Error, Tags, Warning
 from django.core.checks import register as register_check
 from django.db import connections, router
 
-from django_counters.conf import problems
+from django_counters.conf import problems, published_to
 from django_counters.hints import HINTS
 from django_counters.intake.sources import declared_sources
-from django_counters.intake.streams import stream_problems
 from django_counters.limits.limit import limit_problems
 from django_counters.models import Counter, CounterDelta
 from django_counters.observe.facts import databases
 from django_counters.observe.redises import weaknesses
 from django_counters.stores.redis.addresses import is_other_cache
 from django_counters.stores.sql.dialects import DIALECTS
+from django_counters.streams import stream_problems
 from django_counters.upkeep.partitions import FEWEST_AHEAD, ledgers, partitions_ahead, too_few
 
 OLDEST_SQLITE = (3, 35, 0)
@@ -41,7 +41,7 @@ def register() -> None:
 def check_setting(
     app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
-    """E001 to E005, E008, E009, E019, E023, E025 to E027, E033, E036, E040: what is
+    """E001 to E005, E008, E009, E019, E023, E025 to E027, E033, E036, E040, E041: what is
     in ``COUNTERS``."""
     return [
         Error(problem.message, hint=HINTS[problem.code], id=f"counters.{problem.code}")
@@ -65,7 +65,7 @@ def check_streams(
     """E039: what is in ``COUNTERS_STREAMS``. It connects to nothing."""
     return [
         Error(message, hint=HINTS[code], id=f"counters.{code}")
-        for code, message in stream_problems()
+        for code, message in stream_problems(published_to(getattr(settings, "COUNTERS", None)))
     ]
 
 

@@ -23,6 +23,7 @@ from django_counters.projections.top import TOP
 from django_counters.projections.uniques import UNIQUES
 from django_counters.strategies import cached, in_place, ledger, sharded, slotted
 from django_counters.strategies.declaring import MAX_AGE, Declaration, Recipe
+from django_counters.streams import stream_names
 from django_counters.types import UNBOUNDED, Bounds, check_integer, why_no_key
 
 # A new strategy or projection is one file, and its name in one of these lines.
@@ -87,9 +88,11 @@ _OF_NAMESPACES = (
     Option(
         "BUFFER",
         None,
-        "None or a dictionary with `'seconds'` and `'most'`",
+        "None or a dictionary with `'seconds'`, `'most'`, `'directory'` and `'to'`",
         "Increments wait [in a buffer of their process](../how-to/buffer.md) and are landed "
-        "together: after so many seconds (1), or when so many different counters wait (10,000).",
+        "together: after so many seconds (1), or when so many different counters wait (10,000). "
+        "Files in a `'directory'` keep them where the process is killed. With `'to'` they land "
+        "[in a stream](../how-to/publish-to-a-stream.md) of that name.",
         code="E040",
     ),
     Option(
@@ -214,6 +217,13 @@ def _policy(name: str, declared: Mapping[str, Any]) -> Policy:
         measure=measure_of(name, options),
         buffer=buffering_of(declared.get("BUFFER")),
     )
+
+
+def published_to(setting: object) -> frozenset[str]:
+    """The names of streams that buffers publish to, whatever else is wrong with the setting."""
+    declared = setting.values() if isinstance(setting, Mapping) else ()
+    found = (one.get("BUFFER") for one in declared if isinstance(one, Mapping))
+    return frozenset(str(one["to"]) for one in found if isinstance(one, Mapping) and "to" in one)
 
 
 def measure_of(owner: str, options: Mapping[str, Any]) -> Measure | None:
@@ -360,7 +370,8 @@ def _strategy_problems(
         yield Problem("E025", f"{where}: HISTORY is not for {name}: entries are a history already.")
     given = {**_given(declared), "floor": bounds.floor}
     keeps = strategy.can.entries
-    for message in buffering_problems(declared.get("BUFFER"), name, entries=keeps, given=given):
+    buffer, known = declared.get("BUFFER"), stream_names()
+    for message in buffering_problems(buffer, name, entries=keeps, given=given, streams=known):
         yield Problem("E040", f"{where}: {message}")
 
 

@@ -244,6 +244,20 @@ class LedgerFenced(CounterError, DatabaseError):
     reason: str
 
 
+class PositionGone(CounterError, LookupError):
+    """The ledger cannot be followed from {position}: this position {reason}.
+
+    Raised by `CounterDelta.objects.since` instead of leaving entries out.
+
+    Attributes:
+        position: where the reader is.
+        reason: entries after it were dropped, a rebase came, or it is of another database.
+    """
+
+    position: str
+    reason: str
+
+
 class HistoryNotKept(CounterError, LookupError):
     """The history of {key} is kept from {since} on; what was before is not.
 
@@ -399,11 +413,6 @@ class ValueChanged(CounterError):
     """{key} is {current} by now, not {expected}.
 
     Raised by an adjustment that was decided on by looking at another value. Nothing was changed.
-
-    Attributes:
-        key: the counter.
-        expected: the value that the caller has seen.
-        current: the value that it has.
     """
 
     key: str
@@ -415,11 +424,6 @@ class ApprovalRequired(CounterError):
     """To adjust {key} by {delta:+} needs a second person: one alone may do up to {limit}.
 
     Nothing was changed.
-
-    Attributes:
-        key: the counter.
-        delta: by how much it would have been adjusted.
-        limit: by how much one person may adjust it.
     """
 
     key: str
@@ -431,11 +435,6 @@ class RequestDecided(CounterError):
     """Request {request} was {state} before, by {decider}.
 
     Nothing was changed.
-
-    Attributes:
-        request: its number.
-        state: what became of it.
-        decider: who has decided.
     """
 
     request: int

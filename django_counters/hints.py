@@ -66,8 +66,8 @@ HINTS: Mapping[str, str] = MappingProxyType(
         '{"month": 10_000}.',
         "E038": "places is an integer from 1 to 18, of a field without once and without a ceiling "
         "of periods.",
-        "E039": "Write it as the message says: a stream has BACKEND, LOCATION, STREAM and DECODE, "
-        "which is the path of a function.",
+        "E039": "Write it as the message says: a stream has BACKEND, LOCATION, STREAM or TOPIC, "
+        "and DECODE, which is the path of a function, or a BUFFER that publishes to it.",
         "E040": "Write BUFFER as the message says, or remove what it cannot stand beside.",
         "W010": "Remove the index, or silence this warning where the counter seldom changes.",
         "W011": "Run manage.py counters partitions, as the owner of the table, every hour.",

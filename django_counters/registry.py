@@ -50,9 +50,12 @@ class Registry:
     """One per process. Parses ``COUNTERS`` on first use, and again when it is overridden."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # Whoever is interrupted while he holds it may count in a handler.
+        self._lock = threading.RLock()
         self._strategies: dict[tuple[Recipe, Table, str], Strategy] = {}
-        self._policies: Mapping[str, Policy] | None = None
+        # The first one is used. What is parsed of settings that change meanwhile goes into a list
+        # that nobody looks at any more.
+        self._policies: list[Mapping[str, Policy]] = []
         self._records: dict[tuple[type[models.Model], str], Table] = {}
         self._tokens: dict[str, SqlTokens] = {}
         self._batches: dict[str, SqlBatches] = {}
@@ -71,26 +74,27 @@ class Registry:
         Raises:
             InvalidConfiguration: the setting is wrong.
         """
-        declared = self._policies
-        if declared is None:
-            parsed = policies(getattr(settings, "COUNTERS", None))
-            declared = self._policies = {
-                name: replace(policy, recipe=in_effect(policy.recipe))
-                for name, policy in parsed.items()
-            }
+        kept = self._policies
+        if kept:
+            return kept[0]
+        parsed = policies(getattr(settings, "COUNTERS", None))
+        declared = {
+            name: replace(policy, recipe=in_effect(policy.recipe))
+            for name, policy in parsed.items()
+        }
+        kept.append(declared)
         return declared
 
     def policy(self, key: str) -> Policy:
         """The policy of the namespace of ``key``."""
-        declared = self._policies
-        if declared is None:
-            declared = self.policies()
+        kept = self._policies
+        declared = kept[0] if kept else self.policies()
         return declared.get(namespace_of(key)) or declared[DEFAULT]
 
     def forget_policies(self, *, setting: str, **_: object) -> None:
         """Receives Django's ``setting_changed``."""
         if setting in ("COUNTERS", "COUNTERS_CACHED_AS_EXACT"):
-            self._policies = None
+            self._policies = []
         elif setting == "CACHES":
             self.forget_strategies()
 
@@ -180,7 +184,7 @@ class Registry:
 
     def forget_strategies(self) -> None:
         """Compose all anew. In a child process, the threads that held a lock are not there."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._strategies = {}
         self._tokens = {}
         self._batches = {}

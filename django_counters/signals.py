@@ -12,7 +12,19 @@ from django.dispatch import Signal
 logger = logging.getLogger("django_counters")
 
 
-class PlainSignal(Signal):
+class News(Signal):
+    """A signal of what was done, which no receiver can undo."""
+
+    def tell(self, sender: type, **named: object) -> None:
+        """Call all receivers. What goes wrong there is logged: what they are told of was done."""
+        try:
+            self.send_robust(sender, **named)
+        except Exception:
+            # Django cannot log the error of a receiver that has no name, such as a partial.
+            logger.exception("A receiver of a signal failed.")
+
+
+class PlainSignal(News):
     """A signal whose receivers are plain functions that return at once.
 
     It is also sent from within an event loop, which a receiver that waits would stop.
@@ -28,17 +40,10 @@ class PlainSignal(Signal):
             raise TypeError(f"{receiver!r} has to be a plain function: it is called at once")
         super().connect(receiver, *args, **kwargs)
 
-    def tell(self, sender: type, **named: object) -> None:
-        """Call all receivers. What goes wrong there is logged: what they are told of was done."""
-        try:
-            self.send_robust(sender, **named)
-        except Exception:
-            # Django cannot log the error of a receiver that has no name, such as a partial.
-            logger.exception("A receiver of a signal failed.")
 
-
-#: Something was found that a person has to look at. Arguments: ``incident``, ``using``.
-incident_recorded = Signal()
+#: Something was found that a person has to look at, and that is committed. What receivers raise is
+#: logged. Arguments: ``incident``, ``using``.
+incident_recorded = News()
 
 #: A counter was adjusted, and that is committed. Arguments: ``adjustment``, ``using``.
 counter_adjusted = Signal()

@@ -14,11 +14,14 @@ from celery.signals import worker_process_shutdown
 from django.db import DEFAULT_DB_ALIAS
 
 FLUSH = "django_counters.flush"
+ADOPT_BUFFERS = "django_counters.adopt_buffers"
 ROLLUP = "django_counters.rollup"
 MAINTAIN_PARTITIONS = "django_counters.maintain_partitions"
 RECORD_HISTORY = "django_counters.record_history"
 PRUNE = "django_counters.prune"
 EXPIRE_HOLDS = "django_counters.expire_holds"
+PUBLISH = "django_counters.publish"
+PULL = "django_counters.pull"
 VERIFY = "django_counters.verify"
 VERIFY_AUDIT = "django_counters.verify_audit"
 
@@ -38,6 +41,14 @@ def flush(using: str = DEFAULT_DB_ALIAS) -> dict[str, Any]:
     from django_counters.intake.flush import flush as land
 
     return asdict(land(using, alone=True))
+
+
+@shared_task(name=ADOPT_BUFFERS, ignore_result=True)
+def adopt_buffers(using: str = DEFAULT_DB_ALIAS) -> dict[str, Any]:
+    """Land the files of buffers on this machine whose processes have ended. Safe to run at once."""
+    from django_counters.write.adopting import adopt
+
+    return adopt(using)._asdict()
 
 
 @shared_task(name=ROLLUP, ignore_result=True)
@@ -100,6 +111,7 @@ def verify_audit(using: str = DEFAULT_DB_ALIAS) -> dict[str, Any]:
 def counters_beat_schedule(
     *,
     flush_every: float = 10.0,
+    buffers_every: float = 60.0,
     rollup_every: float = 60.0,
     partitions_every: float = 3600.0,
     history_every: float = 300.0,
@@ -115,6 +127,7 @@ def counters_beat_schedule(
     """
     every = {
         FLUSH: flush_every,
+        ADOPT_BUFFERS: buffers_every,
         ROLLUP: rollup_every,
         MAINTAIN_PARTITIONS: partitions_every,
         RECORD_HISTORY: history_every,

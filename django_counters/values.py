@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Mapping
-from typing import Any, ClassVar, Never, NoReturn, Self, TypeAlias
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, Never, NoReturn, Self, TypeAlias, TypeVar
 from uuid import UUID
 
 from django_counters.exceptions import ValueNotKnown
@@ -163,6 +164,28 @@ def result_of(value: int | Unknown, *, replayed: bool = False) -> Result:
     if type(value) is not int and isinstance(value, Result):
         return value
     return Replayed(value) if replayed else Counted(value)
+
+
+_Entry = TypeVar("_Entry")
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerPage(Generic[_Entry]):
+    """Entries of a ledger that follow each other. Iterates over them, and has their number.
+
+    Attributes:
+        entries: in the order in which they are followed.
+        position: after the last of them: a text of at most 100 characters, for the next call.
+    """
+
+    entries: tuple[_Entry, ...]
+    position: str
+
+    def __iter__(self) -> Iterator[_Entry]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
 
 
 class NoNumber:

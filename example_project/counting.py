@@ -65,15 +65,14 @@ class Way:
 def count_file(
     path: Path,
     workers: int,
+    way: Way,
     progress: Callable[[float], None] = lambda _: None,
-    way: Way | None = None,
 ) -> Counted:
     """Count all lines of a file with this many processes.
 
     An error of any of them is raised here. What was counted before it stays counted.
     """
     size = path.stat().st_size
-    way = way or EVERY_TIME
     done: list[Counted] = []
     for part, one in _counts(partial(way.count, path), way.parts(size, workers), workers):
         done.append(one)

@@ -14,12 +14,13 @@ from django.db import transaction
 
 from django_counters import short_key
 from django_counters.models import Counter
-from example_project import seeds
-from example_project.counting import Counted, count_file
+from example_project import seeds, streamed
+from example_project.counting import EVERY_TIME, Counted, Way, count_file
 from example_project.flow import grouped
 from example_project.named import named_counters
 from example_project.once import once
 from example_project.recount import Recount, recount
+from example_project.run import STREAM_WAYS, TOKENS_WAY
 from example_project.screen import say, table
 from example_project.settling import settle
 
@@ -41,15 +42,23 @@ def main(options: Namespace) -> int:
     """Replay a file, print what is in the database, and return 0, or 1 if --verify differs."""
     path: Path = options.file
     _check(path)
-    prepare(fresh=options.fresh)
+    through_stream = options.way in STREAM_WAYS
+    prepare(fresh=options.fresh, through_stream=through_stream)
     before = named_counters(*NAMESPACES)
-    way = once(f"replay-{Counter.objects.value(FRESH_STARTS)}") if options.tokens else None
-    counted = count_file(path, options.workers, _progress(), way)
+    counted = count_file(path, options.workers, _way(options.way), _progress())
+    if through_stream:
+        streamed.consume()
     _settle()
     after = named_counters(*NAMESPACES)
     totals = unshortened(after, counted.shortened)
     _print(counted, totals, options)
     return _verified(differences(counted, before, after, recount(path))) if options.verify else 0
+
+
+def _way(name: str) -> Way:
+    if name == TOKENS_WAY:
+        return once(f"replay-{Counter.objects.value(FRESH_STARTS)}")
+    return streamed.PUBLISHED if name in STREAM_WAYS else EVERY_TIME
 
 
 def _settle() -> None:
@@ -73,7 +82,7 @@ def _check(path: Path) -> None:
         raise Unreadable(f"{path} may not be read")
 
 
-def prepare(*, fresh: bool) -> None:
+def prepare(*, fresh: bool, through_stream: bool = False) -> None:
     """Bring the database up to date; ``fresh`` takes the counters of earlier replays away.
 
     Raises:
@@ -83,6 +92,8 @@ def prepare(*, fresh: bool) -> None:
         seeds.refuse_foreign_database()
     call_command("migrate", verbosity=0, interactive=False)
     # What an earlier replay has left in Redis is counted, or taken away with the rest.
+    if through_stream:
+        streamed.through().begin()
     _settle()
     if fresh:
         with transaction.atomic():
@@ -149,14 +160,15 @@ def _print(counted: Counted, totals: Mapping[str, int], options: Namespace) -> N
         result = {
             "lines": counted.lines,
             "counted": counted.counted,
-            **({"replayed": counted.replayed} if options.tokens else {}),
+            **({"replayed": counted.replayed} if options.way == TOKENS_WAY else {}),
             "malformed": counted.malformed,
             "totals": dict(sorted(totals.items())),
             "shortened": dict(sorted(counted.shortened.items())),
         }
         print(json.dumps(result, indent=2), flush=True)
         return
-    replayed = f"{grouped(counted.replayed)} replayed, " if options.tokens else ""
+    tokens = options.way == TOKENS_WAY
+    replayed = f"{grouped(counted.replayed)} replayed, " if tokens else ""
     print(
         f"{grouped(counted.lines)} lines: {grouped(counted.counted)} counted, {replayed}"
         f"{grouped(counted.malformed)} malformed. In the database now:"

@@ -8,8 +8,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-# Exported for a replay with tokens: see the settings.
-WITH_TOKENS = "DJC_REPLAY_WITH_TOKENS"
+# Exported for a replay "with tokens" or "through a stream": see the settings.
+WAY = "DJC_REPLAY_WAY"
+TOKENS_WAY, REDIS_WAY, KAFKA_WAY = "tokens", "redis", "kafka"
+STREAM_WAYS = (REDIS_WAY, KAFKA_WAY)
+# Exported for a replay through Kafka: where its broker is.
+BROKER = "DJC_REPLAY_BROKER"
+TOPIC = "replay"
 EPILOG = """
 Uses the database of DATABASE_URL and the cache of REDIS_URL where they are exported; otherwise
 its own, kept in .demo. An exported database is only migrated and added to; --fresh removes the
@@ -22,6 +27,10 @@ Blocks of lines are counted in a transaction each, together with their token, so
 failed or was killed is just started again, with any number of processes, and ends exact. Of a
 file that has grown only the new lines are counted; one that was cut is refused. Tokens are known
 for 48 hours. Lines that were counted without --tokens, or before --fresh, are counted anew.
+
+--stream: all lines are published to a stream first, of Redis or, with --stream kafka, of Kafka: the
+mock broker of librdkafka, for as long as the replay lives. Then consumers count them, and one of
+them is killed meanwhile. Each line counts once. It counts on the day that it was published.
 """
 
 
@@ -32,8 +41,27 @@ def main(argv: Sequence[str]) -> int:
         0 if every counter is what it should be; 1 if not, or if anything failed; 2 if the
         arguments, the file or the database cannot be used.
     """
-    options = parser().parse_args(argv)
-    _configure(with_tokens=getattr(options, "tokens", False))
+    options = parser().parse_args(_with_backend(argv))
+    way = getattr(options, "way", "")
+    if way != KAFKA_WAY:
+        return _done(options, way)
+    from example_project.broker import with_topic
+
+    with with_topic(TOPIC) as os.environ[BROKER]:
+        return _done(options, way)
+
+
+def _with_backend(argv: Sequence[str]) -> list[str]:
+    """The arguments, in which the backend of --stream is named: what follows may be the file."""
+    named = zip(argv, [*argv[1:], ""], strict=True)
+    return [
+        f"{word}={REDIS_WAY}" if word == "--stream" and after not in STREAM_WAYS else word
+        for word, after in named
+    ]
+
+
+def _done(options: argparse.Namespace, way: str) -> int:
+    _configure(way)
     from django.db import OperationalError, connections
 
     from example_project import demo, replay
@@ -41,6 +69,7 @@ def main(argv: Sequence[str]) -> int:
     from example_project.once import OtherLines
     from example_project.screen import say
     from example_project.seeds import NotOurs
+    from example_project.streamed import Stuck
 
     work = replay.main if options.command == "replay" else demo.main
     try:
@@ -48,7 +77,7 @@ def main(argv: Sequence[str]) -> int:
     except (NotOurs, NothingToKill, replay.Unreadable) as error:
         say(f"error: {error}")
         return 2
-    except (OtherLines, replay.Unsettled) as error:
+    except (OtherLines, Stuck, replay.Unsettled) as error:
         say(f"error: {error}")
         return 1
     except OperationalError as error:
@@ -92,7 +121,11 @@ def _add_replay(replay: argparse.ArgumentParser) -> None:
     add("--json", action="store_true", default=unset, help="print the result as JSON")
     add("--fresh", action="store_true", default=unset, help="start these counters at zero")
     add("--verify", action="store_true", help="count again in plain Python and compare")
-    add("--tokens", action="store_true", help="count each line once, however often it is replayed")
+    way = replay.add_mutually_exclusive_group().add_argument
+    once = "count each line once, however often it is replayed"
+    way("--tokens", dest="way", action="store_const", const=TOKENS_WAY, default="", help=once)
+    stream = "publish the lines to a stream, of Redis or Kafka, and kill one of its consumers"
+    way("--stream", dest="way", choices=STREAM_WAYS, help=stream)
 
 
 def _seconds(text: str) -> float:
@@ -116,13 +149,13 @@ def _within(number: int, low: int, high: int) -> int:
     return number
 
 
-def _configure(*, with_tokens: bool) -> None:
+def _configure(way: str) -> None:
     import django
     from django.conf import settings
 
     if not settings.configured:
         # Other processes, which count as well, read the settings by themselves.
-        os.environ[WITH_TOKENS] = "1" if with_tokens else ""
+        os.environ[WAY] = way
         # Not setdefault: somebody's own project may be exported.
         os.environ["DJANGO_SETTINGS_MODULE"] = "example_project.settings"
         django.setup()

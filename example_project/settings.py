@@ -15,7 +15,7 @@ from django_counters.tasks import counters_beat_schedule
 from example_project.bootstrap.folders import PREFIX
 from example_project.bootstrap.services import DATA
 from example_project.csp import SITE
-from example_project.run import WITH_TOKENS
+from example_project.run import BROKER, KAFKA_WAY, STREAM_WAYS, TOPIC, WAY
 
 BASE_DIR = Path(__file__).resolve().parent
 DATABASE_URL = os.environ.get("DATABASE_URL", "")
@@ -132,9 +132,10 @@ _READABLE: dict[str, object] = {"read": "anyone", "history": "anyone"}
 # Everything of the example shares one machine, which may be busy: here Redis may take a second.
 _PATIENT: dict[str, object] = {"STRATEGY": "cached", "OPTIONS": {"timeout": 1}}
 # With tokens a replay counts in the database: a block of lines and its token are one transaction.
-_HOW: dict[str, object] = {"STRATEGY": "exact"} if os.environ.get(WITH_TOKENS) else _PATIENT
-# Each line counts on the day that it is of.
-_REPLAYED: dict[str, object] = {**_HOW, "PER": ["day"]}
+_WAY = os.environ.get(WAY)
+_HOW: dict[str, object] = {"STRATEGY": "exact"} if _WAY else _PATIENT
+# Each line counts on the day that it is of; but what comes through a stream, when it was published.
+_REPLAYED: dict[str, object] = _HOW if _WAY in STREAM_WAYS else {**_HOW, "PER": ["day"]}
 _DECLARED: dict[str, dict[str, object]] = {
     "default": {"STRATEGY": "exact"},
     # Once an hour what has landed is written down: the admin draws a chart of it.
@@ -158,6 +159,31 @@ _DECLARED: dict[str, dict[str, object]] = {
 COUNTERS = {
     name: {**options, "APPROVE_ABOVE": APPROVE_ABOVE} for name, options in _DECLARED.items()
 }
+
+# What replay --stream publishes. Small pages, so that a consumer can be killed in the middle.
+COUNTERS_STREAMS: dict[str, dict[str, object]] = {
+    "replay": {
+        "BACKEND": "redis",
+        "LOCATION": REDIS_URL,
+        "STREAM": [f"{PREFIX_IN_REDIS}:replay:{number}" for number in range(4)],
+        "DECODE": "example_project.streamed.changes",
+        "PAGE": 200,
+    }
+}
+if _WAY == KAFKA_WAY:
+    COUNTERS_STREAMS["replay-kafka"] = {
+        "BACKEND": "kafka",
+        "LOCATION": os.environ[BROKER],
+        "TOPIC": TOPIC,
+        "DECODE": "example_project.streamed.topic_changes",
+        "PAGE": 200,
+        # Who is killed is out of the group after a second.
+        "OPTIONS": {
+            "session.timeout.ms": 1000,
+            "heartbeat.interval.ms": 200,
+            "fetch.wait.max.ms": 20,
+        },
+    }
 
 # What is counted in Redis lands in the database by a task. Here everything is done more often than
 # a site would do it, which has time: every 10 s and every minute are the defaults.

@@ -40,6 +40,16 @@ def handle() -> Iterator[Pair]:
 
 
 @contextmanager
+def filed() -> Iterator[Pair]:
+    """A handle whose buffer has a file, and one whose buffer is in memory."""
+    mine, theirs = f"filed:{next(_numbers)}", f"buffered:{next(_numbers)}"
+    handles = Counter.objects.handle(mine), Counter.objects.handle(theirs)
+    stored = adds_up(value(mine), value(theirs))
+    yield loops(handles[0].increment, handles[1].increment, stored, SLICE)
+    Counter.objects.flush_buffers()
+
+
+@contextmanager
 def buffered() -> Iterator[Pair]:
     """The usual call, with a buffer and without."""
     mine, theirs = f"buffered:{next(_numbers)}", f"pages:buffered{next(_numbers)}"
@@ -48,4 +58,8 @@ def buffered() -> Iterator[Pair]:
     Counter.objects.flush_buffers()
 
 
-CASES: Mapping[str, Work] = {"buffer-handle": Work(handle), "buffer-increment": Work(buffered)}
+CASES: Mapping[str, Work] = {
+    "buffer-handle": Work(handle),
+    "buffer-handle-file": Work(filed),
+    "buffer-increment": Work(buffered),
+}

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from django.db import Error
 
-from django_counters.exceptions import CounterError, StreamPoisoned, UnsupportedBounds
-from django_counters.intake.streams import Decode, Message
+from django_counters.exceptions import (
+    CounterError,
+    InvalidConfiguration,
+    StreamPoisoned,
+    UnsupportedBounds,
+)
+from django_counters.intake.backend import Entry
+from django_counters.intake.histories import Histories
+from django_counters.intake.land import Landing
+from django_counters.intake.landed import Landed
 from django_counters.projections.event import Event
 from django_counters.stores.base import Move, Parcel
+from django_counters.streams import Decode
 from django_counters.types import SMALL, UNBOUNDED, Cell, Delta, check_delta
 from django_counters.write.change import Change, Ref, named
+from django_counters.write.publication import Publication, publication_in
 
 # Fewer messages say nothing about a deployment.
 FEWEST = 10
@@ -20,9 +30,16 @@ _LONGEST = 2000
 
 
 class Page:
-    """The changes of messages that are landed in one transaction."""
+    """The changes of messages that are landed in one transaction.
 
-    def __init__(self, decode: Decode, using: str) -> None:
+    ``decode``: makes changes of messages that no buffer has published. None: there are none.
+
+    Attributes:
+        messages: how many there are.
+        repeats: how many of them were counted before, when it has landed.
+    """
+
+    def __init__(self, decode: Decode | None, using: str) -> None:
         self._decode = decode
         self._using = using
         self._refs: dict[str, Ref] = {}
@@ -30,40 +47,80 @@ class Page:
         self._sums: dict[str, int] = {}
         self._cells: dict[tuple[str, Cell | None], int] = {}
         self._strange: dict[str, str] = {}
+        self._published: list[Publication] = []
         self.messages = 0
+        self.repeats = 0
 
     @property
     def poison(self) -> int:
         """How many messages cannot be counted."""
         return len(self._strange)
 
-    def add(self, message: Message) -> None:
+    def add(self, message: Entry) -> None:
         """Add all changes of a message or, where one of them is none, put the message aside.
 
         Raises:
-            Error: the database failed, which says nothing about the message.
+            Error: the database failed, which says nothing about the message, unless it is a
+                `DataError`: see `Portion`.
         """
-        self.messages += 1
         sums = self._sums
         try:
-            changes = list(self._decode(message))
+            text = message.published
+            if text is not None and (published := publication_in(text)):
+                self._check_place(published)
+                self._published.append(published)
+                self.messages += 1
+                return
+            changes = list(self._decoded(message))
             # Nearly all: the same keys come again and again.
             deltas = () if self._are_plain(changes) else [self._delta(*c, message) for c in changes]
         except Error:
             raise
         except Exception as error:
             # Whatever it is: a message must not keep all others from being counted.
-            self._put_aside(message, error)
+            self.put_aside(message, error)
             return
+        self.messages += 1
         for key, by in changes:
             sums[key] = sums.get(key, 0) + by
         for delta in deltas:
             self._add_cells(delta)
 
-    def parcel(self, source: str, moves: Sequence[Move]) -> Parcel:
-        """All of it, between positions."""
-        cells, strange = dict(self._cells), dict(self._strange)
-        return Parcel("", source, dict(self._sums), cells=cells, strange=strange, moves=moves)
+    def land(self, landing: Landing, source: str, moves: Sequence[Move]) -> Landed:
+        """Land all of it between positions, within `Landing.begun`.
+
+        Raises:
+            Moved: somebody else has landed a part of it. The transaction has to be rolled back, and
+                the page is of no use any more.
+        """
+        histories = Histories(self._published, self._using)
+        for one in histories.fresh:
+            self._add_published(one)
+        self.repeats = histories.repeats
+        moves = [*moves, *histories.moves]
+        cells, strange = self._cells, self._strange
+        parcel = Parcel("", source, self._sums, cells=cells, strange=strange, moves=moves)
+        landed = landing.land([parcel])
+        histories.tell(landed)
+        return landed
+
+    def _check_place(self, published: Publication) -> None:
+        """Refuse what is for another database: its numbers of measures would be others here."""
+        if published.using != self._using:
+            raise ValueError(f"It is for the database {published.using!r}.")
+
+    def _add_published(self, published: Publication) -> None:
+        sums, cells = self._sums, self._cells
+        for (key, cell), by in published.sums.items():
+            if cell is None:
+                sums[key] = sums.get(key, 0) + by
+            else:
+                cells[key, cell] = cells.get((key, cell), 0) + by
+
+    def _decoded(self, message: Entry) -> Iterable[tuple[str, int]]:
+        if self._decode is None:
+            raise InvalidConfiguration(problem="the stream has no DECODE.")
+        return self._decode(message)
 
     def _are_plain(self, changes: Sequence[tuple[str, int]]) -> bool:
         plain = self._plain
@@ -72,7 +129,7 @@ class Page:
                 return False
         return True
 
-    def _delta(self, key: str, by: int, message: Message) -> Delta:
+    def _delta(self, key: str, by: int, message: Entry) -> Delta:
         ref = self._refs.get(key) or self._refs.setdefault(key, named(key, self._using))
         event = Event(at=message.at) if ref.measure else Event()
         delta = Change(ref, check_delta(by), event=event).delta
@@ -88,10 +145,11 @@ class Page:
             where = str(delta.key), cell
             self._cells[where] = self._cells.get(where, 0) + by
 
-    def _put_aside(self, message: Message, error: Exception) -> None:
+    def put_aside(self, message: Entry, error: Exception) -> None:
+        """Count nothing of a message, and keep it for an incident."""
+        self.messages += 1
         why = str(error) if isinstance(error, CounterError) else repr(error)
-        payload = repr(dict(message.fields))
-        told = f"{payload:.{_LONGEST}} ({why:.{_LONGEST}})"
+        told = f"{message.payload:.{_LONGEST}} ({why:.{_LONGEST}})"
         self._strange[f"{message.part} {message.offset}"] = told
 
 
@@ -104,15 +162,19 @@ class Health:
         self._poison = 0
 
     def check(self, page: Page) -> None:
-        """Look at one more page, before it is landed.
+        """Look at one more page, before it is landed. It may come again.
 
         Raises:
             StreamPoisoned: more than half of the last messages cannot be counted.
         """
+        messages, poison = self._messages + page.messages, self._poison + page.poison
+        if messages >= FEWEST and 2 * poison > messages:
+            raise StreamPoisoned(stream=self._name, poison=poison, messages=messages)
+
+    def add(self, page: Page) -> None:
+        """Remember a page that has landed."""
         self._messages += page.messages
         self._poison += page.poison
-        if self._messages >= FEWEST and 2 * self._poison > self._messages:
-            raise StreamPoisoned(stream=self._name, poison=self._poison, messages=self._messages)
         if self._messages > _REMEMBERED:
             self._messages //= 2
             self._poison //= 2

@@ -7,72 +7,65 @@ with the process, with the connection, or by the server where its owner stands s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from math import inf
 
-from django_counters.intake.land import Landing
-from django_counters.intake.landed import Landed, add_up
-from django_counters.intake.pages import Health, Page
-from django_counters.intake.streams import Stream
-from django_counters.registry import registry
+from django.db import DataError
+
+from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
+from django_counters.intake.backend import Backend, Consumed, Step, Waiting
+from django_counters.intake.beyond import write_lost
+from django_counters.intake.consuming import LEASE, Again, PageConsumer
+from django_counters.intake.landed import Landed
+from django_counters.intake.pages import Page
 from django_counters.stores.base import Move
-from django_counters.stores.redis.streams import Message, RedisStream
-from django_counters.stores.sql.incidents import record
+from django_counters.stores.redis.commands import Refused
+from django_counters.stores.redis.streams import Entries, Message, RedisStream, milliseconds_of
 from django_counters.stores.sql.partitions import Busy
-from django_counters.tables import CounterIncident
-
-# Seconds after which the server ends the transaction of a consumer that stands still.
-LEASE = 30.0
-Step = Callable[[str], None]
+from django_counters.stores.sql.positions import Moved, Position
+from django_counters.streams import Stream
 
 
-@dataclass
-class Consumed:
-    """What a consumer did.
+class Ahead:
+    """Reads the next page of a part while the database counts the one before it.
 
-    Attributes:
-        pages: how many transactions counted something.
-        messages: how many messages were read.
-        counters: how often a total was changed.
-        poison: how many messages could not be counted; each is in an incident.
-        quarantined: amounts that could not be landed, by counter; each is in an incident.
-        incidents: what was found to be lost.
-        busy: parts that somebody else was reading.
+    What was read counts only at the position that it was read from: whoever has that decides.
     """
 
-    pages: int = 0
-    messages: int = 0
-    counters: int = 0
-    poison: int = 0
-    quarantined: dict[str, int] = field(default_factory=dict)
-    incidents: list[str] = field(default_factory=list)
-    busy: list[str] = field(default_factory=list)
+    def __init__(self) -> None:
+        self._beside = ThreadPoolExecutor(1, "django_counters_stream")
+        # By part: from where on.
+        self._read: dict[str, tuple[str, Future[Entries]]] = {}
 
-    def add(self, page: Page, landed: Landed) -> None:
-        """Add what became of a page."""
-        quarantined, incidents = landed.quarantined, landed.incidents
-        done = 1, page.messages, landed.counters, page.poison
-        self.join(Consumed(*done, quarantined, incidents))
+    def begin(self, part: RedisStream, position: str, most: int) -> None:
+        """Read what comes after a position, for the next turn."""
+        self._read[part.name] = position, self._beside.submit(part.since, position, most)
 
-    def join(self, more: Consumed) -> None:
-        """Add what was done later."""
-        self.pages += more.pages
-        self.messages += more.messages
-        self.counters += more.counters
-        self.poison += more.poison
-        self.incidents += more.incidents
-        self.busy = sorted({*self.busy, *more.busy})
-        add_up(self.quarantined, more.quarantined)
+    def take(self, part: RedisStream, position: str) -> Entries | None:
+        """What was read from a position on; None where it has to be read now.
+
+        What was not full then may be more by now, and small pages cost as much as full ones.
+        """
+        at, read = self._read.pop(part.name, ("", None))
+        if read is None or at != position:
+            return None
+        try:
+            found = read.result()
+        except (CounterUnavailable, OutcomeUnknown, Refused):
+            # Whoever reads now learns whether it is still so.
+            return None
+        return found if found.is_full else None
+
+    def close(self) -> None:
+        """Wait for nothing that is read."""
+        self._beside.shutdown(wait=False, cancel_futures=True)
 
 
-class RedisConsumer:
-    """Counts one stream in one database. Any number of them work at once.
-
-    Args:
-        stream: which one.
-        using: the database.
-        lease: after how many seconds of standing still others may read on.
-        step: called with the name of each step before it is taken.
+class RedisConsumer(PageConsumer):
+    """Counts one stream in one database. Any number of them work at once. See `PageConsumer`.
 
     Raises:
         InvalidConfiguration: the Redis or the function of the stream cannot be found.
@@ -86,16 +79,20 @@ class RedisConsumer:
         lease: float = LEASE,
         step: Step = lambda name: None,  # noqa: ARG005
     ) -> None:
-        self._stream = stream
-        self._using = using
-        self._lease = lease
-        self._step = step
-        self._decode = stream.decoder()
+        super().__init__(stream, using, lease, step)
         self._parts = [RedisStream(stream.location, part) for part in stream.parts]
-        self._positions = registry.positions(using)
-        self._landing = Landing(using, stream.source)
-        self._health = Health(stream.name)
-        self._made = False
+        self._ahead = Ahead()
+        # Parts that have a row, as far as it is known.
+        self._made: set[str] = set()
+
+    #: What a turn did not read is not there, or somebody else reads it.
+    is_at_end = True
+    #: Nothing is held between turns.
+    longest_pause = inf
+
+    def close(self) -> None:
+        """Read no further. Nothing else is held between turns."""
+        self._ahead.close()
 
     def turn(self) -> Consumed:
         """Count one page of each part, each in a transaction of its own.
@@ -105,53 +102,108 @@ class RedisConsumer:
             CounterUnavailable, OutcomeUnknown, Refused: the database or the Redis was lost. Nothing
                 has to be repaired.
         """
-        if not self._made:
-            for part in self._parts:
-                self._positions.make(self._stream.source, part.name)
-            self._made = True
         done = Consumed()
         for part in self._parts:
-            try:
-                self._count(part, done)
-            except Busy:
-                done.busy.append(part.name)
+            self._count_one(part, done)
         return done
+
+    def _count_one(self, part: RedisStream, done: Consumed) -> None:
+        """Count one page of a part, smaller than others where that has to be."""
+        if part.name not in self._made:
+            self._positions.make(self._source, part.name)
+            self._made.add(part.name)
+        while True:
+            try:
+                return self._count(part, done)
+            except Again:
+                continue
+            except (Busy, Moved):
+                # The row of the part is held: only a buffer has moved, by another stream.
+                return done.busy.append(part.name)
 
     def _count(self, part: RedisStream, done: Consumed) -> None:
         """Count one page of a part."""
         with self._landing.begun([]):
-            position = self._positions.hold(self._stream.source, part.name, self._lease)
+            position = self._positions.hold(self._source, part.name, self._lease)
             if position is None:
                 done.busy.append(part.name)
+                # Or somebody has deleted it.
+                self._made.discard(part.name)
                 return
+            # To decode a page may take longer than the server waits for the next statement.
+            until = time.monotonic() + self._lease / 2
             self._step("read")
             # With the entry at the position: where that is gone, so may be what came after it.
-            entries = part.since(position.position, self._stream.page + 1)
+            most = self._portion.size + 1
+            read = self._ahead.take(part, position.position) or part.since(position.position, most)
+            entries = read.messages
+            if not entries:
+                done.incidents += self._gone(part, position.position)
+                return
             told = self._vanished(part.name, position.position, entries)
             fresh = [one for one in entries if one.offset != position.position]
             if not fresh:
                 return
-            fresh = fresh[: self._stream.page]
-            page = self._decoded(fresh)
-            self._step("land")
-            move = Move(self._stream.source, part.name, position.position, fresh[-1].offset)
-            landed = self._landing.land([page.parcel(self._stream.source, [move])])
+            fresh = fresh[: self._portion.size]
+            if read.is_full:
+                self._ahead.begin(part, fresh[-1].offset, most)
+            page, landed = self._landed(fresh, position.position, until)
             landed.incidents += told
             self._step("commit")
-        self._step("committed")
-        done.add(page, landed)
+        self._has_landed(page, landed, done)
 
-    def _decoded(self, messages: Sequence[Message]) -> Page:
-        page = Page(self._decode, self._using)
-        for message in messages:
-            page.add(message)
-        self._health.check(page)
-        return page
+    def _landed(self, fresh: list[Message], position: str, until: float) -> tuple[Page, Landed]:
+        """Land messages as a page: those that are decoded until a moment, and one at least."""
+        try:
+            page = self._decoded(fresh, until)
+            self._step("land")
+            last = fresh[page.messages - 1]
+            move = Move(self._source, last.part, position, last.offset)
+            return page, page.land(self._landing, self._source, [move])
+        except DataError as error:
+            self._portion.refuse(fresh, error)
 
     def _vanished(self, part: str, position: str, entries: Sequence[Message]) -> list[str]:
         """Write down that entries are gone which nobody has counted, as far as anybody can know."""
-        if not position or not entries or entries[0].offset == position:
+        if not position or entries[0].offset == position:
             return []
-        detail = {"part": part, "after": position, "before": entries[0].offset}
-        record(CounterIncident.Kind.LOST, self._stream.source, detail, self._using)
-        return [f"lost: {part} after {position}"]
+        return [write_lost(part, position, entries[0].offset, self._source, self._using)]
+
+    def _gone(self, part: RedisStream, position: str) -> list[str]:
+        """Say that all of a stream is before its position: it was deleted, and made again."""
+        end = part.end() if position else ""
+        return self._beyond.tell(part.name, position, end) if is_beyond(position, end) else []
+
+
+def is_beyond(position: str, end: str) -> bool:
+    """Whether a position is beyond the last entry that a stream ever had."""
+    return bool(position) and _order(position) > _order(end or "0-0")
+
+
+def _order(position: str) -> tuple[int, int]:
+    milliseconds, _, number = position.partition("-")
+    return int(milliseconds), int(number or 0)
+
+
+def _waiting(stream: Stream, known: Mapping[str, Position]) -> Iterator[Waiting]:
+    for part in stream.parts:
+        try:
+            yield _behind(RedisStream(stream.location, part), known.get(part, Position()).position)
+        except (CounterUnavailable, OutcomeUnknown, Refused) as error:
+            yield Waiting(part, problem=error)
+
+
+def _behind(reader: RedisStream, position: str) -> Waiting:
+    end = reader.end()
+    if is_beyond(position, end):
+        return Waiting(reader.name, is_beyond=True)
+    # Before the first page all that is there waits.
+    begin = position or next((one.offset for one in reader.since("", 1).messages), end)
+    if not end:
+        return Waiting(reader.name, timedelta(0))
+    lag = timedelta(milliseconds=milliseconds_of(end) - milliseconds_of(begin))
+    oldest = datetime.fromtimestamp(milliseconds_of(begin) / 1000, UTC)
+    return Waiting(reader.name, lag, waits=end != position, since=lambda: oldest)
+
+
+BACKEND = Backend(RedisConsumer, _waiting)

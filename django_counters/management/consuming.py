@@ -6,6 +6,7 @@ import json
 import time
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import asdict
 from typing import Any
 
@@ -14,12 +15,13 @@ from django.db import InterfaceError, OperationalError, close_old_connections
 from django.utils.translation import gettext as _
 
 from django_counters.exceptions import OutcomeUnknown, ReadOnlyDatabase
-from django_counters.intake.redis_stream import Consumed, RedisConsumer
-from django_counters.intake.streams import Stream, streams
+from django_counters.intake.backend import Consumed, Consumer
+from django_counters.intake.backends import BACKENDS
 from django_counters.management.looping import until_asked_to_end
 from django_counters.stores.redis.commands import Refused
+from django_counters.streams import Stream, streams
 
-# The database or the Redis is away for a moment; a loop goes on when it is back.
+# The database or the backend is away for a moment; a loop goes on when it is back.
 _PASSING = (OperationalError, InterfaceError, ReadOnlyDatabase, OutcomeUnknown, Refused)
 # Seconds to wait after one of them, where the loop says less.
 _PAUSE = 1.0
@@ -52,15 +54,16 @@ def run(
         CommandError: there is no such stream; without a loop, something could not be counted.
         StreamPoisoned: too much could not be counted.
     """
-    consumer = RedisConsumer(_found(stream), using)
-    work = _all(consumer) if loop is None else _on(consumer, loop, err)
+    declared = _found(stream)
+    consumer = BACKENDS[declared.backend].consumer(declared, using)
     problems: list[str] = []
-    for done in work:
-        if done.messages or loop is None:
-            _say(out, using, stream, done, as_json=as_json)
-        problems = list(_problems(done))
-        for problem in problems if loop is not None else ():
-            err.write(problem)
+    with closing(consumer):
+        for done in _all(consumer) if loop is None else _on(consumer, loop, err):
+            if done.messages or loop is None:
+                _say(out, using, stream, done, as_json=as_json)
+            problems = list(_problems(done))
+            for problem in problems if loop is not None else ():
+                err.write(problem)
     if loop is None and problems:
         raise CommandError("; ".join(problems))
 
@@ -73,23 +76,23 @@ def _found(name: str) -> Stream:
     return declared[name]
 
 
-def _all(consumer: RedisConsumer) -> Iterator[Consumed]:
+def _all(consumer: Consumer) -> Iterator[Consumed]:
     """All that is there, as one report."""
     whole = Consumed()
     with until_asked_to_end() as wait:
         while wait(0):
             done = consumer.turn()
             whole.join(done)
-            if not done.messages:
+            if not done.messages and consumer.is_at_end:
                 break
     yield whole
 
 
-def _on(consumer: RedisConsumer, every: float, err: OutputWrapper) -> Iterator[Consumed]:
+def _on(consumer: Consumer, every: float, err: OutputWrapper) -> Iterator[Consumed]:
     """One turn after the other. A page that is begun is finished before the loop ends."""
     with until_asked_to_end() as wait:
         pause = 0.0
-        while wait(pause):
+        while wait(min(pause, consumer.longest_pause)):
             began = time.monotonic()
             # The server may have restarted, or the connection may be old.
             close_old_connections()

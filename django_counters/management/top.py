@@ -22,6 +22,7 @@ from django.utils.translation import gettext as _
 from django_counters.management.looping import until_asked_to_end
 from django_counters.observe.doctor import NEEDED, facts_of, to_do
 from django_counters.observe.facts import Away, Facts
+from django_counters.observe.filed import Filed
 from django_counters.observe.hottest import Hot, Look, look
 from django_counters.observe.rates import Rate
 from django_counters.observe.redises import Redis
@@ -96,7 +97,7 @@ def _head(using: str, last: Head | None) -> Head:
     now = time.monotonic()
     if last and now - last.at < HEAD_EVERY and not (last.found.away or _mute(last.found)):
         return last
-    found = facts_of(using, *NEEDED, "landed", "entries")
+    found = facts_of(using, *NEEDED, "filed", "landed", "entries")
     return Head(found, len(to_do(found)), now)
 
 
@@ -167,6 +168,7 @@ def _above(head: Head, found: Look) -> Iterator[str]:
         yield _of_redis(redis)
     if head.found.ledger:
         yield from _of_ledger(head.found.ledger)
+    yield from _of_files(head.found.filed)
     rows = sum(one.rows for one in head.found.spread or ())
     if rows:
         yield _("shards and slots: %(number)d rows wait") % {"number": rows}
@@ -221,6 +223,13 @@ def _of_redis(redis: Redis) -> str:
     if redis.breaker in (None, "closed"):
         return line
     return _("%(line)s · breaker %(state)s") % {"line": line, "state": redis.breaker}
+
+
+def _of_files(found: Filed | None) -> Iterator[str]:
+    if found and found.sums:
+        told = {"files": found.files, "sums": found.sums, "seconds": _seconds(found.lag)}
+        line = _("buffers of this machine: %(sums)d sums in %(files)d files, %(seconds)s s at most")
+        yield line % told
 
 
 def _of_ledger(found: State) -> Iterator[str]:
@@ -294,6 +303,7 @@ def _as_data(head: Head, found: Look) -> dict[str, Any]:
         "entries_per_minute": _per_minute(above.entries),
         "redises": [_redis_as_data(one) for one in above.redises or ()],
         "ledger": above.ledger and _ledger_as_data(above.ledger),
+        "buffers": above.filed and _files_as_data(above.filed),
         "incidents": found.incidents,
         "to_do": head.to_do,
         "away": [_away_as_data(away) for away in dict.fromkeys((*above.away, *found.away))],
@@ -324,6 +334,14 @@ def _redis_as_data(redis: Redis) -> dict[str, Any]:
         "lag": redis.lag.total_seconds() if redis.lag else None,
         "breaker": redis.breaker,
         "problem": redis.problem,
+    }
+
+
+def _files_as_data(found: Filed) -> dict[str, Any]:
+    return {
+        "files": found.files,
+        "sums": found.sums,
+        "lag": found.lag.total_seconds() if found.lag else None,
     }
 
 

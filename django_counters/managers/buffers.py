@@ -6,6 +6,7 @@ from asgiref.sync import sync_to_async
 
 from django_counters.managers.maxima import MaximumManager
 from django_counters.managers.rows import Row
+from django_counters.stores.sql.block import refuse_transaction
 from django_counters.write.buffers import buffers
 from django_counters.write.change import named
 from django_counters.write.handle import Handle
@@ -34,7 +35,11 @@ class BufferManager(MaximumManager[Row]):
             Busy, CounterUnavailable, OutcomeUnknown: it still waits; call it again, or leave it.
             RuntimeError: the caller has a transaction, which could take back what is landed.
         """
-        return buffers.flush(using or self._db)
+        alias = using or self._db
+        for of, _ in buffers.those_of(alias):
+            # Also where a Redis takes what lands: callers know nothing of strategies.
+            refuse_transaction(of.using)
+        return buffers.flush(alias)
 
     async def aflush_buffers(self, *, using: str | None = None) -> int:
         """`flush_buffers` for async code."""

@@ -10,11 +10,13 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 from django.db import models
 
+from django_counters import clock
 from django_counters.projections.event import Tags, Who, event_of
+from django_counters.stores.sql.following import Passed, Place, SqlFollowing
 from django_counters.tables import DeltaColumns
-from django_counters.tokens import Token
+from django_counters.tokens import Token, moment_of
 from django_counters.types import check_delta
-from django_counters.values import Appended
+from django_counters.values import Appended, LedgerPage
 from django_counters.write import entries
 from django_counters.write.entries import AppendedMany
 
@@ -94,6 +96,61 @@ class DeltaManager(_RowsManager[_Row]):
             TokenConflict, TokenExpired: of one token; nothing was appended.
         """
         return entries.append_many(deltas, copy, using or self._db, event_of(at, tags, who))
+
+    def since(
+        self, position: str = "", *, most: int = 1000, using: str | None = None
+    ) -> LedgerPage[_Row]:
+        """The next entries after a position: the ledger as an outbox.
+
+        Waits for nobody, and locks nothing. Entries come by the transaction that wrote them, and
+        within it as they were written. Nothing can appear before an entry that was read, however
+        late it is committed: entries wait until every transaction that began to write before them
+        has ended. So a reader who keeps the position in the transaction of what he does with the
+        page has each entry once. An entry is never altered, only ``xid`` may differ in the table.
+
+        Args:
+            position: that of the last page; empty: after the last entry that was dropped, which is
+                the beginning where none was.
+            most: how many entries at most. Fewer come where no more are complete now.
+            using: the database.
+
+        Returns:
+            The entries, and the position after them: the same as before where there are none.
+
+        Raises:
+            PositionGone: what follows was dropped, a rebase came, or it is of another database.
+            LedgerFenced: the ledger was restored elsewhere.
+            ValueError: ``position`` is none, or ``most`` is not positive.
+        """
+        if most < 1:
+            raise ValueError("A page has one entry at least.")
+        following = SqlFollowing(using or self.db)
+        place = Place.of(position) if position else following.begin()
+        found = following.page(place, most)
+        if found:
+            last = found[-1]
+            place = Place(place.fence, last.xid, last.seq, last.token)
+        return LedgerPage(tuple(self._passed(one, using) for one in found), str(place))
+
+    def end(self, *, using: str | None = None) -> str:
+        """The position after all entries that are complete now: to follow what comes."""
+        return str(SqlFollowing(using or self.db).end())
+
+    def _passed(self, found: Passed, using: str | None) -> _Row:
+        # In the order of the columns.
+        names = ("token", "created_at", *found._fields[1:])
+        values = (found.token, clock.shown(moment_of(found.token)), *found[1:])
+        return self.model.from_db(using or self.db, names, values)
+
+    async def asince(
+        self, position: str = "", *, most: int = 1000, using: str | None = None
+    ) -> LedgerPage[_Row]:
+        """`since` for async code."""
+        return await sync_to_async(self.since)(position, most=most, using=using)
+
+    async def aend(self, *, using: str | None = None) -> str:
+        """`end` for async code."""
+        return await sync_to_async(self.end)(using=using)
 
     async def aappend(
         self,

@@ -103,7 +103,12 @@ FLUSH_LAG = _gauge(
 STREAM_LAG = _gauge(
     "django_counters_stream_lag_seconds",
     "The time between the last message that was counted and the last one of a stream; of its parts "
-    "the one that is most behind.",
+    "the one that is most behind. Of streams whose messages tell it.",
+    "stream",
+)
+STREAM_MESSAGES = _gauge(
+    "django_counters_stream_lag_messages",
+    "How many messages of a stream are not counted yet, at most. Of streams that number them.",
     "stream",
 )
 FENCED = _gauge(
@@ -153,9 +158,13 @@ BUFFER_AGE = _gauge(
     "For how long something waits there at most; 0 where nothing does.",
     "strategy",
 )
+LEFT_FILES = _gauge(
+    "django_counters_left_files",
+    "How many files of buffers wait on this machine whose processes have ended.",
+)
 STATE = (
     *(UP, GATHER_SECONDS, PENDING_COUNTERS, PENDING_ROWS, PENDING_GENERATIONS),
-    *(ROLLUP_LAG, FLUSH_LAG, STREAM_LAG, FENCED, PARTITIONS),
+    *(ROLLUP_LAG, FLUSH_LAG, STREAM_LAG, STREAM_MESSAGES, FENCED, PARTITIONS),
     *(REDIS_UP, BREAKER, INCIDENTS, REQUESTS, CREATED, MOST_CREATED, FINDINGS),
-    *(BUFFERED, BUFFER_AGE),
+    *(BUFFERED, BUFFER_AGE, LEFT_FILES),
 )

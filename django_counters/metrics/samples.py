@@ -12,7 +12,9 @@ from django_counters.metrics.names import Declared
 from django_counters.models import CounterIncident
 from django_counters.observe.facts import Facts
 from django_counters.observe.redises import Redis
+from django_counters.observe.streams import Behind
 from django_counters.stores.redis.breaker import STATES
+from django_counters.write.adopting import directories, left
 from django_counters.write.buffers import buffers
 
 PARTS = ("database", "pending", "ledger", "incidents", "requests", "rooms", "redis", "findings")
@@ -66,6 +68,8 @@ def _buffers(using: str) -> Iterator[Sample]:
     for strategy, age in ages.items():
         yield Sample(names.BUFFERED, (using, strategy), amounts[strategy])
         yield Sample(names.BUFFER_AGE, (using, strategy), age)
+    if directories():
+        yield Sample(names.LEFT_FILES, (using,), sum(1 for _ in left(using)))
 
 
 def _waits(found: Facts) -> Iterator[Sample]:
@@ -105,15 +109,18 @@ def _incidents(found: Facts) -> Iterator[Sample]:
 
 
 def _streams(found: Facts) -> Iterator[Sample]:
-    parts = found.streams or ()
-    unknown = {part.stream for part in parts if part.lag is None}
-    lags: dict[str, float] = {}
-    for part in parts:
+    streams: dict[str, list[Behind]] = {}
+    for part in found.streams or ():
+        streams.setdefault(part.stream, []).append(part)
+    for stream, parts in streams.items():
+        labels = (found.using, stream)
+        lags = [part.lag.total_seconds() for part in parts if part.lag is not None]
+        messages = [part.messages for part in parts if part.messages is not None]
         # Without one of its parts a stream would look better than it is.
-        if part.lag is not None and part.stream not in unknown:
-            lags[part.stream] = max(lags.get(part.stream, 0.0), part.lag.total_seconds())
-    for stream, lag in lags.items():
-        yield Sample(names.STREAM_LAG, (found.using, stream), lag)
+        if len(lags) == len(parts):
+            yield Sample(names.STREAM_LAG, labels, max(lags))
+        if len(messages) == len(parts):
+            yield Sample(names.STREAM_MESSAGES, labels, sum(messages))
 
 
 def _redis(using: str, redis: Redis) -> Iterator[Sample]:

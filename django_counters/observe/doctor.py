@@ -12,6 +12,7 @@ from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, router
 from django.utils.translation import gettext as _
 
+from django_counters import clock
 from django_counters.conf import problems
 from django_counters.intake.sources import Source
 from django_counters.observe.facts import RECENT, Facts, Incidents, Unfolded, gather
@@ -23,8 +24,10 @@ from django_counters.tables.standing import COUNTERS
 from django_counters.upkeep.ledger import State
 from django_counters.upkeep.partitions import ledgers, too_few
 from django_counters.upkeep.places import Stranger
+from django_counters.write.adopting import left
 from django_counters.write.buffer import Waiting
 from django_counters.write.buffers import Of, buffers
+from django_counters.write.mapped import Found
 
 # The facts that findings are about.
 NEEDED = (
@@ -113,6 +116,7 @@ def findings(found: Facts) -> Iterator[Finding]:
         yield from each
     held = [one for one in buffers.waiting(found.using) if one[1].entries]
     yield from starmap(_of_buffer, held)
+    yield from _of_files(found.using)
     yield from map(_of_incidents, found.incidents or ())
     full = _("full: %(created)d counters were created over HTTP, as %(option)s says")
     for room in found.rooms or ():
@@ -242,7 +246,7 @@ def _waiting(redis: Redis, generations: int) -> Finding:
 def _of_stream(part: Behind) -> Iterator[Finding]:
     """How far behind the consumers of one part are, and its problems."""
     subject = f"stream {part.stream} {part.part}"
-    if part.lag is None and not part.is_beyond:
+    if part.problem:
         yield _wrong(subject, "", _("it cannot be asked: %(reason)s"), reason=part.problem)
     elif part.is_beyond:
         other = _("its position is beyond its end: another stream has taken its place")
@@ -254,6 +258,9 @@ def _of_stream(part: Behind) -> Iterator[Finding]:
     elif part.lag:
         told = _("%(seconds)d s behind") % {"seconds": part.lag.total_seconds()}
         yield Finding(subject, "", 0, 0, told)
+    elif part.messages:
+        told = _("%(messages)d messages behind") % {"messages": part.messages}
+        yield Finding(subject, "", 0, 0, told)
 
 
 def _of_buffer(of: Of, waits: Waiting) -> Finding:
@@ -264,6 +271,37 @@ def _of_buffer(of: Of, waits: Waiting) -> Finding:
     subject, strategy = "buffer of this process", of.recipe.strategy
     lag, action = round(waits.age, 3), never if late else ""
     return Finding(subject, strategy, 0, waits.entries, action, needed=late, lag=lag)
+
+
+def _of_files(using: str) -> Iterator[Finding]:
+    """Files of buffers on this machine whose processes have ended, and what has no file."""
+    for of, buffer in buffers.those_of(using):
+        if buffer.files is not None and buffer.files.failing:
+            none = _("it has no file, and is lost if the process is killed: the log says why")
+            yield _wrong("buffer of this process", of.recipe.strategy, none)
+    waits: dict[str, list[Found]] = {}
+    for one in left(using):
+        if one.found is None or one.problem:
+            yield _wrong(str(one.path), "", _("it cannot be landed: %(why)s"), why=one.problem)
+        else:
+            waits.setdefault(one.found.head.origin.strategy, []).append(one.found)
+    for strategy, files in waits.items():
+        yield _of_left(strategy, files)
+
+
+def _of_left(strategy: str, files: list[Found]) -> Finding:
+    """Files that wait until somebody adopts them."""
+    age = max(clock.utc() - one.head.made for one in files)
+    command = f"{_COMMAND} buffers" if age > LATE else ""
+    told = {"minutes": LATE // timedelta(minutes=1), "command": command}
+    never = _("nothing has landed for %(minutes)d minutes: does %(command)s run?") % told
+    return Finding(
+        *("files of buffers", strategy, len(files), sum(len(one.entries) for one in files)),
+        never if command else "",
+        needed=bool(command),
+        lag=round(age.total_seconds(), 3),
+        command=command,
+    )
 
 
 def _of_incidents(one: Incidents) -> Finding:

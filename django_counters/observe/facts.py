@@ -19,6 +19,7 @@ from django.utils.translation import gettext_noop
 from django_counters import clock
 from django_counters.exceptions import CounterError
 from django_counters.limits.admission import created_key
+from django_counters.observe.filed import Filed, filed
 from django_counters.observe.members import Members, waiting
 from django_counters.observe.rates import Rate, entries, landed
 from django_counters.observe.redises import UNANSWERED, Redis, ask, reason_of, unasked
@@ -95,6 +96,7 @@ class Facts:
         ledger: the state of the ledger.
         redises: the state of each Redis.
         streams: how far behind the consumers of streams are.
+        filed: what waits in files of buffers on this machine.
         incidents: the recent incidents, by kind.
         requests: how many adjustments wait for a second person.
         rooms: how many counters were created over HTTP.
@@ -112,6 +114,7 @@ class Facts:
     ledger: State | None = None
     redises: tuple[Redis, ...] | None = None
     streams: tuple[Behind, ...] | None = None
+    filed: Filed | None = None
     incidents: tuple[Incidents, ...] | None = None
     requests: int | None = None
     rooms: tuple[Room, ...] | None = None
@@ -252,6 +255,7 @@ PARTS: Mapping[str, tuple[str, Callable[[str], Any]]] = MappingProxyType(
         "ledger": (gettext_noop("ledger"), state),
         "redises": (gettext_noop("Redis"), unasked),
         "streams": (gettext_noop("streams"), behind),
+        "filed": (gettext_noop("files of buffers"), filed),
         "incidents": (gettext_noop("incidents"), incidents),
         "rooms": (_TO_DO, _rooms),
         "strangers": (_TO_DO, lambda using: tuple(strangers(using))),

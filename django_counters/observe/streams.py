@@ -9,9 +9,11 @@ from django.conf import settings
 from django.db import router
 
 from django_counters import clock
-from django_counters.intake.streams import Stream, streams
-from django_counters.observe.redises import LATE, UNANSWERED, reason_of
-from django_counters.stores.redis.streams import RedisStream, milliseconds_of
+from django_counters.intake.backend import Waiting
+from django_counters.intake.backends import BACKENDS
+from django_counters.observe.redises import LATE, reason_of
+from django_counters.stores.sql.positions import Position
+from django_counters.streams import streams
 from django_counters.tables import CounterPosition
 from django_counters.tables.standing import COUNTERS
 
@@ -24,6 +26,7 @@ class Behind:
         stream: its name in the settings.
         part: which part.
         lag: the time between the message at the position and the last one; None if unknown.
+        messages: how many are between the position and the end, at most; None if unknown.
         is_beyond: whether the position is beyond the end: it is of another stream.
         is_late: whether messages wait for too long, and nothing was counted meanwhile.
         problem: why it could not be asked.
@@ -32,6 +35,7 @@ class Behind:
     stream: str
     part: str
     lag: timedelta | None = None
+    messages: int | None = None
     is_beyond: bool = False
     is_late: bool = False
     problem: str = ""
@@ -49,34 +53,23 @@ def behind(using: str) -> tuple[Behind, ...]:
         known = {row.part: row for row in rows.filter(source=stream.source)}
         # Whoever consumes it for another database has its positions there.
         if known or using == COUNTERS.writing():
-            found += (_behind(stream, part, known.get(part)) for part in stream.parts)
+            at = {part: Position(row.position, row.timeline) for part, row in known.items()}
+            waiting = BACKENDS[stream.backend].waiting(stream, at)
+            found += (_behind(stream.name, one, known.get(one.part)) for one in waiting)
     return tuple(found)
 
 
-def _behind(stream: Stream, part: str, row: CounterPosition | None) -> Behind:
-    reader = RedisStream(stream.location, part)
-    position = row.position if row else ""
-    try:
-        end = reader.end()
-        # Before the first page all that is there waits.
-        begin = position or next((one.offset for one in reader.since("", 1)), end)
-    except UNANSWERED as error:
-        return Behind(stream.name, part, problem=reason_of(error))
-    if position and _order(position) > _order(end or "0-0"):
-        return Behind(stream.name, part, is_beyond=True)
-    lag = timedelta(milliseconds=milliseconds_of(end) - milliseconds_of(begin) if end else 0)
-    waits = bool(end) and end != position
-    return Behind(stream.name, part, lag, is_late=waits and _is_old(row, begin))
+def _behind(stream: str, one: Waiting, row: CounterPosition | None) -> Behind:
+    if one.problem:
+        return Behind(stream, one.part, problem=reason_of(one.problem))
+    late = one.waits and _is_late(one, row)
+    return Behind(stream, one.part, one.lag, one.messages, one.is_beyond, late)
 
 
-def _is_old(row: CounterPosition | None, begin: str) -> bool:
+def _is_late(one: Waiting, row: CounterPosition | None) -> bool:
     """Whether nothing has moved for too long, and the first message that waits is as old."""
-    oldest = timedelta(milliseconds=milliseconds_of(begin))
-    since = clock.utc() - LATE
-    still = row is None or clock.meant(row.moved_at) < since
-    return still and oldest < timedelta(seconds=since.timestamp())
-
-
-def _order(position: str) -> tuple[int, int]:
-    milliseconds, _, number = position.partition("-")
-    return int(milliseconds), int(number or 0)
+    limit = clock.utc() - LATE
+    if row is not None and clock.meant(row.moved_at) >= limit:
+        return False
+    since = one.since()
+    return since is not None and since < limit

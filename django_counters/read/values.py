@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from django_counters.conf import EXACT, Policy
 from django_counters.exceptions import Contention, InvalidKey, InvalidPeriod, UnsupportedConsistency
 from django_counters.registry import registry
 from django_counters.stores.sql.tables import NAMED
-from django_counters.strategies.base import Outside, Strategy
+from django_counters.strategies.base import Outside
 from django_counters.tables.standing import COUNTERS
 from django_counters.types import Reading, check_key
 from django_counters.write.buffered import ATTEMPTS, Before
@@ -19,7 +19,20 @@ from django_counters.write.buffers import buffers
 from django_counters.write.collector import collector_of
 from django_counters.write.pipeline import outside
 
-_Reader = TypeVar("_Reader", bound=Strategy)
+
+class Reader(Protocol):
+    """Who reads the values of some counters."""
+
+    def value(self, key: Hashable) -> int:
+        """One value; zero if there is none."""
+
+    def values(
+        self, keys: Iterable[Hashable], max_age: float | None = None
+    ) -> Mapping[Hashable, int]:
+        """The values that exist."""
+
+
+_Reader = TypeVar("_Reader", bound=Reader)
 Values = dict[Hashable, int]
 _YEAR = 366 * 86_400
 
@@ -50,7 +63,7 @@ def values_of(
             found.update(strategy.values(group, age))
         return found
 
-    found = with_buffers(names, using, read_some)
+    found = with_buffers(names, using, read_some, exact=consistency == "exact")
     return with_owed(names, found, COUNTERS.reading(using))
 
 
@@ -62,7 +75,11 @@ def check_keys(keys: Iterable[object]) -> list[str]:
 
 
 def with_buffers(
-    names: Sequence[str], using: str | None, read_some: Callable[[Sequence[str]], Values]
+    names: Sequence[str],
+    using: str | None,
+    read_some: Callable[[Sequence[str]], Values],
+    *,
+    exact: bool,
 ) -> Values:
     """Read values, with what waits in the buffers of this process."""
     if not buffers.are_there:
@@ -70,7 +87,7 @@ def with_buffers(
     found: Values = {}
     left = names
     for _ in range(ATTEMPTS):
-        before = Before(left, COUNTERS.writing(using))
+        before = Before(left, COUNTERS.writing(using), exact=exact)
         found.update(read_some(left))
         waits, left = before.after()
         for key, by in waits.items():
@@ -132,7 +149,7 @@ def read(key: object, consistency: str, using: str | None, max_age: object = Non
         readings.append(strategy.read(name, consistency, age))
         return {name: 0}
 
-    waits = with_buffers([name], using, read_it)[name]
+    waits = with_buffers([name], using, read_it, exact=consistency == "exact")[name]
     reading = readings[-1]
     collector = collector_of(COUNTERS.reading(using))
     owed = waits + (collector.owed(name) if collector else 0)
@@ -141,7 +158,7 @@ def read(key: object, consistency: str, using: str | None, max_age: object = Non
     return replace(reading, value=reading.value + owed, pending=reading.pending + owed)
 
 
-def _readable(policy: Policy, using: str | None) -> Strategy:
+def _readable(policy: Policy, using: str | None) -> Reader:
     """Who reads: all that keep everything in the database read it in the same way."""
     shown = policy.recipe if policy.recipe.can.outside else EXACT
     return registry.strategy(shown, NAMED, reading_alias(policy, using))

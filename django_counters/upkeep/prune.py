@@ -5,11 +5,13 @@ from __future__ import annotations
 from django.db import DEFAULT_DB_ALIAS, router
 
 from django_counters.registry import registry
+from django_counters.stores.sql.batches import REMEMBERED
 from django_counters.stores.sql.limits import SqlLimits
-from django_counters.tables import CounterBatch, CounterLimit, CounterToken
+from django_counters.tables import CounterBatch, CounterLimit, CounterPosition, CounterToken
 from django_counters.upkeep.holds import prune_holds
 from django_counters.upkeep.measures import prune_cells
 from django_counters.upkeep.recording import forget_history
+from django_counters.write.landing import SOURCE
 
 
 def prune_all(using: str = DEFAULT_DB_ALIAS) -> dict[str, int]:
@@ -17,6 +19,7 @@ def prune_all(using: str = DEFAULT_DB_ALIAS) -> dict[str, int]:
     return {
         "tokens": prune(using),
         "generations": prune_landed(using),
+        "histories": prune_histories(using),
         "samples": forget_history(using),
         "buckets": prune_limits(using),
         "cells": prune_cells(using),
@@ -40,6 +43,18 @@ def prune_landed(using: str = DEFAULT_DB_ALIAS) -> int:
     if not router.allow_migrate_model(using, CounterBatch):
         return 0
     return registry.batches(using).prune()
+
+
+def prune_histories(using: str = DEFAULT_DB_ALIAS) -> int:
+    """Forget how far buffers are that landed nothing for 30 days; how many. In small batches.
+
+    None of them goes on: one that landed nothing for a day begins a new history. What one has
+    published is refused when it is older than 28 days. The clock is that of the database.
+    """
+    if not router.allow_migrate_model(using, CounterPosition):
+        return 0
+    before = registry.batches(using).now() - REMEMBERED
+    return registry.positions(using).prune(SOURCE, before)
 
 
 def prune_limits(using: str = DEFAULT_DB_ALIAS) -> int:

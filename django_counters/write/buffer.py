@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
-from contextlib import suppress
 from typing import NamedTuple
 
 from django.db import Error
@@ -16,10 +16,20 @@ from django_counters.exceptions import CounterError, OutcomeUnknown
 from django_counters.stores.sql.incidents import record_unsent
 from django_counters.stores.sql.partitions import Busy
 from django_counters.tokens import mint
-from django_counters.types import Sums, deltas_of
+from django_counters.types import Delta, Sums, deltas_of
+from django_counters.write.files import Files
+from django_counters.write.interval import NOTHING, Interval
 from django_counters.write.landing import SOURCE, Lander
+from django_counters.write.mapped import HIGH, LOW
 from django_counters.write.native import in_event_loop
-from django_counters.write.page import Entries, Entry, Page, Sealed, entry_of, key_of
+from django_counters.write.page import STILL, Entries, Entry, Page, Place, Sealed, entry_of, key_of
+from django_counters.write.uwsgi import lets_wait
+
+logger = logging.getLogger("django_counters")
+# Seconds: how long an attempt waits after one that failed, at most.
+AGAIN = 10.0
+# What a landing may end with. Nothing is lost by it.
+FAILED = (CounterError, Busy, Error, RuntimeError)
 
 
 class Held(NamedTuple):
@@ -50,188 +60,330 @@ class Waiting(NamedTuple):
 _Part = tuple[Entries, Page | None, int]
 
 
+class _Here(threading.local):
+    """Whether this thread is landing a buffer."""
+
+    lands = False
+
+
+_here = _Here()
+
+
+def lands_here() -> bool:
+    """Whether this thread is landing a buffer: nobody else can until it goes on."""
+    return _here.lands
+
+
 class Buffer:
     """Keeps increments in memory, and lands them in pages. A child of the process begins anew.
 
-    What is added goes into one dictionary. To land, that is sealed, and a new one takes its place.
-    A page has one id from the first time on that it may have been counted, so it counts once
-    however often it is sent. Nothing is sealed while something waits that was sealed before: so
-    there are twice ``most`` entries at most, and in an event loop three times as many.
+    What is added goes into one interval. To land, that is parted, and the next increment begins
+    another one. A page has one id from the first time on that it may have been counted, so it
+    counts once however often it is sent. Nothing is parted while something waits that was parted
+    before: so there are twice ``most`` entries at most, and in an event loop three times as many.
 
     Nothing is called while ``lock`` is held, and no object is made that the garbage collector looks
     after, an exception included: CPython runs signal handlers and finalizers there, and one that
-    counts would wait for the lock that its own thread has.
+    counts would wait for the lock that its own thread has. What a signal handler raises comes
+    between two calls, so what belongs together changes under that lock.
 
     Attributes:
-        lock: held by whoever adds to ``entries``, or takes them away.
-        entries: what is not sealed.
+        lock: held by whoever adds to the interval, or takes it away.
+        interval: what takes increments; `NOTHING` until the first one.
         landing: held by whoever lands.
-        since: since when one of the entries waits; None where there is none.
         closed: whether nothing is taken any more.
     """
 
     def __init__(
-        self, buffering: Buffering, lander: Lander, wake: Callable[[], object], *, measured: bool
+        self,
+        buffering: Buffering,
+        lander: Lander,
+        wake: Callable[[], bool],
+        *,
+        measured: bool,
+        files: Files | None = None,
     ) -> None:
         self.buffering = buffering
         self.lander = lander
+        self.files = files
         self._wake = wake
         self._measured = measured
         self.begin()
 
     def begin(self) -> None:
         """Be empty. In a child: what its parent had is counted by the parent."""
+        if self.files is not None:
+            self.files.begin()
         self.lock = threading.Lock()
         self.landing = threading.RLock()
-        self.entries: Entries = {}
-        self.since: float | None = None
-        self.closed = False
-        self._parting: Entries = {}
-        self._parted: float | None = None
+        self.closed = not lets_wait()
+        self.interval = NOTHING
+        # What is landed, and its pages once it has some.
+        self._parted = NOTHING
         self._sealed: Sealed | None = None
+        # The place of whatever was begun last.
+        self._last = Place(mint(clock.utc()).hex, 0)
+        self._landed_at = clock.utc()
         self._not_before = 0.0
-        self._known: frozenset[str] = frozenset()
-        self._lander: int | None = None
+        self._failing = False
+        self.lander.begin()
 
     @property
-    def lands_here(self) -> bool:
-        """Whether this thread is landing it."""
-        return self._lander == threading.get_ident()
+    def entries(self) -> Entries:
+        """What is not parted."""
+        return self.interval.entries
 
-    def add(self, entry: Entry, by: int) -> bool:
-        """Keep an increment; False where there is no room."""
+    def add(self, entry: Entry, by: int, rest: list[Delta] | None = None) -> bool:
+        """Keep an increment; False where there is no room.
+
+        ``rest``: its last one is taken away in the moment in which the increment is kept.
+        """
         with self.lock:
-            if entry in self.entries:
-                self.entries[entry] += by
+            interval = self.interval
+            if entry in interval.entries:
+                amount = interval.entries[entry] + by
+                if interval.cells is not None:
+                    if not LOW <= amount <= HIGH:
+                        # More than a file can hold is counted by itself.
+                        return False
+                    interval.cells[interval.cell_of[entry]] = amount
+                interval.entries[entry] = amount
+                if rest:
+                    del rest[-1]
                 return True
-        return self._begin(entry, by)
+        return self._begin(entry, by, rest)
 
-    def _begin(self, entry: Entry, by: int) -> bool:
-        """Keep the first increment of an entry."""
-        if not self._has_room():
-            return False
-        with self.lock:
-            if self.closed:
-                # Meanwhile: nobody lands what comes now.
+    def cell_of(self, entry: Entry) -> tuple[memoryview[int] | None, int]:
+        """The words of the file, and which of them is the amount of an entry; None: none is.
+
+        Whoever keeps it adds to it as `add` does, as long as these are the present words.
+        """
+        interval = self.interval
+        cell = interval.cell_of.get(entry)
+        return (None, 0) if cell is None else (interval.cells, cell)
+
+    def _begin(self, entry: Entry, by: int, rest: list[Delta] | None) -> bool:
+        """Keep the first increment of an entry, under its name in the file if there is one."""
+        while self._has_room():
+            interval = self._opened()
+            # First, as whoever is interrupted then has kept nothing that nobody would land.
+            if not interval.entries and not self._wake():
                 return False
+            cell = interval.file.write(entry) if interval.file else 0
+            # Without a cell the file is full, or gone: it is looked at again.
+            if cell is not None and self._put(entry, by, interval, cell, rest):
+                return True
             if entry in self.entries:
-                self.entries[entry] += by
-            else:
-                self.entries[entry] = by
-        if self.since is None:
-            self.since = time.monotonic()
-            self._wake()
-        return True
+                return self.add(entry, by, rest)
+        return False
+
+    def _put(
+        self, entry: Entry, by: int, interval: Interval, cell: int, rest: list[Delta] | None
+    ) -> bool:
+        """Keep it, unless somebody else does, the interval was parted, or the end has come."""
+        with self.lock:
+            if self.closed or interval is not self.interval or entry in interval.entries:
+                return False
+            if interval.cells is not None:
+                interval.cells[cell] = by
+                interval.cell_of[entry] = cell
+            interval.entries[entry] = by
+            if rest:
+                del rest[-1]
+            return True
+
+    def _opened(self) -> Interval:
+        """What takes increments, which whoever is first begins."""
+        while (found := self.interval) is NOTHING:
+            place = self._next()
+            file = self.files.made(place.incarnation, place.number) if self.files else None
+            fresh = Interval.begun(place, file)
+            # Numbers are in the order in which they are landed, so whoever has the last one wins.
+            with self.lock:
+                wins = self.interval is NOTHING and self._last is place
+                if wins:
+                    self.interval = fresh
+            if self.files and file and not wins:
+                self.files.forget(file)
+        return found
+
+    def _next(self) -> Place:
+        """The next place in the history, which nobody else gets. See `STILL`."""
+        while True:
+            last = self._last
+            is_still = self._parted is NOTHING and clock.utc() >= self._landed_at + STILL
+            fresh = mint(clock.utc()).hex if is_still else last.incarnation
+            place = Place(fresh, 1 if is_still else last.number + 1)
+            with self.lock:
+                is_mine = self._last is last
+                if is_mine:
+                    self._last = place
+            if is_mine:
+                if is_still:
+                    self._landed_at = clock.utc()
+                return place
 
     def _has_room(self) -> bool:
         """Whether one more entry may wait. Whoever finds no room makes some."""
+        if self.closed:
+            return False
+        return self.interval.has_room(self.buffering.most) or self._make_room()
+
+    def _make_room(self) -> bool:
+        """Land what is there, unless that has just failed; whether one more entry may wait now."""
         most = self.buffering.most
-        if self.closed or len(self.entries) < most:
-            return not self.closed
-        if in_event_loop():
-            # Others would wait for us.
+        if in_event_loop() or _here.lands:
+            # Others would wait for us: those of the loop, or whoever lands what we wait for.
             self._wake()
-            return len(self.entries) < 2 * most
-        # Where it cannot be landed, whoever counts this change by itself learns of it.
-        with suppress(CounterError, Busy):
-            self.flush()
-        return len(self.entries) < most
+            return self.interval.has_room(min(2 * most, 3 * most - len(self._parted.entries)))
+        self.land_due()
+        return self.interval.has_room(most)
 
     def put(self, sums: Sums[Hashable]) -> None:
         """Keep what was committed; what there is no room for is counted at once.
 
+        Whoever is interrupted goes on first: nobody else knows of it.
+
         Raises:
             Error, CounterError: some of it could not be counted, and is in incidents.
         """
-        failed: Exception | None = None
-        for delta in deltas_of(sums):
-            entry = entry_of(delta)
-            if entry is not None and self.add(entry, delta.by):
-                continue
+        failed: BaseException | None = None
+        rest = list(deltas_of(sums))[::-1]
+        while rest:
             try:
-                self.lander.apply(delta)
-            except (CounterError, Busy, Error) as error:
-                # It is committed, so nobody counts it again; the others go on.
-                record_unsent(self.lander.using, SOURCE, {str(delta.key): delta.by}, error)
+                while rest:
+                    self._put_last(rest)
+            except BaseException as error:
                 failed = failed or error
         if failed:
             raise failed
 
+    def _put_last(self, rest: list[Delta]) -> None:
+        delta, left = rest[-1], len(rest)
+        entry = entry_of(delta)
+        try:
+            if entry is not None:
+                self.add(entry, delta.by, rest)
+        finally:
+            if len(rest) == left:
+                # Whatever has kept it out of the buffer.
+                self._apply_last(rest)
+
+    def _apply_last(self, rest: list[Delta]) -> None:
+        delta = rest[-1]
+        try:
+            self.lander.apply(delta)
+        except BaseException as error:
+            using = self.lander.using
+            # Whoever was interrupted does not know how far it was.
+            why = error if isinstance(error, Exception) else OutcomeUnknown(using=using)
+            record_unsent(using, SOURCE, {str(delta.key): delta.by}, why)
+            raise
+        finally:
+            del rest[-1]
+
+    def land_due(self) -> None:
+        """Land what is due. Where that fails it is due again after a while; the log tells of it.
+
+        Whatever goes wrong: what waits still waits.
+        """
+        if self._is_due():
+            with self.landing:
+                # Somebody else may just have landed it, or found that it cannot be landed.
+                if self._is_due():
+                    self._attempt()
+
+    def _is_due(self) -> bool:
+        moment = self.due()
+        return moment is not None and moment <= time.monotonic()
+
+    def _attempt(self) -> None:
+        try:
+            self.flush()
+        except Exception as error:
+            self._not_before = time.monotonic() + min(self.buffering.seconds, AGAIN)
+            if not self._failing:
+                # Once, and not each second of an outage.
+                strange = not isinstance(error, FAILED)
+                text = "Counters: a buffer cannot be landed yet: %s"
+                logger.warning(text, error, exc_info=strange)
+            self._failing = True
+
     def flush(self) -> int:
         """Land all that was there when it began; how many entries that were.
+
+        Of a thread that is landing something, nothing: somebody who hears of a landing counts.
 
         Raises:
             Busy, CounterError: it still waits, and is landed by the next one.
         """
+        if _here.lands:
+            return 0
         with self.landing:
-            if self.lands_here:
-                # Somebody who hears of a landing counts something.
-                return 0
-            self._lander = threading.get_ident()
             try:
-                earlier = self._land_sealed()
-                if self._parting:
-                    # Somebody was interrupted while he sealed it.
-                    self._seal()
-                    earlier += self._land_sealed()
-                self._seal()
-                return earlier + self._land_sealed()
+                _here.lands = True
+                landed = self._land_parted()
+                with self.lock:
+                    self._parted, self.interval = self.interval, NOTHING
+                landed += self._land_parted()
             finally:
-                self._lander = None
+                _here.lands = False
+        self._not_before, self._failing = 0.0, False
+        return landed
 
-    def _seal(self) -> None:
-        """Take away what is there. Readers see it all the time."""
-        if not self._parting:
-            fresh: Entries = {}
-            self._parted, self.since = self.since or time.monotonic(), None
-            with self.lock:
-                self._parting = self.entries
-                self.entries = fresh
-        if self._parting:
-            lander = self.lander
-            self._sealed = Sealed(self._parting, lander.slot, lander.slots, lander.size)
-        self._parting = {}
-
-    def _land_sealed(self) -> int:
+    def _land_parted(self) -> int:
+        """Land what was parted, by whoever it was. Readers see it all the time."""
+        parted, lander = self._parted, self.lander
+        if parted is NOTHING:
+            return 0
+        if self._sealed is None:
+            self._sealed = Sealed(
+                parted.entries, parted.place, lander.slot, lander.slots, lander.size
+            )
         landed = 0
-        if self._sealed:
-            # All of it is in the pages, also where somebody was interrupted before he said so.
-            self._parting = {}
-        for page in self._sealed or ():
+        for page in self._sealed:
             self._land(page)
             landed += len(page.entries)
-        self._sealed = None
+        if self.files is not None and parted.file is not None:
+            self.files.forget(parted.file)
+        with self.lock:
+            self._parted, self._sealed = NOTHING, None
         return landed
 
     def _land(self, page: Page) -> None:
         is_new = not page.sent
-        if is_new:
+        if is_new and page.made is None:
             # Nobody knows it by another id, and this one is remembered longest.
             page.id = mint(clock.utc()).hex
         page.sent = True
         try:
-            self.lander.land(page, self._known)
+            self.lander.land(page)
         except OutcomeUnknown:
             raise
         except (CounterError, Busy):
             # An earlier attempt may have counted it, whatever this one says.
             page.sent = not is_new
             raise
-        # Before its claim is forgotten: whoever finds no claim finds that it has landed.
         page.landed = True
-        self._known = frozenset((page.id,))
+        self._landed_at = clock.utc()
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether all that waits is in files."""
+        return self.interval.is_kept and self._parted.is_kept
+
+    def leave(self) -> None:
+        """Let go of the files: what could not be landed is landed by another process."""
+        if self.files is not None:
+            self.files.leave()
 
     def due(self) -> float | None:
         """When what waits is to be landed; None where nothing does."""
-        began = self._parted if self._sealed else self.since
-        if began is None:
+        oldest = self.interval if self._parted is NOTHING else self._parted
+        if oldest is NOTHING:
             return None
-        full = len(self.entries) >= self.buffering.most
-        return max(began + (0.0 if full else self.buffering.seconds), self._not_before)
-
-    def postpone(self) -> None:
-        """Let an interval pass before the next attempt."""
-        self._not_before = time.monotonic() + self.buffering.seconds
+        full = not self.interval.has_room(self.buffering.most)
+        return max(oldest.since + (0.0 if full else self.buffering.seconds), self._not_before)
 
     def held(self, keys: Collection[str]) -> Mapping[str, Held]:
         """What waits of counters; nothing of those of which nothing waits."""
@@ -245,35 +397,33 @@ class Buffer:
 
     def waiting(self) -> Waiting:
         """How much waits."""
-        began = self._parted if self._sealed else self.since
-        amounts = [by for _, by in self._rest()]
-        age = time.monotonic() - began if amounts and began is not None else 0.0
+        oldest = self.interval if self._parted is NOTHING else self._parted
+        amounts = [by for _, by, _ in self._rest()]
+        age = time.monotonic() - oldest.since if amounts else 0.0
         return Waiting(len(amounts), sum(map(abs, amounts)), age)
 
-    def amounts(self) -> dict[str, int]:
-        """How much waits of each counter."""
+    def amounts(self, *, sent: bool | None = None) -> dict[str, int]:
+        """How much waits of each counter: all, or what was ``sent`` and may be counted, or not."""
         found: dict[str, int] = {}
-        for entry, by in self._rest():
-            found[key_of(entry)] = found.get(key_of(entry), 0) + by
+        for entry, by, is_sent in self._rest():
+            if sent in (None, is_sent):
+                found[key_of(entry)] = found.get(key_of(entry), 0) + by
         return found
 
-    def _rest(self) -> list[tuple[Entry, int]]:
+    def _rest(self) -> list[tuple[Entry, int, bool]]:
         return [
-            (entry, by)
+            (entry, by, sealed is not None and sealed.page(entry).sent)
             for entries, sealed in self._layers()
             for entry, by in list(entries.items())
             if sealed is None or not sealed.page(entry).landed
         ]
 
     def _layers(self) -> Iterator[tuple[Entries, Sealed | None]]:
-        """All that waits: what takes increments, what was sealed, and what is just being sealed."""
+        """All that waits: what takes increments, and what was parted, with its pages if it has."""
         with self.lock:
-            entries, parting, sealed = self.entries, self._parting, self._sealed
-        yield entries, None
-        if sealed is not None:
-            yield sealed.entries, sealed
-        if parting is not entries and (sealed is None or parting is not sealed.entries):
-            yield parting, None
+            interval, parted, sealed = self.interval, self._parted, self._sealed
+        yield interval.entries, None
+        yield parted.entries, sealed
 
     def _of(self, entries: Entries, keys: Collection[str]) -> list[tuple[Entry, int]]:
         """The entries of some counters."""

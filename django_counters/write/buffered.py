@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from django_counters.exceptions import UnsupportedBounds
+from django_counters.exceptions import CounterUnavailable, UnsupportedBounds
 from django_counters.projections.event import PLAIN
 from django_counters.registry import registry
 from django_counters.stores.sql.block import commits_at_once, is_of_a_test_case
@@ -16,7 +16,7 @@ from django_counters.write.buffer import Held
 from django_counters.write.buffers import buffers
 from django_counters.write.change import Change, Ref, named
 from django_counters.write.native import within_synchronous_code
-from django_counters.write.page import entry_of
+from django_counters.write.page import Page, entry_of
 
 # A counter is landed once in an interval, and a read that meets that is repeated.
 ATTEMPTS = 20
@@ -75,10 +75,13 @@ class Before:
     Args:
         keys: the counters.
         using: the database.
+        exact: whether it is an error where nobody can tell what was counted. Otherwise that is left
+            out, as all is which waits in a Redis that is away.
     """
 
-    def __init__(self, keys: Collection[str], using: str) -> None:
+    def __init__(self, keys: Collection[str], using: str, *, exact: bool) -> None:
         self._using = using
+        self._exact = exact
         self._keys = [key for key in keys if registry.policy(key).buffer is not None]
         self._held = self._look(self._keys)
         self._landed = self._claims()
@@ -92,7 +95,7 @@ class Before:
         for key, held in self._held.items():
             stands = key in now and held.marks <= now[key].marks
             if stands and all(landed[key, at] == self._landed[key, at] for at in _places(held)):
-                waits = (by for at, (_, by) in enumerate(held.sent) if not landed[key, at])
+                waits = (by for at, (_, by) in enumerate(held.sent) if landed[key, at] is False)
                 known[key] = held.amount + sum(waits)
             else:
                 again.append(key)
@@ -105,13 +108,21 @@ class Before:
             found.update(held)
         return found
 
-    def _claims(self) -> dict[tuple[str, int], bool]:
-        """Whether each page is counted that was sent."""
+    def _claims(self) -> dict[tuple[str, int], bool | None]:
+        """Whether each page is counted that was sent; None where nobody can tell."""
         return {
-            (key, at): buffers.of(named(key, self._using)).lander.has_landed(page, key)
+            (key, at): self._has_landed(page, key)
             for key, held in self._held.items()
             for at, (page, _) in enumerate(held.sent)
         }
+
+    def _has_landed(self, page: Page, key: str) -> bool | None:
+        try:
+            return buffers.of(named(key, self._using)).lander.has_landed(page, key)
+        except CounterUnavailable:
+            if self._exact:
+                raise
+            return None
 
 
 def _places(held: Held) -> range:

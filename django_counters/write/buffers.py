@@ -1,4 +1,4 @@
-"""All buffers of this process, and the thread that lands them."""
+"""All buffers of this process, and the threads that land them."""
 
 from __future__ import annotations
 
@@ -8,27 +8,38 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from queue import Empty, SimpleQueue
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, Protocol
 
-# The thread must import nothing: a child that is forked meanwhile would wait for it for ever.
+# The threads must import nothing: a child that is forked meanwhile would wait for it for ever.
 import encodings.idna  # noqa: F401  # isort: skip
-from django.db import Error, connections
+from django.db import connections
 
 from django_counters.buffering import Buffering
-from django_counters.exceptions import CounterError
-from django_counters.stores.sql.partitions import Busy
 from django_counters.strategies.declaring import Recipe
+from django_counters.write import homes
+from django_counters.write.adopter import Adopter
 from django_counters.write.buffer import Buffer, Waiting
 from django_counters.write.change import Ref
+from django_counters.write.files import files_of
 from django_counters.write.landing import lander_of
+from django_counters.write.publishing import Publisher
+from django_counters.write.thread import Worker
+from django_counters.write.uwsgi import call_in_workers
 
 logger = logging.getLogger("django_counters")
-# Seconds: how long a fork or a signal waits for a landing, and an idle thread for anything.
+# Seconds: how long a fork or a signal waits for a landing.
 PATIENCE = 5.0
-IDLE = 60.0
-# What a landing may end with. Nothing is lost by it.
-FAILED = (CounterError, Busy, Error, RuntimeError)
+
+
+class Locked(Protocol):
+    """A lock that its thread may take twice."""
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Take it; whether that was possible in time."""
+
+    def release(self) -> None:
+        """Let go of it."""
 
 
 class Of(NamedTuple):
@@ -39,21 +50,31 @@ class Of(NamedTuple):
     using: str
     measured: bool
 
+    @property
+    def destination(self) -> str:
+        """Where they land. One that does not answer holds up what lands there, and nothing else."""
+        if self.buffering.to:
+            return f"stream {self.buffering.to}"
+        return f"redis {self.recipe.cache}" if self.recipe.cache else f"database {self.using}"
+
 
 class Buffers:
-    """One for each process. Its thread starts in the process that uses it, and is no other's."""
+    """One for each process. Its threads start in the process that uses it, and are no other's.
+
+    There is one for each destination, and one that lands what processes have left.
+    """
 
     def __init__(self) -> None:
         self._all: dict[Of, Buffer] = {}
+        self._workers: dict[str, Worker] = {}
+        self._adopter = Adopter()
         # What each thread that forks has taken.
-        self._held: dict[int, list[Buffer]] = {}
+        self._held: dict[int, list[Locked]] = {}
         self._begin()
 
     def _begin(self) -> None:
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-        # One that a signal handler may put into while its own thread does.
-        self._bell: SimpleQueue[None] = SimpleQueue()
+        # Whether this process ends. What begins after that takes nothing.
+        self._closed = False
 
     @property
     def are_there(self) -> bool:
@@ -68,10 +89,27 @@ class Buffers:
         return found or self._made(of)
 
     def _made(self, of: Of) -> Buffer:
-        lander = lander_of(of.recipe, of.using)
-        made = Buffer(of.buffering, lander, self.wake, measured=of.measured)
-        with self._lock:
-            return self._all.setdefault(of, made)
+        to = of.buffering.to
+        lander = Publisher(of.recipe, of.using, to) if to else lander_of(of.recipe, of.using)
+        files = files_of(of.recipe, of.buffering, of.using)
+        wake = partial(self._wake, of)
+        made = Buffer(of.buffering, lander, wake, measured=of.measured, files=files)
+        found = self._all.setdefault(of, made)
+        # Whoever closes them says so first, so one that he has not found learns it here.
+        found.closed = found.closed or self._closed
+        return found
+
+    def _wake(self, of: Of) -> bool:
+        """Let the thread that lands them know that something waits; False where there is none."""
+        to = of.destination
+        worker = self._workers.get(to)
+        if worker is None:
+            work = partial(self._land_due, to)
+            made = Worker(f"django_counters-{to}", partial(self._due, to), work)
+            worker = self._workers.setdefault(to, made)
+        if of.buffering.directory:
+            self._adopter.worker.start()
+        return worker.wake()
 
     def those_of(self, using: str | None = None) -> list[tuple[Of, Buffer]]:
         """All buffers, or those in front of one database."""
@@ -87,91 +125,68 @@ class Buffers:
 
     def clear(self) -> None:
         """Forget all that waits: for tests."""
+        self._closed = False
         for _, buffer in self.those_of():
             with buffer.landing:
+                if buffer.files is not None:
+                    buffer.files.clear()
                 buffer.begin()
 
-    def close(self) -> list[tuple[Of, Buffer]]:
-        """Take nothing more, land what waits, and return those that could not be."""
-        left = []
-        for of, buffer in self.those_of():
+    def close(self) -> None:
+        """Take nothing more, and land what waits. What cannot be landed is still there."""
+        self._closed = True
+        present = self.those_of()
+        for _, buffer in present:
             buffer.closed = True
+        for _, buffer in present:
             try:
                 buffer.flush()
-            except FAILED:
+            except Exception:
+                # Whatever it is: it keeps no other from landing.
                 logger.exception("Counters: a buffer could not be landed.")
-                left.append((of, buffer))
-        return left
+            else:
+                buffer.leave()
 
-    def land_here(self) -> bool:
-        """Whether this thread is landing something: nobody else can until it goes on."""
-        return any(buffer.lands_here for _, buffer in self.those_of())
+    def _landing_in(self, destination: str) -> list[Buffer]:
+        return [one for of, one in self.those_of() if of.destination == destination]
 
-    def wake(self) -> None:
-        """Let the thread know that something waits; it starts where there is none."""
-        if self._thread is None or not self._thread.is_alive():
-            with self._lock:
-                if self._thread is None or not self._thread.is_alive():
-                    self._thread = threading.Thread(
-                        target=self._run, daemon=True, name="django_counters-buffers"
-                    )
-                    self._thread.start()
-        self._bell.put(None)
+    def _due(self, destination: str) -> float | None:
+        """When something is to be landed there."""
+        moments = (one.due() for one in self._landing_in(destination))
+        return min((moment for moment in moments if moment is not None), default=None)
 
-    def _run(self) -> None:
-        failing = False
-        while True:
-            try:
-                self._bell.get(timeout=self._due())
-            except Empty:
-                failing = self._land_due(failing=failing)
-
-    def _due(self) -> float:
-        """For how many seconds nothing has to be landed."""
-        now = time.monotonic()
-        moments = [one.due() for _, one in self.those_of()]
-        return max(0.0, min((moment - now for moment in moments if moment), default=IDLE))
-
-    def _land_due(self, *, failing: bool) -> bool:
-        """Land what has waited long enough; whether something could not be."""
-        failed = False
-        for _, buffer in self.those_of():
-            moment = buffer.due()
-            if moment is None or moment > time.monotonic():
-                continue
-            try:
-                buffer.flush()
-            except Exception as error:
-                # Whatever it is: without this thread nothing would ever be landed.
-                failed = True
-                buffer.postpone()
-                if not failing:
-                    # Once, and not each second of an outage.
-                    strange = not isinstance(error, FAILED)
-                    text = "Counters: a buffer cannot be landed yet: %s"
-                    logger.warning(text, error, exc_info=strange)
+    def _land_due(self, destination: str) -> None:
+        """Land what has waited long enough."""
+        for buffer in self._landing_in(destination):
+            buffer.land_due()
         for connection in connections.all(initialized_only=True):
             connection.close_if_unusable_or_obsolete()
-        return failed
 
     def before_fork(self) -> None:
         """Let no child be forked in the middle of a landing, which holds locks that it copies."""
         until = time.monotonic() + PATIENCE
-        self._held[threading.get_ident()] = [
-            buffer
-            for _, buffer in self.those_of()
-            if buffer.landing.acquire(timeout=max(0.0, until - time.monotonic()))
-        ]
+        landing: list[Locked] = [buffer.landing for _, buffer in self.those_of()]
+        held = self._held[threading.get_ident()] = []
+        # Whoever opens a directory waits for nobody, so that one is the last.
+        for lock in (self._adopter.lock, *landing, homes.opening):
+            if not lock.acquire(timeout=max(0.0, until - time.monotonic())):
+                continue
+            # At once: whoever is interrupted before the next one lets go of this one.
+            held.append(lock)
 
     def after_fork(self) -> None:
         """Go on, in the parent."""
-        for buffer in self._held.pop(threading.get_ident(), ()):
-            buffer.landing.release()
+        for lock in self._held.pop(threading.get_ident(), ()):
+            lock.release()
 
     def begin_in_child(self) -> None:
         """Begin anew: the parent counts what it has, and its thread is not here."""
         self._held = {}
+        homes.begin_in_child()
         self._begin()
+        self._adopter.begin()
+        for worker in list(self._workers.values()):
+            worker.begin()
         for buffer in list(self._all.values()):
             buffer.begin()
 
@@ -200,3 +215,4 @@ if hasattr(os, "register_at_fork"):
         after_in_parent=buffers.after_fork,
         after_in_child=buffers.begin_in_child,
     )
+call_in_workers(buffers.begin_in_child)

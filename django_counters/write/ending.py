@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import atexit
 import logging
+import multiprocessing
 import multiprocessing.util
 import os
 import signal
@@ -14,9 +15,13 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
+from django_counters.write.buffer import lands_here
 from django_counters.write.buffers import PATIENCE, buffers, own_connections
+from django_counters.write.thread import begin_thread
 
 logger = logging.getLogger("django_counters")
+# Seconds: how long the default of SIGTERM waits. Orchestrators wait for 30, and then kill.
+ENDING = 20.0
 
 
 def land_before_the_end() -> None:
@@ -28,6 +33,9 @@ def land_before_the_end() -> None:
     atexit.register(end)
     # A child of multiprocessing ends without what is registered there.
     multiprocessing.util.register_after_fork(buffers, _end_as_child)
+    if multiprocessing.parent_process() is not None:
+        # This is one, which was made without a fork, or by a forkserver, and begins here.
+        _end_as_child(buffers)
     if threading.current_thread() is not threading.main_thread():
         return
     present = signal.getsignal(signal.SIGTERM)
@@ -39,11 +47,26 @@ def land_before_the_end() -> None:
 
 
 def end() -> None:
-    """Take nothing more, and land what is left; what cannot be landed is lost, and logged."""
+    """Take nothing more, and land what is left; what cannot be landed is lost, and logged.
+
+    What is in a file waits there for another process.
+    """
     with own_connections():
-        for of, buffer in buffers.close():
-            what = of.using, buffer.amounts()
-            logger.error("Counter incident: lost at the end of a process: %s %s", *what)
+        buffers.close()
+        _tell_of_the_rest()
+
+
+def _tell_of_the_rest() -> None:
+    for of, buffer in buffers.those_of():
+        if buffer.is_kept:
+            if amounts := buffer.amounts():
+                text = "Counters: left in files at the end of a process: %s %s"
+                logger.warning(text, of.using, amounts)
+            continue
+        for word, sent in (("lost", False), ("perhaps lost", True)):
+            if amounts := buffer.amounts(sent=sent):
+                text = "Counter incident: %s at the end of a process: %s %s"
+                logger.error(text, word, of.using, amounts)
 
 
 def _end_as_child(_: object) -> None:
@@ -58,7 +81,7 @@ def _terminated(number: int, _: FrameType | None) -> None:
 def _asked_to_end(present: Callable[..., Any], number: int, frame: FrameType | None) -> None:
     landed = _thread.allocate_lock()
     landed.acquire()
-    if _begin(_land_and_say, landed) and not buffers.land_here():
+    if _begin(_land_and_say, landed) and not lands_here():
         landed.acquire(timeout=PATIENCE)
     present(number, frame)
 
@@ -73,8 +96,7 @@ def _land_and_say(landed: _thread.LockType) -> None:
 def _begin(work: Callable[..., object], *arguments: object) -> bool:
     """Work in a thread: the one that a signal comes in may hold what the work waits for."""
     try:
-        # Without the locks of `threading`, which it may hold, too.
-        _thread.start_new_thread(work, arguments)
+        begin_thread(work, *arguments)
     except RuntimeError:
         logger.debug("Counters: the interpreter ends already, and lands what waits.")
         return False
@@ -82,7 +104,12 @@ def _begin(work: Callable[..., object], *arguments: object) -> bool:
 
 
 def _land_and_end(number: int) -> None:
+    """Land what waits, and end by a signal: also where nothing can be landed in time."""
+    landed = _thread.allocate_lock()
+    landed.acquire()
     try:
-        buffers.close()
+        if _begin(_land_and_say, landed):
+            landed.acquire(timeout=ENDING)
+        _tell_of_the_rest()
     finally:
         os.kill(os.getpid(), number)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Protocol
 from uuid import UUID
 
+from django_counters import clock
 from django_counters.exceptions import (
     CounterOverflow,
     CounterUnavailable,
@@ -13,12 +14,15 @@ from django_counters.exceptions import (
     TokenExpired,
 )
 from django_counters.registry import registry
-from django_counters.stores.base import Parcel
+from django_counters.stores.base import Move
 from django_counters.stores.redis.keys import SLOTS, slot_of
+from django_counters.stores.sql.batches import OLDEST
 from django_counters.stores.sql.incidents import record, record_unsent
 from django_counters.stores.sql.partitions import Busy
+from django_counters.stores.sql.positions import Moved
 from django_counters.stores.sql.tables import NAMED
 from django_counters.strategies.base import Outside, Strategy
+from django_counters.strategies.cached import TOKEN_WINDOW
 from django_counters.strategies.declaring import Recipe
 from django_counters.tables import CounterIncident
 from django_counters.tokens import moment_of, token_of
@@ -36,20 +40,21 @@ class Lander(Protocol):
     Attributes:
         using: the database.
         slots: how many kinds of pages there are.
-        size: how many counters a page has, about.
+        size: how many entries a page has, about.
     """
 
     using: str
     slots: int
     size: int
 
+    def begin(self) -> None:
+        """Have landed nothing: in a new process, and where a buffer forgets what it had."""
+
     def slot(self, key: str) -> int:
         """The kind of the page of a counter."""
 
-    def land(self, page: Page, known: Collection[str]) -> None:
-        """Count a page, unless it was counted.
-
-        ``known``: ids of pages that nobody will land again, to be forgotten.
+    def land(self, page: Page) -> None:
+        """Count a page, unless it was counted. Those of one buffer come in their order.
 
         Raises:
             OutcomeUnknown: land the same page again.
@@ -63,12 +68,20 @@ class Lander(Protocol):
         """Count what no buffer takes."""
 
 
-class _Lander:
-    """What both do in one way."""
+class StrategyLander:
+    """What all do in one way: what no buffer takes is for the strategy."""
 
     def __init__(self, recipe: Recipe, using: str) -> None:
         self.using = using
         self._recipe = recipe.for_batches
+        self.begin()
+
+    def begin(self) -> None:
+        """Nothing is kept between two pages."""
+
+    def slot(self, key: str) -> int:  # noqa: ARG002
+        """All counters are of one kind."""
+        return 0
 
     def apply(self, delta: Delta) -> None:
         """Count what no buffer takes."""
@@ -77,30 +90,63 @@ class _Lander:
     def _strategy(self) -> Strategy:
         return registry.strategy(self._recipe, NAMED, self.using)
 
+    def _position(self, incarnation: str) -> str:
+        """How far a history is; empty where nothing of it is counted, or nobody knows any more."""
+        found = registry.positions(self.using).among(SOURCE, [incarnation])
+        return found[incarnation].position if found else ""
 
-class InDatabase(_Lander):
-    """Lands where the database has all: the claim to a page stands in the transaction."""
+
+class InDatabase(StrategyLander):
+    """Lands where the database has all: the history of the buffer moves in the transaction.
+
+    So a page is landed once, by whoever knows of it: its process, or one that has found its file.
+    """
 
     slots, size = 1, 1_000
 
-    def slot(self, key: str) -> int:  # noqa: ARG002
-        """All counters are of one kind."""
-        return 0
+    def __init__(self, recipe: Recipe, using: str) -> None:
+        super().__init__(recipe, using)
+        # How far the last history is, as far as it is known here.
+        self._reached = ("", "")
 
-    def land(self, page: Page, known: Collection[str]) -> None:
-        """Count a page and write its id down, in one transaction."""
-        batches, deltas = registry.batches(self.using), deltas_in(page.entries)
-        values: NewValues = {}
-        with batches.landing():
-            batches.release(known)
-            # No sums: what is landed is a change like any other, and came from no Redis.
-            if batches.claim([Parcel(page.id, SOURCE, {})]):
-                values = self._applied(deltas, page.id)
+    def land(self, page: Page) -> None:
+        """Count a page and move the history of its buffer, in one transaction."""
+        deltas = deltas_in(page.entries)
+        before = self._before(page)
+        if before and int(before) >= page.number:
+            return
+        self._reached = ("", "")
+        if not before and self._is_forgotten(page):
+            self._quarantine("expired", deltas, page)
+            return
+        move = Move(SOURCE, page.incarnation, before, str(page.number))
+        try:
+            with registry.batches(self.using).landing():
+                registry.positions(self.using).move([move])
+                values = self._applied(deltas, page)
+        except Moved as moved:
+            # By somebody who has found its file. The next attempt asks how far he is.
+            raise Busy(str(moved)) from moved
+        self._reached = page.incarnation, str(page.number)
         if values:
             counted = tuple(delta for delta in deltas if delta.key in values)
             tell(self._strategy(), Batch(counted), values, self.using)
 
-    def _applied(self, deltas: tuple[Delta, ...], page: str) -> NewValues:
+    def _before(self, page: Page) -> str:
+        """How far the history of a page is; empty where nothing of it has landed."""
+        incarnation, position = self._reached
+        return position if incarnation == page.incarnation else self._position(page.incarnation)
+
+    def _is_forgotten(self, page: Page) -> bool:
+        """Whether it is so old that nobody knows any more how far its history was."""
+        made = page.made or moment_of(UUID(page.incarnation))
+        return made < registry.batches(self.using).now() - OLDEST
+
+    def _quarantine(self, reason: str, deltas: tuple[Delta, ...], page: Page) -> None:
+        detail = {"reason": reason, "amounts": _amounts(deltas), "generations": [page.name]}
+        record(CounterIncident.Kind.QUARANTINED, SOURCE, detail, self.using)
+
+    def _applied(self, deltas: tuple[Delta, ...], page: Page) -> NewValues:
         """Apply all that fits; one that does not keeps no other from landing."""
         if not deltas:
             return {}
@@ -113,16 +159,15 @@ class InDatabase(_Lander):
             if len(deltas) > 1:
                 first, second = _halves(deltas)
                 return {**self._applied(first, page), **self._applied(second, page)}
-        detail = {"reason": "overflow", "amounts": _amounts(deltas), "generations": [page]}
-        record(CounterIncident.Kind.QUARANTINED, SOURCE, detail, self.using)
+        self._quarantine("overflow", deltas, page)
         return {}
 
     def has_landed(self, page: Page, key: str) -> bool:  # noqa: ARG002
-        """Whether the claim to it is there."""
-        return bool(registry.batches(self.using).known([page.id]))
+        """Whether its history is as far as that."""
+        return int(self._position(page.incarnation) or 0) >= page.number
 
 
-class InRedis(_Lander):
+class InRedis(StrategyLander):
     """Lands where what is pending waits in a Redis, which remembers the ids of pages."""
 
     slots, size = SLOTS, 200
@@ -131,7 +176,7 @@ class InRedis(_Lander):
         """What one step can count together."""
         return slot_of(key)
 
-    def land(self, page: Page, known: Collection[str]) -> None:  # noqa: ARG002 - they expire
+    def land(self, page: Page) -> None:
         """Count a page in one round trip."""
         deltas = deltas_in(page.entries)
         if not deltas:
@@ -155,6 +200,9 @@ class InRedis(_Lander):
                 _check_range(deltas)
                 return self._outside().land(name, deltas)
             except (TokenExpired, CounterOverflow) as error:
+                if isinstance(error, TokenExpired) and _is_young(error):
+                    reason = "the clocks of this process and of its Redis are half an hour apart"
+                    raise CounterUnavailable(using=self.using, reason=reason) from error
                 if isinstance(error, TokenExpired) or len(deltas) == 1:
                     record_unsent(self.using, SOURCE, _amounts(deltas), error)
                     page.told.add(name)
@@ -168,7 +216,11 @@ class InRedis(_Lander):
         name, deltas = page.id, deltas_in(page.entries)
         while name in page.halved:
             halves = _named_halves(name, deltas)
-            name, deltas = next(one for one in halves if any(d.key == key for d in one[1]))
+            among = (one for one in halves if any(delta.key == key for delta in one[1]))
+            name, deltas = next(among, ("", ()))
+        if not deltas:
+            # What came to nothing is sent to nobody.
+            return False
         return name in page.told or self._outside().has_landed(name, key)
 
     def _outside(self) -> Outside:
@@ -181,6 +233,11 @@ def lander_of(recipe: Recipe, using: str) -> Lander:
     """Who lands counters of a recipe."""
     made: Callable[[Recipe, str], Lander] = InRedis if recipe.can.outside else InDatabase
     return made(recipe, using)
+
+
+def _is_young(error: TokenExpired) -> bool:
+    """Whether only the clock of somebody else says that it is out of its window."""
+    return error.created_at > clock.utc() - TOKEN_WINDOW
 
 
 def _check_range(deltas: tuple[Delta, ...]) -> None:

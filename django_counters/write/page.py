@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import zlib
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
+from django_counters.tokens import token_of
 from django_counters.types import Cell, Delta, Effect, deltas_of, sums_of
 
 #: A counter; with the cells that it adds as much to, where it is counted by period.
 Entry = str | tuple[str, tuple[Cell, ...]]
 Entries = dict[Entry, int]
+#: After so long without a landing a new history begins: the position of one that did not move for
+#: 30 days may be forgotten.
+STILL = timedelta(days=1)
+# More than anything sealed has pages: they have numbers of their own.
+_PAGES = 1_000_000
+# The last bits of the same sum may be those of the slot.
+_APART = 1 << 8
 
 
 def entry_of(delta: Delta) -> Entry | None:
@@ -23,6 +35,31 @@ def entry_of(delta: Delta) -> Entry | None:
 def key_of(entry: Entry) -> str:
     """The counter."""
     return entry if isinstance(entry, str) else entry[0]
+
+
+def text_of(entry: Entry) -> str:
+    """The entry as a text, which is the same in every process. A key has no white space."""
+    if isinstance(entry, str):
+        return entry
+    key, cells = entry
+    return json.dumps(
+        [key, [[*cell[:2], int(cell.start.timestamp()), *cell[3:]] for cell in cells]]
+    )
+
+
+def entry_in(text: str) -> Entry:
+    """The entry of a text.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if " " not in text:
+        return text
+    key, cells = json.loads(text)
+    return key, tuple(
+        Cell(measure, period, datetime.fromtimestamp(start, UTC), tags, member, kind)
+        for measure, period, start, tags, member, kind in cells
+    )
 
 
 def delta_of(entry: Entry, by: int) -> Delta:
@@ -40,7 +77,22 @@ def deltas_in(entries: Entries) -> tuple[Delta, ...]:
         key = key_of(entry)
         for cell, part in sums_of(delta_of(entry, by)):
             sums[key, cell] = sums.get((key, cell), 0) + part
-    return deltas_of({where: by for where, by in sums.items() if by})
+    found = deltas_of({where: by for where, by in sums.items() if by})
+    return tuple(sorted(found, key=lambda delta: str(delta.key)))
+
+
+class Place(NamedTuple):
+    """Where something sealed is among all that its buffer seals.
+
+    Attributes:
+        incarnation: the history of one buffer in one process.
+        number: the place in it, from 1 on.
+        made: when its file was made; None where it is in memory alone.
+    """
+
+    incarnation: str
+    number: int
+    made: datetime | None = None
 
 
 class Page:
@@ -48,48 +100,82 @@ class Page:
 
     Attributes:
         entries: how much is added.
-        id: what its landing is known by; empty before it is sent for the first time.
+        incarnation: the history that it is in.
+        number: its place there.
+        made: when its file was made; None where it is in memory alone.
+        id: what its landing is known by in a Redis; empty before it is sent for the first time.
         sent: whether it was sent, and may be counted: from then on it has one id.
         landed: whether it is known to be counted.
         halved: which ids were refused as a whole: their halves are landed, with ids of their own.
         told: which ids are in an incident, and are counted by nobody.
     """
 
-    __slots__ = ("entries", "halved", "id", "landed", "sent", "told")
+    __slots__ = (
+        "entries",
+        "halved",
+        "id",
+        "incarnation",
+        "landed",
+        "made",
+        "number",
+        "sent",
+        "told",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, place: Place, index: int) -> None:
         self.entries: Entries = {}
-        self.id = ""
+        self.incarnation = place.incarnation
+        self.number = place.number * _PAGES + index
+        self.made = place.made
+        # Whoever else finds the file knows it by the same id.
+        self.id = token_of(self.name, place.made).hex if place.made else ""
         self.sent = False
         self.landed = False
         self.halved: set[str] = set()
         self.told: set[str] = set()
 
+    @property
+    def name(self) -> str:
+        """What it is called in incidents."""
+        return f"{self.incarnation} {self.number}"
+
 
 class Sealed:
     """What a buffer took in during one interval, in pages.
 
+    The pages are the same whoever makes them of the same amounts.
+
     Args:
         entries: what was taken in.
+        place: where it is among all that is sealed.
         slot_of: of which kind a counter is; no page has counters of two kinds.
         slots: how many kinds there are.
-        size: how many counters a page has, about.
+        size: how many entries a page has, about.
     """
 
     def __init__(
-        self, entries: Entries, slot_of: Callable[[str], int], slots: int, size: int
+        self,
+        entries: Entries,
+        place: Place,
+        slot_of: Callable[[str], int],
+        slots: int,
+        size: int,
     ) -> None:
         self.entries = entries
         self._slot_of = slot_of
-        self._parts = -(-len(entries) // (slots * size))
-        self._pages = tuple(Page() for _ in range(slots * self._parts))
+        # What came to nothing is not found in a file.
+        some = sum(1 for by in entries.values() if by)
+        self._parts = max(1, -(-some // (slots * size)))
+        self._pages = tuple(Page(place, index) for index in range(slots * self._parts))
         for entry, by in entries.items():
             self.page(entry).entries[entry] = by
 
     def page(self, entry: Entry) -> Page:
-        """The page of an entry. What a text is hashed to is the same in all of a process."""
-        key = key_of(entry)
-        return self._pages[self._slot_of(key) * self._parts + hash(key) % self._parts]
+        """The page of an entry."""
+        # A counter may have more cells than one page should.
+        text = entry if isinstance(entry, str) else repr(entry)
+        part = zlib.crc32(text.encode()) // _APART % self._parts
+        return self._pages[self._slot_of(key_of(entry)) * self._parts + part]
 
     def __iter__(self) -> Iterator[Page]:
         """The pages that are not known to be counted."""

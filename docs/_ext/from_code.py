@@ -7,6 +7,7 @@ import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import fields
+from functools import partial
 from importlib.machinery import SourceFileLoader
 from itertools import pairwise
 from pathlib import Path
@@ -17,8 +18,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 import django_counters
-from django_counters import access, conf, exceptions
-from django_counters.intake import streams
+from django_counters import access, conf, exceptions, streams
 from django_counters.options import Option
 
 Row = tuple[str, ...]
@@ -122,8 +122,13 @@ def access_rows() -> Iterator[Row]:
 
 
 def streams_rows() -> Iterator[Row]:
-    """The options of a stream."""
+    """The options of each stream."""
     yield from map(_row, streams.OPTIONS)
+
+
+def backend_rows(name: str) -> Iterator[Row]:
+    """The options that streams of one backend have besides."""
+    yield from map(_row, streams.KINDS[name].options)
 
 
 def options_rows() -> Iterator[Row]:
@@ -279,6 +284,10 @@ TABLES: dict[str, tuple[Callable[[], Iterator[Row]], Row]] = {
     "access": (access_rows, ("Key", "Value", "Default", "Meaning")),
     "fields": (fields_rows, ("Argument", "Value", "Default", "Meaning")),
     "streams": (streams_rows, ("Option", "Value", "Default", "Meaning")),
+    **{
+        f"streams-{name}": (partial(backend_rows, name), ("Option", "Value", "Default", "Meaning"))
+        for name in streams.KINDS
+    },
     "options": (options_rows, ("Option", "Of", "Value", "Default", "Meaning")),
     "strategies": (strategies_rows, ("Strategy", "Of", "Floor and ceiling", "In short")),
     "checks": (checks_rows, ("Id", "Level", "Looks at", "Message")),

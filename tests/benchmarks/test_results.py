@@ -86,3 +86,11 @@ def test_how_many_counters_change_is_a_sum_over_all_of_them() -> None:
     whole = sum(1 / rank for rank in range(1, 100_001))
     each = (1 - math.exp(-60_000 / (rank * whole)) for rank in range(1, 100_001))
     assert load.changed == pytest.approx(sum(each), rel=1e-4)
+
+
+def test_buffers_of_many_processes_send_more_sums_than_that_of_one() -> None:
+    load = scaling.Sparse(peak=1000, counters=100_000, processes=4)
+    whole = sum(1 / rank for rank in range(1, 100_001))
+    each = (1 - math.exp(-250 / (rank * whole)) for rank in range(1, 100_001))
+    assert load.merged == pytest.approx(4 * sum(each), rel=1e-3)
+    assert load._replace(processes=1).merged < load.merged < load.peak

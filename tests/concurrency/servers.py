@@ -56,6 +56,15 @@ def waiting() -> int:
     return int(number)
 
 
+def others() -> int:
+    """How many other connections the database has."""
+    ((number,),) = execute(
+        "SELECT COUNT(*) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
+    return int(number)
+
+
 def program() -> Program:
     """The PostgreSQL that a test can start, like that of the test if there is such a one.
 

@@ -10,6 +10,7 @@ from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
 
+from confluent_kafka import Message as Record
 from django.contrib.auth.models import User
 from django.core.cache import cache
 from django.http import HttpRequest, HttpResponse
@@ -17,8 +18,8 @@ from django.test import Client, RequestFactory
 from django.test.utils import override_settings
 
 from django_counters import CounterField, testing
-from django_counters.intake.streams import Message
 from django_counters.models import Counter, CounterAdjustment, CounterIncident
+from django_counters.streams import KafkaMessage, Message
 from django_counters.types import Batch, Delta
 from tests.docs.site.blog.models import Like, Post, Repo
 from tests.docs.site.shop.models import Account, Order, Product
@@ -265,9 +266,17 @@ PAGES: dict[str, dict[str, Made]] = {
     "docs/how-to/count-from-redis-streams.md": {
         "message": lambda cast: Message("clicks", "1-1", {"product": "7", "sold": "2"}),
     },
+    "docs/how-to/count-from-kafka.md": {
+        "message": lambda cast: KafkaMessage(Record("clicks", 0, 1, b"7", b'{"product": 7}')),
+    },
     "docs/how-to/correct-a-count.md": {
         "set_stock.counted": lambda cast: 40,
         "seen": lambda cast: 42,
+    },
+    "docs/how-to/outbox.md": {
+        "publish.position": lambda cast: "",
+        "send": lambda cast: dict,
+        "confirm": lambda cast: dict,
     },
     "docs/how-to/history.md": {"days.key": lambda cast: "orders:eu"},
     "docs/how-to/errors-and-retries.md": {"sell.lines": lambda cast: [(cast["product"], 2)]},

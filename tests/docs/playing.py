@@ -118,7 +118,9 @@ def _keep(block: Block, names: dict[str, Any]) -> None:
 
 def _settings(block: Block, tree: ast.Module, cast: Cast) -> None:
     """Settings exist, what they name can be imported, and ``COUNTERS`` hold from now on."""
-    for name in {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id.isupper()}:
+    found = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id.isupper()}
+    # Streams first: buffers name them.
+    for name in sorted(found, reverse=True):
         value = cast.names.get(name)
         if not isinstance(value, dict | list | str) or cast.knows(name):
             continue
@@ -127,7 +129,7 @@ def _settings(block: Block, tree: ast.Module, cast: Cast) -> None:
         )
         for path in _paths(value):
             assert path in current_app.tasks or import_string(path)
-        if name == "COUNTERS":
+        if name in ("COUNTERS", "COUNTERS_STREAMS"):
             declare(name, value, cast)
 
 

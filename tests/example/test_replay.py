@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
 from django_counters.intake.flush import flush
-from django_counters.models import Counter
+from django_counters.models import Counter, CounterIncident, CounterPosition
 from django_counters.testing import override_counters
 from example_project import once, replay, run
 from tests.example.running import printed, url_of_the_test
@@ -77,3 +79,50 @@ def test_with_and_without_tokens_in_turn(
     day = datetime(2015, 5, 17, tzinfo=UTC)
     assert Counter.objects.series("page:/0").between(day, day + timedelta(days=1)).total() == 30
     assert {(one["lines"], one["malformed"]) for one in found} == {(71, 1)}
+
+
+@pytest.mark.postgres
+def test_through_a_stream(site: None, tmp_path: Path) -> None:
+    """Twice: the second time consumers go on where the first ones have ended."""
+    log = tmp_path / "access.log"
+    log.write_text("".join(LINE.format(f"/{number % 7}") for number in range(700)) + "\n")
+    url = url_of_the_test()
+    for times in (1, 2):
+        found = printed(url, "replay", log, "--workers", "2", "--verify", "--stream")
+        assert (found["counted"], found["malformed"]) == (700, 1)
+        assert found["totals"]["page:/0"] == 100 * times
+
+
+@pytest.mark.postgres
+def test_through_kafka(site: None, tmp_path: Path) -> None:
+    """How far the topic of an earlier broker was does not matter: that was another one."""
+    pytest.importorskip("confluent_kafka", reason="confluent-kafka cannot be installed here")
+    log = tmp_path / "access.log"
+    log.write_text("".join(LINE.format(f"/{number % 7}") for number in range(700)) + "\n")
+    earlier = {"position": "90", "timeline": "0" * 31 + "1", "moved_at": datetime.now(UTC)}
+    CounterPosition.objects.create(source="stream replay-kafka", part="1", **earlier)
+    url = url_of_the_test()
+    found = printed(url, "replay", "--workers", "2", "--verify", "--stream", "kafka", log)
+    assert (found["counted"], found["malformed"]) == (700, 1)
+    assert found["totals"]["page:/0"] == 100
+    assert not CounterIncident.objects.exists()
+
+
+def test_the_file_may_follow_the_stream() -> None:
+    for words in (["--stream", "a.log"], ["a.log", "--stream"], ["--stream", "redis", "a.log"]):
+        options = run.parser().parse_args(run._with_backend(["replay", *words]))
+        assert (options.way, str(options.file)) == ("redis", "a.log")
+
+
+@pytest.mark.postgres
+def test_what_was_published_before_is_counted_before(site: None, tmp_path: Path) -> None:
+    """By a replay that was killed before it has counted."""
+    log = tmp_path / "access.log"
+    log.write_text(LINE.format("/a"))
+    url = url_of_the_test()
+    assert printed(url, "replay", log, "--stream")["totals"]["page:/a"] == 1
+    part = CounterPosition.objects.exclude(position="").get().part
+    with redis.Redis.from_url(os.environ["REDIS_URL"]) as client:
+        client.xadd(part, {"page": "page:/left"})
+    found = printed(url, "replay", log, "--stream", "--verify")
+    assert (found["totals"]["page:/a"], found["totals"]["page:/left"]) == (2, 1)

@@ -95,7 +95,7 @@ def test_a_log_that_grows_counts_each_line_once_wherever_it_ended(tmp_path: Path
         counted = 0
         for content in (whole[:cut], whole[: cut + 300], whole, whole):
             path.write_bytes(content)
-            one = count_file(path, 1, way=way)
+            one = count_file(path, 1, way)
             counted += one.counted
         after = named_counters(*NAMESPACES)
         added = {key: after[key] - before.get(key, 0) for key in after}

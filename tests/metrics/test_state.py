@@ -225,6 +225,10 @@ class TestTheCollector:
         described = {family.name for family in CountersCollector().describe()}
         assert described == {metric.name for metric in names.STATE}
 
+    def test_whatever_is_declared_may_be_told(self) -> None:
+        declared = {one for one in vars(names).values() if isinstance(one, names.Declared)}
+        assert declared == {*names.HAPPENED, *names.STATE}
+
 
 class Slow:
     """A database that answers when it is told to, and counts who asked."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from functools import cached_property
 
 from tests.protocol.amounts import one
+from tests.protocol.flaws import Flawed
 from tests.protocol.state import Flusher, Redis, World
 
 CELLS, MEMBERS = "not what is counted", "not who was counted"
@@ -15,13 +15,8 @@ STUCK, UNNOTICED = "cannot be flushed", "a loss, and no incident"
 NO_LOSS = "an incident, and nothing was lost"
 
 
-class Flaw(Enum):
-    """A protocol that lacks one thing: the plan in which it is found out, and as what."""
-
-    def __init__(self, words: str, plan: str, fault: str) -> None:
-        self.words = words
-        self.plan = plan
-        self.fault = fault
+class Flaw(Flawed):
+    """Without which rule cached counters are wrong."""
 
     PAGES_OF_TWO = "pages of two histories are read as one", "tokens, pages", CELLS
     MINTED_AT_CUT = "the id is minted at the cut", "flush", TWICE

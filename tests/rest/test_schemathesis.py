@@ -81,7 +81,7 @@ parameters = {{ "path.key" = "signups:a" }}
 include-operation-id = "counters_top"
 parameters = {{ "query.namespace" = "ranked" }}
 """
-FEW = ("--max-examples", "20", "--generation-deterministic")
+FEW = ("--max-examples", "8", "--generation-deterministic")
 # The same requests each time, so that a change fails for what it did: others with another number.
 SEED = os.environ.get("COUNTERS_FUZZ_SEED", "1")
 MANY = ("--max-examples", "100", "--generation-database", "none", "--seed", SEED)

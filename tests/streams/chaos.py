@@ -18,6 +18,9 @@ from tests.concurrency.crowd import FORKS, _Mother
 PATIENCE = 120
 ALIVE = 3
 
+# Made when one stands still, with the number of its session; says whether it may go on.
+Overtaken = Callable[[int], Callable[[], bool]]
+
 
 class Turns(Protocol):
     """A consumer, as this scene needs it."""
@@ -31,10 +34,11 @@ Make = Callable[[Callable[[str], None]], Turns]
 
 
 class Fate(NamedTuple):
-    """What becomes of a consumer: a signal that it sends to itself at a step of its first page."""
+    """What becomes of a consumer: a signal that it sends to itself at a step of a page of its."""
 
     step: str
     signal: int
+    page: int = 1
 
 
 @dataclass
@@ -45,7 +49,7 @@ class Scene:
     stopped: int = 0
     late: int = 0
     alive: list[tuple[Any, Any]] = field(default_factory=list)
-    waking: list[tuple[float, int]] = field(default_factory=list)
+    waking: list[tuple[Callable[[], bool], int]] = field(default_factory=list)
 
 
 def fates(steps: Sequence[str], kills: int, stops: int) -> list[Fate]:
@@ -65,7 +69,8 @@ def play(
     plan: Sequence[Fate],
     feed: Callable[[float], None],
     done: Callable[[], bool],
-    still: float,
+    overtaken: Overtaken,
+    patience: float = PATIENCE,
 ) -> Scene:
     """Let consumers work until all of the plan has happened and everything is done.
 
@@ -74,17 +79,18 @@ def play(
         plan: the fates of the first ones; those who come after them are left alone.
         feed: brings messages, up to a share of all: there are some left for each fate.
         done: whether everything is counted.
-        still: for how many seconds one stands still.
+        overtaken: how long one stands still.
+        patience: after how many seconds it is given up.
     """
     scene, left = Scene(), list(plan)
     with _cleaned(scene):
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + patience
         while True:
             happened = scene.killed + scene.stopped
             # One without a fate would leave nothing for the others.
-            while len(scene.alive) < ALIVE and (left or happened == len(plan)):
+            while len(scene.alive) - len(scene.waking) < ALIVE and (left or happened == len(plan)):
                 scene.alive.append(_started(make, left.pop(0) if left else None))
-            _look(scene, still)
+            _look(scene, overtaken)
             feed((happened + 1) / (len(plan) + 1))
             if happened == len(plan) and not scene.waking and done():
                 return scene
@@ -100,11 +106,31 @@ def _started(make: Make, fate: Fate | None) -> tuple[Any, Any]:
     return process, ours
 
 
-def _look(scene: Scene, still: float) -> None:
+def after(seconds: float) -> Overtaken:
+    """Those who stand still go on after so many seconds."""
+
+    def begin(_: int) -> Callable[[], bool]:
+        due = time.monotonic() + seconds
+        return lambda: time.monotonic() >= due
+
+    return begin
+
+
+def without_session(session: int) -> Callable[[], bool]:
+    """Those who stand still in a transaction go on when the server has ended it."""
+
+    def has_ended() -> bool:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT FROM pg_stat_activity WHERE pid = %s", [session])
+            return not cursor.fetchall()
+
+    return has_ended
+
+
+def _look(scene: Scene, overtaken: Overtaken) -> None:
     """Take note of what the consumers say; wake those who have stood still for long enough."""
-    now = time.monotonic()
     for due, pid in list(scene.waking):
-        if now >= due:
+        if due():
             os.kill(pid, signal.SIGCONT)
             scene.waking.remove((due, pid))
     for process, pipe in list(scene.alive):
@@ -112,9 +138,9 @@ def _look(scene: Scene, still: float) -> None:
             while pipe.poll(0.01):
                 what = pipe.recv()
                 scene.late += what == "late"
-                if what == "stops":
+                if isinstance(what, int):
                     scene.stopped += 1
-                    scene.waking.append((now + still, process.pid))
+                    scene.waking.append((overtaken(what), process.pid))
                 assert not str(what).startswith("Traceback"), what
         if process.exitcode is not None:
             scene.killed += process.exitcode == -signal.SIGKILL
@@ -128,6 +154,7 @@ def _cleaned(scene: Scene) -> Iterator[None]:
         yield
     finally:
         for process, pipe in scene.alive:
+            # Also one that stands still.
             process.kill()
             process.join()
             process.close()
@@ -137,25 +164,40 @@ def _cleaned(scene: Scene) -> Iterator[None]:
 def _consume(_mother: object, database: str, pipe: Any, make: Make, fate: Fate | None) -> None:
     """One consumer, in a process of its own."""
     connections["default"].settings_dict["NAME"] = database
+    stood: list[str] = []
+    steps: list[str] = []
 
     def step(name: str) -> None:
-        if fate and name == fate.step:
+        steps.append(name)
+        if fate and name == fate.step and steps.count(name) == fate.page:
             if fate.signal == signal.SIGSTOP:
-                pipe.send("stops")
+                stood.append(name)
+                with connection.cursor() as cursor:
+                    cursor.execute("SELECT pg_backend_pid()")
+                    pipe.send(cursor.fetchone()[0])
             os.kill(os.getpid(), fate.signal)
 
     try:
         consumer = make(step)
-        while True:
+        # Whoever has stood still ends with that turn: without a fate it would be in the way.
+        while not stood:
             close_old_connections()
-            try:
-                if not consumer.turn().messages:
-                    time.sleep(0.02)
-            except (OperationalError, Moved):
+            if _is_late(consumer, stood):
                 pipe.send("late")
-                return
     except Exception:
         import traceback
 
         pipe.send(traceback.format_exc())
         raise
+
+
+def _is_late(consumer: Turns, stood: Sequence[str]) -> bool:
+    """Take a turn; whether it said that others were faster, after one has stood still."""
+    try:
+        done = consumer.turn()
+    except (OperationalError, Moved):
+        # Others go on, as a loop does: somebody may be away for a moment.
+        return bool(stood)
+    if not done.messages:
+        time.sleep(0.02)
+    return bool(stood and done.busy)

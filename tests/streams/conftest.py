@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -12,7 +13,10 @@ import redis
 from django.test import override_settings
 
 from django_counters.intake.redis_stream import RedisConsumer
-from django_counters.intake.streams import streams
+from django_counters.streams import streams
+from django_counters.testing import override_counters
+from django_counters.write.buffers import buffers
+from tests.write.buffering import LATER
 
 
 class Clicks:
@@ -45,3 +49,59 @@ def clicks() -> Iterator[Clicks]:
         with override_settings(COUNTERS_STREAMS={"clicks": made.declared()}):
             yield made
         client.delete(*made.parts)
+
+
+@pytest.fixture(params=["exact"])
+def inner(request: pytest.FixtureRequest) -> str:
+    """The strategy behind a buffer that publishes."""
+    return str(request.param)
+
+
+@pytest.fixture
+def publishing(clicks: Clicks, inner: str, cached: str) -> Iterator[None]:
+    """Namespaces whose buffers publish to the stream; nothing is published by itself."""
+    with buffers_that_publish(inner):
+        yield
+
+
+@pytest.fixture
+def publishing_to_kafka(topic: Any, inner: str, cached: str) -> Iterator[None]:
+    """The same, where the stream is a topic."""
+    with buffers_that_publish(inner):
+        yield
+
+
+@contextmanager
+def buffers_that_publish(inner: str) -> Iterator[None]:
+    """A block in which those of some namespaces do."""
+    options = {"timeout": 10} if inner == "cached" else {}
+    to = {**LATER, "to": "clicks"}
+    declared = {"STRATEGY": inner, "BUFFER": to, "OPTIONS": options}
+    full = {**declared, "BUFFER": {**to, "most": 1}}
+    seen = {**declared, "PER": ["day"], "TAGS": {"country": 10}}
+    many = {**seen, "TAGS": {"number": 100}}
+    buffers.clear()
+    with override_counters(hits=declared, seen=seen, many=many, full=full):
+        yield
+    buffers.clear()
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Any]:
+    """A Kafka for all tests of this process; each has topics of its own."""
+    pytest.importorskip("confluent_kafka", reason="confluent-kafka cannot be installed here")
+    from example_project.broker import Broker
+
+    made = Broker()
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def topic(broker: Any) -> Iterator[Any]:
+    """The stream ``clicks`` of the settings, as a topic with two partitions."""
+    from tests.streams.topics import Topic
+
+    made = Topic(broker)
+    with override_settings(COUNTERS_STREAMS={"clicks": made.declared()}):
+        yield made

@@ -13,7 +13,7 @@ from django.core.management import CommandError, call_command
 from django.test import override_settings
 
 from django_counters.registry import registry
-from django_counters.stores.redis.streams import RedisStream
+from django_counters.stores.redis.streams import Entries, RedisStream
 from django_counters.testing import assert_counts
 from tests.streams.conftest import Clicks
 from tests.upkeep.test_flush_command import ended_when
@@ -35,6 +35,7 @@ def test_all_that_is_there(clicks: Clicks) -> None:
     assert json.loads(output("clicks", "--json")) == {
         **{"database": "default", "stream": "clicks", "pages": 0, "messages": 0, "counters": 0},
         **{"poison": 0, "quarantined": {}, "incidents": [], "busy": []},
+        "repeats": 0,
     }
     assert_counts({"all": 5})
 
@@ -84,8 +85,8 @@ def test_asked_to_end_in_the_middle_of_a_page(
     clicks.add("a", "a")
     since = RedisStream.since
 
-    def asked(stream: RedisStream, position: str, most: int) -> Any:
-        if stream.name == clicks.parts[0]:
+    def asked(stream: RedisStream, position: str, most: int) -> Entries:
+        if stream.name == clicks.parts[0] and not position:
             os.kill(os.getpid(), signal.SIGTERM)
         return since(stream, position, most)
 

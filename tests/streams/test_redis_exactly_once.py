@@ -11,10 +11,10 @@ import pytest
 import redis
 
 from django_counters.intake.redis_stream import RedisConsumer
-from django_counters.intake.streams import Stream
 from django_counters.models import Counter, CounterIncident
 from django_counters.registry import registry
-from tests.streams.chaos import fates, play
+from django_counters.streams import Stream
+from tests.streams.chaos import fates, play, without_session
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
 STEPS = ["read", "land", "commit", "committed"]
@@ -48,8 +48,8 @@ def test_each_message_exactly_once(messages: int, kills: int, stops: int) -> Non
             known = registry.positions("default").of(stream.source)
             return {part: at for part, (at, _) in known.items()} == last
 
-        # Longer than the lease: meanwhile others count the page.
-        scene = play(partial(consumer, stream), fates(STEPS, kills, stops), feed, done, 3 * LEASE)
+        make, plan = partial(consumer, stream), fates(STEPS, kills, stops)
+        scene = play(make, plan, feed, done, without_session)
         client.delete(*parts)
     assert (scene.killed, scene.stopped) == (kills, stops)
     assert scene.late == stops, "who stood still has not noticed it"

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from django.db import ProgrammingError
 from django.test import override_settings
 
 from django_counters.exceptions import CounterUnavailable, InvalidConfiguration, StreamPoisoned
+from django_counters.intake.backend import Consumed
 from django_counters.models import Counter, CounterIncident, CounterPosition
 from django_counters.registry import registry
 from django_counters.stores.redis.streams import RedisStream
@@ -53,6 +57,39 @@ def test_a_page_has_so_many_messages(clicks: Clicks) -> None:
     assert_counts({"all": 7})
 
 
+class TestAhead:
+    """The next page is read while one is counted."""
+
+    @pytest.fixture(autouse=True)
+    def _pages(self, clicks: Clicks) -> Iterator[None]:
+        with override_settings(COUNTERS_STREAMS={"clicks": clicks.declared(PAGE=2)}):
+            yield
+
+    def test_it_is_there_before_it_is_asked_for(self, clicks: Clicks) -> None:
+        clicks.add(*"abcdef")
+        consumer = clicks.consumer()
+        consumer.turn()
+        consumer._ahead._read[clicks.parts[0]][1].result(30)
+        clicks.client.delete(clicks.parts[0])
+        assert [consumer.turn().messages for _ in range(2)] == [2, 0]
+        assert_counts({"c": 1, "d": 1, "e": 0, "all": 4})
+
+    def test_it_counts_where_it_was_read_and_nowhere_else(self, clicks: Clicks) -> None:
+        clicks.add(*"abcdefg")
+        consumer, other = clicks.consumer(), clicks.consumer()
+        assert [one.turn().messages for one in (consumer, other, consumer)] == [2, 2, 2]
+        assert [other.turn().messages, consumer.turn().messages] == [1, 0]
+        assert_counts({**dict.fromkeys("abcdefg", 1), "all": 7})
+
+    def test_what_is_no_full_page_is_read_again(self, clicks: Clicks) -> None:
+        clicks.add(*"abc")
+        consumer = clicks.consumer()
+        consumer.turn()
+        consumer._ahead._read[clicks.parts[0]][1].result(30)
+        clicks.add("d")
+        assert consumer.turn().messages == 2
+
+
 def test_a_stream_that_is_not_there_yet(clicks: Clicks) -> None:
     consumer = clicks.consumer()
     assert consumer.turn().messages == 0
@@ -65,11 +102,11 @@ def test_fields_come_as_they_were_written(clicks: Clicks) -> None:
     raw = b'\xff\x00\n"\\ \xc3\xa9 \x7f/'
     clicks.client.xadd(clicks.parts[0], {raw: raw, "number": 1.5})
     stream = RedisStream(os.environ["REDIS_URL"], clicks.parts[0])
-    (entry,) = stream.since("", 10)
+    (entry,) = stream.since("", 10).messages
     text = raw.decode(errors="surrogateescape")
     assert entry.fields == {text: text, "number": "1.5"}
     assert entry.offset == stream.end()
-    assert RedisStream(os.environ["REDIS_URL"], clicks.parts[1]).since("", 10) == []
+    assert RedisStream(os.environ["REDIS_URL"], clicks.parts[1]).since("", 10) == ([], False)
 
 
 def test_messages_that_count_nothing_move_the_position(clicks: Clicks) -> None:
@@ -175,6 +212,68 @@ def test_a_bound_on_the_other_side_is_not_in_the_way(clicks: Clicks) -> None:
     assert_counts({"stock:a": 2})
 
 
+@pytest.mark.postgres
+def test_what_the_database_does_not_take_is_put_aside(clicks: Clicks) -> None:
+    """Its error ends the transaction, and names no message."""
+    clicks.add("a", "b", "c")
+    bad = [*clicks.add("a", by="many"), *clicks.add("b", by="more")]
+    clicks.add(*"abcdef")
+    decode = "tests.streams.decoding.asking"
+    with override_settings(COUNTERS_STREAMS={"clicks": clicks.declared(DECODE=decode)}):
+        consumer, whole = clicks.consumer(), Consumed()
+        while (done := consumer.turn()).messages:
+            whole.join(done)
+    assert (whole.messages, whole.poison) == (11, 2)
+    assert_counts({"a": 2, "b": 2, "c": 2, "d": 1, "f": 1})
+    told = [one.detail["fields"] for one in CounterIncident.objects.order_by("pk")]
+    assert [where for fields in told for where in fields] == [f"{clicks.parts[0]} {i}" for i in bad]
+    assert "many" in str(told[0])
+
+
+@pytest.mark.postgres
+def test_other_errors_of_the_database_say_nothing_of_a_message(clicks: Clicks) -> None:
+    clicks.add("a")
+    decode = "tests.streams.decoding.asking_elsewhere"
+    with override_settings(COUNTERS_STREAMS={"clicks": clicks.declared(DECODE=decode)}):
+        consumer = clicks.consumer()
+        for _ in range(2):
+            with pytest.raises(ProgrammingError):
+                consumer.turn()
+    assert not CounterIncident.objects.exists()
+    assert positions()[clicks.parts[0]] == ""
+
+
+@pytest.mark.postgres
+def test_a_slow_function_ends_the_page_before_the_lease_does(clicks: Clicks) -> None:
+    """All together take longer than the server waits."""
+    clicks.add(*"a" * 12)
+    decode = "tests.streams.decoding.slowly"
+    with override_settings(COUNTERS_STREAMS={"clicks": clicks.declared(DECODE=decode)}):
+        consumer, whole = clicks.consumer(lease=1.0), Consumed()
+        for _ in range(20):
+            # A machine that stands still may lose the lease, and gets it again.
+            with suppress(CounterUnavailable):
+                whole.join(consumer.turn())
+    assert (whole.messages, whole.busy) == (12, [])
+    assert whole.pages > 1
+    assert_counts({"a": 12})
+
+
+def test_a_page_that_comes_again_is_no_more_poison(clicks: Clicks) -> None:
+    clicks.add("a", "b", *["no key"] * 3)
+    failures = iter(range(3))
+
+    def step(name: str) -> None:
+        if name == "land" and next(failures, None) is not None:
+            raise CounterUnavailable(using="default", reason="it is gone")
+
+    consumer = clicks.consumer(step=step)
+    for _ in range(3):
+        with pytest.raises(CounterUnavailable):
+            consumer.turn()
+    assert consumer.turn().poison == 3
+
+
 def test_too_much_poison_stops_before_the_page_is_counted(clicks: Clicks) -> None:
     clicks.add("a", "a", "a", "a")
     clicks.add(*["no key"] * 6)
@@ -221,6 +320,44 @@ def test_trimming_below_the_position_is_none(clicks: Clicks) -> None:
     assert not CounterIncident.objects.exists()
 
 
+@pytest.mark.parametrize("after", ["an empty one", "smaller ids"])
+def test_a_position_beyond_the_end_is_said_once(clicks: Clicks, after: str) -> None:
+    (last,) = clicks.add("a")
+    consumer = clicks.consumer()
+    consumer.turn()
+    clicks.client.delete(clicks.parts[0])
+    if after == "smaller ids":
+        clicks.client.xadd(clicks.parts[0], {"key": "b"}, id="5-1")
+    clicks.add("c", part=1)
+    done = consumer.turn()
+    assert done.messages == 1
+    (told,) = done.incidents
+    end = "5-1" if after == "smaller ids" else "(it is empty)"
+    assert told.startswith(f"{clicks.parts[0]}: the position {last} is beyond the end {end}: ")
+    assert consumer.turn().incidents == []
+    # Whoever is started again says it, and writes nothing down.
+    assert len(clicks.consumer().turn().incidents) == 1
+    (incident,) = CounterIncident.objects.all()
+    assert (incident.kind, incident.subject) == ("lost", "stream clicks")
+    detail = {"part": clicks.parts[0], "position": last, "reason": "beyond the end"}
+    assert incident.detail == detail
+    assert_counts({"a": 1, "b": 0, "c": 1})
+
+
+def test_a_position_that_is_deleted_while_a_consumer_runs(clicks: Clicks) -> None:
+    """All of a stream that was made again is counted, and nobody has to be started anew."""
+    clicks.add("a")
+    consumer = clicks.consumer()
+    assert consumer.turn().messages == 1
+    clicks.client.delete(clicks.parts[0])
+    clicks.client.xadd(clicks.parts[0], {"key": "b"}, id="1-1")
+    CounterPosition.objects.filter(part=clicks.parts[0]).delete()
+    turns = [consumer.turn() for _ in range(2)]
+    assert [(done.messages, done.busy) for done in turns] == [(0, clicks.parts[:1]), (1, [])]
+    assert_counts({"a": 1, "b": 1, "all": 2})
+    assert not CounterIncident.objects.exists()
+
+
 def test_periods_are_those_of_the_message(clicks: Clicks) -> None:
     moment = datetime(2026, 3, 4, 12, tzinfo=UTC)
     stamp = int(moment.timestamp() * 1000)
@@ -236,7 +373,7 @@ def test_periods_are_those_of_the_message(clicks: Clicks) -> None:
 @pytest.mark.parametrize(
     ("more", "problem"),
     [
-        ({"BACKEND": "rabbit"}, "BACKEND is 'redis', not 'rabbit'."),
+        ({"BACKEND": "rabbit"}, "BACKEND is 'redis' or 'kafka', not 'rabbit'."),
         ({"STREAM": []}, "STREAM is key of a stream, or a list of them, not []."),
         ({"STREAMS": "a"}, "there is no option 'STREAMS'. Did you mean 'STREAM'?"),
         ({"LOCATION": "nowhere"}, "LOCATION: there is no cache 'nowhere' in CACHES."),

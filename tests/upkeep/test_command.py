@@ -84,10 +84,10 @@ class TestLedger:
         Counter.objects.increment("a", token="old")
         CounterToken.objects.update(created_at=clock.now() - timedelta(days=3))
         Counter.objects.increment("a", token="new")
-        others = "0 generations, 0 samples, 0 buckets, 0 cells and 0 holds forgotten"
+        others = "0 generations, 0 histories, 0 samples, 0 buckets, 0 cells and 0 holds forgotten"
         assert output("prune") == f"1 tokens, {others}"
-        kinds = ("tokens", "generations", "samples", "buckets", "cells", "holds")
-        nothing = dict.fromkeys(kinds, 0)
+        kinds = ("generations", "histories", "samples", "buckets", "cells", "holds")
+        nothing = dict.fromkeys(("tokens", *kinds), 0)
         assert json.loads(output("prune", "--json")) == nothing
 
     @pytest.mark.django_db(transaction=True)

@@ -22,7 +22,7 @@ django.setup()
 from django.db import connection, transaction  # noqa: E402
 
 from django_counters.models import Counter  # noqa: E402
-from django_counters.write import landing  # noqa: E402
+from django_counters.write import ending, landing  # noqa: E402
 from django_counters.write.buffers import buffers  # noqa: E402
 
 HIT = Counter.objects.handle("hits:home")
@@ -54,6 +54,13 @@ def terminated() -> None:
         say("interrupted")
 
 
+def hanging() -> None:
+    """What is to be landed finds a database that does not answer."""
+    ending.ENDING = 0.2
+    landing.InDatabase.land = lambda *_: threading.Event().wait()  # type: ignore[assignment, method-assign]
+    terminated()
+
+
 def handled() -> None:
     """A handler was there before, and the process ends without `atexit` when it was called."""
     count()
@@ -76,6 +83,20 @@ def fork() -> None:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
             say(cursor.fetchone())
+
+
+def fork_after_landing() -> None:
+    """Children of one that has landed something, and a child of a child; all end as scripts do."""
+    count()
+    Counter.objects.flush_buffers()
+    for _ in range(2):
+        child = os.fork()
+        count()
+        if not child:
+            # By the second time there is a child of a child.
+            continue
+        _, status = os.waitpid(child, 0)
+        say(f"child {status}")
 
 
 def fork_in_landing() -> None:

@@ -54,6 +54,14 @@ class Crew:
         """Let increments wait in the processes that are started from now on, until these end."""
         self._env["WORKERS_BUFFER"] = "1"
 
+    def keep(self, strategy: str, root: Path) -> None:
+        """Let those that are started from now on count in buffers that have files."""
+        self._env |= {"WORKERS_STRATEGY": strategy, "WORKERS_DIRECTORY": str(root)}
+
+    def publish(self, location: str, topic: str) -> None:
+        """Let those that are started from now on publish to a topic what is in their buffers."""
+        self._env["WORKERS_TOPIC"] = f"{location} {topic}"
+
     def start(self, *words: object) -> Child:
         """Start a module of Python with its arguments."""
         log = self.folder / f"log{len(self._all)}"

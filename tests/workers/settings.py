@@ -17,4 +17,14 @@ COUNTERS: dict[str, dict[str, object]] = {
 }
 if os.environ.get("WORKERS_BUFFER"):
     COUNTERS["views"]["BUFFER"] = {"seconds": 3600}
+if os.environ.get("WORKERS_DIRECTORY"):
+    COUNTERS["hits"] = {
+        "STRATEGY": os.environ["WORKERS_STRATEGY"],
+        "BUFFER": {"seconds": 0.05, "directory": os.environ["WORKERS_DIRECTORY"]},
+        "OPTIONS": {"timeout": 10} if os.environ["WORKERS_STRATEGY"] == "cached" else {},
+    }
+if os.environ.get("WORKERS_TOPIC"):
+    location, topic = os.environ["WORKERS_TOPIC"].split()
+    COUNTERS_STREAMS = {"hits": {"BACKEND": "kafka", "LOCATION": location, "TOPIC": topic}}
+    COUNTERS["hits"] = {"BUFFER": {"seconds": 3600, "to": "hits"}}
 ROOT_URLCONF = "tests.workers.site"

@@ -63,6 +63,19 @@ def test_processes_of_a_pool(crew: Crew) -> None:
     assert Counter.objects.value("hits:home") == 5 * MANY
 
 
+@pytest.mark.parametrize("way", ["forkserver", "spawn"])
+def test_a_process_that_begins_with_django_late(crew: Crew, way: str) -> None:
+    assert crew.start("tests.workers.late", way).wait(PATIENCE) == 0
+    assert Counter.objects.value("hits:home") == MANY
+
+
+def test_sigterm_does_not_wait_for_ever(crew: Crew) -> None:
+    child = ready(crew, "hanging")
+    os.kill(child.pid, signal.SIGTERM)
+    assert child.wait(PATIENCE) == 128 + signal.SIGTERM
+    assert "lost at the end of a process: default {'hits:home': 100}" in told(crew)
+
+
 def test_what_cannot_be_landed_is_told(crew: Crew) -> None:
     assert crew.start(MODULE, "away").wait(PATIENCE) == 0
     assert "lost at the end of a process: default {'hits:home': 100}" in told(crew)

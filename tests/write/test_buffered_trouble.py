@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
 from itertools import count, islice
 from typing import Any
 
 import pytest
 from django.db import transaction
 
+from django_counters import clock
 from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
+from django_counters.intake.flush import flush
 from django_counters.models import Counter, CounterIncident
 from django_counters.stores.redis.keys import slot_of
+from django_counters.strategies import cached
 from django_counters.strategies.cached import Cached
 from django_counters.testing import override_counters
+from django_counters.tokens import mint
 from django_counters.types import INT8
 from django_counters.write import buffer as module
 from django_counters.write import landing
 from django_counters.write.buffer import Buffer
 from django_counters.write.buffers import buffers
+from django_counters.write.ending import end
+from django_counters.write.page import Place
 from tests.write.buffering import LATER, landed
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("cached")]
@@ -87,6 +94,9 @@ def test_halves_are_counted_once(monkeypatch: Any) -> None:
         Counter.objects.increment("hits:home", INT8[1])
     for key in others:
         Counter.objects.increment(key)
+    nothing = next(name for name in names if slot_of(name) == slot)
+    Counter.objects.increment(nothing)
+    Counter.objects.decrement(nothing)
     land, asked = Cached.land, count(1)
 
     def once(*arguments: Any) -> None:
@@ -97,13 +107,84 @@ def test_halves_are_counted_once(monkeypatch: Any) -> None:
     monkeypatch.setattr(Cached, "land", once)
     with pytest.raises(OutcomeUnknown):
         Counter.objects.flush_buffers()
-    assert [Counter.objects.value(key) for key in others] == [1, 1, 1]
+    assert [Counter.objects.value(key) for key in (*others, nothing)] == [1, 1, 1, 0]
     # What did not fit at first would fit now.
     monkeypatch.setattr(landing, "_check_range", lambda deltas: None)
     monkeypatch.setattr(Cached, "land", land)
     Counter.objects.flush_buffers()
     assert [landed(key) for key in others] == [1, 1, 1]
     assert CounterIncident.objects.count() == 1
+
+
+@pytest.mark.parametrize("inner", ["cached"], indirect=True)
+def test_a_cached_read_without_redis_is_what_has_landed(lander: Any, monkeypatch: Any) -> None:
+    def lose(*_: Any) -> None:
+        raise OutcomeUnknown(using="default")
+
+    dead = {"STRATEGY": "cached", "CACHE": "redis://127.0.0.1:1/0", "BUFFER": LATER}
+    Counter.objects.increment("hits:home", 5)
+    Counter.objects.flush_buffers()
+    flush()
+    with override_counters(hits=dead):
+        Counter.objects.increment("hits:home", 10)
+        with monkeypatch.context() as patch, pytest.raises(OutcomeUnknown):
+            patch.setattr(lander, "land", lose)
+            Counter.objects.flush_buffers()
+        Counter.objects.increment("hits:home", 100)
+        # Whether the ten are counted nobody can tell, and the hundred are here.
+        assert Counter.objects.value("hits:home", consistency="cached") == 105
+        reading = Counter.objects.read("hits:home", consistency="cached")
+        assert (reading.value, reading.pending, reading.consistency) == (105, 100, "landed")
+        with pytest.raises(CounterUnavailable):
+            Counter.objects.value("hits:home")
+
+
+@pytest.mark.parametrize("inner", ["cached"], indirect=True)
+def test_clocks_that_are_apart_lose_nothing(monkeypatch: Any) -> None:
+    ahead = clock.utc() + timedelta(minutes=31)
+    Counter.objects.increment("hits:home", 7)
+    with monkeypatch.context() as patch, pytest.raises(CounterUnavailable, match="clocks"):
+        patch.setattr(clock, "utc", lambda: ahead)
+        Counter.objects.flush_buffers()
+    assert (landed(), Counter.objects.value("hits:home")) == (0, 7)
+    # Some minutes later.
+    monkeypatch.setattr(cached, "AHEAD", timedelta(hours=1))
+    Counter.objects.flush_buffers()
+    assert landed() == 7
+    assert not CounterIncident.objects.exists()
+
+
+@pytest.mark.parametrize("inner", ["exact"], indirect=True)
+def test_a_page_whose_history_is_forgotten_is_put_aside() -> None:
+    """It was sent so long ago that nobody knows any more whether it was counted."""
+    found = buffer_of("hits:home")
+    old = Place(mint(clock.utc() - timedelta(days=29)).hex, 1)
+    found.interval = replace(found.interval, place=old)
+    Counter.objects.flush_buffers()
+    assert landed() == 0
+    (incident,) = CounterIncident.objects.all()
+    assert (incident.detail["reason"], incident.detail["amounts"]) == ("expired", {"hits:home": 1})
+
+
+def test_the_end_says_what_may_be_counted(lander: Any, monkeypatch: Any, caplog: Any) -> None:
+    land = lander.land
+
+    def lose(*arguments: Any) -> None:
+        land(*arguments)
+        raise OutcomeUnknown(using="default")
+
+    monkeypatch.setattr(lander, "land", lose)
+    Counter.objects.increment("hits:home", 7)
+    with pytest.raises(OutcomeUnknown):
+        Counter.objects.flush_buffers()
+    Counter.objects.increment("hits:home", 5)
+    with caplog.at_level("ERROR", "django_counters"):
+        end()
+    told = [one.message for one in caplog.records if "incident" in one.message]
+    assert told == [
+        "Counter incident: lost at the end of a process: default {'hits:home': 5}",
+        "Counter incident: perhaps lost at the end of a process: default {'hits:home': 7}",
+    ]
 
 
 def test_what_is_committed_and_cannot_be_counted_is_told(lander: Any, monkeypatch: Any) -> None:
@@ -149,27 +230,3 @@ def test_nothing_is_taken_after_the_end(monkeypatch: Any) -> None:
     Counter.objects.increment("hits:other")
     assert not found.entries
     assert (landed(), landed("hits:other")) == (1, 1)
-
-
-def test_no_garbage_is_collected_under_the_lock(inner: str) -> None:
-    found, stuck = buffer_of("hits:home"), []
-
-    class Cyclic:
-        def __init__(self) -> None:
-            self.me = self
-
-        def __del__(self) -> None:
-            if found.lock.locked():
-                stuck.append(1)
-
-    before = gc.get_threshold()
-    try:
-        for threshold in range(1, 8):
-            gc.collect()
-            gc.set_threshold(threshold, 1000, 1000)
-            for number in range(20):
-                Cyclic()
-                found.add(f"hits:{inner}-{threshold}-{number}", 1)
-    finally:
-        gc.set_threshold(*before)
-    assert not stuck

@@ -37,10 +37,12 @@ from django_counters.upkeep.prune import prune_all
 from django_counters.upkeep.recording import record_history
 from django_counters.upkeep.rollup import Report, rollup
 from django_counters.upkeep.verify import verify
+from django_counters.write.adopting import adopt
 
 _WORK = {
     "flush": gettext_noop("land what waits in Redis in the totals"),
     "consume": gettext_noop("count the messages of a stream"),
+    "buffers": gettext_noop("land the files of buffers whose processes have ended"),
     "rollup": gettext_noop("fold shards, slots and entries into the totals"),
     "partitions": gettext_noop("make, seal and drop partitions of the ledger"),
     "verify": gettext_noop("compare the ledger with its entries, and counts of actors with them"),
@@ -206,6 +208,15 @@ class Command(BaseCommand):
         # The log of a loop is read while it runs.
         self.stdout.flush()
 
+    def _buffers(self, using: str, *, as_json: bool, **_: Any) -> None:
+        report = adopt(using)
+        data = {"database": using, **report._asdict()}
+        self._print(as_json, data, f"{report.files} files landed")
+        problems = {**report.strange, **report.failed}
+        if problems:
+            shown = [f"{path}: {problem}" for path, problem in problems.items()][:_MOST_SHOWN]
+            raise CommandError(f"{len(problems)} files are left: {'; '.join(shown)}")
+
     def _rollup(self, using: str, *, dry_run: bool, as_json: bool, **_: Any) -> None:
         def progress(label: str, report: Report) -> None:
             self._progress(f"{label}: {report.rows + report.entries} rows folded")
@@ -326,7 +337,7 @@ class Command(BaseCommand):
         gone = prune_all(using)
         text = (
             f"{gone['tokens']} tokens, {gone['generations']} generations, "
-            f"{gone['samples']} samples, "
+            f"{gone['histories']} histories, {gone['samples']} samples, "
             f"{gone['buckets']} buckets, {gone['cells']} cells "
             f"and {gone['holds']} holds forgotten"
         )

@@ -1,19 +1,27 @@
-"""A stream in a Redis, read from a position on. It is never written to, nor trimmed."""
+"""A stream in a Redis: read from a position on, and appended to. It is never trimmed."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
 
-from django_counters.exceptions import InvalidConfiguration
+from django_counters.exceptions import CounterUnavailable, InvalidConfiguration
 from django_counters.stores.redis.addresses import address_of
 from django_counters.stores.redis.commands import Command, Refused
 from django_counters.stores.redis.scripts import STREAM
 
+if TYPE_CHECKING:
+    from django_counters.stores.redis.client import Client
+
 # A consumer waits longer than somebody who counts.
 PATIENCE = 5.0
+# Bytes of a reply after which the script of the server sends no more.
+ENOUGH = 1024 * 1024
+#: The one field of a message that a buffer has published. No other message may have it.
+PUBLISHED = "django_counters"
 
 
 class Message(NamedTuple):
@@ -34,6 +42,23 @@ class Message(NamedTuple):
         """When it was added, as its id says: an aware moment."""
         return datetime.fromtimestamp(milliseconds_of(self.offset) / 1000, UTC)
 
+    @property
+    def published(self) -> str | None:
+        """What a buffer has published in it; None where somebody else has written it."""
+        return self.fields.get(PUBLISHED)
+
+    @property
+    def payload(self) -> str:
+        """All that it holds, for a person."""
+        return repr(dict(self.fields))
+
+
+class Entries(NamedTuple):
+    """What was read of a stream at once. ``is_full``: whether more may have been there."""
+
+    messages: list[Message]
+    is_full: bool
+
 
 class RedisStream:
     """One stream. Connects when it is asked first. ``location``: as `address_of` takes it.
@@ -43,24 +68,16 @@ class RedisStream:
     """
 
     def __init__(self, location: str, name: str) -> None:
-        # redis-py is an extra.
-        try:
-            from django_counters.stores.redis.client import client_of
-        except ModuleNotFoundError as error:
-            if error.name != "redis":
-                raise
-            problem = (
-                "streams of Redis need redis-py: pip install django-distributed-counters[redis]"
-            )
-            raise InvalidConfiguration(problem=problem) from None
-        self._client = client_of(address_of(location, {"timeout": PATIENCE}))
+        self._client = _client(location)
         self.name = name
 
-    def since(self, position: str, most: int) -> list[Message]:
+    def since(self, position: str, most: int) -> Entries:
         """Messages from a position on, that one included; from the first one where it is empty."""
-        command = Command(STREAM, (self.name,), (position or "-", most))
+        text = self._client.run(Command(STREAM, (self.name,), (position or "-", most)))
+        name = self.name
         # Control characters are escaped; other bytes are as somebody has written them.
-        return [Message(self.name, *one) for one in json.loads(self._client.run(command))]
+        found = [Message(name, offset, fields) for offset, fields in json.loads(text)]
+        return Entries(found, len(found) == most or len(text) > ENOUGH)
 
     def end(self) -> str:
         """The id of the last entry that was ever added; empty where there was none."""
@@ -75,6 +92,39 @@ class RedisStream:
 
     def _call(self, *words: str | int) -> Any:
         return self._client.call(*words, key=self.name)
+
+
+class RedisOutlet:
+    """Appends to the streams of one Redis. ``location`` and errors: as of `RedisStream`."""
+
+    def __init__(self, location: str, parts: Sequence[str]) -> None:
+        self._client = _client(location)
+        self._parts = parts
+
+    def append(self, history: UUID, text: str) -> None:
+        """Append what a buffer publishes to the stream of a history.
+
+        Raises:
+            OutcomeUnknown: it may be there, also later.
+            CounterUnavailable: it is not there, and never will be.
+        """
+        part = self._parts[history.int % len(self._parts)]
+        try:
+            self._client.call("XADD", part, "*", PUBLISHED, text, key=part, reads=False)
+        except Refused as error:
+            raise CounterUnavailable(using=self._client.using, reason=str(error)) from error
+
+
+def _client(location: str) -> Client:
+    # redis-py is an extra.
+    try:
+        from django_counters.stores.redis.client import client_of
+    except ModuleNotFoundError as error:
+        if error.name != "redis":
+            raise
+        problem = "streams of Redis need redis-py: pip install django-distributed-counters[redis]"
+        raise InvalidConfiguration(problem=problem) from None
+    return client_of(address_of(location, {"timeout": PATIENCE}))
 
 
 def milliseconds_of(position: str) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any, cast
@@ -27,7 +27,7 @@ from django_counters.stores.sql.session import Session
 from django_counters.stores.sql.tables import NAMED
 from django_counters.stores.sql.totals import SqlTotals, hex_of
 from django_counters.stores.sql.uniques import Place, SqlUniques
-from django_counters.tables import CounterBatch, CounterSource
+from django_counters.tables import CounterSource
 from django_counters.types import INT8, KEY_LENGTH, SMALL, Amounts, Sums, check_key
 
 # Milliseconds: others may have to wait behind us for as long.
@@ -155,13 +155,6 @@ class SqlBatches:
         """Put actors into their sets, after the cells. One who is there already stays."""
         self._check_that_it_is_a_landing()
         self._uniques.unite(sets)
-
-    def release(self, parcels: Collection[str]) -> None:
-        """Forget parcels of which everybody knows who might land them again, in a landing."""
-        self._check_that_it_is_a_landing()
-        if parcels:
-            rows = CounterBatch._base_manager.using(self._using)
-            rows.filter(generation__in=parcels).delete()
 
     def known(self, generations: Iterable[str]) -> set[str]:
         """Those among them that are landed, as far as their rows are kept."""

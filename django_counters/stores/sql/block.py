@@ -105,6 +105,12 @@ def commits_at_once(using: str) -> bool:
     return connection.autocommit and not connection.in_atomic_block
 
 
+def refuse_transaction(using: str) -> None:
+    """Raise the error of a durable block where this thread has a transaction. Opens none."""
+    if not commits_at_once(using) and not is_of_a_test_case(using):
+        raise RuntimeError("Nothing is landed within a transaction, which could take it back.")
+
+
 def is_of_a_test_case(using: str, *, outermost: bool = False) -> bool:
     """Whether the innermost (or the outermost) block of this thread is that of a `TestCase`.
 

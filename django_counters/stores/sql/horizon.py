@@ -152,6 +152,14 @@ class SqlHorizon:
             return str(error)
         return ""
 
+    def require(self) -> None:
+        """Refuse a table that came from another server.
+
+        Raises:
+            LedgerFenced: it did; numbers of transactions in it mean something else here.
+        """
+        self._check(self.state(), self._mark())
+
     def holders(self) -> list[Holder]:
         """Who holds the horizon back, the oldest first."""
         if not self._knows:

@@ -11,8 +11,9 @@ from django.db import Error, connections
 
 from django_counters import clock
 from django_counters.stores.sql.deltas import aware
-from django_counters.stores.sql.dialects.ledger import Extent
+from django_counters.stores.sql.dialects.ledger import DROPPED, Extent
 from django_counters.stores.sql.dialects.tables import DELTAS
+from django_counters.stores.sql.following import Place, SqlFollowing
 from django_counters.stores.sql.session import Session
 from django_counters.tables import CounterPartition
 from django_counters.tables.horizon import beginning
@@ -32,6 +33,7 @@ class SqlPartitions:
         self._session = Session(using)
         self._using = using
         self._sql = self._session.dialect.ledger.partitions
+        self._following = SqlFollowing(using)
 
     @property
     def exist(self) -> bool:
@@ -84,11 +86,14 @@ class SqlPartitions:
             if self._records().filter(name=extent.name).exists():
                 return False
             self._session.execute(self._sql.still.format(name=name))
-            unfolded = self._sql.unfolded.format(name=name.replace("%", "%%"))
-            if self._session.run(unfolded, (), writes=False):
+            quoted = name.replace("%", "%%")
+            if self._session.run(self._sql.unfolded.format(name=quoted), (), writes=False):
                 return False
+            # Looked for now, so that a drop has to touch nothing.
+            for place in self._session.run(self._sql.last.format(name=quoted), (), writes=False):
+                self._following.put(extent.name, Place(*place))
             ((entries, delta_sum),) = self._session.run(
-                self._sql.archive.format(name=name.replace("%", "%%")), (extent.name,)
+                self._sql.archive.format(name=quoted), (extent.name,)
             )
             self._records().create(
                 name=extent.name,
@@ -118,6 +123,7 @@ class SqlPartitions:
                 return False
             for statement in self._sql.merge:
                 self._session.run(statement, (name,))
+            self._following.drop(name)
             self._session.execute(self._sql.lock_parent)
             self._session.execute(self._sql.detach.format(name=quoted))
             self._session.execute(self._sql.drop.format(name=quoted))
@@ -135,8 +141,12 @@ class SqlPartitions:
         archive, delete = self._session.dialect.ledger.forget
         with self._session.all_or_nothing():
             self._session.run(archive, (moment,))
-            deltas = [delta for (delta,) in self._session.run(delete, (moment,))]
+            gone = self._session.run(delete, (moment,))
+            deltas = [delta for delta, _, _ in gone]
             if deltas:
+                fence = self._following.end().fence
+                last = max((xid, seq) for _, xid, seq in gone)
+                self._following.put(DROPPED, Place(fence, *last))
                 self._records().create(
                     name=f"before {moment}",
                     since=beginning(),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
 
 from django.db.transaction import TransactionManagementError
 
 from django_counters.stores.base import Move
 from django_counters.stores.sql.session import Session
+
+_PAGE = 1000
 
 
 class Moved(Exception):
@@ -41,8 +44,13 @@ class SqlPositions:
 
     def of(self, source: str) -> dict[str, Position]:
         """How far each part of a source is. One that never moved may be missing."""
-        rows = self._session.run(self._sql.found, (source,), writes=False)
-        return {part: Position(position, timeline) for part, position, timeline in rows}
+        return self._found(self._sql.found, (source,))
+
+    def among(self, source: str, parts: Collection[str]) -> dict[str, Position]:
+        """How far some parts of a source are; nothing of those that never moved."""
+        if not parts:
+            return {}
+        return self._found(self._sql.among, (source, self._session.dialect.keys(list(parts))))
 
     def make(self, source: str, part: str) -> None:
         """Make sure that there is a row, which `hold` can hold."""
@@ -60,12 +68,23 @@ class SqlPositions:
         Raises:
             TransactionManagementError: no transaction is open: it would end at once.
         """
-        self._check_that_a_transaction_is_open()
-        if lease and self._session.dialect.limits_time:
-            idle = self._session.dialect.hurry("idle_in_transaction_session_timeout")
-            self._session.run(idle, (str(round(lease * 1000)),))
+        self.lease(lease)
         rows = self._session.run(self._sql.hold, (source, part))
         return Position(*rows[0]) if rows else None
+
+    def lease(self, seconds: float) -> None:
+        """Let the server end this transaction where its owner stands still, if the server can.
+
+        Args:
+            seconds: how long it waits for the next statement; 0: for ever.
+
+        Raises:
+            TransactionManagementError: no transaction is open: it would hold for all that follow.
+        """
+        self._check_that_a_transaction_is_open()
+        if seconds and self._session.dialect.limits_time:
+            idle = self._session.dialect.hurry("idle_in_transaction_session_timeout")
+            self._session.run(idle, (str(round(seconds * 1000)),))
 
     def move(self, moves: Sequence[Move]) -> None:
         """Move positions, each from where it must be, in the transaction of what is in between.
@@ -92,6 +111,25 @@ class SqlPositions:
     def put(self, source: str, part: str, position: Position) -> None:
         """Put a part somewhere, wherever it was: pages that are being read are then dropped."""
         self._session.run(self._sql.put, (source, part, *position))
+
+    def label(self, source: str, part: str, timeline: str) -> None:
+        """Say in which history a position means something: no page of another one moves it.
+
+        Waits for whoever is just moving it. One that never moved is there afterwards.
+        """
+        self.make(source, part)
+        self._session.run(self._sql.label, (timeline, source, part))
+
+    def prune(self, source: str, before: datetime) -> int:
+        """Forget parts of a source that have not moved since a moment; how many those were."""
+        params, gone = (source, self._session.dialect.moment(before), _PAGE), 0
+        while rows := len(self._session.run(self._sql.prune, params)):
+            gone += rows
+        return gone
+
+    def _found(self, statement: str, params: Sequence[Any]) -> dict[str, Position]:
+        rows = self._session.run(statement, params, writes=False)
+        return {part: Position(position, timeline) for part, position, timeline in rows}
 
     def _check_that_a_transaction_is_open(self) -> None:
         if self._session.commits_at_once():

@@ -7,10 +7,17 @@
 
 local back, ahead = tonumber(table.remove(ARGV, 1)), tonumber(table.remove(ARGV, 1))
 local page, remembered = table.remove(ARGV, 1), table.remove(KEYS)
-if redis.call('EXISTS', remembered) == 1 then return '' end
+local before = redis.call('GET', remembered)
+if before == '' then return '' end
 local age = milliseconds() - moment_of(page)
 if age >= back or -age >= ahead then return redis.error_reply('EXPIRED ' .. page) end
-local told = added()
-if type(told) == 'table' then return told end
-redis.call('SET', remembered, '', 'PX', back + ahead)
-return ''
+-- Whoever was told that it does not fit counts its halves, so that it never fits as a whole.
+local told = before and redis.error_reply('OVERFLOW ' .. page) or added()
+if type(told) ~= 'table' then
+  redis.call('SET', remembered, '', 'PX', back + ahead)
+  return ''
+end
+if told.err and string.find(told.err, '^OVERFLOW') then
+  redis.call('SET', remembered, 'halved', 'PX', back + ahead)
+end
+return told

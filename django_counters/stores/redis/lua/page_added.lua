@@ -3,4 +3,4 @@
 -- KEYS   the key of the page
 -- Output 1 or 0
 
-return redis.call('EXISTS', KEYS[1])
+return redis.call('GET', KEYS[1]) == '' and 1 or 0

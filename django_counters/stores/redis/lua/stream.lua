@@ -3,11 +3,25 @@
 -- KEYS   the stream
 -- ARGV   the first id, how many at most
 -- Output JSON: for each entry its id, and an object of its fields; "{}" where there is none
+--
+-- Entries of more than a megabyte together are enough, however few they are: all of them are in
+-- memory here, in the reply and in one transaction. There are two at least, or nobody would get on.
 
-local entries = redis.call('XRANGE', KEYS[1], ARGV[1], '+', 'COUNT', ARGV[2])
-for _, entry in ipairs(entries) do
-  local flat, fields = entry[2], {}
-  for at = 1, #flat, 2 do fields[flat[at]] = flat[at + 1] end
-  entry[2] = fields
-end
+local SOME, ENOUGH = 50, 1024 * 1024
+
+local entries, size, first, left = {}, 0, ARGV[1], tonumber(ARGV[2])
+repeat
+  local found = redis.call('XRANGE', KEYS[1], first, '+', 'COUNT', math.min(SOME, left))
+  for _, entry in ipairs(found) do
+    local flat, fields = entry[2], {}
+    for at = 1, #flat, 2 do
+      fields[flat[at]] = flat[at + 1]
+      size = size + #flat[at + 1]
+    end
+    entries[#entries + 1] = { entry[1], fields }
+    first = '(' .. entry[1]
+    if size > ENOUGH and #entries > 1 then return cjson.encode(entries) end
+  end
+  left = left - #found
+until left == 0 or #found < SOME
 return cjson.encode(entries)

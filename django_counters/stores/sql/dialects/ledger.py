@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from django_counters.stores.base import Outcome as Outcome
+from django_counters.stores.sql.dialects.positions import POSITIONS
 from django_counters.stores.sql.dialects.spelling import IN_TAIL, Spelling
 from django_counters.stores.sql.dialects.tables import (
     ARCHIVE,
@@ -20,6 +21,9 @@ from django_counters.stores.sql.dialects.tables import (
 
 # The kind of an entry that corrects.
 ADJUSTMENT = 1
+
+# What `CounterPosition` calls the ledger, and the part that tells how far entries were dropped.
+LEDGER, DROPPED = "ledger", "dropped"
 
 
 class Entry(NamedTuple):
@@ -212,6 +216,35 @@ class Rolling:
         )
 
 
+class Following:
+    """The statements of those who follow the ledger: see `SqlFollowing`.
+
+    Attributes:
+        since: entries after a place. Parameters by name: ``xid``, ``seq`` and ``token`` of it with
+            its ``created_at``, the number of a transaction ``until`` which to look, ``most``. Rows:
+            fence, horizon, the place of the last entry that was dropped, whether the entry of the
+            place is there, and of each entry token, key, delta, kind, xid, seq; or NULL.
+        end: the place after all that is complete. Rows: fence, xid, seq.
+        begin: the fence, and the place of the last entry that was dropped.
+    """
+
+    since: str
+    end: str
+    begin: str
+
+    def __init__(self) -> None:
+        fence = f"SELECT COALESCE(MAX(fence), 0) AS f FROM {HORIZON}"
+        self.begin = f"SELECT f, ({self.dropped_as_of('CAST(f AS TEXT)')}) FROM ({fence}) s"
+
+    @staticmethod
+    def dropped_as_of(fence: str) -> str:
+        """The last entry that was dropped, where its place means something."""
+        return (
+            f"SELECT position FROM {POSITIONS} WHERE source = '{LEDGER}' AND part = '{DROPPED}' "
+            f"AND timeline = {fence}"
+        )
+
+
 class Partitioning:
     """The statements of partitions, where there are any. ``format`` puts quoted names into them.
 
@@ -223,6 +256,7 @@ class Partitioning:
         attach: ``format``: name, since, until.
         still: let nobody write to it. ``format``: name.
         unfolded: a row where some of it is not rolled up. ``format``: name.
+        last: the place of its last entry. ``format``: name. Rows: fence, xid, seq.
         close: let nobody write to it ever. ``format``: name.
         archive: keep what it has. ``format``: name. Parameters: name. Rows: entries, sum.
         merge: add what was kept of it to what is kept of all. Parameters: name.
@@ -238,6 +272,7 @@ class Partitioning:
     attach: str
     still: str
     unfolded: str
+    last: str
     close: str
     archive: str
     merge: tuple[str, str]
@@ -253,7 +288,7 @@ class Ledger:
         partition_by: what follows the definition of the table of entries.
         prepare: statements that make what Django does not know of.
         forget: archive, then delete the entries of before a moment, where there are no partitions.
-            Parameters: a moment.
+            Parameters: a moment. Rows of the second one: delta, xid, seq.
     """
 
     partition_by = ""
@@ -262,4 +297,5 @@ class Ledger:
     appends: Appends
     inquiry: Inquiry
     rolling: Rolling
+    following: Following
     partitions = Partitioning()

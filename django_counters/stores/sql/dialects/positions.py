@@ -21,6 +21,8 @@ class Positions:
         )
         #: The rows of a source. Parameters: source. Rows: part, position, timeline.
         self.found = f"SELECT part, position, timeline FROM {POSITIONS} WHERE source = %s"
+        #: Some of them. Parameters: source, `keys` of parts. Rows: the same.
+        self.among = f"{self.found} AND part {spelling.among('text')}"
         #: One row, held until the transaction ends. Empty where somebody else holds it. Parameters:
         #: source, part. Rows: position, timeline.
         self.hold = (
@@ -46,3 +48,12 @@ class Positions:
             "DO UPDATE SET position = EXCLUDED.position, timeline = EXCLUDED.timeline, "
             "moved_at = EXCLUDED.moved_at RETURNING 1"
         )
+        #: Say in which history a row means something. It waits for whoever moves the row.
+        #: Parameters: timeline, source, part. Rows: position.
+        self.label = (
+            f"UPDATE {POSITIONS} SET timeline = %s WHERE source = %s AND part = %s "
+            "RETURNING position"
+        )
+        #: Delete some that are still. Parameters: source, before which moment, how many at most.
+        old = "WHERE source = %s AND moved_at < %s ORDER BY moved_at LIMIT %s"
+        self.prune = spelling.delete_some(POSITIONS, old)

@@ -27,7 +27,7 @@ from django_counters.stores.sql.dialects.postgresql.totals import (
 )
 from django_counters.stores.sql.dialects.rights import Rights
 from django_counters.stores.sql.dialects.spread import Spread
-from django_counters.stores.sql.dialects.tables import Table
+from django_counters.stores.sql.dialects.tables import HORIZON, Table
 from django_counters.stores.sql.dialects.totals import Reads, Totals
 
 
@@ -57,6 +57,7 @@ class PostgreSQL(Dialect):
     microseconds = "(EXTRACT(EPOCH FROM CLOCK_TIMESTAMP()) * 1000000)::bigint"
 
     held = " FOR NO KEY UPDATE"
+    waits = f"{Dialect.waits} AND seq > (SELECT COALESCE(MAX(fence), 0) FROM {HORIZON})"
     earliest = "'-infinity'"
     array, gathered = "jsonb_build_array", "jsonb_agg"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django_counters.stores.sql.dialects.ledger import (
     ADJUSTMENT,
     Appends,
+    Following,
     Inquiry,
     Ledger,
     Outcome,
@@ -69,17 +70,19 @@ class PostgresInquiry(Inquiry):
     )
 
 
-# Entries that do not fit into their total go on waiting, as of a transaction that never ends.
+# Entries that do not fit into their total go on waiting, as of a transaction that never ends. It
+# is added to the number of the one that wrote them, since followers go by that.
 _NEVER = 2**62
 
 # One statement, so that the entries are looked at in the snapshot that says which transactions
 # have ended: all that are below its xmin, and if they were committed their entries are seen.
-_FINISHED = f"(e.xid >= %(horizon)s AND e.xid < edge.h OR e.xid = {_NEVER}) AND e.seq > %(fence)s"
+_FINISHED = f"(e.xid >= %(horizon)s AND e.xid < edge.h OR e.xid >= {_NEVER}) AND e.seq > %(fence)s"
 _FOLD = (
     "WITH edge AS MATERIALIZED "
     "(SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS h), "
     "sums AS MATERIALIZED (SELECT e.key, SUM(e.delta) AS d, COUNT(*) AS n, "
-    f"BOOL_OR(e.xid = {_NEVER}) AS waited FROM {DELTAS} e, edge WHERE {_FINISHED} GROUP BY e.key), "
+    f"BOOL_OR(e.xid >= {_NEVER}) AS waited "
+    f"FROM {DELTAS} e, edge WHERE {_FINISHED} GROUP BY e.key), "
     f"judged AS MATERIALIZED (SELECT sums.*, COALESCE(t.value, 0) + d BETWEEN {INT8} "
     f"AND d BETWEEN {INT8} AS fits FROM sums LEFT JOIN {COUNTER} t USING (key)), "
     f"folded AS (INSERT INTO {COUNTER} AS t (key, value, updated_at, outside) "
@@ -106,12 +109,12 @@ class PostgresRolling(Rolling):
     fold = _FOLD
     # Not part of it: to change entries takes locks on all partitions, and is seldom needed.
     hold = (
-        f"UPDATE {DELTAS} SET xid = {_NEVER} WHERE key = ANY(%(keys)s::text[]) "
+        f"UPDATE {DELTAS} SET xid = xid + {_NEVER} WHERE key = ANY(%(keys)s::text[]) "
         "AND xid >= %(horizon)s AND xid < %(edge)s AND seq > %(fence)s RETURNING 1"
     )
     release = (
-        f"UPDATE {DELTAS} SET xid = 0 "
-        f"WHERE key = ANY(%(keys)s::text[]) AND xid = {_NEVER} RETURNING 1"
+        f"UPDATE {DELTAS} SET xid = xid - {_NEVER} "
+        f"WHERE key = ANY(%(keys)s::text[]) AND xid >= {_NEVER} RETURNING 1"
     )
     isolation = "SELECT current_setting('transaction_isolation')"
     numbered = f"SELECT {NUMBERED}"
@@ -129,6 +132,38 @@ class PostgresRolling(Rolling):
         "UNION ALL SELECT 'prepared transaction', format('%%s, database %%s', gid, database), "
         "prepared, 'waits for COMMIT PREPARED', transaction FROM pg_prepared_xacts) h "
         "ORDER BY age(x) DESC LIMIT 5"
+    )
+
+
+def _written(plus: int) -> str:
+    """Entries of a range of transactions, by the numbers of these; ``plus`` is added to them."""
+    first = f"%(xid)s::bigint + {plus}"
+    return (
+        f"SELECT token, key, delta, kind, xid - {plus} AS xid, seq FROM {DELTAS} "
+        f"WHERE xid >= {first} AND xid < %(until)s::bigint + {plus} "
+        f"AND xid < (SELECT h FROM edge) + {plus} AND seq > (SELECT f FROM edge) "
+        f"AND (xid > {first} OR seq > %(seq)s::bigint)"
+    )
+
+
+class PostgresFollowing(Following):
+    """The statements of those who follow the ledger."""
+
+    # One statement, as for the rollup: the entries are looked at in the snapshot that says which
+    # transactions have ended.
+    since = (
+        f"WITH edge AS MATERIALIZED (SELECT (SELECT COALESCE(MAX(fence), 0) FROM {HORIZON}) AS f, "
+        "pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS h), "
+        f"page AS (SELECT * FROM ({_written(0)} UNION ALL {_written(_NEVER)}) e "
+        "ORDER BY xid, seq LIMIT %(most)s) "
+        f"SELECT edge.f, edge.h, ({Following.dropped_as_of('edge.f::text')}), "
+        f"EXISTS (SELECT FROM {DELTAS} WHERE token = %(token)s::uuid "
+        "AND created_at = %(created_at)s::timestamptz), "
+        "page.* FROM edge LEFT JOIN page ON true ORDER BY page.xid, page.seq"
+    )
+    end = (
+        f"SELECT (SELECT COALESCE(MAX(fence), 0) FROM {HORIZON}), "
+        "pg_snapshot_xmin(pg_current_snapshot())::text::bigint, 0"
     )
 
 
@@ -155,6 +190,10 @@ class RangePartitions(Partitioning):
         "TO ('{until}')"
     )
     still = "LOCK TABLE {name} IN SHARE MODE"
+    last = (
+        f"SELECT f, xid, seq FROM {{name}}, (SELECT COALESCE(MAX(fence), 0) AS f FROM {HORIZON}) s "
+        "WHERE seq > f ORDER BY xid DESC, seq DESC LIMIT 1"
+    )
     # NOT VALID: what is there stays; whatever is new is refused. It may be closed already, where
     # tables were emptied.
     close = (
@@ -192,4 +231,5 @@ class PostgresLedger(Ledger):
         self.appends = FunctionAppends(spelling)
         self.inquiry = PostgresInquiry(spelling)
         self.rolling = PostgresRolling(spelling)
+        self.following = PostgresFollowing()
         self.partitions = RangePartitions(spelling)

@@ -9,6 +9,7 @@ from django_counters.stores.sql.dialects.ledger import (
     ADJUSTMENT,
     Appends,
     Entry,
+    Following,
     Inquiry,
     Ledger,
     Rolling,
@@ -95,6 +96,23 @@ class SqliteRolling(Rolling):
     )
 
 
+class SqliteFollowing(Following):
+    """The statements of those who follow the ledger. One writes at a time: all is complete."""
+
+    _edge = f"SELECT COALESCE(MAX(fence), 0) AS f, COALESCE(MAX(horizon), 0) AS h FROM {HORIZON}"
+    since = (
+        f"SELECT edge.f, edge.h, ({Following.dropped_as_of('CAST(edge.f AS TEXT)')}), "
+        f"EXISTS (SELECT 1 FROM {DELTAS} WHERE token = %(token)s "
+        "AND created_at = %(created_at)s), e.* "
+        f"FROM ({_edge}) edge LEFT JOIN (SELECT token, key, delta, kind, xid, seq FROM {DELTAS} "
+        "WHERE seq > %(seq)s ORDER BY seq LIMIT %(most)s) e ON e.seq > edge.f ORDER BY e.seq"
+    )
+    end = (
+        f"SELECT edge.f, edge.h, (SELECT COALESCE(MAX(seq), edge.f) FROM {DELTAS}) "
+        f"FROM ({_edge}) edge"
+    )
+
+
 class SqliteLedger(Ledger):
     """All statements of the ledger."""
 
@@ -107,11 +125,16 @@ class SqliteLedger(Ledger):
         self.appends = SqliteAppends(spelling)
         self.inquiry = SqliteInquiry(spelling)
         self.rolling = SqliteRolling(spelling)
-        old = f"FROM {DELTAS} WHERE created_at < %s AND NOT {spelling.waits}"
+        self.following = SqliteFollowing()
+        # The last one stays: others are numbered after it, and followers go by that.
+        old = (
+            f"FROM {DELTAS} WHERE created_at < %s AND NOT {spelling.waits} "
+            f"AND seq < (SELECT MAX(seq) FROM {DELTAS})"
+        )
         self.forget = (
             f"INSERT INTO {ARCHIVE} AS a (partition, key, entries, delta_sum) "
             f"SELECT '', key, COUNT(*), SUM(delta) {old} GROUP BY key "
             "ON CONFLICT (partition, key) DO UPDATE SET entries = a.entries + EXCLUDED.entries, "
             "delta_sum = a.delta_sum + EXCLUDED.delta_sum RETURNING entries",
-            f"DELETE {old} RETURNING delta",
+            f"DELETE {old} RETURNING delta, xid, seq",
         )

@@ -1,0 +1,275 @@
+"""Counts the messages of a topic of Kafka: the group shares partitions out, the database knows how
+far each one is.
+
+A position is the offset that comes next. A page is one transaction: it adds the changes to the
+totals and moves the position of each partition in it, by compare-and-set. What the group believes
+decides who tries, and never what is counted: whoever was taken for dead, and was not, finds that
+the position is elsewhere. Then it reads the positions again, and goes on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from django.db import DEFAULT_DB_ALIAS, DataError
+
+from django_counters.exceptions import CounterUnavailable, InvalidConfiguration
+from django_counters.intake.backend import Backend, Consumed, Step, Waiting
+from django_counters.intake.beyond import write_lost
+from django_counters.intake.consuming import LEASE, Again, PageConsumer
+from django_counters.intake.landed import Landed
+from django_counters.intake.pages import Page
+from django_counters.stores.base import Move
+from django_counters.stores.kafka.declared import MISSING, KafkaMessage, Raw, Topic, topic_of
+from django_counters.stores.sql.incidents import record
+from django_counters.stores.sql.partitions import Busy
+from django_counters.stores.sql.positions import Moved, Position
+from django_counters.streams import Stream
+from django_counters.tables import CounterIncident
+
+if TYPE_CHECKING:
+    from django_counters.stores.kafka.member import Member
+    from django_counters.stores.kafka.topic import KafkaTopic
+
+# For how many seconds a turn waits for a full page.
+WAIT = 0.2
+# For how many seconds the group may be without an answer.
+PATIENCE = 30.0
+# After how many seconds a partition that cannot be read is looked at again.
+AGAIN = 10.0
+
+
+class KafkaConsumer(PageConsumer):
+    """Counts one topic in one database, as a member of its group. See `PageConsumer`.
+
+    Raises:
+        InvalidConfiguration: confluent-kafka is not installed, a setting is none, or the function
+            of the stream cannot be found.
+    """
+
+    #: Far below the time after which librdkafka leaves the group by itself, which is 5 minutes.
+    longest_pause = 5.0
+
+    def __init__(
+        self,
+        stream: Stream,
+        using: str,
+        *,
+        lease: float = LEASE,
+        step: Step = lambda name: None,  # noqa: ARG005
+    ) -> None:
+        super().__init__(stream, using, lease, step)
+        self._topic, self._member = _connected(stream, using)
+        # Where each partition stands, and the offset that comes next there.
+        self._known: dict[int, Position] = {}
+        self._next: dict[int, int] = {}
+        # What the group had given when positions were read; None: they have to be read again.
+        self._stands: int | None = None
+        self._ended: set[int] = set()
+        self._stuck: set[int] = set()
+        self._since = time.monotonic()
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether the group has given partitions, and nothing more is in them."""
+        parts = self._member.parts
+        if parts is None or self._stands is None:
+            return False
+        return parts <= self._ended | self._stuck
+
+    def close(self) -> None:
+        """Leave the group: others get the partitions at once."""
+        self._member.close()
+
+    def turn(self) -> Consumed:
+        """Count one page of all partitions that the group has given, in one transaction.
+
+        Raises:
+            StreamPoisoned: too many messages cannot be counted. This page is not counted.
+            CounterUnavailable, OutcomeUnknown: the database or the brokers were lost. Nothing has
+                to be repaired.
+        """
+        done = Consumed()
+        try:
+            self._take(done)
+        except Again:
+            # As after all that fails, it is read again from the positions on.
+            pass
+        except (Moved, Busy):
+            # Somebody else is ahead, or is just counting the same.
+            self._stands = None
+            done.busy += map(str, sorted(self._next))
+        return done
+
+    def _take(self, done: Consumed) -> None:
+        if self._stands != self._member.given:
+            self._stand(done)
+        # Whatever fails from here on: all of it is read again from the positions on.
+        given, self._stands = self._stands, None
+        self._step("poll")
+        read = self._member.read(self._portion.size, WAIT)
+        if given != self._member.given:
+            # Meanwhile the group has given others: nothing of it is ours any more.
+            return
+        self._ended |= read.ended
+        self._count(read.messages, done)
+        has_changed = [self._look(part, done) for part in sorted(read.outside)]
+        if not any(has_changed) and not self._is_late(read.messages):
+            self._stands = given
+
+    def _stand(self, done: Consumed) -> None:
+        """Read on from the positions, whatever was read before."""
+        given, parts = self._member.given, sorted(self._member.parts or ())
+        topic, known = self._topic.known(), self._positions.of(self._source)
+        self._ended, self._stuck, self._since = set(), set(), time.monotonic()
+        self._known = {
+            part: self._begun(part, known.get(str(part), Position()), topic.id, done)
+            for part in parts
+        }
+        self._next = {part: int(at.position or 0) for part, at in self._known.items()}
+        if parts:
+            fresh = [part for part in parts if not self._known[part].position]
+            self._member.stand(self._next, fresh)
+        self._stands = given
+
+    def _is_late(self, messages: Sequence[Raw]) -> bool:
+        """Whether to stand anew: somebody may have put right what could not be read.
+
+        Raises:
+            CounterUnavailable: the group has not answered for long.
+        """
+        late = time.monotonic() - self._since
+        if self._member.parts is None and late > PATIENCE:
+            reason = f"the group has given nothing for {late:.0f} s"
+            raise CounterUnavailable(using=self._source, reason=reason)
+        return bool(self._stuck) and not messages and late > AGAIN
+
+    def _count(self, messages: Sequence[Raw], done: Consumed) -> None:
+        """Count a page: land it, and move the positions, in one transaction."""
+        fresh, ends = self._fresh(messages)
+        if not fresh:
+            return
+        try:
+            page, landed = self._landed(fresh, ends)
+        except DataError as error:
+            self._portion.refuse(fresh, error)
+        self._has_landed(page, landed, done)
+        for part, end in ends.items():
+            self._known[part] = self._known[part]._replace(position=str(end))
+        self._next.update(ends)
+        self._member.commit(ends)
+
+    def _landed(
+        self, fresh: Sequence[KafkaMessage], ends: Mapping[int, int]
+    ) -> tuple[Page, Landed]:
+        """Land messages as a page, in one transaction."""
+        page = self._decoded(fresh)
+        moves = [self._move(part, str(end)) for part, end in ends.items()]
+        self._step("land")
+        with self._landing.begun([]):
+            self._positions.lease(self._lease)
+            landed = page.land(self._landing, self._source, moves)
+            self._step("commit")
+        return page, landed
+
+    def _fresh(self, messages: Sequence[Raw]) -> tuple[list[KafkaMessage], dict[int, int]]:
+        """What nobody has counted, and the offsets that come next of its partitions."""
+        fresh, ends = list[KafkaMessage](), dict(self._next)
+        for raw in messages:
+            part, offset = raw.partition(), raw.offset()
+            # What a change in the group brings again, and what is not ours.
+            if part is None or offset is None or part not in ends or offset < ends[part]:
+                continue
+            ends[part] = offset + 1
+            fresh.append(KafkaMessage(raw))
+        return fresh, {part: end for part, end in ends.items() if end != self._next[part]}
+
+    def _move(self, part: int, after: str) -> Move:
+        known = self._known[part]
+        return Move(self._source, str(part), known.position, after, known.timeline)
+
+    def _look(self, part: int, done: Consumed) -> bool:
+        """Find out why the next offset of a partition is not there, and say it.
+
+        Returns:
+            Whether to stand anew. Until then nothing of this partition comes.
+        """
+        if self._topic.known().id not in ("", self._known[part].timeline):
+            # Made again: whoever stands anew says so.
+            return True
+        at, bounds = self._next[part], self._topic.bounds([part])[part]
+        if at < bounds.low:
+            between = str(at - 1), str(bounds.low)
+            with self._landing.begun([]):
+                # Whoever moves it writes it down.
+                self._positions.move([self._move(part, between[1])])
+                told = write_lost(str(part), *between, self._source, self._using)
+            done.incidents.append(told)
+        elif at > bounds.high:
+            self._stuck.add(part)
+            done.incidents += self._beyond.tell(str(part), str(at), str(bounds.high))
+        return part not in self._stuck
+
+    def _begun(self, part: int, at: Position, topic: str, done: Consumed) -> Position:
+        """Where a partition stands; at the first message where the topic was made again."""
+        # Who may not see the id of the topic keeps what others have written.
+        if not topic or at.timeline in ("", topic):
+            return at._replace(timeline=topic or at.timeline)
+        detail = {"part": str(part), "position": at.position, "topic": at.timeline, "now": topic}
+        with self._landing.begun([]):
+            # Once among all consumers: whoever comes late must not take back what is counted.
+            if self._positions.hold(self._source, str(part), self._lease) != at:
+                raise Busy(f"{self._source} {part}")
+            self._positions.put(self._source, str(part), Position("", topic))
+            record(CounterIncident.Kind.LOST, self._source, detail, self._using)
+        done.incidents.append(
+            f"{part}: the topic was made again. What came after {at.position} in the old one may "
+            "be lost. The new one is counted from its beginning"
+        )
+        return Position("", topic)
+
+
+def _connected(stream: Stream, using: str) -> tuple[KafkaTopic, Member]:
+    # confluent-kafka is an extra.
+    try:
+        from django_counters.stores.kafka.member import Member
+        from django_counters.stores.kafka.topic import KafkaTopic
+    except ModuleNotFoundError as error:
+        if error.name != "confluent_kafka":
+            raise
+        raise InvalidConfiguration(problem=MISSING) from None
+    topic = _topic(stream)
+    group = stream.own["GROUP"] or f"django-counters-{stream.name}"
+    # Each database needs all messages.
+    group = group if using == DEFAULT_DB_ALIAS else f"{group}-{using}"
+    return KafkaTopic(topic), Member(topic, group)
+
+
+def _topic(stream: Stream) -> Topic:
+    return topic_of(stream.location, stream.own)
+
+
+def _waiting(stream: Stream, known: Mapping[str, Position]) -> Iterator[Waiting]:
+    from django_counters.stores.kafka.topic import KafkaTopic
+
+    reader = KafkaTopic(_topic(stream))
+    try:
+        topic = reader.known()
+        bounds = reader.bounds(topic.parts)
+    except CounterUnavailable as error:
+        yield Waiting(stream.own["TOPIC"], problem=error)
+        return
+    for part, (low, high) in bounds.items():
+        position = known.get(str(part), Position())
+        at = int(position.position or low)
+        if at > high or (topic.id and position.timeline not in ("", topic.id)):
+            yield Waiting(str(part), is_beyond=True)
+            continue
+        since = partial(reader.next_time, part, max(at, low))
+        yield Waiting(str(part), messages=high - at, waits=at < high, since=since)
+
+
+BACKEND = Backend(KafkaConsumer, _waiting)

@@ -1,0 +1,1 @@
+"""Topics of Kafka, by confluent-kafka. Nothing is stored in them."""

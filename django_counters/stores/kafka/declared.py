@@ -1,0 +1,198 @@
+"""What people declare of a topic of Kafka, and what a message of it is. Nothing connects here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from typing import Any, NamedTuple, Protocol
+
+from django_counters.options import Option
+
+MISSING = "topics of Kafka need confluent-kafka: pip install django-distributed-counters[kafka]"
+# Settings of librdkafka that are declared elsewhere, and those that exact counts depend on.
+INSTEAD = {"bootstrap.servers": "LOCATION", "metadata.broker.list": "LOCATION", "group.id": "GROUP"}
+OURS = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "error",
+    "isolation.level": "read_committed",
+    "enable.partition.eof": True,
+    "partition.assignment.strategy": "range",
+    "group.protocol": "classic",
+    "allow.auto.create.topics": False,
+}
+# Instead of half a second for what stands anew, and a second for who has emptied what was fetched.
+SOONER = {"fetch.wait.max.ms": 100, "fetch.queue.backoff.ms": 10}
+# What is the same for all who publish.
+PUBLISHING = {"enable.idempotence": True, "acks": "all", "allow.auto.create.topics": False}
+REFUSED = {
+    *OURS,
+    *PUBLISHING,
+    "auto.commit.enable",
+    "offset.store.method",
+    "request.required.acks",
+    "transactional.id",
+    "message.timeout.ms",
+    "delivery.timeout.ms",
+    # Who publishes waits for the report of each message.
+    "delivery.report.only.error",
+    # Whatever is in there would go before all of ours.
+    "default.topic.config",
+}
+#: The header of a message that a buffer has published. No other message may have it.
+PUBLISHED = "django_counters"
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= 249
+
+
+OPTIONS = (
+    Option(
+        "LOCATION",
+        None,
+        "'host:port', several with commas between",
+        "Brokers that are asked first.",
+        lambda value: isinstance(value, str) and bool(value.strip()),
+    ),
+    Option(
+        "TOPIC",
+        None,
+        "name of a topic",
+        "What is read, and what buffers publish to. Each partition is a part: as many consumers "
+        "work at once as there are.",
+        _is_name,
+    ),
+    Option(
+        "GROUP",
+        None,
+        "name of a group, or None",
+        "The group of the consumers, which shares the partitions out. None: `django-counters-` and "
+        "the name of the stream. Another database than `default` adds its alias.",
+        lambda value: value is None or _is_name(value),
+    ),
+    Option(
+        "OPTIONS",
+        None,
+        "dictionary of settings of librdkafka, or None",
+        "For TLS, SASL and timeouts.",
+        lambda value: value is None or isinstance(value, Mapping),
+    ),
+)
+
+
+def problems(given: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with options whose values are accepted, each by itself."""
+    if not find_spec("confluent_kafka"):
+        yield f"{MISSING}."
+    for name in given["OPTIONS"] or {}:
+        if name in INSTEAD:
+            yield f"OPTIONS: {name!r} is declared as {INSTEAD[name]}."
+        elif name in REFUSED:
+            yield f"OPTIONS: {name!r} is not yours to choose: exact counts depend on it."
+        elif not isinstance(name, str) or name.endswith("_cb"):
+            yield f"OPTIONS: {name!r} is no setting."
+
+
+def parts(given: Mapping[str, Any]) -> tuple[str, ...]:  # noqa: ARG001
+    """None: the brokers know the partitions."""
+    return ()
+
+
+class Topic(NamedTuple):
+    """Where a topic is. ``settings``: those of librdkafka that are declared."""
+
+    location: str
+    name: str
+    settings: Mapping[str, Any]
+
+    @property
+    def connecting(self) -> dict[str, Any]:
+        """What every client of it needs."""
+        return {"bootstrap.servers": self.location, **self.settings}
+
+
+def topic_of(location: str, own: Mapping[str, Any]) -> Topic:
+    """The topic of a stream that has declared this."""
+    return Topic(location, own["TOPIC"], own["OPTIONS"] or {})
+
+
+class Raw(Protocol):
+    """A message as librdkafka has it."""
+
+    def key(self) -> bytes | None:
+        """Its key."""
+
+    def value(self) -> bytes | None:
+        """Its payload."""
+
+    def headers(self) -> Any:
+        """Its headers, as pairs, or None."""
+
+    def partition(self) -> int | None:
+        """Where it is."""
+
+    def offset(self) -> int | None:
+        """Where it is there."""
+
+    def timestamp(self) -> tuple[int, int]:
+        """The kind of its time, and milliseconds."""
+
+
+class KafkaMessage:
+    """One message of a topic, as `DECODE` is given it. Reads nothing before it is asked."""
+
+    __slots__ = ("_raw",)
+
+    def __init__(self, raw: Raw) -> None:
+        self._raw = raw
+
+    @property
+    def value(self) -> bytes | None:
+        """What it holds; None where it is a tombstone, which a compacted topic has."""
+        return self._raw.value()
+
+    @property
+    def key(self) -> bytes | None:
+        """What its partition was chosen by; None where it has none."""
+        return self._raw.key()
+
+    @property
+    def headers(self) -> list[tuple[str, bytes | None]]:
+        """What was written beside it. A name may come several times."""
+        return list(self._raw.headers() or ())
+
+    @property
+    def part(self) -> int:
+        """The partition that it is in."""
+        return self._raw.partition() or 0
+
+    @property
+    def offset(self) -> int:
+        """Its offset there."""
+        return self._raw.offset() or 0
+
+    @property
+    def at(self) -> datetime:
+        """When it was made or, if the topic says so, added: an aware moment.
+
+        Raises:
+            ValueError: it has no time. Only brokers before 0.10 take such messages.
+        """
+        kind, milliseconds = self._raw.timestamp()
+        if not kind:
+            raise ValueError("the message has no time")
+        return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+    @property
+    def published(self) -> str | None:
+        """What a buffer has published in it; None where somebody else has written it."""
+        if not any(name == PUBLISHED for name, _ in self._raw.headers() or ()):
+            return None
+        return (self.value or b"").decode()
+
+    @property
+    def payload(self) -> str:
+        """All that it holds, for a person."""
+        return repr({"key": self.key, "value": self.value, "headers": self.headers})

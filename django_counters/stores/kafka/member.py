@@ -1,0 +1,148 @@
+"""One member of a consumer group: the group says which partitions, we say from where on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+
+from django_counters.stores.kafka.declared import OURS, SOONER, Topic
+from django_counters.stores.kafka.topic import logger, refused, unavailable
+
+# After so many bytes a page is full: a message of a buffer is as large as hundreds of others.
+LARGEST = 1_000_000
+_AT_ONCE = 100
+
+
+@dataclass
+class Read:
+    """What came from the brokers.
+
+    Attributes:
+        messages: each of a partition in its order.
+        ended: partitions that have nothing more for now.
+        outside: partitions whose next offset is not there.
+    """
+
+    messages: list[Message] = field(default_factory=list)
+    ended: set[int] = field(default_factory=set)
+    outside: set[int] = field(default_factory=set)
+
+
+class Member:
+    """Reads what the group gives it. Offsets of the group are for displays, and never read.
+
+    The callbacks only take note: an exception in one of them would end the consumer, and what they
+    would have to ask the database for may fail.
+
+    Attributes:
+        parts: the partitions that the group has given; None while it has given nothing.
+        given: how often it has given or taken some.
+
+    Raises:
+        InvalidConfiguration: librdkafka takes one of the settings for none.
+    """
+
+    def __init__(self, topic: Topic, group: str) -> None:
+        self.parts: frozenset[int] | None = None
+        self.given = 0
+        self._topic = topic
+        self._problem = ""
+        own = {"group.id": group, "error_cb": self._failed}
+        settings = {**SOONER, **topic.connecting, **OURS, **own}
+        with refused():
+            self._consumer = Consumer(settings, logger=logger)
+        self._consumer.subscribe(
+            [topic.name], on_assign=self._gets, on_revoke=self._loses, on_lost=self._loses
+        )
+
+    def stand(self, offsets: Mapping[int, int], fresh: Collection[int]) -> None:
+        """Read on from these offsets; what is fresh, from the first message that is there.
+
+        What was fetched before is dropped.
+        """
+        begins = {**offsets, **dict.fromkeys(fresh, OFFSET_BEGINNING)}
+        name = self._topic.name
+        self._consumer.assign([TopicPartition(name, part, at) for part, at in begins.items()])
+
+    def read(self, most: int, seconds: float) -> Read:
+        """Up to so many messages, or about a megabyte, after so many seconds at the latest.
+
+        Raises:
+            CounterUnavailable: nothing came, and the brokers are away or answer an error.
+        """
+        read = Read()
+        for message in self._taken(most, seconds):
+            error = message.error()
+            if error is None:
+                read.messages.append(message)
+            else:
+                self._sort(error, message.partition() or 0, read)
+        if self._problem and not read.messages:
+            problem, self._problem = self._problem, ""
+            raise unavailable(self._topic, problem)
+        return read
+
+    def _taken(self, most: int, seconds: float) -> Iterator[Message]:
+        size, until = 0, time.monotonic() + seconds
+        while most > 0 and size < LARGEST:
+            wanted = min(most, _AT_ONCE)
+            taken = self._consumer.consume(wanted, max(0.0, until - time.monotonic()))
+            yield from taken
+            size += sum(map(len, taken))
+            most -= wanted
+            if len(taken) < wanted:
+                # The time is over.
+                return
+
+    def commit(self, offsets: Mapping[int, int]) -> None:
+        """Tell the group how far it is, for those who display lags. Nothing depends on it."""
+        places = [TopicPartition(self._topic.name, part, at) for part, at in offsets.items()]
+        try:
+            self._consumer.commit(offsets=places, asynchronous=True)
+        except KafkaException as error:
+            logger.info("The offsets of %s were not committed: %s", self._topic.name, error)
+
+    def close(self) -> None:
+        """Leave the group: others get the partitions at once."""
+        self._consumer.close()
+
+    def _sort(self, error: KafkaError, part: int, read: Read) -> None:
+        if error.code() == KafkaError._PARTITION_EOF:
+            read.ended.add(part)
+        elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+            read.outside.add(part)
+        elif error.code() != KafkaError._MAX_POLL_EXCEEDED:
+            # After that one the group takes all, and gives it again.
+            self._problem = error.str()
+
+    def _gets(self, consumer: Consumer, places: Sequence[TopicPartition]) -> None:
+        self.parts = frozenset(place.partition for place in places)
+        self.given += 1
+        try:
+            # Without this call they would be read from the offsets of the group.
+            consumer.assign([])
+        except KafkaException as error:
+            self._problem = str(error)
+
+    def _loses(self, consumer: Consumer, places: Sequence[TopicPartition]) -> None:  # noqa: ARG002
+        self.parts = None
+        self.given += 1
+
+    def _failed(self, error: KafkaError) -> None:
+        # Single connections are made again by librdkafka.
+        if error.code() == KafkaError._ALL_BROKERS_DOWN or error.fatal() or _is_login(error):
+            self._problem = error.str()
+
+
+def _is_login(error: KafkaError) -> bool:
+    return error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL)

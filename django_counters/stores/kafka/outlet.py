@@ -1,0 +1,117 @@
+"""The end of a topic, where buffers publish: each message is there when its call has returned."""
+
+from __future__ import annotations
+
+import os
+from ctypes import py_object, pythonapi
+from uuid import UUID
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from django_counters.exceptions import OutcomeUnknown
+from django_counters.stores.kafka.declared import PUBLISHED, PUBLISHING, Topic
+from django_counters.stores.kafka.topic import Heard, logger, refused, unavailable
+
+# Seconds after which a message that the brokers have not acknowledged is given up.
+PATIENCE = 5.0
+# Seconds: signal handlers wait for that long.
+_MOMENT = 0.1
+# What may be declared otherwise. What librdkafka says of each attempt would wait for the next call.
+_USUAL = {"linger.ms": 0, "compression.type": "lz4", "message.max.bytes": 10**7, "log_level": 2}
+
+
+class KafkaOutlet:
+    """Appends to the partitions of one topic. Connects when it is asked first.
+
+    One thread at a time may use it. A child of the process begins with another one.
+    """
+
+    def __init__(self, topic: Topic) -> None:
+        self._topic = topic
+        self._history: UUID | None = None
+        self._part = 0
+        # One that has failed is not used again.
+        self._producer: _OfOneProcess | None = None
+
+    def append(self, history: UUID, text: str) -> None:
+        """Append what a buffer publishes; all replicas that are in sync have it then.
+
+        Raises:
+            OutcomeUnknown: it may be there, also later.
+            CounterUnavailable: it is not there, and never will be.
+            InvalidConfiguration: librdkafka takes one of the settings for none.
+        """
+        kept, self._producer = self._producer, None
+        producer = kept or _OfOneProcess(self._topic)
+        if kept is None or history != self._history:
+            self._find(history, producer)
+        error = self._sent(producer, text)
+        if error is not None:
+            # Whatever the last attempt of librdkafka says: an earlier one may have arrived.
+            where = f"kafka {self._topic.location}: {self._topic.name}: {producer.reason(error)}"
+            raise OutcomeUnknown(using=where) from KafkaException(error)
+        self._producer = producer
+
+    def _find(self, history: UUID, producer: _OfOneProcess) -> None:
+        """Find the partition of a history: the same one as long as the topic has it.
+
+        A topic may get more of them meanwhile. In another one a later page could be counted first.
+        """
+        name = self._topic.name
+        try:
+            found = producer.list_topics(name, timeout=PATIENCE).topics[name]
+        except KafkaException as error:
+            raise unavailable(self._topic, producer.reason(error.args[0])) from error
+        if found.error is not None:
+            raise unavailable(self._topic, found.error.str())
+        parts = sorted(found.partitions)
+        if history != self._history or self._part not in parts:
+            self._history, self._part = history, parts[history.int % len(parts)]
+
+    def _sent(self, producer: Producer, text: str) -> KafkaError | None:
+        """Send a message, and wait for what becomes of it: the error, or None."""
+        reports: list[KafkaError | None] = []
+        try:
+            producer.produce(
+                self._topic.name,
+                value=text.encode(),
+                partition=self._part,
+                headers={PUBLISHED: b""},
+                on_delivery=lambda error, _: reports.append(error),
+            )
+        except KafkaException as error:
+            raise unavailable(self._topic, error.args[0].str()) from error
+        except BufferError as error:
+            raise unavailable(self._topic, str(error)) from error
+        # There is a report of each message, after PATIENCE at the latest.
+        while not reports:
+            producer.poll(_MOMENT)
+        return reports[0]
+
+
+class _OfOneProcess(Producer):
+    """A producer that a child of the process leaves alone.
+
+    To end it would be to wait for threads that are not there, and for locks that they held.
+    """
+
+    # At the end of the interpreter nothing global may be left.
+    _present = staticmethod(os.getpid)
+    _keep = staticmethod(pythonapi.Py_IncRef)
+    _itself = py_object
+
+    def __init__(self, topic: Topic) -> None:
+        self._pid = os.getpid()
+        self._heard = heard = Heard()
+        patience = int(PATIENCE * 1000)
+        ours = {**PUBLISHING, "message.timeout.ms": patience, "error_cb": heard}
+        with refused():
+            super().__init__({**_USUAL, **topic.connecting, **ours}, logger=logger)
+
+    def reason(self, error: KafkaError) -> str:
+        """Why it could not send."""
+        return self._heard.reason(self, error)
+
+    def __del__(self) -> None:
+        if self._pid != self._present():
+            self._keep(self._itself(self))

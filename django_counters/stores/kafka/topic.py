@@ -1,0 +1,157 @@
+"""What a topic is: its identity, its partitions, and from where to where they go."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, NamedTuple, Protocol
+from uuid import UUID
+
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+    admin,
+)
+
+from django_counters.exceptions import CounterUnavailable, InvalidConfiguration
+from django_counters.stores.kafka.declared import OURS, KafkaMessage, Topic
+
+# Seconds that one question may take.
+PATIENCE = 5.0
+logger = logging.getLogger("django_counters.kafka")
+
+
+class Bounds(NamedTuple):
+    """From which offset on a partition has messages, and the one that comes next at its end."""
+
+    low: int
+    high: int
+
+
+class Known(NamedTuple):
+    """What a topic is. ``id``: another one where it was made again; empty if that is unknown."""
+
+    id: str
+    parts: tuple[int, ...]
+
+
+class KafkaTopic:
+    """Asks the brokers about one topic. Connects when it is asked first, and reads no messages.
+
+    Raises:
+        InvalidConfiguration: librdkafka takes one of the settings for none.
+    """
+
+    def __init__(self, topic: Topic) -> None:
+        self._topic = topic
+        self._heard = Heard()
+        with refused():
+            settings = {**topic.connecting, "error_cb": self._heard}
+            self._admin = admin.AdminClient(settings, logger=logger)
+
+    def known(self) -> Known:
+        """What it is now.
+
+        Raises:
+            CounterUnavailable: no broker answers, there is no such topic, or it must not be seen.
+        """
+        names = TopicCollection([self._topic.name])
+        asked = self._admin.describe_topics(names, request_timeout=PATIENCE)
+        found = self._answered(asked[self._topic.name])
+        return Known(_text(found.topic_id), tuple(sorted(one.id for one in found.partitions)))
+
+    def bounds(self, parts: Collection[int]) -> dict[int, Bounds]:
+        """From where to where partitions go, as far as their transactions are committed.
+
+        Raises:
+            CounterUnavailable: no broker answers, or one of them is not there.
+        """
+        # Nothing says which types this class and its functions have.
+        ends: Any = vars(admin)["OffsetSpec"]
+        low, high = (self._offsets(parts, end) for end in (ends.earliest(), ends.latest()))
+        return {part: Bounds(low[part], high[part]) for part in parts}
+
+    def next_time(self, part: int, offset: int) -> datetime | None:
+        """When the first message from an offset on was made; None where none comes in time."""
+        settings = {**self._topic.connecting, **OURS, "group.id": "django-counters-looks"}
+        with refused():
+            reader = Consumer(settings, logger=logger)
+        try:
+            reader.assign([TopicPartition(self._topic.name, part, offset)])
+            found = reader.poll(PATIENCE)
+            return None if found is None or found.error() else KafkaMessage(found).at
+        finally:
+            reader.close()
+
+    def _offsets(self, parts: Collection[int], end: Any) -> dict[int, int]:
+        wanted = {TopicPartition(self._topic.name, part): end for part in parts}
+        if not wanted:
+            return {}
+        committed = IsolationLevel.READ_COMMITTED
+        asked = self._admin.list_offsets(
+            wanted, request_timeout=PATIENCE, isolation_level=committed
+        )
+        return {where.partition: self._answered(one).offset for where, one in asked.items()}
+
+    def _answered(self, asked: Future[Any]) -> Any:
+        try:
+            return asked.result()
+        except KafkaException as error:
+            why = self._heard.reason(self._admin, error.args[0])
+            raise unavailable(self._topic, why) from error
+
+
+class Client(Protocol):
+    """A client of librdkafka."""
+
+    def poll(self, timeout: float) -> Any:
+        """Tell what there is to tell."""
+
+
+class Heard:
+    """What a client has last said of its connections: why nobody answers.
+
+    It does not know its client. A child that collects a cycle of both would end the client.
+    """
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def __call__(self, error: KafkaError) -> None:
+        """Hear it."""
+        self._last = error.str()
+
+    def reason(self, client: Client, error: KafkaError) -> str:
+        """An error, and what is behind it where no broker has said it."""
+        client.poll(0)
+        # Those of librdkafka itself are below zero.
+        return f"{error.str()} ({self._last})" if self._last and error.code() < 0 else error.str()
+
+
+def unavailable(topic: Topic, reason: str) -> CounterUnavailable:
+    """The error of brokers that do not answer, or answer an error."""
+    return CounterUnavailable(using=f"kafka {topic.location}", reason=f"{topic.name}: {reason}")
+
+
+@contextmanager
+def refused() -> Iterator[None]:
+    """Say which setting librdkafka does not take."""
+    try:
+        yield
+    except KafkaException as error:
+        problem = f"OPTIONS: {error.args[0].str()}"
+        raise InvalidConfiguration(problem=problem) from error
+
+
+def _text(identity: Any) -> str:
+    """The id of a topic. Brokers before 2.8 have none, which is told as zero."""
+    bits = (int(identity.get_most_significant_bits()), int(identity.get_least_significant_bits()))
+    high, low = (part % 2**64 for part in bits)
+    return UUID(int=high << 64 | low).hex if high or low else ""

@@ -1,0 +1,157 @@
+"""The ledger as an outbox: its entries in an order in which a follower may stop and go on."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django_counters.exceptions import PositionGone
+from django_counters.stores.sql.dialects.ledger import DROPPED, LEDGER
+from django_counters.stores.sql.horizon import SqlHorizon
+from django_counters.stores.sql.positions import Position, SqlPositions
+from django_counters.stores.sql.session import Session
+from django_counters.tables import CounterPosition
+from django_counters.tokens import moment_of
+
+# No transaction has a number above.
+_ALL = 2**62
+# An empty stretch of transactions makes the next one that is looked at so many times longer.
+_STRIDE = 8
+
+
+class Place(NamedTuple):
+    """Where a follower is: after the entry of one token, or after what is below a transaction.
+
+    Numbers of transactions mean something until the next rebase, which moves the fence.
+    """
+
+    fence: int
+    xid: int = 0
+    seq: int = 0
+    token: UUID | None = None
+
+    def __str__(self) -> str:
+        token = () if self.token is None else (self.token.hex,)
+        return "-".join(map(str, (self.fence, self.xid, self.seq, *token)))
+
+    @classmethod
+    def of(cls, text: str) -> Place:
+        """The place that a text says.
+
+        Raises:
+            ValueError: it says none.
+        """
+        parts = text.split("-")
+        if not (3 <= len(parts) <= 4 and all(p.isascii() and p.isdigit() for p in parts[:3])):
+            raise ValueError(f"{text!r} is no position in a ledger.")
+        fence, xid, seq = map(int, parts[:3])
+        return cls(fence, xid, seq, UUID(parts[3]) if parts[3:] else None)
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """What entries are ordered by."""
+        return self.xid, self.seq
+
+
+class Passed(NamedTuple):
+    """An entry that a follower comes to."""
+
+    token: UUID
+    key: str
+    delta: int
+    kind: int
+    xid: int
+    seq: int
+
+
+class SqlFollowing:
+    """Reads complete entries, by the transaction that wrote them and the order within it.
+
+    What is below the xmin of a snapshot has ended, and the snapshot sees what it committed. So
+    nothing can appear before an entry that was read. Where one writes at a time, the order in which
+    entries were written is that of commits.
+    """
+
+    def __init__(self, using: str) -> None:
+        self._session = Session(using)
+        self._sql = self._session.dialect.ledger.following
+        self._using = using
+
+    def begin(self) -> Place:
+        """After the last entry that was dropped: from here on nothing is missing."""
+        ((fence, dropped),) = self._session.run(self._sql.begin, (), writes=False)
+        return Place.of(dropped) if dropped else Place(int(fence))
+
+    def end(self) -> Place:
+        """After all that is complete now."""
+        ((fence, xid, seq),) = self._session.run(self._sql.end, (), writes=False)
+        return Place(fence, xid, seq)
+
+    def put(self, part: str, place: Place) -> None:
+        """Remember the last entry of a sealed partition, or of all that were dropped.
+
+        An earlier one changes nothing. One at a time: the caller keeps others out.
+        """
+        positions, fence = SqlPositions(self._session), str(place.fence)
+        known = positions.among(LEDGER, [part]).get(part, Position())
+        if known.timeline != fence or Place.of(known.position).order < place.order:
+            positions.put(LEDGER, part, Position(str(place), fence))
+
+    def drop(self, partition: str) -> None:
+        """A sealed partition is dropped: what is before its last entry cannot be followed."""
+        known = SqlPositions(self._session).among(LEDGER, [partition]).get(partition)
+        # A rebase has come since it was sealed, or all of it was before the last one.
+        if known is not None and known.timeline == str(self.begin().fence):
+            self.put(DROPPED, Place.of(known.position))
+        rows = CounterPosition._base_manager.using(self._using)
+        rows.filter(source=LEDGER, part=partition).delete()
+
+    def page(self, place: Place, most: int) -> list[Passed]:
+        """The next entries after a place; fewer than ``most`` where no more are complete.
+
+        Raises:
+            PositionGone: some that follow are not there any more, or nobody can tell.
+            LedgerFenced: the table came from another server.
+        """
+        SqlHorizon(self._using).require()
+        found: list[Passed] = []
+        # There is no index by transaction but a summary. So a stretch is looked at, and more if
+        # that has too little.
+        length = most if self._session.dialect.knows_transaction_horizon else _ALL
+        while True:
+            until = place.xid + length
+            horizon, rows = self._looked(place, until, most - len(found))
+            found += rows
+            if len(found) == most or until >= horizon:
+                return found
+            place, length = Place(place.fence, until), length * _STRIDE
+
+    def _looked(self, place: Place, until: int, most: int) -> tuple[int, list[Passed]]:
+        rows = self._session.run(self._sql.since, self._asked(place, until, most), writes=False)
+        fence, horizon, dropped, there = rows[0][:4]
+        if fence != place.fence:
+            raise PositionGone(position=str(place), reason="is of before a rebase")
+        last = Place.of(dropped).order if dropped else (0, 0)
+        if place.order < last:
+            raise PositionGone(position=str(place), reason="has entries after it that were dropped")
+        lost = place.token is not None and place.order > last and not there
+        if lost or place.xid > horizon:
+            raise PositionGone(position=str(place), reason="is not of this database")
+        return horizon, [_passed(row[4:]) for row in rows if row[4] is not None]
+
+    def _asked(self, place: Place, until: int, most: int) -> dict[str, Any]:
+        dialect, token = self._session.dialect, place.token
+        moment = None if token is None else dialect.moment(moment_of(token))
+        return {
+            "xid": place.xid,
+            "seq": place.seq,
+            "token": None if token is None else dialect.token(token),
+            "created_at": moment,
+            "until": until,
+            "most": most,
+        }
+
+
+def _passed(row: tuple[Any, ...]) -> Passed:
+    token, *rest = row
+    return Passed(token if isinstance(token, UUID) else UUID(token), *rest)

@@ -1,0 +1,225 @@
+"""The ``COUNTERS_STREAMS`` setting: which streams are counted, and how. Keeps no state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from django.conf import settings
+from django.utils.module_loading import import_string
+
+from django_counters.exceptions import InvalidConfiguration
+from django_counters.options import Option, did_you_mean, is_integer
+from django_counters.stores.kafka import declared as of_kafka
+from django_counters.stores.kafka.declared import KafkaMessage
+from django_counters.stores.redis import declared as of_redis
+from django_counters.stores.redis.streams import Message
+
+__all__ = [
+    "Decode",
+    "KafkaMessage",
+    "Message",
+    "Stream",
+    "stream_names",
+    "stream_problems",
+    "streams",
+]
+
+LONGEST_NAME = 100
+LARGEST_PAGE = 10_000
+
+#: Makes changes of a message, as its backend has it: keys of named counters, and by how much they
+#: change.
+Decode = Callable[[Any], Iterable[tuple[str, int]]]
+
+
+class Kind(NamedTuple):
+    """What streams of one backend declare.
+
+    Attributes:
+        options: what it declares beside `BACKEND`, `DECODE` and `PAGE`.
+        problems: what is wrong with these, where each by itself is accepted.
+        parts: the parts, where they are declared.
+    """
+
+    options: tuple[Option, ...]
+    problems: Callable[[Mapping[str, Any]], Iterator[str]]
+    parts: Callable[[Mapping[str, Any]], tuple[str, ...]]
+
+
+KINDS = {
+    "redis": Kind(of_redis.OPTIONS, of_redis.problems, of_redis.parts),
+    "kafka": Kind(of_kafka.OPTIONS, of_kafka.problems, of_kafka.parts),
+}
+
+#: Those of every backend; each has options of its own beside them.
+OPTIONS = (
+    Option(
+        "BACKEND",
+        None,
+        " or ".join(map(repr, KINDS)),
+        "What the stream is.",
+        lambda value: isinstance(value, str) and value in KINDS,
+        tuple(KINDS),
+    ),
+    Option(
+        "DECODE",
+        None,
+        "dotted path of a function",
+        "Makes changes of a message: an iterable of pairs, a key and by how much it changes. Not "
+        "needed where [buffers](../how-to/publish-to-a-stream.md) alone append to the stream.",
+        lambda value: value is None or isinstance(value, str),
+    ),
+    Option(
+        "PAGE",
+        5000,
+        f"integer from 1 to {LARGEST_PAGE}",
+        "How many messages one transaction counts at most.",
+        lambda value: is_integer(value, 1, LARGEST_PAGE),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A stream that is counted.
+
+    Attributes:
+        name: its name in the settings.
+        location: where it is, as its backend reads it.
+        parts: what has an order of its own, where that is declared.
+        decode: the dotted path of the function; None where buffers have made all messages.
+        page: how many messages one transaction counts at most.
+        backend: what it is.
+        own: what else is declared, for its backend.
+    """
+
+    name: str
+    location: str
+    parts: tuple[str, ...]
+    decode: str | None
+    page: int
+    backend: str = "redis"
+    own: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def source(self) -> str:
+        """What `CounterPosition` and incidents call it."""
+        return f"stream {self.name}"
+
+    @property
+    def where(self) -> str:
+        """What messages about its declaration call it."""
+        return _where(self.name)
+
+    def decoder(self) -> Decode | None:
+        """The function that makes changes of its messages; None where buffers have made them.
+
+        Raises:
+            InvalidConfiguration: it cannot be imported, or is none.
+        """
+        if self.decode is None:
+            return None
+        for problem in decode_problems(self.decode):
+            raise InvalidConfiguration(problem=f"{self.where}: {problem}")
+        found: Decode = import_string(self.decode)
+        return found
+
+
+def decode_problems(path: str) -> Iterator[str]:
+    """What is wrong with the path of a function."""
+    try:
+        if not callable(import_string(path)):
+            yield f"DECODE {path!r} is no function."
+    except ImportError as error:
+        yield f"DECODE {path!r} cannot be imported: {error}."
+
+
+def streams() -> Mapping[str, Stream]:
+    """All streams that are declared.
+
+    Raises:
+        InvalidConfiguration: the setting is wrong.
+    """
+    for problem in _setting_problems(_setting()):
+        raise InvalidConfiguration(problem=problem)
+    return {name: _stream(name, declared) for name, declared in _setting().items()}
+
+
+def stream_names() -> tuple[str, ...]:
+    """The names of all streams, whatever else is wrong with them."""
+    setting = _setting()
+    return tuple(map(str, setting)) if isinstance(setting, Mapping) else ()
+
+
+def stream_problems(published: Collection[str] = ()) -> Iterator[tuple[str, str]]:
+    """Say what is wrong with the setting; the id of the check comes first.
+
+    ``published``: the names of streams that buffers publish to.
+    """
+    found = list(_setting_problems(_setting()))
+    for message in found:
+        yield "E039", message
+    for name, declared in {} if found else _setting().items():
+        path = declared.get("DECODE")
+        if path is None and name not in published:
+            problem = "DECODE is missing, and no BUFFER publishes to this stream."
+            yield "E039", f"{_where(name)}: {problem}"
+        for message in decode_problems(path) if path is not None else ():
+            yield "E039", f"{_where(name)}: {message}"
+
+
+def _setting() -> Any:
+    return getattr(settings, "COUNTERS_STREAMS", None) or {}
+
+
+def _where(name: object) -> str:
+    return f"COUNTERS_STREAMS[{name!r}]"
+
+
+def _options(backend: str) -> dict[str, Option]:
+    return {option.name: option for option in (*OPTIONS, *KINDS[backend].options)}
+
+
+def _given(declared: Mapping[Any, Any], options: Mapping[str, Option]) -> dict[str, Any]:
+    return {name: declared.get(name, option.default) for name, option in options.items()}
+
+
+def _stream(name: str, declared: Mapping[str, Any]) -> Stream:
+    backend = declared["BACKEND"]
+    given = _given(declared, _options(backend))
+    parts = KINDS[backend].parts(given)
+    return Stream(name, given["LOCATION"], parts, given["DECODE"], given["PAGE"], backend, given)
+
+
+def _setting_problems(setting: object) -> Iterator[str]:
+    if not isinstance(setting, Mapping):
+        yield "COUNTERS_STREAMS must be a dictionary of streams."
+        return
+    for name, declared in setting.items():
+        if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or " " in name:
+            yield f"{name!r} cannot be a stream: 1 to {LONGEST_NAME} characters without space."
+        elif isinstance(declared, Mapping):
+            for problem in _problems(declared):
+                yield f"{_where(name)}: {problem}"
+        else:
+            yield f"{_where(name)} must be a dictionary of options."
+
+
+def _problems(declared: Mapping[Any, Any]) -> Iterator[str]:
+    backend = declared.get("BACKEND")
+    unknown = list(OPTIONS[0].problems(backend))
+    if unknown:
+        # What else may be declared depends on it.
+        yield from unknown
+        return
+    options = _options(str(backend))
+    for name in declared:
+        if name not in options:
+            yield f"there is no option {name!r}.{did_you_mean(name, tuple(options))}"
+    given = _given(declared, options)
+    wrong = [problem for name in options for problem in options[name].problems(given[name])]
+    yield from wrong
+    if not wrong:
+        yield from KINDS[str(backend)].problems(given)

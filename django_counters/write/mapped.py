@@ -1,0 +1,303 @@
+"""A file that holds what a buffer has, for the case that its process is killed.
+
+It is a copy in shared memory, which the system keeps when the process is gone. To write an amount
+into it is no call of the system. A record is a name and a number beside it::
+
+    words of the record | amount | check of the name, its length | name
+
+All but the amount is written once, before the amount is. Whoever reads the file later finds each
+name whole, or does not find it; and one that is not whole has counted nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import threading
+import zlib
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from stat import S_ISREG
+from struct import Struct
+from typing import NamedTuple
+
+from django_counters.types import INT8
+from django_counters.write.page import Entries, Entry, entry_in, text_of
+
+LOW, HIGH = INT8
+MAGIC, VERSION = b"djcountr", 1
+# Magic, version, length of what follows, incarnation, number, when it was made in milliseconds.
+_HEAD = Struct("=8sII16sQq")
+_CHECK = Struct("=Q")
+_RECORD = Struct("=qqII")
+_WORD = 8
+# Bytes: by how much a file grows, what it can hold at least, and for each entry on average.
+_STEP, _LEAST, _EACH = 1 << 16, 1 << 20, 256
+# Elsewhere room is taken by writing zeros, so all of it is taken before anything is written.
+_CAN_GROW = hasattr(os, "posix_fallocate")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+class Unreadable(Exception):
+    """Why a file cannot be landed here: it is left as it is."""
+
+
+class Foreign(Unreadable):
+    """It is no file of a buffer at all."""
+
+
+class Origin(NamedTuple):
+    """For whom a file counts: what whoever lands it needs to land it as its process would have.
+
+    Attributes:
+        using: the alias of the database.
+        part: what keeps the databases of tests apart.
+        strategy: the name of the strategy.
+        options: what it is made of.
+    """
+
+    using: str
+    part: str
+    strategy: str
+    options: dict[str, object]
+
+
+class Head(NamedTuple):
+    """What a file begins with.
+
+    Attributes:
+        incarnation: the history that it belongs to.
+        number: its place there.
+        milliseconds: since 1970, when it was made.
+        origin: for whom it counts.
+    """
+
+    incarnation: str
+    number: int
+    milliseconds: int
+    origin: Origin
+
+    @classmethod
+    def of(cls, incarnation: str, number: int, made: datetime, origin: Origin) -> Head:
+        """That of a new file."""
+        return cls(incarnation, number, (made - _EPOCH) // _MILLISECOND, origin)
+
+    @property
+    def made(self) -> datetime:
+        """When the file was made."""
+        return _EPOCH + self.milliseconds * _MILLISECOND
+
+    @property
+    def packed(self) -> bytes:
+        """As bytes, whole words of them."""
+        text = json.dumps(self.origin).encode()
+        text += b" " * (-(_HEAD.size + len(text)) % _WORD)
+        told = len(text), bytes.fromhex(self.incarnation), self.number, self.milliseconds
+        head = _HEAD.pack(MAGIC, VERSION, *told) + text
+        return head + _CHECK.pack(zlib.crc32(head))
+
+
+class File:
+    """The file of what a buffer has not sealed, or has not landed.
+
+    Attributes:
+        path: where it is.
+        head: what it begins with.
+        cells: the words of the file. Whoever adds holds the lock of the buffer.
+        is_full: whether something had no room in it.
+    """
+
+    def __init__(self, path: Path, head: Head, most: int) -> None:
+        """Make it. ``most``: how many entries it is made for, about.
+
+        Raises:
+            OSError: it cannot be made, or the disk is full.
+        """
+        self.path, self.head = path, head
+        self.is_full = False
+        self._lock = threading.Lock()
+        begin = head.packed
+        self._most = _whole(max(_LEAST, most * _EACH) + len(begin))
+        self._at, self._room = len(begin) // _WORD, 0
+        hidden = path.with_name(f".{path.name}")
+        number = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            os.ftruncate(number, self._most)
+            self._take(number, _STEP if _CAN_GROW else self._most)
+            self._map = mmap.mmap(number, self._most)
+            self._map[: len(begin)] = begin
+            # Whoever finds it by its name finds all of its head.
+            hidden.rename(path)
+        except BaseException:
+            with suppress(OSError):
+                hidden.unlink()
+            raise
+        finally:
+            os.close(number)
+        self._bytes = memoryview(self._map)
+        self.cells = self._bytes.cast("q")
+
+    def write(self, entry: Entry) -> int | None:
+        """Write the name of an entry; where its amount is. None where there is no room for it."""
+        text = text_of(entry).encode()
+        size = -(-(_RECORD.size + len(text)) // _WORD)
+        try:
+            at = self._reserved(size)
+            if at is not None:
+                begin = at * _WORD
+                self._bytes[begin + _RECORD.size : begin + _RECORD.size + len(text)] = text
+                told = _check(begin, size, text), len(text)
+                _RECORD.pack_into(self._bytes, begin, size, 0, *told)
+        except ValueError:
+            # It was landed meanwhile, and is gone.
+            return None
+        self.is_full = at is None
+        return None if at is None else at + 1
+
+    def _reserved(self, size: int) -> int | None:
+        """Take some words, which nobody else gets."""
+        while True:
+            found = -1
+            # As with the lock of a buffer, nothing is called.
+            with self._lock:
+                at = self._at
+                # One word more, so that there is always an end.
+                if at + size < self._room:
+                    # Whoever reads goes past it, also where it is never written to its end.
+                    self.cells[at] = size
+                    self._at = at + size
+                    found = at
+            if found >= 0:
+                return found
+            try:
+                if not self._grow(size * _WORD):
+                    return None
+            except OSError:
+                return None
+
+    def _grow(self, by: int) -> bool:
+        """Take more room on the disk; False where the file may not be larger.
+
+        Raises:
+            OSError: there is none, or the file is gone.
+        """
+        room = self._room * _WORD
+        until = min(_whole(room + max(by, _STEP)), self._most)
+        if until <= room:
+            return False
+        # By its name: a number that was kept open may be that of another file by now.
+        number = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            self._take(number, until)
+        finally:
+            os.close(number)
+        return True
+
+    def _take(self, number: int, until: int) -> None:
+        """Take room on the disk: what is written beyond it would end the process on a full one."""
+        room = self._room * _WORD
+        _allocate(number, room, until - room)
+        self._room = max(self._room, until // _WORD)
+
+    def forget(self) -> None:
+        """Remove it: all of it has landed."""
+        try:
+            self.path.unlink(missing_ok=True)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Let go of it. It stays where it is, for somebody else."""
+        if not self._map.closed:
+            self.cells.release()
+            self._bytes.release()
+            self._map.close()
+
+
+class Found(NamedTuple):
+    """What a file holds."""
+
+    head: Head
+    entries: Entries
+
+
+def read(path: Path) -> Found:
+    """Read the file of somebody else: all that was named in it before he ended.
+
+    Raises:
+        Foreign: it is none of ours, or its beginning is damaged.
+        Unreadable: it was written by another version.
+        OSError: it cannot be read.
+    """
+    data = _data(path)
+    if len(data) < _HEAD.size or not data.startswith(MAGIC):
+        raise Foreign("it is no file of a buffer")
+    _, version, length, incarnation, number, milliseconds = _HEAD.unpack_from(data)
+    if version != VERSION:
+        raise Unreadable(f"it is of version {version}, and {VERSION} is read here")
+    end = _HEAD.size + length
+    if len(data) < end + _CHECK.size or _CHECK.unpack_from(data, end) != (zlib.crc32(data[:end]),):
+        raise Foreign("its beginning is damaged")
+    try:
+        using, part, strategy, options = json.loads(data[_HEAD.size : end])
+        if not all(isinstance(text, str) for text in (using, part, strategy)):
+            raise TypeError
+        origin = Origin(using, part, strategy, dict(options))
+    except (TypeError, ValueError) as error:
+        raise Foreign("its beginning is strange") from error
+    head = Head(incarnation.hex(), number, milliseconds, origin)
+    return Found(head, _entries(data, end + _CHECK.size))
+
+
+def _entries(data: bytes, at: int) -> Entries:
+    """The amounts that are not zero."""
+    entries: Entries = {}
+    end = min(len(data.rstrip(b"\0")), len(data) - _RECORD.size + 1)
+    while at < end:
+        size, amount, check, length = _RECORD.unpack_from(data, at)
+        if not 0 < size * _WORD <= len(data) - at:
+            # The disk has lost a page of the file: the next record begins at some word after it.
+            at += _WORD
+            continue
+        begin = at + _RECORD.size
+        text = data[begin : begin + length]
+        whole = len(text) == length and _RECORD.size + length <= size * _WORD
+        if amount and whole and check == _check(at, size, text):
+            entry = entry_in(text.decode())
+            entries[entry] = entries.get(entry, 0) + amount
+        at += size * _WORD
+    return entries
+
+
+def _data(path: Path) -> bytes:
+    """The bytes of a file up to where nothing was written."""
+    found = bytearray()
+    # Whoever opens a pipe would wait for somebody who writes into it.
+    if not S_ISREG(path.lstat().st_mode):
+        raise Foreign("it is no file")
+    with open(path, "rb") as file:
+        while piece := file.read(_LEAST):
+            if not piece.strip(b"\0"):
+                break
+            found += piece
+    return bytes(found)
+
+
+def _check(at: int, size: int, text: bytes) -> int:
+    """What tells a record that is whole, and where it was written, from any other bytes."""
+    return zlib.crc32(text, zlib.crc32(_CHECK.pack(at << 24 ^ size)))
+
+
+def _allocate(number: int, at: int, length: int) -> None:
+    if _CAN_GROW:
+        os.posix_fallocate(number, at, length)
+    else:
+        os.pwrite(number, bytes(length), at)
+
+
+def _whole(size: int) -> int:
+    """Up to the end of a step, so that pages of memory are whole."""
+    return -(-size // _STEP) * _STEP

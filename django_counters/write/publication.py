@@ -1,0 +1,88 @@
+"""The form of a message that a buffer publishes. Consumers know it by the name of its one field."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django_counters.stores.redis.keys import cell_field, cell_in
+from django_counters.tokens import moment_of
+from django_counters.types import Cell, Sums, why_no_key
+
+
+class Publication(NamedTuple):
+    """A page of a buffer, as one message of a stream.
+
+    Attributes:
+        page: the ``hex`` of a UUIDv7, whose time is that of the page.
+        using: the database that it is for: its numbers of measures are in the cells.
+        incarnation: the history that it is in: of one buffer in one process.
+        number: its place there, from 1 on. No other page of the history has it.
+        sums: by how much counters and their cells change.
+    """
+
+    page: str
+    using: str
+    incarnation: str
+    number: int
+    sums: Sums[str]
+
+    @property
+    def at(self) -> datetime:
+        """When it was sealed, by the clock of its process."""
+        return moment_of(UUID(self.page))
+
+    @property
+    def name(self) -> str:
+        """What it is called in incidents."""
+        return f"{self.incarnation} {self.number}"
+
+    @property
+    def amounts(self) -> dict[str, int]:
+        """By how much the counters change, without their cells."""
+        return {key: by for (key, cell), by in self.sums.items() if cell is None}
+
+    @property
+    def text(self) -> str:
+        """All of it, as one line of ASCII."""
+        sums = {_field(key, cell): by for (key, cell), by in self.sums.items() if by}
+        return json.dumps({**self._asdict(), "sums": sums}, separators=(",", ":"))
+
+
+def publication_in(text: str | None) -> Publication | None:
+    """What a buffer has published in a message; None where somebody else has written it.
+
+    Raises:
+        ValueError, TypeError, LookupError, AttributeError, OverflowError: it is no such text.
+    """
+    if text is None:
+        return None
+    told = json.loads(text)
+    found = Publication(**{**told, "sums": dict(_sums_in(told["sums"]))})
+    hexes = (found.page, found.incarnation)
+    if any(UUID(one).hex != one for one in hexes) or not _is_whole(found.number, 1):
+        raise ValueError(f"{found.name} is no page of a buffer.")
+    # The moment is within the calendar.
+    str(found.at)
+    return found
+
+
+def _field(key: str, cell: Cell | None) -> str:
+    return key if cell is None else cell_field(cell, key)
+
+
+def _sums_in(told: Mapping[str, Any]) -> Iterator[tuple[tuple[str, Cell | None], int]]:
+    for field, by in told.items():
+        key, cell = cell_in(field) or (field, None)
+        if reason := why_no_key(key):
+            raise ValueError(f"{field!r} is no counter: {reason}.")
+        if not _is_whole(by):
+            raise ValueError(f"{by!r} is no change of {field!r}.")
+        yield (key, cell), by
+
+
+def _is_whole(number: object, low: int | None = None) -> bool:
+    return type(number) is int and (low is None or low <= number)

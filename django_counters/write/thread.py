@@ -1,0 +1,107 @@
+"""A thread that works when something is due, and sleeps until then."""
+
+from __future__ import annotations
+
+import _thread
+import logging
+import signal
+import threading
+import time
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+
+logger = logging.getLogger("django_counters")
+# Seconds: how long it sleeps where nothing is due.
+IDLE = 60.0
+# What goes wrong in a thread is taken by that thread; all else is asked of the process.
+_FAULTS = {"SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGTRAP", "SIGSYS", "SIGABRT"}
+_ASKED = signal.valid_signals() - {getattr(signal, name) for name in _FAULTS}
+
+
+def begin_thread(work: Callable[..., object], *arguments: object) -> None:
+    """Start a thread that takes no signals: a main thread that waits would not hear of them.
+
+    The system gives a signal to any thread that takes it, and does not wake up the others. Python
+    calls handlers in the main thread alone.
+
+    Takes no lock: whoever counts in a finalizer or a handler may have interrupted himself here.
+
+    Raises:
+        RuntimeError: none can be started.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    try:
+        # It inherits what is blocked here.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _ASKED)
+        _thread.start_new_thread(work, arguments)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class Worker:
+    """Starts in the process that wakes it, at the first time, and ends with that process.
+
+    Args:
+        name: what it is called where threads are listed.
+        due: when there is something to do, by the monotonic clock; None: nothing is known of.
+        work: does what is due. It raises nothing.
+    """
+
+    def __init__(
+        self, name: str, due: Callable[[], float | None], work: Callable[[], object]
+    ) -> None:
+        self._name = name
+        self._due = due
+        self._work = work
+        self._failing = False
+        self.begin()
+
+    def begin(self) -> None:
+        """Have no thread: in a child, where that of the parent is not."""
+        # Held by the thread as long as it runs, so that there is one.
+        self._running = threading.Lock()
+        # One that a signal handler may put into while its own thread does.
+        self._bell: SimpleQueue[None] = SimpleQueue()
+
+    def wake(self) -> bool:
+        """Let it look what is due; it starts where it does not run. False where it cannot."""
+        self._bell.put(None)
+        return self.start()
+
+    def start(self) -> bool:
+        """Start, unless it runs; False where it cannot."""
+        if self._running.locked():
+            return True
+        try:
+            # A second one ends at once.
+            begin_thread(self._run)
+        except RuntimeError as error:
+            if not self._failing:
+                text = "Counters: no thread lands a buffer, so all counts at once until one can: %s"
+                logger.warning(text, error)
+            self._failing = True
+            return False
+        self._failing = False
+        return True
+
+    def _run(self) -> None:
+        if not self._running.acquire(blocking=False):
+            return
+        try:
+            threading.current_thread().name = self._name
+            while True:
+                self._turn()
+        finally:
+            # Whatever has ended it: the next increment starts another one.
+            self._running.release()
+
+    def _turn(self) -> None:
+        try:
+            self._bell.get(timeout=self._seconds())
+        except Empty:
+            self._work()
+
+    def _seconds(self) -> float:
+        """For how many seconds nothing is due."""
+        moment = self._due()
+        return IDLE if moment is None else max(0.0, moment - time.monotonic())

@@ -1,0 +1,36 @@
+"""What tests of buffers that publish have in common."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django_counters.models import Counter
+from django_counters.registry import registry
+from django_counters.stores.redis.streams import PUBLISHED
+from tests.streams.conftest import Clicks
+
+
+def publish(by: int = 1, key: str = "hits:home") -> None:
+    Counter.objects.increment(key, by)
+    Counter.objects.flush_buffers()
+
+
+def published(clicks: Clicks) -> list[dict[str, Any]]:
+    """What is in the stream, part by part."""
+    entries = [fields for part in clicks.parts for _, fields in clicks.client.xrange(part)]
+    return [json.loads(fields[PUBLISHED]) for fields in entries if PUBLISHED in fields]
+
+
+def numbers(clicks: Clicks) -> list[int]:
+    return [one["number"] for one in published(clicks)]
+
+
+def again(clicks: Clicks, found: dict[str, Any], part: int = 0, **changed: object) -> None:
+    """Add a message that was published, changed or not."""
+    clicks.client.xadd(clicks.parts[part], {PUBLISHED: json.dumps({**found, **changed})})
+
+
+def reached() -> list[str]:
+    """How far the histories of buffers are in the totals."""
+    return sorted(at for at, _ in registry.positions("default").of("buffer").values())

@@ -1,0 +1,85 @@
+"""What tests of the files of buffers have in common."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from django_counters.testing import override_counters
+from django_counters.write import adopter, landing
+from django_counters.write.adopting import Adopted
+from django_counters.write.buffers import buffers
+from tests.write.buffering import LATER
+
+
+@pytest.fixture(name="inner", params=["exact", "sharded", "cached"])
+def _inner(request: pytest.FixtureRequest) -> str:
+    """The strategy behind the buffer."""
+    return str(request.param)
+
+
+@pytest.fixture(name="root", autouse=True)
+def _root(inner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The directory of the buffers. The thread adopts nothing by itself within a test."""
+    monkeypatch.setattr(adopter, "adopt", lambda: Adopted(0, {}, {}))
+    found = tmp_path / "counters"
+    options = {"timeout": 10} if inner == "cached" else {}
+    hits = {"STRATEGY": inner, "OPTIONS": options}
+    hits["BUFFER"] = {**LATER, "directory": str(found)}
+    buffers.clear()
+    with override_counters(hits=hits, seen={**hits, "PER": ["hour"], "TAGS": {"country": 10}}):
+        yield found
+    buffers.clear()
+
+
+def files(root: Path) -> list[Path]:
+    """All that is there."""
+    return sorted(path for path in root.rglob("*") if path.is_file())
+
+
+def lander_of(inner: str) -> Any:
+    return landing.InRedis if inner == "cached" else landing.InDatabase
+
+
+def die() -> None:
+    """As if the process were killed: the system closes what it had, and its files are there."""
+    for _, buffer in buffers.those_of():
+        home = buffer.files._home if buffer.files else None
+        buffer.begin()
+        if home:
+            home.release()
+
+
+@contextmanager
+def forked(*, waits: bool = False) -> Iterator[int | None]:
+    """A block that the parent and a child run; the child ends with it, or when the parent does."""
+    reads, writes = os.pipe()
+    hears, tells = os.pipe()
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            os.close(writes)
+            yield None
+            os.write(tells, b"1")
+            if waits:
+                os.read(reads, 1)
+            status = 0
+        finally:
+            os._exit(status)
+    try:
+        os.close(reads)
+        # From its first moment on it has what it inherits.
+        os.close(tells)
+        assert os.read(hears, 1), "the child has failed"
+        yield child
+    finally:
+        os.close(writes)
+        os.close(hears)
+        _, status = os.waitpid(child, 0)
+        assert status == 0

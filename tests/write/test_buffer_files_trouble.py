@@ -1,0 +1,220 @@
+"""Files of buffers that are damaged or strange, and disks that have no room for them."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import transaction
+
+from django_counters.exceptions import CounterUnavailable
+from django_counters.models import Counter, CounterIncident
+from django_counters.types import INT8
+from django_counters.write import landing, mapped
+from django_counters.write.adopting import adopt, left
+from django_counters.write.buffers import buffers
+from django_counters.write.interval import NOTHING
+from django_counters.write.mapped import Foreign, Unreadable, read
+from django_counters.write.page import Entry
+from tests.write.buffering import landed
+from tests.write.filing import _inner, _root, die, files  # noqa: F401 - fixtures
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("cached")]
+
+
+@pytest.mark.parametrize("inner", ["exact"], indirect=True)
+class TestDamage:
+    """Files that are not as their process has left them."""
+
+    def small(self, root: Path) -> tuple[Path, dict[Entry, int]]:
+        for number in range(1, 6):
+            Counter.objects.increment(f"hits:{number}", number)
+        Counter.objects.increment("seen:ü", 6, tags={"country": "de"})
+        return max(
+            ((file, read(file).entries) for file in files(root)), key=lambda one: len(one[1])
+        )
+
+    def test_it_is_cut_anywhere(self, root: Path, tmp_path: Path) -> None:
+        file, whole = self.small(root)
+        data, cut = file.read_bytes().rstrip(b"\0") + bytes(16), tmp_path / "cut"
+        found: set[int] = set()
+        for end in range(len(data)):
+            cut.write_bytes(data[:end])
+            try:
+                entries = read(cut).entries
+            except Foreign:
+                continue
+            assert list(entries.items()) == list(whole.items())[: len(entries)]
+            found.add(len(entries))
+        assert found == set(range(len(whole) + 1))
+
+    def test_a_byte_is_another(self, root: Path, tmp_path: Path) -> None:
+        """No counter gets the amount of another one. An amount itself is not checked."""
+        file, whole = self.small(root)
+        data = bytearray(file.read_bytes().rstrip(b"\0") + bytes(16))
+        other = tmp_path / "other"
+        for at in range(len(data)):
+            for bit in (1, 0x80):
+                data[at] ^= bit
+                other.write_bytes(data)
+                data[at] ^= bit
+                try:
+                    entries = read(other).entries
+                except Unreadable:
+                    continue
+                assert entries.keys() <= whole.keys(), at
+                assert sum(entries[key] != whole[key] for key in entries) <= 1
+
+    @pytest.mark.parametrize("kind", ["foreign", "damaged", "version", "database", "strategy"])
+    def test_what_is_strange_is_left_alone(
+        self, root: Path, kind: str, monkeypatch: Any, caplog: Any
+    ) -> None:
+        Counter.objects.increment("hits:home", 7)
+        (file,) = files(root)
+        die()
+        data = bytearray(file.read_bytes())
+        if kind == "foreign":
+            data[:4] = b"GIF8"
+        elif kind == "damaged":
+            data[30] ^= 1
+        elif kind == "version":
+            data[8] += 1
+        else:
+            head = read(file).head
+            to: dict[str, Any] = (
+                {"using": "elsewhere"} if kind == "database" else {"strategy": "sharp"}
+            )
+            file.unlink()
+            mapped.File(file, head._replace(origin=head.origin._replace(**to)), 10).close()
+            data = bytearray(file.read_bytes())
+        file.write_bytes(data)
+        for _ in range(2):
+            report = adopt()
+            assert (report.files, list(report.strange), report.failed) == (0, [str(file)], {})
+        assert (landed(), file.read_bytes()) == (0, bytes(data))
+        assert [one.path for one in left("default")] == [file]
+        assert CounterIncident.objects.count() == 0
+
+    def test_a_later_file_waits_for_one_of_another_version(self, root: Path) -> None:
+        for _ in range(2):
+            Counter.objects.increment("hits:home", 7)
+            (buffer,) = [one for _, one in buffers.those_of() if one.entries]
+            # As if it were sealed, and not landed.
+            buffer.interval = NOTHING
+        first, second = files(root)
+        die()
+        data = bytearray(first.read_bytes())
+        data[8] += 1
+        first.write_bytes(data)
+        assert adopt().files == 0
+        assert files(root) == [first, second]
+        data[8] -= 1
+        first.write_bytes(data)
+        assert adopt().files == 2
+        assert landed() == 14
+
+    def test_other_things_in_the_directory(self, root: Path) -> None:
+        Counter.objects.increment("hits:home", 7)
+        (file,) = files(root)
+        notes = [root / "README", file.parent / "notes.txt", root / ".hidden"]
+        for note in notes:
+            note.write_text("mine")
+        die()
+        assert adopt() == (1, {}, {})
+        assert landed() == 7
+        assert [note.read_text() for note in notes] == ["mine"] * 3
+
+
+@pytest.mark.parametrize("inner", ["exact"], indirect=True)
+class TestWithoutRoom:
+    """No file can be made: what comes waits in memory, and is counted once."""
+
+    def check(self, caplog: Any) -> None:
+        handle = Counter.objects.handle("hits:home")
+        for turn in range(1, 4):
+            handle.increment()
+            handle.increment()
+            assert Counter.objects.value("hits:home") == 2 * turn
+            Counter.objects.flush_buffers()
+            assert landed() == 2 * turn
+        assert [one.message for one in caplog.records if "has no file" in one.message] != []
+        assert len([one for one in caplog.records if "has no file" in one.message]) == 1
+
+    def test_no_file_may_be_so_large(self, root: Path, caplog: Any) -> None:
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        assert signal.getsignal(signal.SIGXFSZ) is signal.SIG_IGN
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 15, before[1]))
+        try:
+            self.check(caplog)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        Counter.objects.increment("hits:home")
+        assert len(files(root)) == 1
+
+    def test_the_directory_is_none(self, root: Path, caplog: Any) -> None:
+        root.write_text("a file")
+        self.check(caplog)
+
+    def test_the_directory_goes_away(self, root: Path) -> None:
+        for turn in range(1, 4):
+            Counter.objects.increment("hits:home")
+            shutil.rmtree(root)
+            Counter.objects.flush_buffers()
+            assert landed() == turn
+        Counter.objects.increment("hits:home")
+        Counter.objects.flush_buffers()
+        Counter.objects.increment("hits:home")
+        assert len(files(root)) == 1
+
+    def test_a_file_is_full(self, root: Path, monkeypatch: Any) -> None:
+        monkeypatch.setattr(mapped, "_LEAST", 1 << 16)
+        monkeypatch.setattr(mapped, "_EACH", 0)
+        keys = [f"hits:{number}-{'x' * 150}" for number in range(1000)]
+        for key in keys:
+            Counter.objects.increment(key)
+        assert set(Counter.objects.values_of(keys).values()) == {1}
+        assert sum(landed(key) for key in keys) > 0
+        die()
+        adopt()
+        assert {landed(key) for key in keys} == {1}
+
+    def test_a_full_file_that_cannot_be_landed_takes_nothing(
+        self, root: Path, monkeypatch: Any
+    ) -> None:
+        monkeypatch.setattr(mapped, "_LEAST", 1 << 16)
+        monkeypatch.setattr(mapped, "_EACH", 0)
+
+        def away(*_: Any) -> None:
+            raise CounterUnavailable(using="default", reason="away")
+
+        monkeypatch.setattr(landing.InDatabase, "land", away)
+        keys = [f"hits:{number}-{'x' * 150}" for number in range(1800)]
+        results = [Counter.objects.increment(key) for key in keys]
+        assert {result.value for result in results} == {None, 1}
+        assert set(Counter.objects.values_of(keys).values()) == {1}
+
+    def test_more_than_a_file_can_hold(self, root: Path) -> None:
+        Counter.objects.increment("hits:home", INT8[1] - 5)
+        handle = Counter.objects.handle("hits:home")
+        handle.decrement(3)
+        handle.increment(8)
+        # It is counted by itself: the value is within its range again.
+        assert Counter.objects.increment("hits:home", 10) == 10
+        assert landed() == 10
+
+
+def test_a_sum_that_no_file_holds_keeps_nobody_else_out(root: Path) -> None:
+    """Each change was one of 64 bits, and their sum is none. All of it is committed."""
+    with transaction.atomic():
+        Counter.objects.increment("hits:a", INT8[1])
+        Counter.objects.increment("hits:a", INT8[1])
+        Counter.objects.increment("hits:b", 5)
+        Counter.objects.increment("hits:c", 7)
+    Counter.objects.flush_buffers()
+    assert [landed(f"hits:{name}") for name in "abc"] == [0, 5, 7]
+    (incident,) = CounterIncident.objects.all()
+    assert incident.detail["amounts"] == {"hits:a": 2 * INT8[1]}
