@@ -18,6 +18,7 @@ from django_counters.limits.limit import limit_problems
 from django_counters.models import Counter, CounterDelta
 from django_counters.observe.facts import databases
 from django_counters.observe.redises import weaknesses
+from django_counters.regions import region_problems
 from django_counters.stores.redis.addresses import is_other_cache
 from django_counters.stores.sql.dialects import DIALECTS
 from django_counters.streams import stream_problems
@@ -31,6 +32,7 @@ def register() -> None:
     register_check(check_setting)
     register_check(check_limits)
     register_check(check_streams)
+    register_check(check_regions)
     register_check(check_caches, Tags.caches)
     register_check(check_caches_in_use, Tags.caches, deploy=True)
     register_check(check_servers, Tags.caches, deploy=True)
@@ -66,6 +68,16 @@ def check_streams(
     return [
         Error(message, hint=HINTS[code], id=f"counters.{code}")
         for code, message in stream_problems(published_to(getattr(settings, "COUNTERS", None)))
+    ]
+
+
+def check_regions(
+    app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """E042: what is in ``COUNTERS_REGION`` and ``COUNTERS_REGIONS``. It connects to nothing."""
+    return [
+        Error(message, hint=HINTS["E042"], id="counters.E042")
+        for message in region_problems(needed=False)
     ]
 
 

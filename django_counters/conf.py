@@ -21,6 +21,7 @@ from django_counters.projections.quotas import QUOTAS, value_ceiling
 from django_counters.projections.series import SERIES
 from django_counters.projections.top import TOP
 from django_counters.projections.uniques import UNIQUES
+from django_counters.regions import regional_problems
 from django_counters.strategies import cached, in_place, ledger, sharded, slotted
 from django_counters.strategies.declaring import MAX_AGE, Declaration, Recipe
 from django_counters.streams import stream_names
@@ -96,6 +97,15 @@ _OF_NAMESPACES = (
         code="E040",
     ),
     Option(
+        "REGIONAL",
+        False,
+        "True or False",
+        "Whether each [region](../how-to/several-regions.md) counts in a database of its own, and "
+        "reads the values of all of them together.",
+        lambda value: isinstance(value, bool),
+        code="E041",
+    ),
+    Option(
         "API",
         None,
         "dictionary of [who may what](#api), or None",
@@ -119,7 +129,8 @@ class Policy:
     ``history``: the period of its recorded totals; empty where none are recorded.
     ``history_days``: for how long those are kept. ``access``: who may reach the counters over
     HTTP. ``measure``: what is counted beside the total; None where nothing is. ``buffer``: how
-    increments wait in their process; None where they do not.
+    increments wait in their process; None where they do not. ``regional``: whether values are
+    those of all regions together.
     """
 
     recipe: Recipe = EXACT
@@ -131,6 +142,7 @@ class Policy:
     access: Access = CLOSED
     measure: Measure | None = None
     buffer: Buffering | None = None
+    regional: bool = False
 
     @property
     def max_age(self) -> float:
@@ -216,6 +228,7 @@ def _policy(name: str, declared: Mapping[str, Any]) -> Policy:
         access=access_of(declared.get("API")),
         measure=measure_of(name, options),
         buffer=buffering_of(declared.get("BUFFER")),
+        regional=declared.get("REGIONAL", False),
     )
 
 
@@ -264,6 +277,7 @@ def problems(setting: object) -> Iterator[Problem]:
         if isinstance(options, Mapping):
             yield from _option_problems(f"COUNTERS[{name!r}]", options)
             yield from _access_problems(str(name), options.get("API"))
+            yield from _regional_problems(str(name), options)
         else:
             yield Problem("E001", f"COUNTERS[{name!r}] must be a dictionary of options.")
 
@@ -347,6 +361,14 @@ def _access_problems(name: str, declared: object) -> Iterator[Problem]:
     if declared is not None and name in (CREATED, AUDITED):
         problem = "API cannot be there: it would let others change what the app keeps for itself."
         yield Problem("E026", f"{where}: {problem}")
+
+
+def _regional_problems(name: str, declared: Mapping[Any, Any]) -> Iterator[Problem]:
+    """What cannot stand beside ``REGIONAL``."""
+    strategy = strategies().get(str(declared.get("STRATEGY", "exact")))
+    outside = strategy is not None and strategy.can.outside
+    for message in regional_problems(name, declared, outside=outside):
+        yield Problem("E041", f"COUNTERS[{name!r}]: {message}")
 
 
 def _strategy_problems(

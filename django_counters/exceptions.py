@@ -470,6 +470,28 @@ class StreamPoisoned(CounterError):
     messages: int
 
 
+class RegionRestored(CounterError, DatabaseError):
+    """{peer} knows more of the region {region} than itself: run counters regions fence."""
+
+    region: str
+    peer: str
+
+
+class RegionAway(CounterError, OperationalError):
+    """{peer} cannot be asked what it knows of the region {region}: {reason}."""
+
+    peer: str
+    region: str
+    reason: str
+
+
+class UnsupportedRegions(CounterError, ValueError):
+    """{key} cannot be asked like that: {reason}."""
+
+    key: str
+    reason: str
+
+
 class AssignmentIgnored(RuntimeWarning):
     """A number was assigned to a counter of a saved instance, and ``save()`` did not write it.
 

@@ -69,6 +69,10 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "E039": "Write it as the message says: a stream has BACKEND, LOCATION, STREAM or TOPIC, "
         "and DECODE, which is the path of a function, or a BUFFER that publishes to it.",
         "E040": "Write BUFFER as the message says, or remove what it cannot stand beside.",
+        "E041": "Remove what REGIONAL cannot stand beside. It is for exact, sharded and ledger "
+        "namespaces.",
+        "E042": 'COUNTERS_REGION is a name such as "eu", COUNTERS_REGIONS a dictionary such as '
+        '{"us": "us_db"}.',
         "W010": "Remove the index, or silence this warning where the counter seldom changes.",
         "W011": "Run manage.py counters partitions, as the owner of the table, every hour.",
         "W012": "Set maxmemory-policy to noeviction, or give the counters a Redis of their own.",

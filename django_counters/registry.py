@@ -26,6 +26,7 @@ from django_counters.stores.sql.holds import SqlHolds
 from django_counters.stores.sql.identity import part_of
 from django_counters.stores.sql.measures import SqlMeasures
 from django_counters.stores.sql.positions import SqlPositions
+from django_counters.stores.sql.regions import SqlRegions
 from django_counters.stores.sql.session import Session
 from django_counters.stores.sql.tables import NAMED, records
 from django_counters.stores.sql.tokens import SqlTokens
@@ -67,6 +68,7 @@ class Registry:
         self._actors: dict[str, SqlActors] = {}
         self._holds: dict[str, SqlHolds] = {}
         self._positions: dict[str, SqlPositions] = {}
+        self._regions: dict[str, SqlRegions] = {}
 
     def policies(self) -> Mapping[str, Policy]:
         """The policy of each declared namespace, and of ``default``.
@@ -93,7 +95,7 @@ class Registry:
 
     def forget_policies(self, *, setting: str, **_: object) -> None:
         """Receives Django's ``setting_changed``."""
-        if setting in ("COUNTERS", "COUNTERS_CACHED_AS_EXACT"):
+        if setting in ("COUNTERS", "COUNTERS_CACHED_AS_EXACT", "COUNTERS_REGION"):
             self._policies = []
         elif setting == "CACHES":
             self.forget_strategies()
@@ -161,6 +163,11 @@ class Registry:
         """How far sources are in the totals of a database."""
         known = self._positions.get(using)
         return known or self._positions.setdefault(using, SqlPositions(Session(using)))
+
+    def regions(self, using: str) -> SqlRegions:
+        """What regions have counted, in a database."""
+        known = self._regions.get(using)
+        return known or self._regions.setdefault(using, SqlRegions(Session(using)))
 
     def admitted(self, using: str) -> set[str]:
         """The keys of a database of which this process knows that they have a row."""

@@ -91,6 +91,22 @@ def expire_holds(using: str = DEFAULT_DB_ALIAS) -> dict[str, int]:
     return {"expired": expire(using)}
 
 
+@shared_task(name=PUBLISH, ignore_result=True)
+def publish(using: str = DEFAULT_DB_ALIAS) -> dict[str, Any]:
+    """Let other regions copy what this one has counted. Safe to run at once."""
+    from django_counters.upkeep.regions import publish as give
+
+    return asdict(give(using))
+
+
+@shared_task(name=PULL, ignore_result=True)
+def pull(using: str = DEFAULT_DB_ALIAS) -> dict[str, Any]:
+    """Copy what other regions have counted. Safe to run at once."""
+    from django_counters.upkeep.regions import pull as take
+
+    return {region: asdict(done) for region, done in take(using).items()}
+
+
 @shared_task(name=VERIFY, ignore_result=True)
 def verify(using: str = DEFAULT_DB_ALIAS) -> dict[str, Any]:
     """Compare the totals of the ledger with its entries; what differs becomes an incident."""
@@ -119,9 +135,12 @@ def counters_beat_schedule(
     holds_every: float = 60.0,
     verify_every: float = 86400.0,
     audit_every: float = 86400.0,
+    regions_every: float | None = None,
     using: str = DEFAULT_DB_ALIAS,
 ) -> dict[str, Any]:
     """What to put into ``beat_schedule``: each kind of upkeep every so many seconds.
+
+    ``regions_every``: for a site in several regions.
 
     A run that could not start before the next one is due is dropped.
     """
@@ -136,6 +155,8 @@ def counters_beat_schedule(
         VERIFY: verify_every,
         VERIFY_AUDIT: audit_every,
     }
+    if regions_every is not None:
+        every |= {PUBLISH: regions_every, PULL: regions_every}
     return {
         f"{task}:{using}": {
             "task": task,

@@ -184,14 +184,16 @@ class CounterManager(BufferManager[Row]):
         *,
         consistency: str = "exact",
         max_age: float | None = None,
+        region: str | None = None,
         using: str | None = None,
     ) -> int:
         """The value of a counter; zero if it was never counted. See `values_of`.
 
         Raises:
+            UnsupportedRegions: there is no such ``region``, or no regions.
             CounterUnavailable: the database, or the Redis of a cached counter, cannot be asked.
         """
-        return values.value_of(key, using or self._db, consistency, max_age)
+        return values.value_of(key, using or self._db, consistency, max_age, region)
 
     def values_of(
         self,
@@ -199,6 +201,7 @@ class CounterManager(BufferManager[Row]):
         *,
         consistency: str = "exact",
         max_age: float | None = None,
+        region: str | None = None,
         using: str | None = None,
     ) -> dict[str, int]:
         """The values of many counters, in one query, and for cached ones one round trip to Redis.
@@ -206,8 +209,11 @@ class CounterManager(BufferManager[Row]):
         Those of one strategy are of one moment. ``consistency="cached"`` answers from Redis alone
         where the totals there are at most ``max_age`` seconds old (what the namespace declares, 5),
         and without Redis from what has landed in the database. Others are read exactly.
+
+        Where the namespace is ``REGIONAL`` a value is what all regions have counted, as far as it
+        was copied; with ``region="us"`` what that one has counted.
         """
-        return values.values_of(keys, using or self._db, consistency, max_age)
+        return values.values_of(keys, using or self._db, consistency, max_age, region)
 
     def collect(self, *, using: str | None = None) -> AbstractContextManager[None]:
         """A block whose increments are merged by key and applied in one statement at its end.
@@ -374,14 +380,15 @@ class CounterManager(BufferManager[Row]):
         *,
         consistency: str = "exact",
         max_age: float | None = None,
+        region: str | None = None,
         using: str | None = None,
     ) -> int:
         """`value` for async code."""
         database = using or self._db
-        if is_native([key], database, writes=False):
+        if region is None and is_native([key], database, writes=False):
             return (await values.avalues_of([key], database, consistency, max_age))[key]
         return await sync_to_async(self.value)(
-            key, consistency=consistency, max_age=max_age, using=using
+            key, consistency=consistency, max_age=max_age, region=region, using=using
         )
 
     async def avalues_of(
@@ -390,14 +397,15 @@ class CounterManager(BufferManager[Row]):
         *,
         consistency: str = "exact",
         max_age: float | None = None,
+        region: str | None = None,
         using: str | None = None,
     ) -> dict[str, int]:
         """`values_of` for async code."""
         names = keys if isinstance(keys, str) else list(keys)
-        if is_native(names, using or self._db, writes=False):
+        if region is None and is_native(names, using or self._db, writes=False):
             return await values.avalues_of(names, using or self._db, consistency, max_age)
         return await sync_to_async(self.values_of)(
-            names, consistency=consistency, max_age=max_age, using=using
+            names, consistency=consistency, max_age=max_age, region=region, using=using
         )
 
     async def aread(

@@ -8,7 +8,14 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from django_counters.conf import EXACT, Policy
-from django_counters.exceptions import Contention, InvalidKey, InvalidPeriod, UnsupportedConsistency
+from django_counters.exceptions import (
+    Contention,
+    InvalidKey,
+    InvalidPeriod,
+    UnsupportedConsistency,
+    UnsupportedRegions,
+)
+from django_counters.read.regions import Regional
 from django_counters.registry import registry
 from django_counters.stores.sql.tables import NAMED
 from django_counters.strategies.base import Outside
@@ -37,11 +44,17 @@ Values = dict[Hashable, int]
 _YEAR = 366 * 86_400
 
 
-def value_of(key: object, using: str | None, consistency: str = "exact", age: object = None) -> int:
+def value_of(
+    key: object,
+    using: str | None,
+    consistency: str = "exact",
+    age: object = None,
+    region: str | None = None,
+) -> int:
     """The value of one number; zero if it was never counted."""
     name = check_key(key)
-    if consistency != "exact":
-        return values_of([name], using, consistency, age)[name]
+    if consistency != "exact" or region is not None:
+        return values_of([name], using, consistency, age, region)[name]
     policy = registry.policy(name)
     if policy.buffer is not None:
         return values_of([name], using)[name]
@@ -51,11 +64,17 @@ def value_of(key: object, using: str | None, consistency: str = "exact", age: ob
 
 
 def values_of(
-    keys: Iterable[object], using: str | None, consistency: str = "exact", max_age: object = None
+    keys: Iterable[object],
+    using: str | None,
+    consistency: str = "exact",
+    max_age: object = None,
+    region: str | None = None,
 ) -> dict[str, int]:
     """The values of many keys of one moment; zero for what was never counted."""
     names = check_keys(keys)
-    readers = partial(_readable, using=using)
+    if region is not None:
+        _check_regional(names)
+    readers = partial(_readable, using=using, region=region or "")
 
     def read_some(some: Sequence[str]) -> dict[Hashable, int]:
         found: dict[Hashable, int] = {}
@@ -141,6 +160,9 @@ def read(key: object, consistency: str, using: str | None, max_age: object = Non
     """One value, and what is known of it."""
     name = check_key(key)
     policy = registry.policy(name)
+    if policy.regional:
+        reason = "value() adds up regions, and a reading is of what waits in one"
+        raise UnsupportedRegions(key=name, reason=reason)
     age = policy.max_age if max_age is None else check_age(max_age)
     strategy = registry.strategy(policy.recipe, NAMED, reading_alias(policy, using))
     readings: list[Reading] = []
@@ -158,8 +180,16 @@ def read(key: object, consistency: str, using: str | None, max_age: object = Non
     return replace(reading, value=reading.value + owed, pending=reading.pending + owed)
 
 
-def _readable(policy: Policy, using: str | None) -> Reader:
+def _check_regional(names: Sequence[str]) -> None:
+    for name in names:
+        if not registry.policy(name).regional:
+            raise UnsupportedRegions(key=name, reason="its namespace is not REGIONAL")
+
+
+def _readable(policy: Policy, using: str | None, region: str = "") -> Reader:
     """Who reads: all that keep everything in the database read it in the same way."""
+    if policy.regional:
+        return Regional(reading_alias(policy, using), region)
     shown = policy.recipe if policy.recipe.can.outside else EXACT
     return registry.strategy(shown, NAMED, reading_alias(policy, using))
 

@@ -16,6 +16,7 @@ from django_counters.tables.measure import CounterMeasure, CounterTag
 from django_counters.tables.partition import CounterArchive, CounterPartition
 from django_counters.tables.position import CounterPosition
 from django_counters.tables.rank import CounterRank
+from django_counters.tables.region import CounterRegion
 from django_counters.tables.request import AdjustmentRequest
 from django_counters.tables.sample import CounterSample
 from django_counters.tables.shard import ShardColumns
@@ -41,6 +42,7 @@ __all__ = [
     "CounterPartition",
     "CounterPosition",
     "CounterRank",
+    "CounterRegion",
     "CounterSample",
     "CounterSource",
     "CounterTag",

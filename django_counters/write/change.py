@@ -118,6 +118,7 @@ class Change(NamedTuple):
         """The same without the row of its actor: the caller sees to that."""
         ref, bounds = self.ref, self.ref.bounds
         if self.bounds is not UNBOUNDED:
+            self._check_that_it_is_here_alone()
             bounds = bounds.stricter(self.bounds)
         if bounds.floor is not None and self.by < 0 and not ref.recipe.can.in_place:
             self._check_floor(bounds.floor)
@@ -144,11 +145,21 @@ class Change(NamedTuple):
         quotas = quotas_of(ref.measure, self.by, effects, known)
         return Delta(ref.key, self.by, bounds, self.route, effects, quotas)
 
+    def _check_that_it_is_here_alone(self) -> None:
+        """Refuse bounds that no region can keep for the others."""
+        if is_regional(self.ref):
+            raise UnsupportedBounds(key=self.ref.label, strategy="regional")
+
     def _check_floor(self, floor: int) -> None:
         """Refuse a floor that is not kept where increments wait, or not known to all who take."""
         ref = self.ref
         if not ref.recipe.can.floors or floor != ref.bounds.floor:
             raise UnsupportedBounds(key=ref.label, strategy=ref.recipe.strategy)
+
+
+def is_regional(ref: Ref) -> bool:
+    """Whether other regions count it, too."""
+    return not ref.owner and registry.policy(ref.text).regional
 
 
 def in_shards(key: object, using: str | None) -> Ref:

@@ -29,7 +29,7 @@ from django_counters.tables.hold import NAME_LENGTH, CounterHold
 from django_counters.tables.standing import COUNTERS
 from django_counters.tokens import check_token, mint
 from django_counters.types import UNBOUNDED, Batch, Bounds, Delta, check_delta
-from django_counters.write.change import Change, Ref
+from django_counters.write.change import Change, Ref, is_regional
 from django_counters.write.pipeline import settle
 from django_counters.write.records import ref_of
 from django_counters.write.telling import applied, tell
@@ -152,6 +152,8 @@ def check_holds(ref: Ref) -> None:
     if ref.buffer is not None:
         reason = "nobody knows what waits in the buffers of other processes"
         raise UnsupportedHold(key=ref.label, reason=reason)
+    if is_regional(ref):
+        raise UnsupportedHold(key=ref.label, reason="a region knows what others count too late")
     if ref.measure is not None and ref.measure.once is not None:
         raise UnsupportedHold(key=ref.label, reason="it counts once for each actor")
 

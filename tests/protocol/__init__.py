@@ -1,1 +1,1 @@
-"""The protocol of cached counters as a model, explored in every order of its steps."""
+"""The protocols of cached counters and of regions as models, explored in every order of steps."""

@@ -24,7 +24,7 @@ from django_counters import exceptions as errors
 from django_counters.adjustments.cases import AdjustedMany
 from django_counters.intake.flush import Report as Flushed
 from django_counters.intake.flush import flush
-from django_counters.management import adjusting, consuming, top
+from django_counters.management import adjusting, consuming, regions, top
 from django_counters.management.looping import until_asked_to_end
 from django_counters.observe.doctor import Finding, examine
 from django_counters.upkeep.audit import Anchor, verify_audit
@@ -43,6 +43,9 @@ _WORK = {
     "flush": gettext_noop("land what waits in Redis in the totals"),
     "consume": gettext_noop("count the messages of a stream"),
     "buffers": gettext_noop("land the files of buffers whose processes have ended"),
+    "publish": gettext_noop("let other regions copy what this one has counted"),
+    "pull": gettext_noop("copy what other regions have counted"),
+    "regions": gettext_noop("look after a region that was restored from a backup"),
     "rollup": gettext_noop("fold shards, slots and entries into the totals"),
     "partitions": gettext_noop("make, seal and drop partitions of the ledger"),
     "verify": gettext_noop("compare the ledger with its entries, and counts of actors with them"),
@@ -68,6 +71,8 @@ _EXPLAINED = (
     errors.CounterUnavailable,
     errors.OutcomeUnknown,
     errors.StreamPoisoned,
+    errors.RegionAway,
+    errors.RegionRestored,
 )
 # The database is away for a moment; a loop goes on when it is back.
 _PASSING = (OperationalError, InterfaceError, errors.ReadOnlyDatabase)
@@ -134,6 +139,7 @@ class Command(BaseCommand):
         )
         adjusting.add_arguments(sub["adjust"])
         consuming.add_arguments(sub["consume"], _seconds)
+        regions.add_arguments(sub["regions"])
         top.add_arguments(sub["top"], _seconds)
 
     def handle(self, *_args: Any, **options: Any) -> None:
@@ -216,6 +222,15 @@ class Command(BaseCommand):
         if problems:
             shown = [f"{path}: {problem}" for path, problem in problems.items()][:_MOST_SHOWN]
             raise CommandError(f"{len(problems)} files are left: {'; '.join(shown)}")
+
+    def _publish(self, using: str, **options: Any) -> None:
+        regions.run_publish(self.stdout, using, **options)
+
+    def _pull(self, using: str, **options: Any) -> None:
+        regions.run_pull(self.stdout, using, **options)
+
+    def _regions(self, using: str, **options: Any) -> None:
+        regions.run_fence(self.stdout, using, **options)
 
     def _rollup(self, using: str, *, dry_run: bool, as_json: bool, **_: Any) -> None:
         def progress(label: str, report: Report) -> None:

@@ -16,6 +16,7 @@ from django_counters.stores.sql.dialects.landing import Landing
 from django_counters.stores.sql.dialects.ledger import Ledger
 from django_counters.stores.sql.dialects.limits import Limits
 from django_counters.stores.sql.dialects.positions import Positions
+from django_counters.stores.sql.dialects.regions import Regions
 from django_counters.stores.sql.dialects.rights import Rights
 from django_counters.stores.sql.dialects.samples import Samples
 from django_counters.stores.sql.dialects.spelling import Spelling
@@ -60,6 +61,7 @@ class Dialect(Spelling, Errors):
         self.actors = Actors(self)
         self.holds = Holds(self)
         self.positions = Positions(self)
+        self.regions = Regions(self)
 
     @property
     def present(self) -> str:

@@ -25,6 +25,7 @@ UNIQUES = "django_counters_counterunique"
 ACTORS = "django_counters_counteractor"
 RANKS = "django_counters_counterrank"
 HOLDS = "django_counters_counterhold"
+REGIONS = "django_counters_counterregion"
 
 # The number of the row that is a total, where totals have no column.
 TOTAL = -1

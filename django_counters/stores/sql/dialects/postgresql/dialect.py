@@ -15,6 +15,7 @@ from django_counters.stores.sql.dialects.postgresql.functions import BEYOND_QUOT
 from django_counters.stores.sql.dialects.postgresql.holds import PostgresHolds
 from django_counters.stores.sql.dialects.postgresql.landing import PostgresLanding
 from django_counters.stores.sql.dialects.postgresql.ledger import PostgresLedger
+from django_counters.stores.sql.dialects.postgresql.regions import PostgresRegions
 from django_counters.stores.sql.dialects.postgresql.rights import ShardRights, SlotRights
 from django_counters.stores.sql.dialects.postgresql.totals import (
     FunctionReads,
@@ -69,6 +70,7 @@ class PostgreSQL(Dialect):
         self.cells = PostgresCells(self)
         self.actors = PostgresActors(self)
         self.holds = PostgresHolds(self)
+        self.regions = PostgresRegions(self)
         self.ledger = PostgresLedger(self)
         self.landing = PostgresLanding(self)
 

@@ -1,0 +1,140 @@
+"""The statements about what regions have counted."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from django_counters.stores.sql.dialects.positions import POSITIONS
+from django_counters.stores.sql.dialects.spelling import Spelling
+from django_counters.stores.sql.dialects.tables import COUNTER, DELTAS, REGIONS, SHARDS
+
+_WITHIN = "key >= %(low)s AND key < %(high)s"
+_OWN = "region = %(region)s AND incarnation = %(incarnation)s"
+
+
+class Regions:
+    """Publishes, copies and adds up entries. Most parameters have names.
+
+    ``low`` and ``high``: keys from the one on and before the other. ``region`` and ``incarnation``:
+    whose entries.
+
+    Attributes:
+        life: what the server says of itself; it is another text after a restart, or elsewhere.
+        others: what other regions have counted, and less what earlier incarnations of this one have
+            counted, which is in its totals and in their entries. Parameters: `keys`. Rows: key,
+            NULL, amount.
+        other: the same of one region. Parameters: `keys`, region.
+    """
+
+    life = "SELECT 'sqlite'"
+
+    def __init__(self, spelling: Spelling) -> None:
+        self._in = spelling
+        self.others = (
+            f"SELECT key, NULL, COALESCE(-base, value) FROM {REGIONS} WHERE key {spelling.among()}"
+        )
+        self.other = f"{self.others} AND region = %s"
+
+    #: The key at which the next page begins; no row after the last one. Parameters: low, high,
+    #: most.
+    edge = f"SELECT key FROM {COUNTER} WHERE {_WITHIN} ORDER BY key LIMIT 1 OFFSET %(most)s"
+    #: The same of entries of one incarnation, from ``low`` on.
+    edge_of_entries = (
+        f"SELECT key FROM {REGIONS} WHERE key >= %(low)s AND {_OWN} "
+        "ORDER BY key LIMIT 1 OFFSET %(most)s"
+    )
+
+    @cached_property
+    def publish(self) -> str:
+        """Give each entry whose value has changed its value, and one version.
+
+        Parameters: low, high, region, incarnation, version. A row for each.
+        """
+        typed = self._in.typed
+        value = "h.v - h.base"
+        return (
+            f"{self._here} INSERT INTO {REGIONS} AS t "
+            "(key, region, incarnation, value, version, base) "
+            f"SELECT h.key, {typed('%(region)s', 'text')}, {typed('%(incarnation)s', 'integer')}, "
+            f"{value}, {typed('%(version)s', 'bigint')}, h.base FROM here h "
+            f"WHERE {value} <> h.value {self._in.ordered('h.key')} "
+            "ON CONFLICT (key, region, incarnation) DO UPDATE SET "
+            "value = EXCLUDED.value, version = EXCLUDED.version RETURNING 1"
+        )
+
+    @cached_property
+    def begin(self) -> str:
+        """Begin a new incarnation: what of each counter is known to be counted by earlier ones.
+
+        All of it, where a peer has a later entry than this copy, whose clock is ``clock``: that
+        entry was made of more. Else what was published. Parameters: low, high, region, incarnation,
+        new, clock, all (1: all of each counter). A row for each.
+        """
+        typed = self._in.typed
+        base = (
+            f"CASE WHEN {typed('%(all)s', 'integer')} = 1 "
+            f"OR h.version > {typed('%(clock)s', 'bigint')} THEN h.v "
+            "ELSE h.base + h.value END"
+        )
+        return (
+            f"{self._here} INSERT INTO {REGIONS} (key, region, incarnation, value, version, base) "
+            f"SELECT h.key, {typed('%(region)s', 'text')}, {typed('%(new)s', 'integer')}, 0, 0, "
+            f"{base} FROM here h WHERE {base} <> 0 {self._in.ordered('h.key')} RETURNING 1"
+        )
+
+    @cached_property
+    def _here(self) -> str:
+        """What this region has of each counter, whatever waits for its rollup, and its entry.
+
+        No join: how many entries there are of a region, a server that has no statistics yet guesses
+        wrong.
+        """
+        return (
+            "WITH here AS (SELECT key, SUM(v) AS v, SUM(value) AS value, SUM(base) AS base, "
+            "MAX(version) AS version FROM ("
+            f"SELECT key, value AS v, 0 AS value, 0 AS base, 0 AS version FROM {COUNTER} "
+            f"WHERE {_WITHIN} "
+            f"UNION ALL SELECT key, value, 0, 0, 0 FROM {SHARDS} WHERE {_WITHIN} "
+            f"UNION ALL SELECT key, delta, 0, 0, 0 FROM {DELTAS} "
+            f"WHERE {_WITHIN} AND {self._in.waits} "
+            f"UNION ALL SELECT key, 0, value, COALESCE(base, 0), version FROM {REGIONS} "
+            f"WHERE {_WITHIN} AND {_OWN}) u GROUP BY key)"
+        )
+
+    #: The entries of whole versions after ``since``, up to the one that is ``most`` entries
+    #: further, with the clock and the life of the same moment. Rows: key, value, version, clock,
+    #: life.
+    page = (
+        f"SELECT key, value, version, c.position, c.timeline FROM {REGIONS}, "
+        f"(SELECT position, timeline FROM {POSITIONS} WHERE source = %(source)s "
+        f"AND part = %(part)s) c WHERE {_OWN} AND version > %(since)s "
+        f"AND version <= COALESCE((SELECT version FROM {REGIONS} WHERE {_OWN} "
+        "AND version > %(since)s ORDER BY version LIMIT 1 OFFSET %(most)s), 9223372036854775807)"
+    )
+
+    @cached_property
+    def store(self) -> str:
+        """Copy entries that are newer than those which are there, in the order of their keys.
+
+        Parameters: region, incarnation, `columns` of key, value, version. A row for each.
+        """
+        rows = self._in.rows(k="text", v="bigint", n="bigint")
+        typed = self._in.typed
+        return (
+            f"INSERT INTO {REGIONS} AS t (key, region, incarnation, value, version) "
+            f"SELECT u.k, {typed('%s', 'text')}, {typed('%s', 'integer')}, u.v, u.n FROM {rows} "
+            f"WHERE true {self._in.ordered('u.k')} ON CONFLICT (key, region, incarnation) "
+            "DO UPDATE SET value = EXCLUDED.value, version = EXCLUDED.version "
+            "WHERE t.version < EXCLUDED.version RETURNING 1"
+        )
+
+    #: Give entries of an incarnation that ends a new version. Parameters: low, high, region,
+    #: incarnation, version. A row for each.
+    end = (
+        f"UPDATE {REGIONS} SET version = %(version)s, base = NULL "
+        f"WHERE {_WITHIN} AND {_OWN} RETURNING 1"
+    )
+    #: Forget the entries of a region from an incarnation on. Parameters: region, incarnation.
+    drop = f"DELETE FROM {REGIONS} WHERE region = %s AND incarnation >= %s RETURNING 1"
+    #: What a region has counted, of all counters together. Parameters: region.
+    sum = f"SELECT COALESCE(SUM(value), 0) FROM {REGIONS} WHERE region = %s"

@@ -1,0 +1,155 @@
+"""A region that was restored from a backup: others know what it has forgotten.
+
+Its incarnation ends with the newest entries that anybody has, and another one begins. What of each
+counter is known to others counts as theirs; the rest is published anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from django.db import DEFAULT_DB_ALIAS
+
+from django_counters.exceptions import RegionAway
+from django_counters.regions import Regions, regions
+from django_counters.registry import registry
+from django_counters.stores.sql.positions import Position
+from django_counters.stores.sql.regions import Of, SqlRegions, source_of
+from django_counters.tables import CounterPosition
+from django_counters.upkeep.regions import (
+    CLOSED,
+    Marks,
+    greet,
+    is_ahead,
+    marks_of,
+    present,
+    reaching,
+    scopes,
+)
+
+
+@dataclass(slots=True)
+class Fenced:
+    """What a fence has found.
+
+    Attributes:
+        restored: whether a peer knew more of this region than itself.
+        incarnation: in which one it is now.
+        entries: how many entries came back.
+        amount: how much they are together.
+        heard: when each peer has last copied something. What was counted after that and before the
+            restore nobody has.
+    """
+
+    restored: bool = False
+    incarnation: int = 1
+    entries: int = 0
+    amount: int = 0
+    heard: dict[str, datetime | None] = field(default_factory=dict)
+
+
+def fence(using: str = DEFAULT_DB_ALIAS) -> Fenced:
+    """Bring a region that was restored up to what others know of it, before it counts again.
+
+    Asks all peers. Where none knows more, nothing is changed. It can be repeated after whatever has
+    interrupted it. What is counted between the restore and this is lost in part.
+
+    Raises:
+        RegionAway: a peer cannot be asked, or somebody publishes. Nothing is changed here.
+    """
+    declared, store = regions(), registry.regions(using)
+    home, life = marks_of(declared.own, using), store.life()
+    last, _ = present(home)
+    known = _ask(declared)
+    if not any(is_ahead(marks, home) for marks in known.values()):
+        of = Of(declared.own, last)
+        greet(declared, home, of, life)
+        with store.transaction():
+            registry.positions(using).label(of.source, of.part, life)
+        return Fenced(incarnation=of.incarnation)
+    new = max(last, *(max(marks, default=0) for marks in known.values())) + 1
+    done = Fenced(True, new, heard=_heard(declared))
+    ended = range(last, new)
+    _close(declared, ended, life)
+    with store.transaction():
+        _begin(declared, store, ended, life, using, done)
+    return done
+
+
+def _ask(declared: Regions) -> Mapping[str, Marks]:
+    found = {}
+    for name, alias in declared.peers.items():
+        with reaching(name, declared.own):
+            found[name] = marks_of(declared.own, alias)
+    return found
+
+
+def _heard(declared: Regions) -> dict[str, datetime | None]:
+    found = {}
+    for name, alias in declared.peers.items():
+        rows = CounterPosition._base_manager.using(alias).filter(source=source_of(declared.own))
+        moved = rows.exclude(position="").order_by("-moved_at")
+        with reaching(name, declared.own):
+            found[name] = moved.values_list("moved_at", flat=True).first()
+    return found
+
+
+def _close(declared: Regions, ended: range, life: str) -> None:
+    """Let pages be of no use that somebody has read of what ends. The next number is taken."""
+    source = source_of(declared.own)
+    for name, alias in declared.peers.items():
+        positions = registry.positions(alias)
+        with reaching(name, declared.own), registry.regions(alias).transaction():
+            for number in ended:
+                positions.label(source, str(number), CLOSED)
+            positions.label(source, str(ended.stop), life)
+
+
+def _begin(
+    declared: Regions, store: SqlRegions, ended: range, life: str, using: str, done: Fenced
+) -> None:
+    """Learn back what peers have, end what was, and begin anew: one transaction."""
+    region, first, new = declared.own, ended.start, ended.stop
+    positions = registry.positions(using)
+    positions.make(source_of(region), str(first))
+    if positions.hold(source_of(region), str(first)) is None:
+        raise RegionAway(peer=region, region=region, reason="somebody publishes at this moment")
+    clock = marks_of(region, using)[first].position
+    known = _ask(declared)
+    # A backup from before a fence: others have what came of it, and nobody can tell how much.
+    whole = any(mark.seen for marks in known.values() for one, mark in marks.items() if one > first)
+    before = store.sum(region)
+    if whole:
+        store.drop(Of(region, first))
+    for number in ended:
+        since = clock if number == first and not whole else 0
+        done.entries += sum(
+            _learn(Of(region, number), alias, store, since) for alias in declared.peers.values()
+        )
+    done.amount = store.sum(region) - before
+    for low, high in scopes():
+        for page in store.ranges(low, high):
+            store.begin(Of(region, first), new, clock, *page, whole=whole)
+    for number in ended:
+        seen = [marks[number].seen for marks in known.values() if number in marks]
+        _end(store, Of(region, number), max([clock, *seen]), using)
+    positions.label(source_of(region), str(new), life)
+
+
+def _learn(of: Of, alias: str, store: SqlRegions, since: int) -> int:
+    """Copy what a peer has of this region after a version; how many entries are newer here."""
+    learned, there = 0, registry.regions(alias)
+    while (page := there.page(of, since)) is not None:
+        learned += store.store(of, page.entries)
+        since = page.last
+    return learned
+
+
+def _end(store: SqlRegions, of: Of, clock: int, using: str) -> None:
+    """Give all entries new versions: a peer may have passed any of them without having it."""
+    for low, high in store.ranges_of(of):
+        clock += 1
+        store.end(of, low, high, clock)
+    registry.positions(using).put(of.source, of.part, Position(str(clock), CLOSED))

@@ -1,0 +1,249 @@
+"""What regions tell each other: each publishes what it has counted, and copies what others have.
+
+An entry has one writer, its region, and the newest version is all that matters. So nothing counts
+twice, however often and in whatever order entries are copied. A position (`CounterPosition`) says
+how far each incarnation of a region is: at home its clock, elsewhere what was copied of it and the
+clock that was seen then. Its timeline is the life of the server that has published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from django.db import DEFAULT_DB_ALIAS, Error
+
+from django_counters.exceptions import CounterError, RegionAway, RegionRestored
+from django_counters.regions import Regions, regions
+from django_counters.registry import registry
+from django_counters.stores.base import Move
+from django_counters.stores.sql.positions import Moved, Position
+from django_counters.stores.sql.regions import Of, SqlRegions, source_of
+
+#: The timeline of an incarnation that has ended.
+CLOSED = "closed"
+# For how many seconds a server waits for the next statement of somebody who copies.
+_LEASE = 60.0
+
+
+class Mark(NamedTuple):
+    """How far an incarnation is, in numbers.
+
+    Attributes:
+        position: the last version that was copied; at home the clock.
+        seen: the clock that was seen together with it.
+        timeline: the life in which it was, or `CLOSED`.
+    """
+
+    position: int = 0
+    seen: int = 0
+    timeline: str = ""
+
+    @classmethod
+    def of(cls, at: Position) -> Mark:
+        """The same of a row."""
+        position, _, seen = at.position.partition("/")
+        return cls(int(position or 0), int(seen or position or 0), at.timeline)
+
+
+Marks = dict[int, Mark]
+
+
+def marks_of(region: str, using: str) -> Marks:
+    """How far each incarnation of a region is, in a database."""
+    found = registry.positions(using).of(source_of(region))
+    return {int(part): Mark.of(at) for part, at in found.items()}
+
+
+def present(marks: Marks) -> tuple[int, Mark]:
+    """The incarnation that a region is in: the first one, where it has never published."""
+    last = max(marks, default=1)
+    return last, marks.get(last, Mark())
+
+
+def is_ahead(known: Marks, home: Marks) -> bool:
+    """Whether a peer knows more of a region than the region itself: it was restored."""
+    last, mark = present(home)
+    there = known.get(last, Mark())
+    return max(known, default=0) > last or there.seen > mark.seen or there.timeline == CLOSED
+
+
+@dataclass(slots=True)
+class Exchanged:
+    """What was published, or copied of one region.
+
+    Attributes:
+        entries: how many entries.
+        pages: in how many transactions.
+        busy: whether somebody else is just doing it.
+        problem: why nothing could be copied; empty where it could.
+    """
+
+    entries: int = 0
+    pages: int = 0
+    busy: bool = False
+    problem: str = ""
+
+
+def publish(using: str = DEFAULT_DB_ALIAS) -> Exchanged:
+    """Give each regional counter that has changed a new version, for other regions to copy.
+
+    Each page is one transaction: it holds the clock of the region, and raises it. Any number can
+    run at once, and one of them works. It begins anew where it was interrupted.
+
+    Raises:
+        InvalidConfiguration: this is no region.
+        RegionRestored: a peer knows more of this region than itself.
+        RegionAway: the server has started, and not every region can be asked whether it knows more.
+    """
+    declared, done = regions(), Exchanged()
+    store = registry.regions(using)
+    of, life = _greeted(declared, store, using)
+    for low, high in scopes():
+        for page in store.ranges(low, high):
+            with store.transaction():
+                done.busy = not _published(store, of, life, page, done, using)
+            if done.busy:
+                return done
+    return done
+
+
+def _published(
+    store: SqlRegions, of: Of, life: str, page: tuple[str, str], done: Exchanged, using: str
+) -> bool:
+    """Publish one page; False where somebody else holds the clock."""
+    positions = registry.positions(using)
+    held = positions.hold(of.source, of.part)
+    if held is None or held.timeline != life:
+        return False
+    clock = Mark.of(held).position + 1
+    # A second statement: it sees what was committed before the clock was held.
+    entries = store.publish(of, *page, clock)
+    if entries:
+        positions.move([Move(of.source, of.part, held.position, str(clock), life)])
+        done.entries += entries
+        done.pages += 1
+    return True
+
+
+def scopes() -> Iterator[tuple[str, str]]:
+    """From which key on and before which one the counters of each regional namespace are."""
+    for name, policy in registry.policies().items():
+        if policy.regional:
+            # ";" follows ":".
+            yield f"{name}:", f"{name};"
+
+
+def _greeted(declared: Regions, store: SqlRegions, using: str) -> tuple[Of, str]:
+    """The present incarnation, and the life that it publishes in.
+
+    A server that was started may have been restored. So it asks all peers before it publishes, and
+    lets pages be of no use that somebody has read of its former life.
+    """
+    home, life = marks_of(declared.own, using), store.life()
+    number, mark = present(home)
+    if mark.timeline == life:
+        for name, known in known_by(declared).items():
+            if isinstance(known, dict) and is_ahead(known, home):
+                raise RegionRestored(region=declared.own, peer=name)
+        return Of(declared.own, number), life
+    of = Of(declared.own, number)
+    greet(declared, home, of, life)
+    with store.transaction():
+        registry.positions(using).label(of.source, of.part, life)
+    return of, life
+
+
+def greet(declared: Regions, home: Marks, of: Of, life: str) -> None:
+    """Ask each peer whether it knows more of this region, and tell it the life of the server.
+
+    Raises:
+        RegionAway: one cannot be asked.
+        RegionRestored: one knows more.
+    """
+    for name, alias in declared.peers.items():
+        with reaching(name, declared.own), registry.regions(alias).transaction():
+            # It holds the row, so that no page moves it before this is decided.
+            registry.positions(alias).label(of.source, of.part, life)
+            known = marks_of(declared.own, alias)
+            if is_ahead(known, home):
+                raise RegionRestored(region=declared.own, peer=name)
+
+
+class reaching:  # noqa: N801
+    """A block that asks a peer: an error in it says which one is away."""
+
+    def __init__(self, peer: str, region: str) -> None:
+        self._peer = peer
+        self._region = region
+
+    def __enter__(self) -> None:
+        """Nothing is opened here."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, (Error, CounterError)) and not isinstance(error, RegionRestored):
+            raise RegionAway(peer=self._peer, region=self._region, reason=reason_of(error))
+
+
+def known_by(declared: Regions) -> Mapping[str, Marks | Exception]:
+    """What each peer knows of this region; the error of those that cannot be asked."""
+    found: dict[str, Marks | Exception] = {}
+    for name, alias in declared.peers.items():
+        try:
+            found[name] = marks_of(declared.own, alias)
+        except (Error, CounterError) as error:
+            found[name] = error
+    return found
+
+
+def reason_of(error: BaseException) -> str:
+    """The first line of an error."""
+    return str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
+
+
+def pull(using: str = DEFAULT_DB_ALIAS) -> dict[str, Exchanged]:
+    """Copy what other regions have published since the last time.
+
+    Each page is one transaction: entries, and how far they are. A region that cannot be asked is
+    left out, and says why. Any number can run at once, and one of them works on each region.
+
+    Raises:
+        InvalidConfiguration: this is no region.
+    """
+    found: dict[str, Exchanged] = {}
+    for name, alias in regions().peers.items():
+        done = found[name] = Exchanged()
+        try:
+            for number in sorted(marks_of(name, alias)):
+                while _pulled(Of(name, number), alias, using, done):
+                    pass
+        except Moved:
+            done.busy = True
+        except (Error, CounterError) as error:
+            done.problem = reason_of(error)
+    return found
+
+
+def _pulled(of: Of, alias: str, using: str, done: Exchanged) -> bool:
+    """Copy one page; whether there may be more."""
+    positions, here = registry.positions(using), registry.regions(using)
+    positions.make(of.source, of.part)
+    with here.transaction():
+        held = positions.hold(of.source, of.part, _LEASE)
+        if held is None:
+            done.busy = True
+            return False
+        page = registry.regions(alias).page(of, Mark.of(held).position)
+        if page is None:
+            return False
+        if held.timeline not in ("", page.life):
+            # Its server was started. It is going to ask before it publishes.
+            done.problem = f"{of.region} was started, and has not published since"
+            return False
+        here.store(of, page.entries)
+        after = f"{page.last}/{page.clock}"
+        positions.move([Move(of.source, of.part, held.position, after, page.life)])
+    done.entries += len(page.entries)
+    done.pages += 1
+    return True

@@ -1,0 +1,94 @@
+"""Regions of tests: each is a database of this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.db import models
+from django.test import override_settings
+
+from django_counters.models import Counter, CounterPosition, CounterRegion, CounterShard
+from django_counters.testing import override_counters
+from django_counters.upkeep.fencing import Fenced, fence
+from django_counters.upkeep.regions import Exchanged, publish, pull
+
+DATABASES = {"eu": "default", "us": "other"}
+#: All that a backup has of regional counters.
+TABLES: tuple[type[models.Model], ...] = (Counter, CounterShard, CounterRegion, CounterPosition)
+Backup = list[tuple[type[models.Model], list[models.Model]]]
+
+
+class Region:
+    """What one region does, with its own settings."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.using = DATABASES[name]
+        self._peers = {other: alias for other, alias in DATABASES.items() if other != name}
+
+    def within(self, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        """Make a call in this region."""
+        with override_settings(COUNTERS_REGION=self.name, COUNTERS_REGIONS=self._peers):
+            return call(*args, using=self.using, **options)
+
+    def count(self, key: str, by: int = 1) -> None:
+        self.within(Counter.objects.increment, key, by)
+
+    def publish(self) -> Exchanged:
+        done: Exchanged = self.within(publish)
+        return done
+
+    def pull(self) -> dict[str, Exchanged]:
+        done: dict[str, Exchanged] = self.within(pull)
+        return done
+
+    def fence(self) -> Fenced:
+        done: Fenced = self.within(fence)
+        return done
+
+    def value(self, key: str, region: str | None = None) -> int:
+        found: int = self.within(Counter.objects.value, key, region=region)
+        return found
+
+    def backup(self) -> Backup:
+        return [(table, list(table._base_manager.using(self.using).all())) for table in TABLES]
+
+    def restore(self, backup: Backup) -> None:
+        """Put back all that was there. The server of a test has one life: that of before is named
+        otherwise, wherever it is written down."""
+        for table, rows in backup:
+            table._base_manager.using(self.using).all().delete()
+            table._base_manager.using(self.using).bulk_create(rows)
+        ours = {"source": f"region {self.name}"}
+        for alias in DATABASES.values():
+            lives = CounterPosition.objects.using(alias).filter(**ours)
+            lives.exclude(timeline__in=("", "closed")).update(timeline="a former life")
+
+
+EU, US = Region("eu"), Region("us")
+
+
+@pytest.fixture(name="regional", autouse=True)
+def _regional() -> Iterator[None]:
+    """Namespaces of each kind, and one that is counted in its region alone."""
+    with (
+        override_settings(COUNTERS_REGION="eu"),
+        override_counters(
+            likes={"REGIONAL": True},
+            hits={"REGIONAL": True, "STRATEGY": "sharded"},
+            sales={"REGIONAL": True, "STRATEGY": "ledger"},
+            plain={},
+        ),
+    ):
+        yield
+
+
+def exchange(*regions: Region) -> None:
+    """Publish and copy until nothing is new."""
+    for region in regions:
+        region.publish()
+    for region in regions:
+        for done in region.pull().values():
+            assert not done.problem

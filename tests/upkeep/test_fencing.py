@@ -1,0 +1,157 @@
+"""A region that is restored counts nothing twice, and learns back what others have."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter as Tally
+
+import pytest
+
+from django_counters.exceptions import RegionRestored
+from django_counters.models import CounterPosition, CounterRegion
+from django_counters.registry import registry
+from django_counters.stores.base import Move
+from django_counters.stores.sql.positions import Moved
+from tests.upkeep.regions import (  # noqa: F401 - a fixture
+    EU,
+    US,
+    Backup,
+    Region,
+    _regional,
+    exchange,
+)
+
+pytestmark = pytest.mark.django_db(databases=["default", "other"])
+
+
+def test_what_others_know_comes_back_once() -> None:
+    EU.count("likes:x", 5)
+    exchange(EU, US)
+    EU.count("likes:y", 2)
+    backup = EU.backup()
+    EU.count("likes:x", 3)
+    exchange(EU, US)
+    EU.count("likes:x", 100)
+    EU.restore(backup)
+    with pytest.raises(RegionRestored, match="us knows more of the region eu"):
+        EU.publish()
+    done = EU.fence()
+    assert (done.restored, done.incarnation, done.entries, done.amount) == (True, 2, 2, 5)
+    assert done.heard["us"] is not None
+    exchange(EU, US)
+    # The 3 came back; the 2 of the backup were published by now; the 100 nobody had.
+    for region in (EU, US):
+        assert (region.value("likes:x"), region.value("likes:y")) == (8, 2)
+    EU.count("likes:x")
+    exchange(EU, US)
+    assert (EU.value("likes:x"), US.value("likes:x")) == (9, 9)
+    assert (EU.value("likes:x", "eu"), US.value("likes:x", "eu")) == (9, 9)
+
+
+def test_what_the_backup_alone_has_is_published() -> None:
+    EU.count("hits:x", 5)
+    EU.publish()
+    EU.count("hits:y", 2)
+    backup = EU.backup()
+    EU.count("hits:x")
+    exchange(EU, US)
+    CounterRegion._base_manager.using("other").filter(key="hits:y").delete()
+    EU.restore(backup)
+    EU.fence()
+    exchange(EU, US)
+    assert EU.value("hits:x") == US.value("hits:x") == 6
+    assert EU.value("hits:y") == US.value("hits:y") == 2
+
+
+def test_where_nobody_knows_more_nothing_changes() -> None:
+    EU.count("likes:x", 5)
+    exchange(EU, US)
+    EU.restore(EU.backup())
+    done = EU.fence()
+    assert (done.restored, done.incarnation) == (False, 1)
+    EU.count("likes:x")
+    exchange(EU, US)
+    assert EU.value("likes:x") == US.value("likes:x") == 6
+
+
+def test_a_page_that_was_read_before_is_of_no_use_afterwards() -> None:
+    """Also where its region was not behind: its next version is another one."""
+    EU.count("likes:x")
+    exchange(EU, US)
+    (read,) = CounterPosition.objects.using("other").filter(source="region eu")
+    EU.restore(EU.backup())
+    EU.publish()
+    late = Move("region eu", "1", read.position, "2/2", "a former life")
+    with pytest.raises(Moved):
+        registry.positions("other").move([late])
+
+
+def test_it_is_noticed_what_a_peer_has_seen_and_not_copied() -> None:
+    """A page passed the version of x, which was another one by then."""
+    EU.count("likes:x")
+    EU.publish()
+    EU.count("likes:y")
+    EU.publish()
+    backup = EU.backup()
+    EU.count("likes:x")
+    EU.publish()
+    positions = registry.positions("other")
+    positions.make("region eu", "1")
+    life = registry.positions("default").of("region eu")["1"].timeline
+    positions.move([Move("region eu", "1", "", "2/3", life)])
+    EU.restore(backup)
+    with pytest.raises(RegionRestored):
+        EU.publish()
+    EU.fence()
+    exchange(EU, US)
+    assert EU.value("likes:x") == US.value("likes:x") == 1
+    assert EU.value("likes:y") == US.value("likes:y") == 1
+
+
+def test_an_empty_database_learns_what_it_was() -> None:
+    EU.count("likes:x", 5)
+    exchange(EU, US)
+    nothing = [(table, rows[:0]) for table, rows in EU.backup()]
+    EU.restore(nothing)
+    with pytest.raises(RegionRestored):
+        EU.publish()
+    EU.fence()
+    EU.count("likes:x")
+    exchange(EU, US)
+    assert EU.value("likes:x") == US.value("likes:x") == 6
+
+
+def upkeep(step: str, region: Region, backup: Backup) -> None:
+    if step == "publish":
+        region.publish()
+    elif step == "pull":
+        region.pull()
+    elif step == "both":
+        exchange(EU, US)
+    else:
+        EU.restore(backup)
+        EU.fence()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_nothing_counts_twice_in_any_order(seed: int) -> None:
+    """Whatever happens, no region reads more than was counted; and they agree in the end."""
+    chance = random.Random(seed)
+    keys = ["likes:a", "likes:b", "hits:a"]
+    counted: Tally[str] = Tally()
+    backup = EU.backup()
+    for _ in range(50):
+        region = chance.choice([EU, US])
+        step = chance.choice(["count", "count", "publish", "pull", "both", "backup", "restore"])
+        if step == "count":
+            key = chance.choice(keys)
+            region.count(key)
+            counted[key] += 1
+        elif step == "backup":
+            backup = EU.backup()
+        else:
+            upkeep(step, region, backup)
+        for key in keys:
+            assert max(EU.value(key), US.value(key)) <= counted[key]
+    exchange(EU, US)
+    assert [EU.value(key) for key in keys] == [US.value(key) for key in keys]
