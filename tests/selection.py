@@ -57,6 +57,7 @@ TABLE = {
     "metrics": Row(("newest",), "signals, and prometheus_client"),
     "mutants": Row(NOWHERE, "a step of its own"),
     "observe": Row(("dialect", "server"), "what waits and what is wrong, asked in SQL"),
+    "peers": Row(("dialect", "server", "newest"), "what regions ask, down to SQL and sockets"),
     "projections": Row(("dialect", "server", "newest"), "periods and tags, down to their SQL"),
     "protocol": Row(NOWHERE, "a model: pure Python"),
     "read": Row(("dialect", "server", "newest"), "values and history, down to their SQL"),

@@ -6,28 +6,21 @@ counter is known to others counts as theirs; the rest is published anew.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from django.db import DEFAULT_DB_ALIAS
 
 from django_counters.exceptions import RegionAway
+from django_counters.peers.declared import peers_of
+from django_counters.peers.marks import CLOSED, Marks, is_ahead, marks_of, present
+from django_counters.peers.peer import Peer
 from django_counters.regions import Regions, regions
 from django_counters.registry import registry
 from django_counters.stores.sql.positions import Position
-from django_counters.stores.sql.regions import Of, SqlRegions, source_of
-from django_counters.tables import CounterPosition
-from django_counters.upkeep.regions import (
-    CLOSED,
-    Marks,
-    greet,
-    is_ahead,
-    marks_of,
-    present,
-    reaching,
-    scopes,
-)
+from django_counters.stores.sql.regions import Of, Page, SqlRegions, source_of
+from django_counters.upkeep.regions import greet, reaching, scopes
 
 
 @dataclass(slots=True)
@@ -80,31 +73,25 @@ def fence(using: str = DEFAULT_DB_ALIAS) -> Fenced:
 
 def _ask(declared: Regions) -> Mapping[str, Marks]:
     found = {}
-    for name, alias in declared.peers.items():
+    for name, peer in peers_of(declared).items():
         with reaching(name, declared.own):
-            found[name] = marks_of(declared.own, alias)
+            found[name] = peer.marks(declared.own)
     return found
 
 
 def _heard(declared: Regions) -> dict[str, datetime | None]:
     found = {}
-    for name, alias in declared.peers.items():
-        rows = CounterPosition._base_manager.using(alias).filter(source=source_of(declared.own))
-        moved = rows.exclude(position="").order_by("-moved_at")
+    for name, peer in peers_of(declared).items():
         with reaching(name, declared.own):
-            found[name] = moved.values_list("moved_at", flat=True).first()
+            found[name] = peer.heard(declared.own)
     return found
 
 
 def _close(declared: Regions, ended: range, life: str) -> None:
     """Let pages be of no use that somebody has read of what ends. The next number is taken."""
-    source = source_of(declared.own)
-    for name, alias in declared.peers.items():
-        positions = registry.positions(alias)
-        with reaching(name, declared.own), registry.regions(alias).transaction():
-            for number in ended:
-                positions.label(source, str(number), CLOSED)
-            positions.label(source, str(ended.stop), life)
+    for name, peer in peers_of(declared).items():
+        with reaching(name, declared.own):
+            peer.close(declared.own, ended, life)
 
 
 def _begin(
@@ -125,9 +112,7 @@ def _begin(
         store.drop(Of(region, first))
     for number in ended:
         since = clock if number == first and not whole else 0
-        done.entries += sum(
-            _learn(Of(region, number), alias, store, since) for alias in declared.peers.values()
-        )
+        done.entries += _learn(declared, Of(region, number), store, since)
     done.amount = store.sum(region) - before
     for low, high in scopes():
         for page in store.ranges(low, high):
@@ -138,13 +123,23 @@ def _begin(
     positions.label(source_of(region), str(new), life)
 
 
-def _learn(of: Of, alias: str, store: SqlRegions, since: int) -> int:
-    """Copy what a peer has of this region after a version; how many entries are newer here."""
-    learned, there = 0, registry.regions(alias)
-    while (page := there.page(of, since)) is not None:
-        learned += store.store(of, page.entries)
+def _learn(declared: Regions, of: Of, store: SqlRegions, since: int) -> int:
+    """Copy what peers have of this region after a version; how many entries are newer here."""
+    return sum(
+        store.store(of, page.entries)
+        for name, peer in peers_of(declared).items()
+        for page in _pages(name, peer, of, since)
+    )
+
+
+def _pages(name: str, peer: Peer, of: Of, since: int) -> Iterator[Page]:
+    while True:
+        with reaching(name, of.region):
+            page = peer.page(of, since)
+        if page is None:
+            return
+        yield page
         since = page.last
-    return learned
 
 
 def _end(store: SqlRegions, of: Of, clock: int, using: str) -> None:

@@ -10,63 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from django.db import DEFAULT_DB_ALIAS, Error
 
 from django_counters.exceptions import CounterError, RegionAway, RegionRestored
+from django_counters.peers.declared import peers_of
+from django_counters.peers.marks import Mark, Marks, is_ahead, marks_of, present
+from django_counters.peers.peer import Peer
 from django_counters.regions import Regions, regions
 from django_counters.registry import registry
 from django_counters.stores.base import Move
-from django_counters.stores.sql.positions import Moved, Position
-from django_counters.stores.sql.regions import Of, SqlRegions, source_of
+from django_counters.stores.sql.positions import Moved
+from django_counters.stores.sql.regions import Of, SqlRegions
 
-#: The timeline of an incarnation that has ended.
-CLOSED = "closed"
 # For how many seconds a server waits for the next statement of somebody who copies.
 _LEASE = 60.0
-
-
-class Mark(NamedTuple):
-    """How far an incarnation is, in numbers.
-
-    Attributes:
-        position: the last version that was copied; at home the clock.
-        seen: the clock that was seen together with it.
-        timeline: the life in which it was, or `CLOSED`.
-    """
-
-    position: int = 0
-    seen: int = 0
-    timeline: str = ""
-
-    @classmethod
-    def of(cls, at: Position) -> Mark:
-        """The same of a row."""
-        position, _, seen = at.position.partition("/")
-        return cls(int(position or 0), int(seen or position or 0), at.timeline)
-
-
-Marks = dict[int, Mark]
-
-
-def marks_of(region: str, using: str) -> Marks:
-    """How far each incarnation of a region is, in a database."""
-    found = registry.positions(using).of(source_of(region))
-    return {int(part): Mark.of(at) for part, at in found.items()}
-
-
-def present(marks: Marks) -> tuple[int, Mark]:
-    """The incarnation that a region is in: the first one, where it has never published."""
-    last = max(marks, default=1)
-    return last, marks.get(last, Mark())
-
-
-def is_ahead(known: Marks, home: Marks) -> bool:
-    """Whether a peer knows more of a region than the region itself: it was restored."""
-    last, mark = present(home)
-    there = known.get(last, Mark())
-    return max(known, default=0) > last or there.seen > mark.seen or there.timeline == CLOSED
 
 
 @dataclass(slots=True)
@@ -162,12 +120,9 @@ def greet(declared: Regions, home: Marks, of: Of, life: str) -> None:
         RegionAway: one cannot be asked.
         RegionRestored: one knows more.
     """
-    for name, alias in declared.peers.items():
-        with reaching(name, declared.own), registry.regions(alias).transaction():
-            # It holds the row, so that no page moves it before this is decided.
-            registry.positions(alias).label(of.source, of.part, life)
-            known = marks_of(declared.own, alias)
-            if is_ahead(known, home):
+    for name, peer in peers_of(declared).items():
+        with reaching(name, declared.own):
+            if is_ahead(peer.greet(of, life), home):
                 raise RegionRestored(region=declared.own, peer=name)
 
 
@@ -189,9 +144,9 @@ class reaching:  # noqa: N801
 def known_by(declared: Regions) -> Mapping[str, Marks | Exception]:
     """What each peer knows of this region; the error of those that cannot be asked."""
     found: dict[str, Marks | Exception] = {}
-    for name, alias in declared.peers.items():
+    for name, peer in peers_of(declared).items():
         try:
-            found[name] = marks_of(declared.own, alias)
+            found[name] = peer.marks(declared.own)
         except (Error, CounterError) as error:
             found[name] = error
     return found
@@ -212,11 +167,11 @@ def pull(using: str = DEFAULT_DB_ALIAS) -> dict[str, Exchanged]:
         InvalidConfiguration: this is no region.
     """
     found: dict[str, Exchanged] = {}
-    for name, alias in regions().peers.items():
+    for name, peer in peers_of(regions()).items():
         done = found[name] = Exchanged()
         try:
-            for number in sorted(marks_of(name, alias)):
-                while _pulled(Of(name, number), alias, using, done):
+            for number in sorted(peer.marks(name)):
+                while _pulled(Of(name, number), peer, using, done):
                     pass
         except Moved:
             done.busy = True
@@ -225,7 +180,7 @@ def pull(using: str = DEFAULT_DB_ALIAS) -> dict[str, Exchanged]:
     return found
 
 
-def _pulled(of: Of, alias: str, using: str, done: Exchanged) -> bool:
+def _pulled(of: Of, peer: Peer, using: str, done: Exchanged) -> bool:
     """Copy one page; whether there may be more."""
     positions, here = registry.positions(using), registry.regions(using)
     positions.make(of.source, of.part)
@@ -234,7 +189,7 @@ def _pulled(of: Of, alias: str, using: str, done: Exchanged) -> bool:
         if held is None:
             done.busy = True
             return False
-        page = registry.regions(alias).page(of, Mark.of(held).position)
+        page = peer.page(of, Mark.of(held).position)
         if page is None:
             return False
         if held.timeline not in ("", page.life):

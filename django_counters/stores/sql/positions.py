@@ -120,6 +120,11 @@ class SqlPositions:
         self.make(source, part)
         self._session.run(self._sql.label, (timeline, source, part))
 
+    def relabel(self, source: str, part: str, before: str, after: str) -> bool:
+        """The same from the history that it meant something in; False where that is a third one."""
+        self.make(source, part)
+        return bool(self._session.run(self._sql.relabel, (after, source, part, before, after)))
+
     def prune(self, source: str, before: datetime) -> int:
         """Forget parts of a source that have not moved since a moment; how many those were."""
         params, gone = (source, self._session.dialect.moment(before), _PAGE), 0

@@ -10,6 +10,8 @@ from django_counters.stores.sql.session import Session
 from django_counters.stores.sql.tables import NAMED
 
 _PAGE = 10_000
+#: How `CounterPosition` begins what it calls regions.
+SOURCES = "region "
 
 
 class Of(NamedTuple):
@@ -44,7 +46,7 @@ class Page(NamedTuple):
 
 def source_of(region: str) -> str:
     """What `CounterPosition` calls a region."""
-    return f"region {region}"
+    return f"{SOURCES}{region}"
 
 
 class SqlRegions:

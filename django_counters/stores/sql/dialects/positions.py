@@ -54,6 +54,11 @@ class Positions:
             f"UPDATE {POSITIONS} SET timeline = %s WHERE source = %s AND part = %s "
             "RETURNING position"
         )
+        #: The same where it is one of two. Parameters: timeline, source, part, timelines. Rows: 1.
+        self.relabel = (
+            f"UPDATE {POSITIONS} SET timeline = %s WHERE source = %s AND part = %s "
+            "AND timeline IN (%s, %s) RETURNING 1"
+        )
         #: Delete some that are still. Parameters: source, before which moment, how many at most.
         old = "WHERE source = %s AND moved_at < %s ORDER BY moved_at LIMIT %s"
         self.prune = spelling.delete_some(POSITIONS, old)

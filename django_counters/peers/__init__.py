@@ -1,0 +1,1 @@
+"""How one region asks another one: through its database, or over HTTP."""

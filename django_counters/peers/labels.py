@@ -1,0 +1,84 @@
+"""The only thing that a region changes in another one: in which life its positions move.
+
+A label is changed from what was read before, in the life of the server that has said it. No life
+comes back, and an incarnation that has ended stays so. So a change that is asked for again, by
+whomever and however late, changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from django_counters.peers.marks import CLOSED, Mark, Marks, marks_of
+from django_counters.peers.peer import PeerAway
+from django_counters.registry import registry
+from django_counters.stores.sql.regions import Of, source_of
+
+
+class Label(NamedTuple):
+    """Which label of an incarnation was read, and which one it gets."""
+
+    incarnation: int
+    before: str
+    after: str
+
+
+class Known(NamedTuple):
+    """What a database knows of a region, and the life of its server."""
+
+    marks: Marks
+    life: str
+
+
+class Labelled(Protocol):
+    """A database whose labels can be read and changed."""
+
+    def known(self, region: str) -> Known:
+        """What is known there of a region."""
+
+    def relabel(self, region: str, labels: list[Label], life: str) -> Marks:
+        """Change all of these labels or none, in the life of its server; the marks after that."""
+
+
+def greet(there: Labelled, of: Of, life: str) -> Marks:
+    """See `Peer.greet`."""
+    known = there.known(of.region)
+    before = known.marks.get(of.incarnation, Mark()).timeline
+    if before == CLOSED:
+        return known.marks
+    return there.relabel(of.region, [Label(of.incarnation, before, life)], known.life)
+
+
+def close(there: Labelled, region: str, ended: range, life: str) -> None:
+    """See `Peer.close`."""
+    known = there.known(region)
+    after = {**dict.fromkeys(ended, CLOSED), ended.stop: life}
+    labels = [
+        Label(number, known.marks.get(number, Mark()).timeline, label)
+        for number, label in after.items()
+    ]
+    there.relabel(region, labels, known.life)
+
+
+def known_in(region: str, using: str) -> Known:
+    """What a database knows of a region."""
+    return Known(marks_of(region, using), registry.regions(using).life())
+
+
+def relabel_in(region: str, labels: list[Label], life: str, using: str) -> Marks:
+    """Change labels in a database; one that somebody has changed in the same way is no problem.
+
+    It holds the rows, so that no page moves them before it is known how far they are.
+
+    Raises:
+        PeerAway: one is another label by now, or the server was started. Nothing is changed.
+    """
+    store, positions = registry.regions(using), registry.positions(using)
+    with store.transaction():
+        if store.life() != life:
+            raise PeerAway(reason="its server was started at this moment")
+        for number, before, after in labels:
+            ends = after == CLOSED or before != CLOSED
+            if not ends or not positions.relabel(source_of(region), str(number), before, after):
+                raise PeerAway(reason="somebody else greets it at this moment")
+        return marks_of(region, using)

@@ -1,0 +1,60 @@
+"""What a region asks of another one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Protocol
+
+from django_counters.exceptions import CounterError
+from django_counters.peers.marks import Marks
+from django_counters.stores.sql.regions import Of, Page
+
+
+class PeerAway(CounterError):
+    """{reason}.
+
+    A peer has not answered, or not in a way that can be believed. Whoever has asked says which one:
+    with `RegionAway`, or in what it returns.
+    """
+
+    reason: str
+
+
+class Peer(Protocol):
+    """The database of another region. To ask changes nothing there but what is said.
+
+    All of it raises errors of Django's databases, or a `CounterError`, `PeerAway` among them, where
+    the peer cannot be asked. Then nothing is changed there, or all of it.
+    """
+
+    def marks(self, region: str) -> Marks:
+        """How far each incarnation of a region is there."""
+
+    def homes(self) -> Mapping[str, Marks]:
+        """The marks of each region that this database is home of, and has published in."""
+
+    def page(self, of: Of, since: int) -> Page | None:
+        """The next entries after a version, in whole versions; None where there are no more."""
+
+    def greet(self, of: Of, life: str) -> Marks:
+        """Let pages of a former life be of no use: no page of another life moves this incarnation.
+
+        An incarnation that has ended stays so. Who moves its position at this moment is waited for.
+
+        Returns:
+            What is known there of the region, after that.
+
+        Raises:
+            PeerAway: somebody else has just greeted in another life.
+        """
+
+    def close(self, region: str, ended: range, life: str) -> None:
+        """End incarnations: pages of them are of no use. The next number is taken, in a life.
+
+        Raises:
+            PeerAway: somebody else has just greeted or closed. Nothing is changed.
+        """
+
+    def heard(self, region: str) -> datetime | None:
+        """When something of a region was last copied there, by the clock of that database."""
