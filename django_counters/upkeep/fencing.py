@@ -50,15 +50,17 @@ def fence(using: str = DEFAULT_DB_ALIAS) -> Fenced:
     interrupted it. What is counted between the restore and this is lost in part.
 
     Raises:
-        RegionAway: a peer cannot be asked, or somebody publishes. Nothing is changed here.
+        RegionAway: a peer cannot be asked, or somebody publishes or fences. Nothing is
+            changed here.
     """
     declared, store = regions(), registry.regions(using)
-    home, life = marks_of(declared.own, using), store.life()
+    life, known = store.life(), _ask(declared)
+    # Read last: others of this region may publish meanwhile, and peers know that at once.
+    home = marks_of(declared.own, using)
     last, _ = present(home)
-    known = _ask(declared)
     if not any(is_ahead(marks, home) for marks in known.values()):
         of = Of(declared.own, last)
-        greet(declared, home, of, life)
+        greet(declared, of, life, using)
         with store.transaction():
             registry.positions(using).label(of.source, of.part, life)
         return Fenced(incarnation=of.incarnation)
@@ -101,8 +103,10 @@ def _begin(
     region, first, new = declared.own, ended.start, ended.stop
     positions = registry.positions(using)
     positions.make(source_of(region), str(first))
-    if positions.hold(source_of(region), str(first)) is None:
-        raise RegionAway(peer=region, region=region, reason="somebody publishes at this moment")
+    held = positions.hold(source_of(region), str(first))
+    if held is None or held.timeline == CLOSED:
+        reason = "somebody publishes or fences at this moment"
+        raise RegionAway(peer=region, region=region, reason=reason)
     clock = marks_of(region, using)[first].position
     known = _ask(declared)
     # A backup from before a fence: others have what came of it, and nobody can tell how much.

@@ -73,7 +73,8 @@ def _published(
     """Publish one page; False where somebody else holds the clock."""
     positions = registry.positions(using)
     held = positions.hold(of.source, of.part)
-    if held is None or held.timeline != life:
+    # A pooler may have gone on with a server that was put back since, and with this very row.
+    if held is None or not held.timeline == life == store.life():
         return False
     clock = Mark.of(held).position + 1
     # A second statement: it sees what was committed before the clock was held.
@@ -99,21 +100,36 @@ def _greeted(declared: Regions, store: SqlRegions, using: str) -> tuple[Of, str]
     A server that was started may have been restored. So it asks all peers before it publishes, and
     lets pages be of no use that somebody has read of its former life.
     """
-    home, life = marks_of(declared.own, using), store.life()
+    life, known = store.life(), known_by(declared)
+    # Read last: others of this region may publish meanwhile, and peers know that at once.
+    home = marks_of(declared.own, using)
     number, mark = present(home)
-    if mark.timeline == life:
-        for name, known in known_by(declared).items():
-            if isinstance(known, dict) and is_ahead(known, home):
-                raise RegionRestored(region=declared.own, peer=name)
-        return Of(declared.own, number), life
     of = Of(declared.own, number)
-    greet(declared, home, of, life)
+    if mark.timeline == life:
+        greet(declared._replace(peers=_misled(declared, known, home)), of, life, using)
+        return of, life
+    greet(declared, of, life, using)
     with store.transaction():
         registry.positions(using).label(of.source, of.part, life)
     return of, life
 
 
-def greet(declared: Regions, home: Marks, of: Of, life: str) -> None:
+def _misled(
+    declared: Regions, known: Mapping[str, Marks | Exception], home: Marks
+) -> Mapping[str, str]:
+    """Peers that were told of another life, by one who began in it and came late."""
+    number, mark = present(home)
+    found = {}
+    for name, there in known.items():
+        if isinstance(there, dict):
+            if is_ahead(there, home):
+                raise RegionRestored(region=declared.own, peer=name)
+            if there.get(number, Mark()).timeline not in ("", mark.timeline):
+                found[name] = declared.peers[name]
+    return found
+
+
+def greet(declared: Regions, of: Of, life: str, using: str) -> None:
     """Ask each peer whether it knows more of this region, and tell it the life of the server.
 
     Raises:
@@ -122,7 +138,9 @@ def greet(declared: Regions, home: Marks, of: Of, life: str) -> None:
     """
     for name, peer in peers_of(declared).items():
         with reaching(name, declared.own):
-            if is_ahead(peer.greet(of, life), home):
+            known = peer.greet(of, life)
+            # Read last: others of this region may publish meanwhile.
+            if is_ahead(known, marks_of(declared.own, using)):
                 raise RegionRestored(region=declared.own, peer=name)
 
 

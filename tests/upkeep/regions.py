@@ -10,6 +10,7 @@ from django.db import models
 from django.test import override_settings
 
 from django_counters.models import Counter, CounterPosition, CounterRegion, CounterShard
+from django_counters.stores.sql.positions import SqlPositions
 from django_counters.testing import override_counters
 from django_counters.upkeep.fencing import Fenced, fence
 from django_counters.upkeep.regions import Exchanged, publish, pull
@@ -83,6 +84,21 @@ def _regional() -> Iterator[None]:
         ),
     ):
         yield
+
+
+def meanwhile(
+    monkeypatch: pytest.MonkeyPatch, name: str, using: str, act: Callable[[], object]
+) -> None:
+    """Do something just before the next call of a method of the positions of one database."""
+    method = getattr(SqlPositions, name)
+    todo = [act]
+
+    def called(self: SqlPositions, *args: Any, **options: Any) -> Any:
+        if todo and self._session.using == using:
+            todo.pop()()
+        return method(self, *args, **options)
+
+    monkeypatch.setattr(SqlPositions, name, called)
 
 
 def exchange(*regions: Region) -> None:

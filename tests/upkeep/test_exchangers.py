@@ -1,0 +1,137 @@
+"""Several who publish, greet or fence for one region: each at a moment of another one."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import OperationalError, connections
+
+from django_counters.exceptions import RegionAway, RegionRestored
+from django_counters.stores.sql.regions import SqlRegions
+from tests.upkeep.regions import EU, US, _regional, exchange, meanwhile  # noqa: F401 - a fixture
+
+pytestmark = pytest.mark.django_db(databases=["default", "other"])
+
+
+@pytest.fixture
+def life(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What servers say of themselves: the last of these words."""
+    lives = ["one"]
+    monkeypatch.setattr(SqlRegions, "life", lambda _self: lives[-1])
+    return lives
+
+
+def count_and_exchange() -> None:
+    EU.count("likes:x")
+    exchange(EU, US)
+
+
+@pytest.mark.parametrize("step", ["publish", "fence"])
+def test_a_region_that_others_publish_for_was_not_restored(
+    monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """What a peer knows is compared with a clock that is read later."""
+    count_and_exchange()
+    meanwhile(monkeypatch, "of", "other", count_and_exchange)
+    done = getattr(EU, step)()
+    assert not getattr(done, "restored", False)
+    assert EU.value("likes:x") == US.value("likes:x") == 2
+
+
+@pytest.mark.parametrize("step", ["publish", "fence"])
+def test_nor_was_one_that_others_greet_for(
+    monkeypatch: pytest.MonkeyPatch, life: list[str], step: str
+) -> None:
+    count_and_exchange()
+    life.append("two")
+    meanwhile(monkeypatch, "label", "other", count_and_exchange)
+    done = getattr(EU, step)()
+    assert not getattr(done, "restored", False)
+    assert EU.value("likes:x") == US.value("likes:x") == 2
+
+
+def test_a_peer_that_was_told_an_old_life_late_is_told_again(
+    monkeypatch: pytest.MonkeyPatch, life: list[str]
+) -> None:
+    """By one that was started before the server was, and dies before it comes home."""
+    count_and_exchange()
+    life.append("two")
+
+    def restarted() -> None:
+        life.append("three")
+        count_and_exchange()
+        meanwhile(monkeypatch, "label", "default", dies)
+
+    def dies() -> None:
+        raise OperationalError("the server was stopped")
+
+    meanwhile(monkeypatch, "label", "other", restarted)
+    with pytest.raises(OperationalError, match="was stopped"):
+        EU.publish()
+    EU.count("likes:x")
+    exchange(EU, US)
+    assert EU.value("likes:x") == US.value("likes:x") == 3
+
+
+def test_a_page_is_published_in_the_life_that_has_asked(
+    monkeypatch: pytest.MonkeyPatch, life: list[str]
+) -> None:
+    """A pooler goes on with a server that was put back, and says nothing."""
+    count_and_exchange()
+    backup = EU.backup()
+    count_and_exchange()
+
+    def restored() -> None:
+        for table, rows in backup:
+            table._base_manager.using(EU.using).all().delete()
+            table._base_manager.using(EU.using).bulk_create(rows)
+        EU.count("likes:y")
+        life.append("two")
+
+    meanwhile(monkeypatch, "hold", "default", restored)
+    assert (EU.publish().entries, len(life)) == (0, 2)
+    with pytest.raises(RegionRestored):
+        EU.publish()
+    EU.fence()
+    exchange(EU, US)
+    assert EU.value("likes:x") == US.value("likes:x") == 2
+
+
+def test_two_fences_at_once_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other one would end what has begun, and forget what was counted in it."""
+    count_and_exchange()
+    backup = EU.backup()
+    count_and_exchange()
+    EU.restore(backup)
+
+    def fenced() -> None:
+        EU.fence()
+        count_and_exchange()
+        EU.count("likes:x")
+
+    meanwhile(monkeypatch, "label", "other", fenced)
+    with pytest.raises(RegionAway, match="somebody"):
+        EU.fence()
+    exchange(EU, US)
+    assert EU.value("likes:x") == US.value("likes:x") == 4
+    assert EU.fence().restored is False
+
+
+@pytest.mark.postgres
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_who_comes_second_is_told_that_somebody_is_busy() -> None:
+    """A row that is held is passed over, and nothing is changed."""
+    count_and_exchange()
+    EU.count("likes:x")
+    US.count("likes:x")
+    held = "SELECT FROM django_counters_counterposition WHERE source = 'region eu' FOR UPDATE"
+    for region, step in ((EU, EU.publish), (US, US.pull)):
+        other = connections[region.using].copy()
+        try:
+            other.set_autocommit(False)
+            other.cursor().execute(held)
+            done = step()
+            assert (done["eu"] if isinstance(done, dict) else done).busy
+        finally:
+            other.close()
+    exchange(EU, US)
+    assert EU.value("likes:x") == US.value("likes:x") == 3
