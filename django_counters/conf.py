@@ -21,7 +21,7 @@ from django_counters.projections.quotas import QUOTAS, value_ceiling
 from django_counters.projections.series import SERIES
 from django_counters.projections.top import TOP
 from django_counters.projections.uniques import UNIQUES
-from django_counters.regions import regional_problems
+from django_counters.regions import SENT, regional_problems
 from django_counters.strategies import cached, in_place, ledger, sharded, slotted
 from django_counters.strategies.declaring import MAX_AGE, Declaration, Recipe
 from django_counters.streams import stream_names
@@ -106,6 +106,15 @@ _OF_NAMESPACES = (
         code="E041",
     ),
     Option(
+        "TOP_UP",
+        None,
+        "None or an integer from 1 on",
+        "Below which stock a region is sent more by the one that has the most; see "
+        "[stock in several regions](../how-to/stock-in-several-regions.md). None: never.",
+        lambda value: value is None or is_integer(value, 1),
+        code="E041",
+    ),
+    Option(
         "API",
         None,
         "dictionary of [who may what](#api), or None",
@@ -130,7 +139,7 @@ class Policy:
     ``history_days``: for how long those are kept. ``access``: who may reach the counters over
     HTTP. ``measure``: what is counted beside the total; None where nothing is. ``buffer``: how
     increments wait in their process; None where they do not. ``regional``: whether values are
-    those of all regions together.
+    those of all regions together. ``top_up``: below which stock a region is sent more.
     """
 
     recipe: Recipe = EXACT
@@ -143,12 +152,18 @@ class Policy:
     measure: Measure | None = None
     buffer: Buffering | None = None
     regional: bool = False
+    top_up: int | None = None
 
     @property
     def max_age(self) -> float:
         """How old a total may be where a cached read does not say it, in seconds."""
         age: float = self.options.get("max_age", MAX_AGE)
         return age
+
+    @property
+    def has_stock(self) -> bool:
+        """Whether each region takes from a stock of its own."""
+        return self.regional and self.bounds.floor is not None
 
     @property
     def retention_days(self) -> int | None:
@@ -211,6 +226,8 @@ def policies(setting: object) -> Mapping[str, Policy]:
         raise InvalidConfiguration(problem=problem.message)
     given: Any = setting or {}
     declared = {name: _policy(name, options) for name, options in given.items()}
+    if any(policy.regional for policy in declared.values()):
+        declared[SENT] = Policy(regional=True)
     return MappingProxyType({DEFAULT: Policy(), **declared})
 
 
@@ -229,6 +246,7 @@ def _policy(name: str, declared: Mapping[str, Any]) -> Policy:
         measure=measure_of(name, options),
         buffer=buffering_of(declared.get("BUFFER")),
         regional=declared.get("REGIONAL", False),
+        top_up=declared.get("TOP_UP"),
     )
 
 

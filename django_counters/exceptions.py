@@ -471,10 +471,10 @@ class StreamPoisoned(CounterError):
 
 
 class RegionRestored(CounterError, DatabaseError):
-    """{peer} knows more of the region {region} than itself: run counters regions fence."""
+    """The region {region} may have been restored: {reason}. Run counters regions fence."""
 
     region: str
-    peer: str
+    reason: str
 
 
 class RegionAway(CounterError, OperationalError):

@@ -11,10 +11,11 @@ from django.conf import settings
 from django_counters.exceptions import InvalidConfiguration
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,59}")
+#: The namespace of what regions have sent to each other. Nobody else counts in it.
+SENT = "counters.sent"
 # What one region cannot decide or tell for all of them.
 _AGAINST = {
-    "FLOOR": "a bound, which no region can keep for the others",
-    "CEILING": "a bound, which no region can keep for the others",
+    "CEILING": "CEILING, which no region can keep for the others",
     "PER": "PER: cells of other regions are not read yet",
     "TAGS": "TAGS: cells of other regions are not read yet",
     "UNIQUE": "UNIQUE: sets of other regions are not read yet",
@@ -49,6 +50,21 @@ def are_there() -> bool:
     return bool(_own())
 
 
+def sent_to(region: str, incarnation: int) -> tuple[str, str]:
+    """From which key on and before which one the counters are of what is on the way to a region.
+
+    Whatever was sent to an incarnation that has ended never arrives: it may have arrived before
+    the region was restored.
+    """
+    # "=" follows "<".
+    return f"{SENT}:{region}.{incarnation}<", f"{SENT}:{region}.{incarnation}="
+
+
+def sent_key(key: str, region: str, incarnation: int, sender: str) -> str:
+    """The counter of what is on the way from one region to another one."""
+    return f"{sent_to(region, incarnation)[0]}{sender}:{key}"
+
+
 def region_problems(*, needed: bool) -> Iterator[str]:
     """Say what is wrong with the settings; ``needed``: whether there have to be some."""
     own, peers = _own(), _peers()
@@ -71,6 +87,8 @@ def region_problems(*, needed: bool) -> Iterator[str]:
 def regional_problems(name: str, declared: Mapping[Any, Any], *, outside: bool) -> Iterator[str]:
     """Say what ``REGIONAL`` cannot stand beside; ``outside``: increments wait in a Redis."""
     if declared.get("REGIONAL") is not True:
+        if declared.get("TOP_UP") is not None:
+            yield "TOP_UP needs REGIONAL: stock comes from another region."
         return
     wrong = list(_conflicts(name, declared, outside=outside))
     yield from wrong
@@ -86,6 +104,10 @@ def _conflicts(name: str, declared: Mapping[Any, Any], *, outside: bool) -> Iter
             "REGIONAL cannot stand beside cached: a Redis may bring again what a restored region "
             "has published."
         )
+    if declared.get("TOP_UP") is not None and declared.get("FLOOR") is None:
+        yield "TOP_UP needs a FLOOR of 0: it moves what a region may take."
+    if declared.get("FLOOR") not in (None, 0):
+        yield "REGIONAL needs a FLOOR of 0, or none: each region keeps what it may take."
     for option, reason in _AGAINST.items():
         if declared.get(option) is not None:
             yield f"REGIONAL cannot stand beside {reason}."

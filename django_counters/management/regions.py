@@ -20,6 +20,21 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "action", choices=("fence",), help=_("bring a restored region up to what others know of it")
     )
+    said = parser.add_mutually_exclusive_group()
+    said.add_argument(
+        "--restored",
+        action="store_const",
+        const=True,
+        default=None,
+        help=_("it was restored, also where no other region knows more"),
+    )
+    said.add_argument(
+        "--intact",
+        dest="restored",
+        action="store_const",
+        const=False,
+        help=_("nothing is missing, whatever its database looks like"),
+    )
 
 
 def run_publish(out: OutputWrapper, using: str, *, as_json: bool, **_options: Any) -> None:
@@ -43,15 +58,19 @@ def run_pull(out: OutputWrapper, using: str, *, as_json: bool, **_options: Any) 
     else:
         for name, done in found.items():
             busy = "; busy: somebody else copies" if done.busy else ""
-            out.write(f"{name}: {done.entries} entries copied{busy}")
+            moved = [f"; {done.received} received"] if done.received else []
+            moved += [f"; {done.sent} sent"] if done.sent else []
+            out.write(f"{name}: {done.entries} entries copied{''.join(moved)}{busy}")
     problems = [f"{name}: {done.problem}" for name, done in found.items() if done.problem]
     if problems:
         raise CommandError("; ".join(problems))
 
 
-def run_fence(out: OutputWrapper, using: str, *, as_json: bool, **_options: Any) -> None:
+def run_fence(
+    out: OutputWrapper, using: str, *, as_json: bool, restored: bool | None, **_options: Any
+) -> None:
     """Bring a restored region up to what others know of it."""
-    done = fence(using)
+    done = fence(using, restored=restored)
     data = {"database": using, **asdict(done)}
     out.write(json.dumps(data, default=str) if as_json else "\n".join(_lines(done)))
 
@@ -64,4 +83,9 @@ def _lines(done: Fenced) -> Iterator[str]:
     for name, heard in done.heard.items():
         since = f"{heard:%Y-%m-%d %H:%M:%S}" if heard else "the beginning"
         yield f"{name} has nothing that was counted here between {since} and the restore."
+    if done.frozen:
+        yield (
+            f"{done.frozen} stocks are 0 now, which had {done.stock} together: "
+            "adjust each to what is left of it."
+        )
     yield f"Incarnation {done.incarnation} has begun: publish, and let increments in."

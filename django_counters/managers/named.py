@@ -9,8 +9,8 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 
-from django_counters.managers.buffers import BufferManager
 from django_counters.managers.rows import Row
+from django_counters.managers.transfers import TransferManager
 from django_counters.projections.event import Event, Tags, Who, event_of
 from django_counters.read import values
 from django_counters.tokens import Token, check_token, optional_token
@@ -22,7 +22,7 @@ from django_counters.write.change import Change, named
 from django_counters.write.native import is_native
 
 
-class CounterManager(BufferManager[Row]):
+class CounterManager(TransferManager[Row]):
     """Counts by key. Every change joins the caller's transaction and rolls back with it.
 
     ``using`` names a database; without it the manager's own (``db_manager``) is used, else the

@@ -12,15 +12,16 @@ from datetime import datetime
 
 from django.db import DEFAULT_DB_ALIAS
 
-from django_counters.exceptions import RegionAway
+from django_counters.exceptions import RegionAway, RegionRestored
 from django_counters.peers.declared import peers_of
 from django_counters.peers.marks import CLOSED, Marks, is_ahead, marks_of, present
 from django_counters.peers.peer import Peer
 from django_counters.regions import Regions, regions
 from django_counters.registry import registry
 from django_counters.stores.sql.positions import Position
-from django_counters.stores.sql.regions import Of, Page, SqlRegions, source_of
-from django_counters.upkeep.regions import greet, reaching, scopes
+from django_counters.stores.sql.regions import Of, Page, SqlRegions, is_another_history, source_of
+from django_counters.upkeep.regions import begin_life, behind, reaching, scopes
+from django_counters.upkeep.transfers import freeze, there_is_stock
 
 
 @dataclass(slots=True)
@@ -28,10 +29,12 @@ class Fenced:
     """What a fence has found.
 
     Attributes:
-        restored: whether a peer knew more of this region than itself.
+        restored: whether it was restored.
         incarnation: in which one it is now.
         entries: how many entries came back.
         amount: how much they are together.
+        frozen: how many counters with a floor were set to zero, until somebody adjusts them.
+        stock: how much those had together.
         heard: when each peer has last copied something. What was counted after that and before the
             restore nobody has.
     """
@@ -40,30 +43,36 @@ class Fenced:
     incarnation: int = 1
     entries: int = 0
     amount: int = 0
+    frozen: int = 0
+    stock: int = 0
     heard: dict[str, datetime | None] = field(default_factory=dict)
 
 
-def fence(using: str = DEFAULT_DB_ALIAS) -> Fenced:
+def fence(using: str = DEFAULT_DB_ALIAS, *, restored: bool | None = None) -> Fenced:
     """Bring a region that was restored up to what others know of it, before it counts again.
 
     Asks all peers. Where none knows more, nothing is changed. It can be repeated after whatever has
     interrupted it. What is counted between the restore and this is lost in part.
 
+    Args:
+        using: the database.
+        restored: what somebody knows of it. True: it was, or something may be missing. False:
+            nothing is missing. None: find out.
+
     Raises:
         RegionAway: a peer cannot be asked, or somebody publishes or fences. Nothing is
             changed here.
+        RegionRestored: it has a stock, and nobody can find out; or it was restored, and
+            ``restored`` says that it was not.
     """
     declared, store = regions(), registry.regions(using)
     life, known = store.life(), _ask(declared)
     # Read last: others of this region may publish meanwhile, and peers know that at once.
     home = marks_of(declared.own, using)
     last, _ = present(home)
-    if not any(is_ahead(marks, home) for marks in known.values()):
-        of = Of(declared.own, last)
-        greet(declared, of, life, using)
-        with store.transaction():
-            registry.positions(using).label(of.source, of.part, life)
-        return Fenced(incarnation=of.incarnation)
+    if not _was_restored(declared.own, known, home, life, restored):
+        begin_life(declared, Of(declared.own, last), life, using)
+        return Fenced(incarnation=last)
     new = max(last, *(max(marks, default=0) for marks in known.values())) + 1
     done = Fenced(True, new, heard=_heard(declared))
     ended = range(last, new)
@@ -71,6 +80,20 @@ def fence(using: str = DEFAULT_DB_ALIAS) -> Fenced:
     with store.transaction():
         _begin(declared, store, ended, life, using, done)
     return done
+
+
+def _was_restored(
+    region: str, known: Mapping[str, Marks], home: Marks, life: str, said: bool | None
+) -> bool:
+    """Whether a region was restored, by what peers know of it and what somebody says."""
+    ahead = [name for name, marks in known.items() if is_ahead(marks, home)]
+    if ahead and said is False:
+        raise behind(region, ahead[0])
+    elsewhere = is_another_history(present(home)[1].timeline, life)
+    if not ahead and said is None and elsewhere and there_is_stock():
+        reason = "its database has another history; say --restored or --intact"
+        raise RegionRestored(region=region, reason=reason)
+    return bool(ahead or said)
 
 
 def _ask(declared: Regions) -> Mapping[str, Marks]:
@@ -121,6 +144,8 @@ def _begin(
     for low, high in scopes():
         for page in store.ranges(low, high):
             store.begin(Of(region, first), new, clock, *page, whole=whole)
+    # After its counters have begun anew: what it takes away is not known to others.
+    done.frozen, done.stock = freeze(store, region, using)
     for number in ended:
         seen = [marks[number].seen for marks in known.values() if number in marks]
         _end(store, Of(region, number), max([clock, *seen]), using)

@@ -21,7 +21,8 @@ from django_counters.regions import Regions, regions
 from django_counters.registry import registry
 from django_counters.stores.base import Move
 from django_counters.stores.sql.positions import Moved
-from django_counters.stores.sql.regions import Of, SqlRegions
+from django_counters.stores.sql.regions import Of, SqlRegions, is_another_history
+from django_counters.upkeep.transfers import Busy, receive, there_is_stock, top_up
 
 # For how many seconds a server waits for the next statement of somebody who copies.
 _LEASE = 60.0
@@ -36,12 +37,16 @@ class Exchanged:
         pages: in how many transactions.
         busy: whether somebody else is just doing it.
         problem: why nothing could be copied; empty where it could.
+        received: how much stock has come from it.
+        sent: how much stock it was sent, because it had little.
     """
 
     entries: int = 0
     pages: int = 0
     busy: bool = False
     problem: str = ""
+    received: int = 0
+    sent: int = 0
 
 
 def publish(using: str = DEFAULT_DB_ALIAS) -> Exchanged:
@@ -52,7 +57,8 @@ def publish(using: str = DEFAULT_DB_ALIAS) -> Exchanged:
 
     Raises:
         InvalidConfiguration: this is no region.
-        RegionRestored: a peer knows more of this region than itself.
+        RegionRestored: a peer knows more of this region than itself; or it has a stock, and its
+            database was recovered, promoted or loaded.
         RegionAway: the server has started, and not every region can be asked whether it knows more.
     """
     declared, done = regions(), Exchanged()
@@ -108,10 +114,18 @@ def _greeted(declared: Regions, store: SqlRegions, using: str) -> tuple[Of, str]
     if mark.timeline == life:
         greet(declared._replace(peers=_misled(declared, known, home)), of, life, using)
         return of, life
-    greet(declared, of, life, using)
-    with store.transaction():
-        registry.positions(using).label(of.source, of.part, life)
+    if there_is_stock() and is_another_history(mark.timeline, life):
+        reason = "its database has another history than when it has last published"
+        raise RegionRestored(region=declared.own, reason=reason)
+    begin_life(declared, of, life, using)
     return of, life
+
+
+def begin_life(declared: Regions, of: Of, life: str, using: str) -> None:
+    """Tell everybody in which life of the server this region publishes; see `greet`."""
+    greet(declared, of, life, using)
+    with registry.regions(using).transaction():
+        registry.positions(using).label(of.source, of.part, life)
 
 
 def _misled(
@@ -123,7 +137,9 @@ def _misled(
     for name, there in known.items():
         if isinstance(there, dict):
             if is_ahead(there, home):
-                raise RegionRestored(region=declared.own, peer=name)
+                raise RegionRestored(
+                    region=declared.own, reason=f"{name} knows more of it than itself"
+                )
             if there.get(number, Mark()).timeline not in ("", mark.timeline):
                 found[name] = declared.peers[name]
     return found
@@ -141,7 +157,14 @@ def greet(declared: Regions, of: Of, life: str, using: str) -> None:
             known = peer.greet(of, life)
             # Read last: others of this region may publish meanwhile.
             if is_ahead(known, marks_of(declared.own, using)):
-                raise RegionRestored(region=declared.own, peer=name)
+                raise RegionRestored(
+                    region=declared.own, reason=f"{name} knows more of it than itself"
+                )
+
+
+def behind(region: str, peer: str) -> RegionRestored:
+    """The error of a region of which a peer knows more."""
+    return RegionRestored(region=region, reason=f"{peer} knows more of it than itself")
 
 
 class reaching:  # noqa: N801
@@ -179,13 +202,15 @@ def pull(using: str = DEFAULT_DB_ALIAS) -> dict[str, Exchanged]:
     """Copy what other regions have published since the last time.
 
     Each page is one transaction: entries, and how far they are. A region that cannot be asked is
-    left out, and says why. Any number can run at once, and one of them works on each region.
+    left out, and says why. Then stock arrives that was sent to this region. Any number can run at
+    once, and one of them works on each region.
 
     Raises:
         InvalidConfiguration: this is no region.
+        RegionRestored: as `publish`. No stock arrives.
     """
-    found: dict[str, Exchanged] = {}
-    for name, peer in peers_of(regions()).items():
+    declared, found = regions(), dict[str, Exchanged]()
+    for name, peer in peers_of(declared).items():
         done = found[name] = Exchanged()
         try:
             for number in sorted(peer.marks(name)):
@@ -195,7 +220,28 @@ def pull(using: str = DEFAULT_DB_ALIAS) -> dict[str, Exchanged]:
             done.busy = True
         except (Error, CounterError) as error:
             done.problem = reason_of(error)
+    if there_is_stock():
+        _move_stock(declared, found, using)
     return found
+
+
+def _move_stock(declared: Regions, found: dict[str, Exchanged], using: str) -> None:
+    """Let stock arrive that was sent here, and send some to those that have little.
+
+    Not before the others have said that this region was not restored: its stock may have arrived
+    before.
+    """
+    try:
+        of, life = _greeted(declared, registry.regions(using), using)
+        for name, amount in receive(of, life, using).items():
+            found.setdefault(name, Exchanged()).received += amount
+        peers = [Of(name, max(marks_of(name, using), default=1)) for name in declared.peers]
+        for name, amount in top_up(of, life, peers, using).items():
+            found[name].sent += amount
+    except Busy:
+        return
+    except RegionAway as error:
+        found[error.peer].problem = found[error.peer].problem or error.reason
 
 
 def _pulled(of: Of, peer: Peer, using: str, done: Exchanged) -> bool:

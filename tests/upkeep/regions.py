@@ -14,6 +14,7 @@ from django_counters.stores.sql.positions import SqlPositions
 from django_counters.testing import override_counters
 from django_counters.upkeep.fencing import Fenced, fence
 from django_counters.upkeep.regions import Exchanged, publish, pull
+from django_counters.values import Result
 
 DATABASES = {"eu": "default", "us": "other"}
 #: All that a backup has of regional counters.
@@ -37,6 +38,13 @@ class Region:
     def count(self, key: str, by: int = 1) -> None:
         self.within(Counter.objects.increment, key, by)
 
+    def sell(self, key: str, by: int = 1) -> None:
+        self.within(Counter.objects.decrement, key, by)
+
+    def send(self, key: str, amount: int, to: Region, token: str | None = None) -> Result:
+        done: Result = self.within(Counter.objects.transfer, key, amount, to=to.name, token=token)
+        return done
+
     def publish(self) -> Exchanged:
         done: Exchanged = self.within(publish)
         return done
@@ -45,8 +53,8 @@ class Region:
         done: dict[str, Exchanged] = self.within(pull)
         return done
 
-    def fence(self) -> Fenced:
-        done: Fenced = self.within(fence)
+    def fence(self, *, restored: bool | None = None) -> Fenced:
+        done: Fenced = self.within(fence, restored=restored)
         return done
 
     def value(self, key: str, region: str | None = None) -> int:
@@ -56,16 +64,19 @@ class Region:
     def backup(self) -> Backup:
         return [(table, list(table._base_manager.using(self.using).all())) for table in TABLES]
 
-    def restore(self, backup: Backup) -> None:
+    def restore(self, backup: Backup, *, elsewhere: bool = False) -> None:
         """Put back all that was there. The server of a test has one life: that of before is named
-        otherwise, wherever it is written down."""
+        otherwise, wherever it is written down. ``elsewhere``: as if it was another server."""
         for table, rows in backup:
             table._base_manager.using(self.using).all().delete()
             table._base_manager.using(self.using).bulk_create(rows)
         ours = {"source": f"region {self.name}"}
         for alias in DATABASES.values():
             lives = CounterPosition.objects.using(alias).filter(**ours)
-            lives.exclude(timeline__in=("", "closed")).update(timeline="a former life")
+            for life in lives.exclude(timeline__in=("", "closed")):
+                history, _, _ = life.timeline.rpartition(" ")
+                former = f"{'another history' if elsewhere else history} before".lstrip()
+                lives.filter(part=life.part).update(timeline=former)
 
 
 EU, US = Region("eu"), Region("us")
@@ -80,6 +91,8 @@ def _regional() -> Iterator[None]:
             likes={"REGIONAL": True},
             hits={"REGIONAL": True, "STRATEGY": "sharded"},
             sales={"REGIONAL": True, "STRATEGY": "ledger"},
+            stock={"REGIONAL": True, "FLOOR": 0},
+            seats={"REGIONAL": True, "FLOOR": 0, "STRATEGY": "sharded", "TOP_UP": 10},
             plain={},
         ),
     ):

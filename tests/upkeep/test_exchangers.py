@@ -43,7 +43,7 @@ def test_nor_was_one_that_others_greet_for(
 ) -> None:
     count_and_exchange()
     life.append("two")
-    meanwhile(monkeypatch, "label", "other", count_and_exchange)
+    meanwhile(monkeypatch, "relabel", "other", count_and_exchange)
     done = getattr(EU, step)()
     assert not getattr(done, "restored", False)
     assert EU.value("likes:x") == US.value("likes:x") == 2
@@ -64,7 +64,7 @@ def test_a_peer_that_was_told_an_old_life_late_is_told_again(
     def dies() -> None:
         raise OperationalError("the server was stopped")
 
-    meanwhile(monkeypatch, "label", "other", restarted)
+    meanwhile(monkeypatch, "of", "other", restarted)
     with pytest.raises(OperationalError, match="was stopped"):
         EU.publish()
     EU.count("likes:x")
@@ -108,7 +108,7 @@ def test_two_fences_at_once_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
         count_and_exchange()
         EU.count("likes:x")
 
-    meanwhile(monkeypatch, "label", "other", fenced)
+    meanwhile(monkeypatch, "relabel", "other", fenced)
     with pytest.raises(RegionAway, match="somebody"):
         EU.fence()
     exchange(EU, US)

@@ -49,6 +49,11 @@ def source_of(region: str) -> str:
     return f"{SOURCES}{region}"
 
 
+def is_another_history(life: str, other: str) -> bool:
+    """Whether more has happened between two lives of a server than that it was started."""
+    return bool(life) and life.rpartition(" ")[0] != other.rpartition(" ")[0]
+
+
 class SqlRegions:
     """The entries of one database. Holds no connection."""
 
@@ -139,6 +144,26 @@ class SqlRegions:
         """Give entries of an incarnation that ends a new version."""
         params = {**of._asdict(), "low": low, "high": high, "version": version}
         self._session.run(self._sql.end, params)
+
+    def above_zero(self, low: str, high: str) -> dict[str, int]:
+        """Counters of which all regions together have something, and how much."""
+        params = {"low": low, "high": high, "most": _PAGE}
+        rows = self._session.run(self._sql.above_zero, params, writes=False)
+        return {key: int(amount) for key, amount in rows}
+
+    def stock(self, low: str, high: str) -> dict[str, int]:
+        """What this region alone has of counters with a floor, where it is not zero."""
+        rows = self._session.run(self._sql.stock, {"low": low, "high": high}, writes=False)
+        return {key: int(amount) for key, amount in rows}
+
+    def clear(self, region: str, low: str, high: str) -> None:
+        """Let the entries of a region be nothing: its value is what it has here."""
+        self._session.run(self._sql.clear, {"region": region, "low": low, "high": high})
+
+    def poor(self, region: str, regions: int, below: int, low: str, high: str) -> list[str]:
+        """Keys of which a region has most, and another one has less than ``below``."""
+        params = {"region": region, "regions": regions, "below": below, "low": low, "high": high}
+        return [key for (key,) in self._session.run(self._sql.poor, params, writes=False)]
 
     def drop(self, of: Of) -> None:
         """Forget the entries of a region from an incarnation on."""

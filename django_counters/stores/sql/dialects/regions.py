@@ -19,7 +19,8 @@ class Regions:
     whose entries.
 
     Attributes:
-        life: what the server says of itself; it is another text after a restart, or elsewhere.
+        life: what the server says of itself. Its last word is another one after a restart, and
+            the words before it are other ones where the database has another history.
         others: what other regions have counted, and less what earlier incarnations of this one have
             counted, which is in its totals and in their entries. Parameters: `keys`. Rows: key,
             NULL, amount.
@@ -134,6 +135,44 @@ class Regions:
         f"UPDATE {REGIONS} SET version = %(version)s, base = NULL "
         f"WHERE {_WITHIN} AND {_OWN} RETURNING 1"
     )
+    #: Counters that all regions together have above zero. Parameters: low, high, most. Rows: key,
+    #: amount.
+    above_zero = (
+        "SELECT key, SUM(v) FROM ("
+        f"SELECT key, value AS v FROM {COUNTER} WHERE {_WITHIN} UNION ALL "
+        f"SELECT key, COALESCE(-base, value) FROM {REGIONS} WHERE {_WITHIN}) u "
+        "GROUP BY key HAVING SUM(v) > 0 ORDER BY key LIMIT %(most)s"
+    )
+    #: Counters of this region alone that are not zero. Parameters: low, high. Rows: key, amount.
+    stock = (
+        f"SELECT key, SUM(value) FROM (SELECT key, value FROM {COUNTER} WHERE {_WITHIN} "
+        f"UNION ALL SELECT key, value FROM {SHARDS} WHERE {_WITHIN}) u "
+        "GROUP BY key HAVING SUM(value) <> 0 ORDER BY key"
+    )
+    #: Let the entries of a region be nothing. Parameters: low, high, region. A row for each.
+    clear = (
+        f"UPDATE {REGIONS} SET value = 0, base = CASE WHEN base IS NULL THEN NULL ELSE 0 END "
+        f"WHERE {_WITHIN} AND region = %(region)s RETURNING 1"
+    )
+
+    @cached_property
+    def poor(self) -> str:
+        """Keys of which this region has most, and more than ``below``, and another one has less.
+
+        Parameters: low, high, region, regions (how many there are), below. Rows: key.
+        """
+        own = f"{self._in.typed('%(region)s', 'text')} AS region"
+        return (
+            "SELECT key FROM (SELECT key, region, SUM(v) AS v FROM ("
+            f"SELECT key, {own}, value AS v FROM {COUNTER} WHERE {_WITHIN} "
+            f"UNION ALL SELECT key, {own}, value FROM {SHARDS} WHERE {_WITHIN} "
+            f"UNION ALL SELECT key, region, COALESCE(-base, value) FROM {REGIONS} WHERE {_WITHIN}"
+            ") a GROUP BY key, region) b GROUP BY key "
+            "HAVING SUM(CASE WHEN v < %(below)s THEN 0 ELSE 1 END) < %(regions)s "
+            "AND MAX(CASE WHEN region = %(region)s THEN v ELSE 0 END) > %(below)s "
+            "AND MAX(v) = MAX(CASE WHEN region = %(region)s THEN v ELSE 0 END) ORDER BY key"
+        )
+
     #: Forget the entries of a region from an incarnation on. Parameters: region, incarnation.
     drop = f"DELETE FROM {REGIONS} WHERE region = %s AND incarnation >= %s RETURNING 1"
     #: What a region has counted, of all counters together. Parameters: region.

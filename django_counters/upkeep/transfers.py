@@ -1,0 +1,157 @@
+"""Stock between regions: what was sent here arrives, and a region that has little is sent more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from django_counters.adjustments.adjustment import adjust
+from django_counters.exceptions import InsufficientCount
+from django_counters.regions import sent_key, sent_to
+from django_counters.registry import registry
+from django_counters.stores.sql.regions import Of, SqlRegions
+from django_counters.write.change import named
+from django_counters.write.pipeline import change_many
+
+
+def there_is_stock() -> bool:
+    """Whether any namespace has a stock in each region."""
+    return any(policy.has_stock for policy in registry.policies().values())
+
+
+class Busy(Exception):
+    """Somebody else does it at this moment, or has ended this incarnation."""
+
+
+@contextmanager
+def alone(of: Of, life: str, using: str) -> Iterator[SqlRegions]:
+    """A transaction that nobody else has in this region: it holds the clock.
+
+    Raises:
+        Busy: somebody else has it.
+    """
+    store = registry.regions(using)
+    with store.transaction():
+        held = registry.positions(using).hold(of.source, of.part)
+        if held is None or held.timeline != life:
+            raise Busy
+        # Statements that follow see what was committed before the clock was held.
+        yield store
+
+
+def receive(of: Of, life: str, using: str) -> dict[str, int]:
+    """Let what was sent to this region arrive, and say how much came from each region.
+
+    The stock grows, and what is on the way falls, in one transaction. Nothing arrives twice,
+    because nobody else holds the clock meanwhile.
+
+    Raises:
+        Busy: somebody else holds it.
+    """
+    came: dict[str, int] = {}
+    low, high = sent_to(*of)
+    with alone(of, life, using) as store:
+        while due := store.above_zero(low, high):
+            deltas = {key: -amount for key, amount in due.items()}
+            for key, amount in due.items():
+                sender, _, stock = key.removeprefix(low).partition(":")
+                deltas[stock] = deltas.get(stock, 0) + amount
+                came[sender] = came.get(sender, 0) + amount
+            change_many(deltas, 1, using)
+    return came
+
+
+def top_up(of: Of, life: str, peers: Sequence[Of], using: str) -> dict[str, int]:
+    """Send stock to regions that have less than ``TOP_UP``, and say how much to each.
+
+    Only the region that has the most gives, as far as it knows. What is on the way counts as there.
+
+    Args:
+        of: this region.
+        life: of its server.
+        peers: the others.
+        using: the database.
+
+    Raises:
+        Busy: somebody else holds the clock.
+    """
+    gave: dict[str, int] = {}
+    for name, policy in registry.policies().items():
+        if policy.top_up is None:
+            continue
+        for low, high in registry.regions(using).ranges(f"{name}:", f"{name};"):
+            with alone(of, life, using) as store:
+                for key in store.poor(of.region, 1 + len(peers), policy.top_up, low, high):
+                    for to, amount in _shares_of(key, of, peers, store, policy.top_up):
+                        if not _sent(key, amount, of.region, to, using):
+                            break
+                        gave[to.region] = gave.get(to.region, 0) + amount
+    return gave
+
+
+def _sent(key: str, amount: int, sender: str, to: Of, using: str) -> bool:
+    """Send stock; False where it was sold meanwhile."""
+    try:
+        change_many({key: -amount, sent_key(key, *to, sender): amount}, 1, using)
+    except InsufficientCount:
+        return False
+    return True
+
+
+def _shares_of(
+    key: str, of: Of, peers: Sequence[Of], store: SqlRegions, below: int
+) -> list[tuple[Of, int]]:
+    """How much of one stock each region is to be sent."""
+    mine = store.values([key], of.region, own=True).get(key, 0)
+    senders = [of.region, *(peer.region for peer in peers)]
+    theirs = {peer.region: _stock(key, peer, senders, store) for peer in peers}
+    given = shares(mine, theirs, below)
+    return [(peer, given[peer.region]) for peer in peers if peer.region in given]
+
+
+def _stock(key: str, peer: Of, senders: Sequence[str], store: SqlRegions) -> int:
+    """What a region has or is going to have, as far as this one knows."""
+    coming = [sent_key(key, *peer, sender) for sender in senders if sender != peer.region]
+    on_the_way = store.values(coming, None, own=True)
+    return store.values([key], peer.region, own=False).get(key, 0) + sum(on_the_way.values())
+
+
+def shares(mine: int, theirs: Mapping[str, int], below: int) -> dict[str, int]:
+    """How much each region is sent: the poorest first, half of what this one has more.
+
+    Nothing, where another one has more. This region keeps ``below``.
+    """
+    found: dict[str, int] = {}
+    if any(stock > mine for stock in theirs.values()):
+        return found
+    for name, stock in sorted(theirs.items(), key=lambda item: (item[1], item[0])):
+        amount = min((mine - stock) // 2, mine - below)
+        if stock < below and amount > 0:
+            found[name] = amount
+            mine -= amount
+    return found
+
+
+def freeze(store: SqlRegions, region: str, using: str) -> tuple[int, int]:
+    """Take all stock away from a region that was restored; how many counters, and how much.
+
+    Its backup says more than it has, because it does not know what was sold since. A person decides
+    what is left, by an adjustment.
+    """
+    counters = total = 0
+    for name, policy in registry.policies().items():
+        if policy.has_stock:
+            for low, high in store.ranges(f"{name}:", f"{name};"):
+                for key, amount in store.stock(low, high).items():
+                    _take_away(key, region, using)
+                    counters, total = counters + 1, total + amount
+                # What it has here is all that it has: nothing was counted before.
+                store.clear(region, low, high)
+    return counters, total
+
+
+def _take_away(key: str, region: str, using: str) -> None:
+    # Nobody approves of this: whoever gives it back is asked.
+    ref = named(key, using)._replace(approve_above=None)
+    reason = f"The region {region} was restored. Give back what is left of this stock."
+    adjust(ref, to=0, reason=reason, actor="counters regions fence")
