@@ -27,6 +27,7 @@ from benchmarks.cases import (
     peers_database,
     peers_visits,
     quotas,
+    regions,
     rest,
     rollup,
     spread,
@@ -60,6 +61,7 @@ FAST = {
     **topics.CASES,
     **rest.CASES,
     **adjusting.CASES,
+    **regions.CASES,
     **peers_database.CASES,
     **peers_visits.CASES,
     **peers_cache.CASES,
@@ -74,6 +76,7 @@ DURABLE = {
     **flush.CASES,
     **cells.LANDINGS,
     **top.LANDINGS,
+    **regions.CONVERGENCE,
     **peers_database.COMMITS,
 }
 TARGETS = {"≥": at_least, "≤": at_most}

@@ -12,7 +12,7 @@ import redis
 from django.conf import settings
 from django.contrib.contenttypes.models import ContentType
 from django.core.management import call_command
-from django.db import connection
+from django.db import connection, connections
 from django.test import override_settings
 
 from benchmarks.inspection import execute
@@ -38,7 +38,7 @@ def scratch(url: str) -> Iterator[str]:
     """Make a database with all tables, point the connection at it, give its name, and drop it."""
     connection.close()
     connection.settings_dict.update(dj_database_url.parse(url))
-    name = f"counters_benchmarks_{os.getpid()}_{secrets.token_hex(4)}"
+    name = _fresh_name()
     own = str(connection.settings_dict["NAME"])
     execute(f"CREATE DATABASE {connection.ops.quote_name(name)}")
     try:
@@ -49,6 +49,27 @@ def scratch(url: str) -> Iterator[str]:
         use(own)
         execute(f"DROP DATABASE {connection.ops.quote_name(name)} WITH (FORCE)")
         connection.close()
+
+
+@contextmanager
+def beside(alias: str) -> Iterator[None]:
+    """Let an alias be another database of the same server, with the library's tables; drop it."""
+    other, name = connections[alias], _fresh_name()
+    before = dict(other.settings_dict)
+    execute(f"CREATE DATABASE {connection.ops.quote_name(name)}")
+    try:
+        other.close()
+        other.settings_dict.update({**connection.settings_dict, "NAME": name})
+        call_command("migrate", database=alias, verbosity=0)
+        yield
+    finally:
+        other.close()
+        other.settings_dict.update(before)
+        execute(f"DROP DATABASE {connection.ops.quote_name(name)} WITH (FORCE)")
+
+
+def _fresh_name() -> str:
+    return f"counters_benchmarks_{os.getpid()}_{secrets.token_hex(4)}"
 
 
 def use(name: str) -> None:

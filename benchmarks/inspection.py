@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from django.db import connection
+from django.db import DEFAULT_DB_ALIAS, connection, connections
 
 from benchmarks.harness import Stored, WrongSum
 from django_counters.models import Counter
@@ -40,9 +40,9 @@ def statement_of(action: Callable[[], object]) -> tuple[str, Any]:
     return only
 
 
-def execute(sql: str) -> int:
+def execute(sql: str, using: str = DEFAULT_DB_ALIAS) -> int:
     """Execute one statement; the first number of its first row, zero where it has no rows."""
-    with connection.cursor() as cursor:
+    with connections[using].cursor() as cursor:
         cursor.execute(sql)
         return int(cursor.fetchone()[0]) if cursor.description else 0
 

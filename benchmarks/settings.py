@@ -1,4 +1,4 @@
-"""The least that counting needs. The runner points ``default`` at scratch databases."""
+"""The least that counting needs. The runner points the databases at scratch ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from tempfile import gettempdir
 
 import dj_database_url
 
-DATABASES = {"default": dj_database_url.config(default="postgres:///postgres")}
+DATABASES = {
+    alias: dj_database_url.config(default="postgres:///postgres") for alias in ("default", "other")
+}
 CACHES = {
     "default": {
         "BACKEND": "django.core.cache.backends.redis.RedisCache",

@@ -33,7 +33,7 @@ from django_counters.stores.redis.keys import SLOTS
 
 pytestmark = [
     pytest.mark.postgres,
-    pytest.mark.django_db(transaction=True),
+    pytest.mark.django_db(transaction=True, databases=["default", "other"]),
     pytest.mark.usefixtures("tables", "apart"),
 ]
 

@@ -10,6 +10,9 @@ from django_counters.stores.sql.dialects.tables import COUNTER, DELTAS, REGIONS,
 
 _WITHIN = "key >= %(low)s AND key < %(high)s"
 _OWN = "region = %(region)s AND incarnation = %(incarnation)s"
+# The same by the index of keys. A server that has no statistics yet prefers the one of versions,
+# and would read all entries of a region for each page.
+_OWN_BY_KEY = "region || '' = %(region)s AND incarnation = %(incarnation)s"
 
 
 class Regions:
@@ -99,16 +102,17 @@ class Regions:
             f"UNION ALL SELECT key, delta, 0, 0, 0 FROM {DELTAS} "
             f"WHERE {_WITHIN} AND {self._in.waits} "
             f"UNION ALL SELECT key, 0, value, COALESCE(base, 0), version FROM {REGIONS} "
-            f"WHERE {_WITHIN} AND {_OWN}) u GROUP BY key)"
+            f"WHERE {_WITHIN} AND {_OWN_BY_KEY}) u GROUP BY key)"
         )
 
     #: The entries of whole versions after ``since``, up to the one that is ``most`` entries
-    #: further, with the clock and the life of the same moment. Rows: key, value, version, clock,
-    #: life.
+    #: further, with the clock and the life of the same moment, which is looked up once for all of
+    #: them. Rows: key, value, version, clock, life.
     page = (
-        f"SELECT key, value, version, c.position, c.timeline FROM {REGIONS}, "
-        f"(SELECT position, timeline FROM {POSITIONS} WHERE source = %(source)s "
-        f"AND part = %(part)s) c WHERE {_OWN} AND version > %(since)s "
+        f"WITH c AS MATERIALIZED (SELECT position, timeline FROM {POSITIONS} "
+        "WHERE source = %(source)s AND part = %(part)s) "
+        f"SELECT key, value, version, c.position, c.timeline FROM c, {REGIONS} "
+        f"WHERE {_OWN} AND version > %(since)s "
         f"AND version <= COALESCE((SELECT version FROM {REGIONS} WHERE {_OWN} "
         "AND version > %(since)s ORDER BY version LIMIT 1 OFFSET %(most)s), 9223372036854775807)"
     )
