@@ -13,13 +13,17 @@ from django.utils.translation import gettext as _
 
 from django_counters.upkeep.fencing import Fenced, fence
 from django_counters.upkeep.regions import publish, pull
+from django_counters.upkeep.renaming import rename
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The options of ``regions``."""
     parser.add_argument(
-        "action", choices=("fence",), help=_("bring a restored region up to what others know of it")
+        "action",
+        choices=("fence", "rename"),
+        help=_("bring a restored region up to what others know of it, or give one another name"),
     )
+    parser.add_argument("former", nargs="?", default="", help=_("rename: what it was called"))
     said = parser.add_mutually_exclusive_group()
     said.add_argument(
         "--restored",
@@ -66,10 +70,23 @@ def run_pull(out: OutputWrapper, using: str, *, as_json: bool, **_options: Any) 
         raise CommandError("; ".join(problems))
 
 
-def run_fence(
+def run(out: OutputWrapper, using: str, *, action: str, **options: Any) -> None:
+    """Look after this region."""
+    act = _rename if action == "rename" else _fence
+    act(out, using, **options)
+
+
+def _rename(out: OutputWrapper, using: str, *, as_json: bool, former: str, **_options: Any) -> None:
+    if not former:
+        raise CommandError("rename takes what the region was called.")
+    entries = rename(former, using)
+    data = {"database": using, "former": former, "entries": entries}
+    out.write(json.dumps(data) if as_json else f"{former} has ended; {entries} entries published")
+
+
+def _fence(
     out: OutputWrapper, using: str, *, as_json: bool, restored: bool | None, **_options: Any
 ) -> None:
-    """Bring a restored region up to what others know of it."""
     done = fence(using, restored=restored)
     data = {"database": using, **asdict(done)}
     out.write(json.dumps(data, default=str) if as_json else "\n".join(_lines(done)))

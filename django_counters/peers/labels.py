@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from django_counters.peers.marks import CLOSED, Mark, Marks, marks_of
+from django_counters.peers.marks import Mark, Marks, marks_of
 from django_counters.peers.peer import PeerAway
 from django_counters.registry import registry
-from django_counters.stores.sql.regions import Of, source_of
+from django_counters.stores.sql.regions import CLOSED, Of, source_of
 
 
 class Label(NamedTuple):

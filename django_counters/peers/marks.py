@@ -6,10 +6,7 @@ from typing import NamedTuple
 
 from django_counters.registry import registry
 from django_counters.stores.sql.positions import Position
-from django_counters.stores.sql.regions import source_of
-
-#: The timeline of an incarnation that has ended.
-CLOSED = "closed"
+from django_counters.stores.sql.regions import CLOSED, source_of
 
 
 class Mark(NamedTuple):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from django_counters.exceptions import UnsupportedRegions
 from django_counters.regions import regions
 from django_counters.registry import registry
+from django_counters.stores.sql.regions import source_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,11 @@ class Regional:
             return True
         declared = regions()
         known = (declared.own, *declared.peers)
-        if self.region not in known:
+        if self.region not in known and not self._was_there():
             reason = f"there is no region {self.region!r}; there are: {', '.join(known)}"
             raise UnsupportedRegions(key=", ".join(names), reason=reason)
         return self.region == declared.own
+
+    def _was_there(self) -> bool:
+        """Whether it was a region: one that has another name by now, or is gone."""
+        return bool(registry.positions(self.using).of(source_of(self.region)))

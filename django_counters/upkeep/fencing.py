@@ -14,13 +14,20 @@ from django.db import DEFAULT_DB_ALIAS
 
 from django_counters.exceptions import RegionAway, RegionRestored
 from django_counters.peers.declared import peers_of
-from django_counters.peers.marks import CLOSED, Marks, is_ahead, marks_of, present
+from django_counters.peers.marks import Marks, is_ahead, marks_of, present
 from django_counters.peers.peer import Peer
 from django_counters.regions import Regions, regions
 from django_counters.registry import registry
 from django_counters.stores.sql.positions import Position
-from django_counters.stores.sql.regions import Of, Page, SqlRegions, is_another_history, source_of
-from django_counters.upkeep.regions import begin_life, behind, reaching, scopes
+from django_counters.stores.sql.regions import (
+    CLOSED,
+    Of,
+    Page,
+    SqlRegions,
+    is_another_history,
+    source_of,
+)
+from django_counters.upkeep.regions import begin_life, behind, home_marks, reaching, scopes
 from django_counters.upkeep.transfers import freeze, there_is_stock
 
 
@@ -68,7 +75,7 @@ def fence(using: str = DEFAULT_DB_ALIAS, *, restored: bool | None = None) -> Fen
     declared, store = regions(), registry.regions(using)
     life, known = store.life(), _ask(declared)
     # Read last: others of this region may publish meanwhile, and peers know that at once.
-    home = marks_of(declared.own, using)
+    home = home_marks(declared.own, using)
     last, _ = present(home)
     if not _was_restored(declared.own, known, home, life, restored):
         begin_life(declared, Of(declared.own, last), life, using)
@@ -143,12 +150,12 @@ def _begin(
     done.amount = store.sum(region) - before
     for low, high in scopes():
         for page in store.ranges(low, high):
-            store.begin(Of(region, first), new, clock, *page, whole=whole)
+            store.begin(Of(region, first), Of(region, new), clock, *page, whole=whole)
     # After its counters have begun anew: what it takes away is not known to others.
     done.frozen, done.stock = freeze(store, region, using)
     for number in ended:
         seen = [marks[number].seen for marks in known.values() if number in marks]
-        _end(store, Of(region, number), max([clock, *seen]), using)
+        end(store, Of(region, number), max([clock, *seen]), using)
     positions.label(source_of(region), str(new), life)
 
 
@@ -171,7 +178,7 @@ def _pages(name: str, peer: Peer, of: Of, since: int) -> Iterator[Page]:
         since = page.last
 
 
-def _end(store: SqlRegions, of: Of, clock: int, using: str) -> None:
+def end(store: SqlRegions, of: Of, clock: int, using: str) -> None:
     """Give all entries new versions: a peer may have passed any of them without having it."""
     for low, high in store.ranges_of(of):
         clock += 1

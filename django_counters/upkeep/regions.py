@@ -13,7 +13,13 @@ from dataclasses import dataclass
 
 from django.db import DEFAULT_DB_ALIAS, Error
 
-from django_counters.exceptions import CounterError, RegionAway, RegionRestored
+from django_counters.exceptions import (
+    CounterError,
+    InvalidConfiguration,
+    RegionAway,
+    RegionRestored,
+)
+from django_counters.peers.database import DatabasePeer
 from django_counters.peers.declared import peers_of
 from django_counters.peers.marks import Mark, Marks, is_ahead, marks_of, present
 from django_counters.peers.peer import Peer
@@ -21,7 +27,7 @@ from django_counters.regions import Regions, regions
 from django_counters.registry import registry
 from django_counters.stores.base import Move
 from django_counters.stores.sql.positions import Moved
-from django_counters.stores.sql.regions import Of, SqlRegions, is_another_history
+from django_counters.stores.sql.regions import CLOSED, Of, SqlRegions, is_another_history
 from django_counters.upkeep.transfers import Busy, receive, there_is_stock, top_up
 
 # For how many seconds a server waits for the next statement of somebody who copies.
@@ -108,7 +114,7 @@ def _greeted(declared: Regions, store: SqlRegions, using: str) -> tuple[Of, str]
     """
     life, known = store.life(), known_by(declared)
     # Read last: others of this region may publish meanwhile, and peers know that at once.
-    home = marks_of(declared.own, using)
+    home = home_marks(declared.own, using)
     number, mark = present(home)
     of = Of(declared.own, number)
     if mark.timeline == life:
@@ -126,6 +132,20 @@ def begin_life(declared: Regions, of: Of, life: str, using: str) -> None:
     greet(declared, of, life, using)
     with registry.regions(using).transaction():
         registry.positions(using).label(of.source, of.part, life)
+
+
+def home_marks(region: str, using: str) -> Marks:
+    """How far the incarnations of this region are at home.
+
+    Raises:
+        InvalidConfiguration: this database is the home of another region.
+    """
+    marks = marks_of(region, using)
+    others = [] if marks else sorted(DatabasePeer(using).homes())
+    if others:
+        problem = f"this database is of region {others[0]}: counters regions rename {others[0]}"
+        raise InvalidConfiguration(problem=problem)
+    return marks
 
 
 def _misled(
@@ -213,8 +233,8 @@ def pull(using: str = DEFAULT_DB_ALIAS) -> dict[str, Exchanged]:
     for name, peer in peers_of(declared).items():
         done = found[name] = Exchanged()
         try:
-            for number in sorted(peer.marks(name)):
-                while _pulled(Of(name, number), peer, using, done):
+            for of in _incarnations(name, peer, declared):
+                while _pulled(of, peer, using, done):
                     pass
         except Moved:
             done.busy = True
@@ -223,6 +243,15 @@ def pull(using: str = DEFAULT_DB_ALIAS) -> dict[str, Exchanged]:
     if there_is_stock():
         _move_stock(declared, found, using)
     return found
+
+
+def _incarnations(name: str, peer: Peer, declared: Regions) -> Iterator[Of]:
+    """All of a region, and of what it was or is called elsewhere than in the settings here."""
+    known = {declared.own, *declared.peers} - {name}
+    homes = {other: marks for other, marks in peer.homes().items() if other not in known}
+    for region, marks in {name: peer.marks(name), **homes}.items():
+        for number in sorted(marks):
+            yield Of(region, number)
 
 
 def _move_stock(declared: Regions, found: dict[str, Exchanged], using: str) -> None:
@@ -256,7 +285,10 @@ def _pulled(of: Of, peer: Peer, using: str, done: Exchanged) -> bool:
         page = peer.page(of, Mark.of(held).position)
         if page is None:
             return False
-        if held.timeline not in ("", page.life):
+        if page.life == CLOSED:
+            # It has ended: pages that were read of it before are of no use.
+            positions.label(of.source, of.part, CLOSED)
+        elif held.timeline not in ("", page.life):
             # Its server was started. It is going to ask before it publishes.
             done.problem = f"{of.region} was started, and has not published since"
             return False

@@ -11,7 +11,7 @@ from django_counters.exceptions import InvalidDelta, RegionAway, UnsupportedRegi
 from django_counters.regions import Regions, regions, sent_key
 from django_counters.registry import registry
 from django_counters.stores.sql.positions import Position
-from django_counters.stores.sql.regions import source_of
+from django_counters.stores.sql.regions import CLOSED, source_of
 from django_counters.tables.standing import COUNTERS
 from django_counters.types import check_integer, check_key
 from django_counters.values import Result, result_of
@@ -27,10 +27,11 @@ def transfer(key: object, amount: object, to: str, token: object, using: str | N
     declared = _declared(name, to)
     _refuse_unfenced(declared.own, alias)
     number_there = _incarnations(to, alias)
-    if not number_there:
-        reason = "nothing was copied of it yet: run counters pull"
+    last = max(number_there, default=0)
+    if not last or number_there[last].timeline == CLOSED:
+        reason = "nothing was copied of its present incarnation: run counters pull"
         raise RegionAway(peer=to, region=declared.own, reason=reason)
-    sent = check_key(sent_key(name, to, max(number_there), declared.own))
+    sent = check_key(sent_key(name, to, last, declared.own))
     found = change_many({name: -number, sent: number}, 1, alias, token)
     return result_of(found[name], replayed=found.replayed)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -25,10 +25,11 @@ Backup = list[tuple[type[models.Model], list[models.Model]]]
 class Region:
     """What one region does, with its own settings."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, using: str = "", peers: Mapping[str, str] | None = None) -> None:
         self.name = name
-        self.using = DATABASES[name]
-        self._peers = {other: alias for other, alias in DATABASES.items() if other != name}
+        self.using = using or DATABASES[name]
+        others = {other: alias for other, alias in DATABASES.items() if other != name}
+        self._peers = others if peers is None else peers
 
     def within(self, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """Make a call in this region."""

@@ -230,7 +230,7 @@ class Command(BaseCommand):
         regions.run_pull(self.stdout, using, **options)
 
     def _regions(self, using: str, **options: Any) -> None:
-        regions.run_fence(self.stdout, using, **options)
+        regions.run(self.stdout, using, **options)
 
     def _rollup(self, using: str, *, dry_run: bool, as_json: bool, **_: Any) -> None:
         def progress(label: str, report: Report) -> None:

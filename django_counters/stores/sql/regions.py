@@ -10,6 +10,8 @@ from django_counters.stores.sql.session import Session
 from django_counters.stores.sql.tables import NAMED
 
 _PAGE = 10_000
+#: The timeline of an incarnation that has ended.
+CLOSED = "closed"
 #: How `CounterPosition` begins what it calls regions.
 SOURCES = "region "
 
@@ -135,9 +137,10 @@ class SqlRegions:
         columns = self._session.dialect.columns(entries)
         return len(self._session.run(self._sql.store, (*of, *columns)))
 
-    def begin(self, of: Of, new: int, clock: int, low: str, high: str, *, whole: bool) -> None:
-        """Begin a new incarnation after one; see the statement."""
-        params = {**of._asdict(), "new": new, "clock": clock, "all": int(whole)}
+    def begin(self, of: Of, to: Of, clock: int, low: str, high: str, *, whole: bool) -> None:
+        """Begin an incarnation after another one; see the statement."""
+        new = {"to": to.region, "new": to.incarnation}
+        params = {**of._asdict(), **new, "clock": clock, "all": int(whole)}
         self._session.run(self._sql.begin, {**params, "low": low, "high": high})
 
     def end(self, of: Of, low: str, high: str, version: int) -> None:

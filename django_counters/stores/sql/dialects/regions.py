@@ -72,7 +72,8 @@ class Regions:
 
         All of it, where a peer has a later entry than this copy, whose clock is ``clock``: that
         entry was made of more. Else what was published. Parameters: low, high, region, incarnation,
-        new, clock, all (1: all of each counter). A row for each.
+        to (the region that goes on), new (its incarnation), clock, all (1: all of each counter). A
+        row for each.
         """
         typed = self._in.typed
         base = (
@@ -82,7 +83,7 @@ class Regions:
         )
         return (
             f"{self._here} INSERT INTO {REGIONS} (key, region, incarnation, value, version, base) "
-            f"SELECT h.key, {typed('%(region)s', 'text')}, {typed('%(new)s', 'integer')}, 0, 0, "
+            f"SELECT h.key, {typed('%(to)s', 'text')}, {typed('%(new)s', 'integer')}, 0, 0, "
             f"{base} FROM here h WHERE {base} <> 0 {self._in.ordered('h.key')} RETURNING 1"
         )
 
