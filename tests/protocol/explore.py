@@ -82,12 +82,12 @@ class Reached:
 
 def explore(plan: Plan) -> Explored:
     """Reach every state of a plan, or the first that is wrong."""
-    with _without_gc():
+    with without_gc():
         return _explore(plan)
 
 
 @contextmanager
-def _without_gc() -> Iterator[None]:
+def without_gc() -> Iterator[None]:
     """States are tuples that never lead back to themselves: there is nothing to search for."""
     gc.disable()
     try:
