@@ -44,8 +44,7 @@ def present(marks: Marks) -> tuple[int, Mark]:
     return last, marks.get(last, Mark())
 
 
-def is_ahead(known: Marks, home: Marks) -> bool:
-    """Whether a peer knows more of a region than the region itself: it was restored."""
-    last, mark = present(home)
+def is_ahead(known: Marks, last: int, mark: Mark) -> bool:
+    """Whether a peer knows more than a region itself in its last incarnation: it was restored."""
     there = known.get(last, Mark())
     return max(known, default=0) > last or there.seen > mark.seen or there.timeline == CLOSED

@@ -93,10 +93,11 @@ def _was_restored(
     region: str, known: Mapping[str, Marks], home: Marks, life: str, said: bool | None
 ) -> bool:
     """Whether a region was restored, by what peers know of it and what somebody says."""
-    ahead = [name for name, marks in known.items() if is_ahead(marks, home)]
+    last, mark = present(home)
+    ahead = [name for name, marks in known.items() if is_ahead(marks, last, mark)]
     if ahead and said is False:
         raise behind(region, ahead[0])
-    elsewhere = is_another_history(present(home)[1].timeline, life)
+    elsewhere = is_another_history(mark.timeline, life)
     if not ahead and said is None and elsewhere and there_is_stock():
         reason = "its database has another history; say --restored or --intact"
         raise RegionRestored(region=region, reason=reason)

@@ -130,8 +130,11 @@ def _greeted(declared: Regions, store: SqlRegions, using: str) -> tuple[Of, str]
 def begin_life(declared: Regions, of: Of, life: str, using: str) -> None:
     """Tell everybody in which life of the server this region publishes; see `greet`."""
     greet(declared, of, life, using)
-    with registry.regions(using).transaction():
-        registry.positions(using).label(of.source, of.part, life)
+    store = registry.regions(using)
+    with store.transaction():
+        # Behind a pooler, it may have been put back and fenced by now.
+        if store.life() == life:
+            registry.positions(using).label(of.source, of.part, life)
 
 
 def home_marks(region: str, using: str) -> Marks:
@@ -156,10 +159,8 @@ def _misled(
     found = {}
     for name, there in known.items():
         if isinstance(there, dict):
-            if is_ahead(there, home):
-                raise RegionRestored(
-                    region=declared.own, reason=f"{name} knows more of it than itself"
-                )
+            if is_ahead(there, number, mark):
+                raise behind(declared.own, name)
             if there.get(number, Mark()).timeline not in ("", mark.timeline):
                 found[name] = declared.peers[name]
     return found
@@ -176,10 +177,9 @@ def greet(declared: Regions, of: Of, life: str, using: str) -> None:
         with reaching(name, declared.own):
             known = peer.greet(of, life)
             # Read last: others of this region may publish meanwhile.
-            if is_ahead(known, marks_of(declared.own, using)):
-                raise RegionRestored(
-                    region=declared.own, reason=f"{name} knows more of it than itself"
-                )
+            mark = marks_of(declared.own, using).get(of.incarnation, Mark())
+            if is_ahead(known, of.incarnation, mark):
+                raise behind(declared.own, name)
 
 
 def behind(region: str, peer: str) -> RegionRestored:

@@ -48,7 +48,7 @@ def _ask(declared: Regions, former: str, home: Marks) -> None:
         if taken:
             problem = f"{name} knows a region {declared.own!r} already."
             raise InvalidConfiguration(problem=problem)
-        if is_ahead(known, home):
+        if is_ahead(known, *present(home)):
             raise behind(former, name)
 
 

@@ -240,15 +240,22 @@ class Pair:
 
 
 class Postgres:
-    """A PostgreSQL whose commits wait for their log to be written, and that can be stopped."""
+    """A PostgreSQL whose commits wait for their log to be written, and that can be stopped.
 
-    def __init__(self, stack: ExitStack) -> None:
+    Args:
+        stack: when it ends.
+        copy: the `backup` that it begins with; None: it begins empty.
+    """
+
+    def __init__(self, stack: ExitStack, copy: Path | None = None) -> None:
         found(binaries.find_postgres(), "PostgreSQL")
         account = postgres.account()
         self._run = stack.enter_context(folders.temporary(account))
         self._keep = stack.enter_context(folders.temporary(account)).path
         self._running = ExitStack()
         stack.callback(self._running.close)
+        if copy is not None:
+            shutil.copytree(copy, self._keep / copy.name, symlinks=True)
         self.start()
         with psycopg.connect(self.url, autocommit=True) as connection:
             for name, value in SETTINGS.items():
@@ -263,9 +270,35 @@ class Postgres:
 
     def stop_immediately(self) -> None:
         """What ``pg_ctl stop -m immediate`` does: no goodbye, no checkpoint."""
-        (lock,) = self._keep.glob("pg*/postmaster.pid")
+        lock = self._data / "postmaster.pid"
         os.kill(int(lock.read_text().split()[0]), signal.SIGQUIT)
         self._running.close()
+
+    @property
+    def _data(self) -> Path:
+        (version,) = self._keep.glob("pg*/PG_VERSION")
+        return version.parent
+
+    def backup(self, folder: Path) -> Path:
+        """Copy its files while it runs, as ``pg_basebackup`` does; where they are in a folder."""
+        copy = folder / self._data.name
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute("SELECT pg_backup_start('tests', fast => true)")
+            left_out = shutil.ignore_patterns("pg_wal", "postmaster.*")
+            shutil.copytree(self._data, copy, True, left_out, _copied_if_there)
+            told = connection.execute("SELECT labelfile FROM pg_backup_stop(false)").fetchone()
+        assert told is not None
+        (copy / "backup_label").write_text(told[0])
+        # Last: the log of what was written while the files were copied.
+        shutil.copytree(self._data / "pg_wal", copy / "pg_wal", True, None, _copied_if_there)
+        return copy
+
+    def restore(self, copy: Path) -> None:
+        """Start it with the files of before. It was stopped."""
+        data = self._data
+        shutil.rmtree(data)
+        shutil.copytree(copy, data, symlinks=True)
+        self.start()
 
     def database(self, name: str, template: str, settings: Mapping[str, str]) -> str:
         """The URL of a new database, with settings of its own."""
@@ -288,6 +321,12 @@ class Postgres:
                 " WHERE application_name = %s",
                 [application],
             ).rowcount
+
+
+def _copied_if_there(source: str, target: str) -> None:
+    """Files come and go in a server that runs."""
+    with suppress(FileNotFoundError):
+        shutil.copy2(source, target)
 
 
 def found(program: Program | None, name: str) -> Program:

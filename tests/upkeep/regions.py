@@ -11,6 +11,7 @@ from django.test import override_settings
 
 from django_counters.models import Counter, CounterPosition, CounterRegion, CounterShard
 from django_counters.stores.sql.positions import SqlPositions
+from django_counters.stores.sql.regions import SqlRegions
 from django_counters.testing import override_counters
 from django_counters.upkeep.fencing import Fenced, fence
 from django_counters.upkeep.regions import Exchanged, publish, pull
@@ -101,18 +102,18 @@ def _regional() -> Iterator[None]:
 
 
 def meanwhile(
-    monkeypatch: pytest.MonkeyPatch, name: str, using: str, act: Callable[[], object]
+    monkeypatch: pytest.MonkeyPatch, what: Callable[..., Any], using: str, act: Callable[[], object]
 ) -> None:
-    """Do something just before the next call of a method of the positions of one database."""
-    method = getattr(SqlPositions, name)
+    """Do something just before the next call of a method of the stores of one database."""
+    owner = SqlPositions if what.__qualname__.startswith("SqlPositions") else SqlRegions
     todo = [act]
 
-    def called(self: SqlPositions, *args: Any, **options: Any) -> Any:
+    def called(self: Any, *args: Any, **options: Any) -> Any:
         if todo and self._session.using == using:
             todo.pop()()
-        return method(self, *args, **options)
+        return what(self, *args, **options)
 
-    monkeypatch.setattr(SqlPositions, name, called)
+    monkeypatch.setattr(owner, what.__name__, called)
 
 
 def exchange(*regions: Region) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from django.db import OperationalError, connections
+from django.db import connections
 
 from django_counters.exceptions import RegionAway, RegionRestored
+from django_counters.models import CounterPosition
+from django_counters.stores.sql.positions import SqlPositions
 from django_counters.stores.sql.regions import SqlRegions
 from tests.upkeep.regions import EU, US, _regional, exchange, meanwhile  # noqa: F401 - a fixture
 
@@ -31,7 +33,7 @@ def test_a_region_that_others_publish_for_was_not_restored(
 ) -> None:
     """What a peer knows is compared with a clock that is read later."""
     count_and_exchange()
-    meanwhile(monkeypatch, "of", "other", count_and_exchange)
+    meanwhile(monkeypatch, SqlPositions.of, "other", count_and_exchange)
     done = getattr(EU, step)()
     assert not getattr(done, "restored", False)
     assert EU.value("likes:x") == US.value("likes:x") == 2
@@ -43,7 +45,7 @@ def test_nor_was_one_that_others_greet_for(
 ) -> None:
     count_and_exchange()
     life.append("two")
-    meanwhile(monkeypatch, "relabel", "other", count_and_exchange)
+    meanwhile(monkeypatch, SqlRegions.transaction, "other", count_and_exchange)
     done = getattr(EU, step)()
     assert not getattr(done, "restored", False)
     assert EU.value("likes:x") == US.value("likes:x") == 2
@@ -52,21 +54,18 @@ def test_nor_was_one_that_others_greet_for(
 def test_a_peer_that_was_told_an_old_life_late_is_told_again(
     monkeypatch: pytest.MonkeyPatch, life: list[str]
 ) -> None:
-    """By one that was started before the server was, and dies before it comes home."""
+    """By one who began in a former life of the server, behind a pooler."""
     count_and_exchange()
     life.append("two")
 
     def restarted() -> None:
         life.append("three")
         count_and_exchange()
-        meanwhile(monkeypatch, "label", "default", dies)
 
-    def dies() -> None:
-        raise OperationalError("the server was stopped")
-
-    meanwhile(monkeypatch, "of", "other", restarted)
-    with pytest.raises(OperationalError, match="was stopped"):
-        EU.publish()
+    meanwhile(monkeypatch, SqlPositions.of, "other", restarted)
+    assert EU.publish().busy
+    rows = CounterPosition.objects.filter(source="region eu")
+    assert [rows.using(alias).get().timeline for alias in ("default", "other")] == ["three", "two"]
     EU.count("likes:x")
     exchange(EU, US)
     assert EU.value("likes:x") == US.value("likes:x") == 3
@@ -87,13 +86,58 @@ def test_a_page_is_published_in_the_life_that_has_asked(
         EU.count("likes:y")
         life.append("two")
 
-    meanwhile(monkeypatch, "hold", "default", restored)
+    meanwhile(monkeypatch, SqlPositions.hold, "default", restored)
     assert (EU.publish().entries, len(life)) == (0, 2)
     with pytest.raises(RegionRestored):
         EU.publish()
     EU.fence()
     exchange(EU, US)
     assert EU.value("likes:x") == US.value("likes:x") == 2
+
+
+def test_who_greets_while_somebody_fences_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, life: list[str]
+) -> None:
+    """What has ended stays so: to publish in it would replace what others have by less."""
+    count_and_exchange()
+    backup = EU.backup()
+    count_and_exchange()
+    EU.restore(backup)
+    life.append("two")
+
+    def fenced() -> None:
+        EU.fence()
+        count_and_exchange()
+
+    meanwhile(monkeypatch, SqlRegions.transaction, "other", fenced)
+    with pytest.raises(RegionRestored):
+        EU.publish()
+    for alias in ("default", "other"):
+        rows = CounterPosition.objects.using(alias).filter(source="region eu")
+        assert rows.get(part="1").timeline == "closed"
+    exchange(EU, US)
+    assert EU.value("likes:x") == US.value("likes:x") == 3
+
+
+def test_who_has_greeted_in_a_former_life_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, life: list[str]
+) -> None:
+    """A pooler goes on with a server that was put back and fenced, and says nothing."""
+    backup = EU.backup()
+    count_and_exchange()
+    life.append("two")
+
+    def fenced() -> None:
+        EU.restore(backup)
+        life.append("three")
+        EU.fence()
+
+    # Between what the peer is told and what is written down at home.
+    meanwhile(monkeypatch, SqlRegions.transaction, "default", fenced)
+    assert (EU.publish().entries, life[-1]) == (0, "three")
+    for alias in ("default", "other"):
+        rows = CounterPosition.objects.using(alias).filter(source="region eu")
+        assert rows.get(part="1").timeline == "closed"
 
 
 def test_two_fences_at_once_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +152,7 @@ def test_two_fences_at_once_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
         count_and_exchange()
         EU.count("likes:x")
 
-    meanwhile(monkeypatch, "relabel", "other", fenced)
+    meanwhile(monkeypatch, SqlRegions.transaction, "other", fenced)
     with pytest.raises(RegionAway, match="somebody"):
         EU.fence()
     exchange(EU, US)

@@ -16,6 +16,7 @@ from django_counters.exceptions import (
     UnsupportedRegions,
 )
 from django_counters.models import CounterRegion
+from django_counters.stores.sql.positions import SqlPositions
 from django_counters.stores.sql.regions import SqlRegions
 from django_counters.upkeep.renaming import rename
 from tests.upkeep.regions import EU, US, Region, _regional, exchange, meanwhile  # noqa: F401
@@ -198,7 +199,7 @@ def test_where_a_region_is_away_nothing_is_renamed(monkeypatch: pytest.MonkeyPat
     def away() -> None:
         raise OperationalError("no route")
 
-    meanwhile(monkeypatch, "of", "default", away)
+    meanwhile(monkeypatch, SqlPositions.of, "default", away)
     with pytest.raises(RegionAway, match="no route"):
         renamed()
     US.count("likes:x")
