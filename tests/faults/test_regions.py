@@ -158,6 +158,7 @@ def test_nothing_counts_twice_and_what_is_lost_is_known(stage: Stage) -> None:
         atlas.rough(True)
         atlas.storm(stage.seconds)
         stop_and_start(atlas, REGIONS)
+        assert not summed(atlas)["restored"]
         fenced = {"eu": put_back(atlas, stage, "eu")}
         atlas.storm(1.0)
         fenced["us"] = put_back(atlas, stage, "us")
@@ -210,4 +211,6 @@ def check_that_it_happened(atlas: Atlas, fenced: Mapping[str, Fenced]) -> None:
     assert min(min(one.lost, one.learned) for one in fenced.values()) > 0, fenced
     reads = Tally(line.split(" ")[0] for line in lines(atlas.world.path(".").glob("reads.log")))
     assert reads["right"] > 20
+    # Nor may a region that was only started be taken for one that was put back.
+    assert not atlas.told()["restored ap"]
     assert not reads["wrong"], lines(atlas.world.path(".").glob("reads.log"))

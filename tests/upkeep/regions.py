@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from django.db import models
+from django.conf import settings
+from django.db import connections, models
 from django.test import override_settings
 
 from django_counters.models import Counter, CounterPosition, CounterRegion, CounterShard
@@ -24,17 +26,20 @@ Backup = list[tuple[type[models.Model], list[models.Model]]]
 
 
 class Region:
-    """What one region does, with its own settings."""
+    """What one region does, with its own settings.
 
-    def __init__(self, name: str, using: str = "", peers: Mapping[str, str] | None = None) -> None:
+    Attributes:
+        peers: the databases of those that it knows, by their names.
+    """
+
+    def __init__(self, name: str, databases: Mapping[str, str] = DATABASES) -> None:
         self.name = name
-        self.using = using or DATABASES[name]
-        others = {other: alias for other, alias in DATABASES.items() if other != name}
-        self._peers = others if peers is None else peers
+        self.using = databases[name]
+        self.peers = {other: alias for other, alias in databases.items() if other != name}
 
     def within(self, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """Make a call in this region."""
-        with override_settings(COUNTERS_REGION=self.name, COUNTERS_REGIONS=self._peers):
+        with override_settings(COUNTERS_REGION=self.name, COUNTERS_REGIONS=self.peers):
             return call(*args, using=self.using, **options)
 
     def count(self, key: str, by: int = 1) -> None:
@@ -114,6 +119,22 @@ def meanwhile(
         return what(self, *args, **options)
 
     monkeypatch.setattr(owner, what.__name__, called)
+
+
+@contextmanager
+def further(alias: str, **changes: object) -> Iterator[None]:
+    """A further database that can be declared as that of a region: like the first one, but for
+    some settings."""
+    made = connections["default"].copy(alias)
+    made.settings_dict.update(changes)
+    connections[alias] = made
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(settings, "DATABASES", {**settings.DATABASES, alias: made.settings_dict})
+        try:
+            yield
+        finally:
+            made.close()
+            del connections[alias]
 
 
 def exchange(*regions: Region) -> None:

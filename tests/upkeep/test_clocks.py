@@ -10,13 +10,15 @@ from django.db import connection
 
 from django_counters import clock
 from django_counters.exceptions import TokenExpired
-from django_counters.models import Counter, CounterBatch, CounterDelta
+from django_counters.models import Counter, CounterBatch, CounterDelta, CounterPosition
 from django_counters.stores.sql.session import Session
 from django_counters.testing import assert_counts, override_counters
 from django_counters.tokens import mint
 from django_counters.upkeep.partitions import Report, maintain, partitions_ahead
 from django_counters.upkeep.prune import prune_landed
 from django_counters.upkeep.rollup import rollup
+from tests.upkeep.regions import EU, US, Region, exchange
+from tests.upkeep.regions import _regional as _regional
 
 pytestmark = pytest.mark.django_db
 DAYS = (-40, 3, 8, 40)
@@ -67,3 +69,36 @@ def test_the_clock_of_the_database() -> None:
     assert before < Session("default").now() < before + timedelta(seconds=10)
     with pytest.raises(TokenExpired):
         CounterDelta.objects.append("e:a", 1, token=mint(before - timedelta(days=40)))
+
+
+@pytest.mark.django_db(databases=["default", "other"])
+@pytest.mark.parametrize("days", DAYS)
+def test_regions_ask_no_clock(days: int, monkeypatch: pytest.MonkeyPatch, regional: None) -> None:
+    """What is newer is said by versions: hosts and servers may be wrong by days, each its own way.
+
+    A server whose clock is wrong leaves moments in its rows.
+    """
+    off = (timedelta(days=days), timedelta(days=-2 * days))
+
+    def wrong(region: Region, ahead: timedelta) -> None:
+        moment = datetime.now(UTC) + ahead
+        monkeypatch.setattr(clock, "utc", lambda: moment)
+        monkeypatch.setattr(clock, "now", lambda: moment)
+        CounterPosition.objects.using(region.using).update(moved_at=moment)
+        Counter.objects.using(region.using).update(updated_at=moment)
+
+    for turn in range(3):
+        for region, ahead in zip((EU, US), off, strict=True):
+            wrong(region, ahead)
+            region.count("likes:x")
+            exchange(region)
+        if turn == 1:
+            backup = EU.backup()
+    EU.restore(backup)
+    wrong(EU, off[1])
+    assert (EU.fence().restored, EU.publish().busy) == (True, False)
+    EU.count("likes:x")
+    wrong(US, off[0])
+    exchange(EU, US)
+    exchange(EU, US)
+    assert EU.value("likes:x") == US.value("likes:x") == 7

@@ -155,3 +155,29 @@ def test_nothing_counts_twice_in_any_order(seed: int) -> None:
             assert max(EU.value(key), US.value(key)) <= counted[key]
     exchange(EU, US)
     assert [EU.value(key) for key in keys] == [US.value(key) for key in keys]
+
+
+def test_a_backup_from_before_another_server_was_started_copies_it_again() -> None:
+    EU.count("likes:x")
+    exchange(EU, US)
+    US.restore(US.backup())
+    positions = CounterPosition.objects.using("other").filter(source="region eu")
+    positions.update(timeline="before it was started")
+    US.fence()
+    EU.count("likes:x")
+    exchange(EU, US)
+    assert EU.value("likes:x") == US.value("likes:x") == 2
+
+
+def test_a_backup_from_before_another_fence_copies_what_has_ended() -> None:
+    EU.count("likes:x")
+    exchange(EU, US)
+    europe, america = EU.backup(), US.backup()
+    EU.count("likes:x")
+    exchange(EU, US)
+    EU.restore(europe)
+    EU.fence()
+    US.restore(america)
+    US.fence()
+    exchange(EU, US)
+    assert EU.value("likes:x") == US.value("likes:x") == 2

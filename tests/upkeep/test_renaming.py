@@ -23,8 +23,8 @@ from tests.upkeep.regions import EU, US, Region, _regional, exchange, meanwhile 
 
 pytestmark = pytest.mark.django_db(databases=["default", "other"])
 
-USA = Region("usa", "other", {"eu": "default"})
-EU_AFTER = Region("eu", "default", {"usa": "other"})
+USA = Region("usa", {"usa": "other", "eu": "default"})
+EU_AFTER = Region("eu", {"eu": "default", "usa": "other"})
 
 
 def renamed(former: str = "us") -> int:
@@ -142,7 +142,7 @@ def test_a_name_that_somebody_has_is_refused() -> None:
     EU.count("likes:x", 4)
     US.count("likes:x", 4)
     exchange(EU, US)
-    ours = Region("eu", "other", {"ap": "default"})
+    ours = Region("eu", {"eu": "other", "ap": "default"})
     with pytest.raises(InvalidConfiguration, match="ap knows a region 'eu'"):
         ours.within(lambda using: rename("us", using))
 
@@ -166,7 +166,7 @@ def test_a_region_that_is_gone_still_counts() -> None:
     EU.count("likes:x", 3)
     US.count("likes:x", 4)
     exchange(EU, US)
-    alone = Region("eu", "default", {})
+    alone = Region("eu", {"eu": "default"})
     alone.count("likes:x")
     alone.publish()
     assert alone.pull() == {}
@@ -174,7 +174,7 @@ def test_a_region_that_is_gone_still_counts() -> None:
 
 
 def test_a_region_that_comes_later_reads_all() -> None:
-    alone = Region("eu", "default", {})
+    alone = Region("eu", {"eu": "default"})
     alone.count("likes:x", 3)
     alone.publish()
     US.count("likes:x", 4)
