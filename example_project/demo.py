@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import signal
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from types import FrameType
+from contextlib import ExitStack
 from typing import NamedTuple
 
 from django.core.management import call_command
@@ -34,6 +31,7 @@ from example_project.screen import LiveLine, say, written
 from example_project.server import HOST, serving
 from example_project.settling import settle
 from example_project.shop.models import Product
+from example_project.stopping import Stop
 from example_project.tally import Tally, Watched, together
 from example_project.traffic import Plan, load
 from example_project.urls import count_for
@@ -41,32 +39,6 @@ from example_project.verify import Snapshot
 from example_project.wsgi import application
 
 CHECK_SECONDS = 20.0
-ENDING = (signal.SIGINT, signal.SIGTERM)
-
-
-class Stop:
-    """Set by Ctrl-C and SIGTERM; a second one ends the process the usual way."""
-
-    def __init__(self) -> None:
-        # A plain flag: an Event has a lock, which a signal handler must not wait for.
-        self.asked = False
-
-    @contextmanager
-    def listening(self) -> Iterator[None]:
-        """Listen to the signals meanwhile."""
-        before = {number: signal.getsignal(number) for number in ENDING}
-
-        def ask(number: int, _: FrameType | None) -> None:
-            self.asked = True
-            signal.signal(number, before[signal.Signals(number)])
-
-        for number in ENDING:
-            signal.signal(number, ask)
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 def main(options: Namespace) -> int:

@@ -1,0 +1,1 @@
+"""Three regions that count the same visits, and the lines between them."""
