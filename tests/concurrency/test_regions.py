@@ -1,0 +1,90 @@
+"""Three regions whose processes all count and exchange, while regions come and go."""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.db import connections
+
+from django_counters.testing import override_counters
+from tests.concurrency.crowd import processes
+from tests.concurrency.exchanging import (
+    CROWD,
+    DATABASES,
+    KEYS,
+    NAMESPACES,
+    REGIONS,
+    Board,
+    among_regions,
+)
+from tests.upkeep.regions import Region, exchange, further
+from tests.upkeep.regions import _regional as _regional
+
+pytestmark = [
+    pytest.mark.postgres,
+    pytest.mark.django_db(transaction=True, databases=["default", "other"]),
+]
+
+
+@pytest.fixture(name="regions")
+def _regions(transactional_db: None) -> Iterator[list[Region]]:
+    """Regions of three databases, the third of which is made here."""
+    made: Any = connections["default"]
+    name = made.ops.quote_name(f"{made.settings_dict['NAME']}_third")
+    template = made.ops.quote_name(made.settings_dict["TEST"]["TEMPLATE"])
+    with made._nodb_cursor() as cursor:
+        cursor.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        try:
+            with further("third", NAME=name.strip('"')), override_counters(**NAMESPACES):
+                yield [Region(region, DATABASES) for region in REGIONS]
+        finally:
+            cursor.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def test_a_region_comes_and_one_is_taken_out_while_all_count(regions: list[Region]) -> None:
+    """Each increment counts once, in all of them, whoever exchanges with whom at once."""
+    names = {alias: str(connections[alias].settings_dict["NAME"]) for alias in DATABASES.values()}
+    told = sum(map(Tally, processes(CROWD, among_regions, Board.new(), names)), Tally[str]())
+    counted = {one: {key: told[f"{one} {key}"] for key in KEYS} for one in REGIONS}
+    exchange(*regions)
+    for region in regions:
+        assert {one: {key: region.value(key, one) for key in KEYS} for one in REGIONS} == counted
+        for key in KEYS:
+            assert region.value(key) == sum(sums[key] for sums in counted.values())
+    assert min(sum(sums.values()) for sums in counted.values()) > 50
+    assert told["entries"] > 50
+
+
+def test_an_empty_region_reads_all_after_it_has_asked(regions: list[Region]) -> None:
+    eu, us, ap = regions
+    eu.count("likes:x", 1)
+    us.count("likes:x", 10)
+    for region, others in ((eu, [us]), (us, [eu])):
+        region.peers = {other.name: other.using for other in others}
+    exchange(eu, us)
+    assert ap.value("likes:x") == 0
+    assert {name: done.entries for name, done in ap.pull().items()} == {"eu": 1, "us": 1}
+    assert ap.value("likes:x") == 11
+    ap.count("likes:x", 100)
+    for region in (eu, us):
+        region.peers["ap"] = ap.using
+    exchange(ap, eu, us)
+    assert [region.value("likes:x") for region in regions] == [111] * 3
+
+
+def test_what_a_region_has_told_stays_when_it_is_taken_out(regions: list[Region]) -> None:
+    eu, us, ap = regions
+    for region, by in zip(regions, (1, 10, 100), strict=True):
+        region.count("likes:x", by)
+    exchange(*regions)
+    del eu.peers["us"], ap.peers["us"]
+    us.count("likes:x", 1000)
+    eu.count("likes:x", 1)
+    exchange(us, eu, ap)
+    assert [region.value("likes:x") for region in regions] == [112, 1112, 112]
+    eu.peers["us"] = ap.peers["us"] = us.using
+    exchange(*regions)
+    assert [region.value("likes:x") for region in regions] == [1112] * 3
