@@ -74,7 +74,7 @@ def check_streams(
 def check_regions(
     app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
-    """E042: what is in ``COUNTERS_REGION`` and ``COUNTERS_REGIONS``. It connects to nothing."""
+    """E042: what is in ``COUNTERS_REGION``, its peers and secrets. It connects to nothing."""
     return [
         Error(message, hint=HINTS["E042"], id="counters.E042")
         for message in region_problems(needed=False)

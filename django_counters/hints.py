@@ -72,7 +72,8 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "E041": "Remove what REGIONAL cannot stand beside. It is for exact, sharded and ledger "
         "namespaces.",
         "E042": 'COUNTERS_REGION is a name such as "eu", COUNTERS_REGIONS a dictionary such as '
-        '{"us": "us_db"}.',
+        '{"us": "us_db"} or {"us": "https://us.example/counters/region/"}. '
+        "COUNTERS_REGION_SECRETS is a list of secrets of 32 characters or more.",
         "W010": "Remove the index, or silence this warning where the counter seldom changes.",
         "W011": "Run manage.py counters partitions, as the owner of the table, every hour.",
         "W012": "Set maxmemory-policy to noeviction, or give the counters a Redis of their own.",

@@ -1,15 +1,19 @@
-"""The settings ``COUNTERS_REGION`` and ``COUNTERS_REGIONS``, and the option ``REGIONAL``."""
+"""The settings ``COUNTERS_REGION…``, and the option ``REGIONAL``."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from ipaddress import ip_address
 from typing import Any, NamedTuple
+from urllib.parse import SplitResult, urlsplit
 
 from django.conf import settings
 
 from django_counters.exceptions import InvalidConfiguration
 
+#: How many characters a secret has at least.
+SHORTEST_SECRET = 32
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,59}")
 #: The namespace of what regions have sent to each other. Nobody else counts in it.
 SENT = "counters.sent"
@@ -28,7 +32,12 @@ _AGAINST = {
 
 
 class Regions(NamedTuple):
-    """This region, and the databases of the others by their names."""
+    """This region, and the others.
+
+    Attributes:
+        own: the name of this one.
+        peers: the alias of the database of each other one, or its address, by its name.
+    """
 
     own: str
     peers: Mapping[str, str]
@@ -43,6 +52,11 @@ def regions() -> Regions:
     for problem in region_problems(needed=True):
         raise InvalidConfiguration(problem=problem)
     return Regions(str(_own()), dict(_peers()))
+
+
+def region_secrets() -> tuple[str, ...]:
+    """What regions know that reach each other over HTTP: they sign with the first one."""
+    return tuple(_secrets())
 
 
 def are_there() -> bool:
@@ -74,14 +88,64 @@ def region_problems(*, needed: bool) -> Iterator[str]:
     if not isinstance(peers, Mapping):
         yield "COUNTERS_REGIONS is a dictionary: the database of each other region by its name."
         return
-    for name, alias in peers.items():
+    for name, place in peers.items():
         yield from _name_problems("COUNTERS_REGIONS", name)
         if name == own:
             yield f"COUNTERS_REGIONS: {name!r} is this region itself."
-        if alias not in settings.DATABASES:
-            yield f"COUNTERS_REGIONS: {alias!r} of {name!r} is no database of DATABASES."
+        yield from _place_problems(name, place)
     if len(set(map(str, peers.values()))) < len(peers):
         yield "COUNTERS_REGIONS: each region has a database of its own."
+    yield from _secret_problems(needed=any(map(is_address, peers.values())))
+
+
+def is_address(place: object) -> bool:
+    """Whether a region is reached over HTTP, and not in a database of that alias."""
+    return isinstance(place, str) and "://" in place
+
+
+def _place_problems(name: object, place: object) -> Iterator[str]:
+    """A region is a database or an address; ``name``: its name."""
+    if not is_address(place):
+        if place not in settings.DATABASES:
+            yield f"COUNTERS_REGIONS: {place!r} of {name!r} is no database of DATABASES."
+        return
+    try:
+        parts = urlsplit(str(place))
+        wrong = not _is_plain(str(place), parts)
+    except ValueError:
+        yield f"COUNTERS_REGIONS: the address of {name!r} is none."
+        return
+    if wrong:
+        yield f"COUNTERS_REGIONS: the address of {name!r} is a host and a path, and nothing else."
+    elif parts.scheme != "https" and not (parts.scheme == "http" and _is_loopback(parts)):
+        yield f"COUNTERS_REGIONS: the address of {name!r} begins with https://."
+
+
+def _is_plain(place: str, parts: SplitResult) -> bool:
+    written = place.isascii() and place.isprintable() and " " not in place
+    # A port that is none raises an error when it is asked for.
+    return written and bool(parts.hostname) and parts.port != 0 and not set("@?#") & set(place)
+
+
+def _is_loopback(parts: SplitResult) -> bool:
+    """Whether a host is this machine."""
+    if parts.hostname == "localhost":
+        return True
+    try:
+        return ip_address(parts.hostname or "").is_loopback
+    except ValueError:
+        return False
+
+
+def _secret_problems(*, needed: bool) -> Iterator[str]:
+    """The secrets never stand in a message."""
+    secrets = _secrets()
+    if not isinstance(secrets, (list, tuple)):
+        yield "COUNTERS_REGION_SECRETS is a list: the secret, and others that are accepted, too."
+    elif not all(isinstance(one, str) and len(one) >= SHORTEST_SECRET for one in secrets):
+        yield f"COUNTERS_REGION_SECRETS: each has {SHORTEST_SECRET} characters or more."
+    elif needed and not secrets:
+        yield "COUNTERS_REGION_SECRETS is missing: a region that has an address needs one."
 
 
 def regional_problems(name: str, declared: Mapping[Any, Any], *, outside: bool) -> Iterator[str]:
@@ -119,6 +183,10 @@ def _own() -> object:
 
 def _peers() -> Any:
     return getattr(settings, "COUNTERS_REGIONS", None) or {}
+
+
+def _secrets() -> Any:
+    return getattr(settings, "COUNTERS_REGION_SECRETS", None) or ()
 
 
 def _name_problems(setting: str, name: object) -> Iterator[str]:

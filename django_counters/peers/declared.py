@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from django_counters.peers.database import DatabasePeer
+from django_counters.peers.over_http import HttpPeer
 from django_counters.peers.peer import Peer
-from django_counters.regions import Regions
+from django_counters.regions import Regions, is_address, region_secrets
 
 
 def peers_of(declared: Regions) -> Mapping[str, Peer]:
     """How each other region is asked, by its name."""
-    return {name: DatabasePeer(alias) for name, alias in declared.peers.items()}
+    return {name: _peer(declared, name, place) for name, place in declared.peers.items()}
+
+
+def _peer(declared: Regions, name: str, place: str) -> Peer:
+    if not is_address(place):
+        return DatabasePeer(place)
+    return HttpPeer(place, declared.own, name, region_secrets()[0])

@@ -20,6 +20,8 @@ from django_counters.upkeep.regions import Exchanged, publish, pull
 from django_counters.values import Result
 
 DATABASES = {"eu": "default", "us": "other"}
+#: The addresses of those that are reached over HTTP.
+REACHED: dict[str, str] = {}
 #: All that a backup has of regional counters.
 TABLES: tuple[type[models.Model], ...] = (Counter, CounterShard, CounterRegion, CounterPosition)
 Backup = list[tuple[type[models.Model], list[models.Model]]]
@@ -39,7 +41,8 @@ class Region:
 
     def within(self, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """Make a call in this region."""
-        with override_settings(COUNTERS_REGION=self.name, COUNTERS_REGIONS=self.peers):
+        peers = {name: REACHED.get(name, alias) for name, alias in self.peers.items()}
+        with override_settings(COUNTERS_REGION=self.name, COUNTERS_REGIONS=peers):
             return call(*args, using=self.using, **options)
 
     def count(self, key: str, by: int = 1) -> None:

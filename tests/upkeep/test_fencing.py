@@ -12,6 +12,7 @@ from django_counters.models import CounterPosition, CounterRegion
 from django_counters.registry import registry
 from django_counters.stores.base import Move
 from django_counters.stores.sql.positions import Moved
+from tests.peers.serving import _reached  # noqa: F401 - a fixture
 from tests.upkeep.regions import (  # noqa: F401 - a fixture
     EU,
     US,

@@ -21,6 +21,7 @@ from django_counters.models import Counter, CounterRegion
 from django_counters.stores.sql import regions as stored
 from django_counters.upkeep.regions import publish
 from django_counters.upkeep.rollup import rollup
+from tests.peers.serving import _reached  # noqa: F401 - a fixture
 from tests.upkeep.regions import EU, US, _regional, exchange  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.django_db(databases=["default", "other"])
