@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -48,11 +48,11 @@ class DatabasePeer:
         """The next entries after a version, in whole versions; None where there are no more."""
         return registry.regions(self.alias).page(of, since)
 
-    def greet(self, of: Of, life: str) -> Marks:
+    def greet(self, of: Of, life: Callable[[], str]) -> Marks:
         """Let pages of a former life be of no use."""
         return labels.greet(self, of, life)
 
-    def close(self, region: str, ended: range, life: str) -> None:
+    def close(self, region: str, ended: range, life: Callable[[], str]) -> None:
         """End incarnations: pages of them are of no use."""
         labels.close(self, region, ended, life)
 

@@ -1,12 +1,13 @@
 """The only thing that a region changes in another one: in which life its positions move.
 
-A label is changed from what was read before, in the life of the server that has said it. No life
-comes back, and an incarnation that has ended stays so. So a change that is asked for again, by
-whomever and however late, changes nothing.
+A label is changed from what was read before, in the life of the server that has said it. The new
+life is asked for after that: so it is a later one, and no label comes back. An incarnation that has
+ended stays so. So a change that is asked for again, by whomever and however late, changes nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from django_counters.peers.marks import Mark, Marks, marks_of
@@ -40,19 +41,19 @@ class Labelled(Protocol):
         """Change all of these labels or none, in the life of its server; the marks after that."""
 
 
-def greet(there: Labelled, of: Of, life: str) -> Marks:
+def greet(there: Labelled, of: Of, life: Callable[[], str]) -> Marks:
     """See `Peer.greet`."""
     known = there.known(of.region)
     before = known.marks.get(of.incarnation, Mark()).timeline
     if before == CLOSED:
         return known.marks
-    return there.relabel(of.region, [Label(of.incarnation, before, life)], known.life)
+    return there.relabel(of.region, [Label(of.incarnation, before, life())], known.life)
 
 
-def close(there: Labelled, region: str, ended: range, life: str) -> None:
+def close(there: Labelled, region: str, ended: range, life: Callable[[], str]) -> None:
     """See `Peer.close`."""
     known = there.known(region)
-    after = {**dict.fromkeys(ended, CLOSED), ended.stop: life}
+    after = {**dict.fromkeys(ended, CLOSED), ended.stop: life()}
     labels = [
         Label(number, known.marks.get(number, Mark()).timeline, label)
         for number, label in after.items()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -64,11 +64,11 @@ class HttpPeer:
             found = self._ask("page", **of._asdict(), since=since)
             return wire.page_in(found.get("page"), since)
 
-    def greet(self, of: Of, life: str) -> Marks:
+    def greet(self, of: Of, life: Callable[[], str]) -> Marks:
         """Let pages of a former life be of no use."""
         return labels.greet(self, of, life)
 
-    def close(self, region: str, ended: range, life: str) -> None:
+    def close(self, region: str, ended: range, life: Callable[[], str]) -> None:
         """End incarnations: pages of them are of no use."""
         labels.close(self, region, ended, life)
 

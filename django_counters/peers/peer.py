@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Protocol
 
@@ -37,10 +37,14 @@ class Peer(Protocol):
     def page(self, of: Of, since: int) -> Page | None:
         """The next entries after a version, in whole versions; None where there are no more."""
 
-    def greet(self, of: Of, life: str) -> Marks:
+    def greet(self, of: Of, life: Callable[[], str]) -> Marks:
         """Let pages of a former life be of no use: no page of another life moves this incarnation.
 
         An incarnation that has ended stays so. Who moves its position at this moment is waited for.
+
+        Args:
+            of: the incarnation of the region that asks.
+            life: says in which life its server is. It is asked after the label was read.
 
         Returns:
             What is known there of the region, after that.
@@ -49,8 +53,13 @@ class Peer(Protocol):
             PeerAway: somebody else has just greeted in another life.
         """
 
-    def close(self, region: str, ended: range, life: str) -> None:
+    def close(self, region: str, ended: range, life: Callable[[], str]) -> None:
         """End incarnations: pages of them are of no use. The next number is taken, in a life.
+
+        Args:
+            region: the region that asks.
+            ended: which of its incarnations.
+            life: as in `greet`.
 
         Raises:
             PeerAway: somebody else has just greeted or closed. Nothing is changed.

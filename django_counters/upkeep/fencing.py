@@ -76,14 +76,14 @@ def fence(using: str = DEFAULT_DB_ALIAS, *, restored: bool | None = None) -> Fen
     life, known = store.life(), _ask(declared)
     # Read last: others of this region may publish meanwhile, and peers know that at once.
     home = home_marks(declared.own, using)
-    last, _ = present(home)
+    last, mark = present(home)
     if not _was_restored(declared.own, known, home, life, restored):
-        begin_life(declared, Of(declared.own, last), life, using)
+        begin_life(declared, Of(declared.own, last), mark.timeline, life, using)
         return Fenced(incarnation=last)
     new = max(last, *(max(marks, default=0) for marks in known.values())) + 1
     done = Fenced(True, new, heard=_heard(declared))
     ended = range(last, new)
-    _close(declared, ended, life)
+    _close(declared, ended, store)
     with store.transaction():
         _begin(declared, store, ended, life, using, done)
     return done
@@ -120,11 +120,11 @@ def _heard(declared: Regions) -> dict[str, datetime | None]:
     return found
 
 
-def _close(declared: Regions, ended: range, life: str) -> None:
+def _close(declared: Regions, ended: range, store: SqlRegions) -> None:
     """Let pages be of no use that somebody has read of what ends. The next number is taken."""
     for name, peer in peers_of(declared).items():
         with reaching(name, declared.own):
-            peer.close(declared.own, ended, life)
+            peer.close(declared.own, ended, store.life)
 
 
 def _begin(

@@ -118,23 +118,26 @@ def _greeted(declared: Regions, store: SqlRegions, using: str) -> tuple[Of, str]
     number, mark = present(home)
     of = Of(declared.own, number)
     if mark.timeline == life:
-        greet(declared._replace(peers=_misled(declared, known, home)), of, life, using)
+        greet(declared._replace(peers=_misled(declared, known, home)), of, using)
         return of, life
     if there_is_stock() and is_another_history(mark.timeline, life):
         reason = "its database has another history than when it has last published"
         raise RegionRestored(region=declared.own, reason=reason)
-    begin_life(declared, of, life, using)
+    begin_life(declared, of, mark.timeline, life, using)
     return of, life
 
 
-def begin_life(declared: Regions, of: Of, life: str, using: str) -> None:
-    """Tell everybody in which life of the server this region publishes; see `greet`."""
-    greet(declared, of, life, using)
+def begin_life(declared: Regions, of: Of, before: str, life: str, using: str) -> None:
+    """Tell everybody in which life of the server this region publishes; see `greet`.
+
+    Nothing is changed here where somebody else has begun another one since ``before``, or a fence.
+    """
+    greet(declared, of, using)
     store = registry.regions(using)
     with store.transaction():
         # Behind a pooler, it may have been put back and fenced by now.
         if store.life() == life:
-            registry.positions(using).label(of.source, of.part, life)
+            registry.positions(using).relabel(of.source, of.part, before, life)
 
 
 def home_marks(region: str, using: str) -> Marks:
@@ -166,7 +169,7 @@ def _misled(
     return found
 
 
-def greet(declared: Regions, of: Of, life: str, using: str) -> None:
+def greet(declared: Regions, of: Of, using: str) -> None:
     """Ask each peer whether it knows more of this region, and tell it the life of the server.
 
     Raises:
@@ -175,7 +178,7 @@ def greet(declared: Regions, of: Of, life: str, using: str) -> None:
     """
     for name, peer in peers_of(declared).items():
         with reaching(name, declared.own):
-            known = peer.greet(of, life)
+            known = peer.greet(of, registry.regions(using).life)
             # Read last: others of this region may publish meanwhile.
             mark = marks_of(declared.own, using).get(of.incarnation, Mark())
             if is_ahead(known, of.incarnation, mark):
@@ -247,9 +250,9 @@ def pull(using: str = DEFAULT_DB_ALIAS) -> dict[str, Exchanged]:
 
 def _incarnations(name: str, peer: Peer, declared: Regions) -> Iterator[Of]:
     """All of a region, and of what it was or is called elsewhere than in the settings here."""
-    known = {declared.own, *declared.peers} - {name}
-    homes = {other: marks for other, marks in peer.homes().items() if other not in known}
-    for region, marks in {name: peer.marks(name), **homes}.items():
+    found, known = {name: peer.marks(name)}, {declared.own, *declared.peers}
+    found |= {other: marks for other, marks in peer.homes().items() if other not in known}
+    for region, marks in found.items():
         for number in sorted(marks):
             yield Of(region, number)
 

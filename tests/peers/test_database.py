@@ -11,7 +11,7 @@ from django_counters.peers.marks import Mark
 from django_counters.peers.peer import PeerAway
 from django_counters.registry import registry
 from django_counters.stores.sql.regions import CLOSED, Of
-from tests.upkeep.regions import EU, US, _regional, exchange  # noqa: F401 - a fixture
+from tests.upkeep.regions import EU, US, _regional, exchange, says  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.django_db(databases=["default", "other"])
 THERE = DatabasePeer("other")
@@ -57,9 +57,9 @@ def test_it_is_heard_when_something_was_copied() -> None:
 
 
 def test_an_incarnation_that_has_ended_stays_so() -> None:
-    THERE.close("eu", range(1, 2), "life")
+    THERE.close("eu", range(1, 2), says("life"))
     assert labels() == {"1": CLOSED, "2": "life"}
-    assert THERE.greet(Of("eu", 1), "another life")[1].timeline == CLOSED
+    assert THERE.greet(Of("eu", 1), says("another life"))[1].timeline == CLOSED
     with pytest.raises(PeerAway):
         THERE.relabel("eu", [Label(1, CLOSED, "another life")], registry.regions("other").life())
     assert labels() == {"1": CLOSED, "2": "life"}
@@ -67,10 +67,27 @@ def test_an_incarnation_that_has_ended_stays_so() -> None:
 
 def test_a_label_is_changed_from_what_was_read_or_not_at_all() -> None:
     life = registry.regions("other").life()
-    assert THERE.greet(Of("eu", 1), "a life") == {1: Mark(timeline="a life")}
+    assert THERE.greet(Of("eu", 1), says("a life")) == {1: Mark(timeline="a life")}
     assert THERE.relabel("eu", [Label(1, "", "a life")], life) == {1: Mark(timeline="a life")}
     with pytest.raises(PeerAway, match="somebody else"):
         THERE.relabel("eu", [Label(2, "", "b"), Label(1, "", "b")], life)
     with pytest.raises(PeerAway, match="was started"):
         THERE.relabel("eu", [Label(1, "a life", "b")], f"not {life}")
     assert labels() == {"1": "a life"}
+
+
+def test_who_comes_late_tells_no_former_life() -> None:
+    """A life is asked for after the label was read: so no label comes back."""
+
+    def meanwhile() -> str:
+        THERE.greet(Of("eu", 1), says("second"))
+        return "first"
+
+    for change in (
+        lambda: THERE.greet(Of("eu", 1), meanwhile),
+        lambda: THERE.close("eu", range(0, 1), meanwhile),
+    ):
+        CounterPosition.objects.using("other").all().delete()
+        with pytest.raises(PeerAway, match="somebody else"):
+            change()
+        assert labels() == {"1": "second"}

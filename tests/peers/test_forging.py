@@ -17,7 +17,7 @@ from django_counters.registry import registry
 from django_counters.stores.sql.regions import Of
 from tests.peers.between import Between, Said, eu_asks, send, signed
 from tests.peers.serving import SECRET, over_http
-from tests.upkeep.regions import EU, US, _regional, exchange  # noqa: F401 - a fixture
+from tests.upkeep.regions import EU, US, _regional, exchange, says  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.django_db(databases=["default", "other"])
 GREETING = {"from": "eu", "to": "us", "nonce": "n", "ask": "relabel", "region": "eu"}
@@ -50,11 +50,11 @@ def test_a_request_that_is_sent_again_changes_nothing(address: str, between: Bet
     """Whatever was said in between, and however late."""
     asked = eu_asks(address)
     steps: list[Callable[[], object]] = [
-        lambda: asked.greet(Of("eu", 1), "first"),
-        lambda: asked.greet(Of("eu", 1), "second"),
-        lambda: asked.close("eu", range(1, 2), "second"),
-        lambda: asked.greet(Of("eu", 2), "third"),
-        lambda: asked.close("eu", range(2, 4), "fourth"),
+        lambda: asked.greet(Of("eu", 1), says("first")),
+        lambda: asked.greet(Of("eu", 1), says("second")),
+        lambda: asked.close("eu", range(1, 2), says("second")),
+        lambda: asked.greet(Of("eu", 2), says("third")),
+        lambda: asked.close("eu", range(2, 4), says("fourth")),
     ]
     seen = [rows()]
     for step in steps:

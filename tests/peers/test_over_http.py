@@ -19,7 +19,7 @@ from django_counters.regions import Regions
 from django_counters.stores.sql.regions import CLOSED, Of
 from tests.peers.between import eu_asks, send, signed
 from tests.peers.serving import SECRET, over_http
-from tests.upkeep.regions import EU, US, _regional, exchange  # noqa: F401 - a fixture
+from tests.upkeep.regions import EU, US, _regional, exchange, says  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.django_db(databases=["default", "other"])
 THERE = DatabasePeer("other")
@@ -52,13 +52,13 @@ def test_it_says_what_the_database_says(address: str) -> None:
 
 def test_it_greets_and_closes_as_in_the_database(address: str) -> None:
     asked = eu_asks(address)
-    assert asked.greet(Of("eu", 1), "a life") == THERE.marks("eu")
-    asked.close("eu", range(1, 3), "another")
+    assert asked.greet(Of("eu", 1), says("a life")) == THERE.marks("eu")
+    asked.close("eu", range(1, 3), says("another"))
     assert {one: at.timeline for one, at in THERE.marks("eu").items()} == {
         **{1: CLOSED, 2: CLOSED},
         3: "another",
     }
-    assert asked.greet(Of("eu", 2), "a third")[2].timeline == CLOSED
+    assert asked.greet(Of("eu", 2), says("a third"))[2].timeline == CLOSED
 
 
 @pytest.mark.postgres

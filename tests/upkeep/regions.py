@@ -92,6 +92,11 @@ class Region:
 EU, US = Region("eu"), Region("us")
 
 
+def says(life: str) -> Callable[[], str]:
+    """A server of which that is the life."""
+    return lambda: life
+
+
 @pytest.fixture(name="regional", autouse=True)
 def _regional() -> Iterator[None]:
     """Namespaces of each kind, and one that is counted in its region alone."""

@@ -24,13 +24,14 @@ from django_counters.registry import registry
 from django_counters.stores.sql.regions import Of, SqlRegions
 from django_counters.testing import override_counters
 from django_counters.upkeep.transfers import Busy, receive, shares
+from tests.peers.serving import _reached  # noqa: F401 - a fixture
 from tests.upkeep.regions import EU, US, _regional, exchange  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.django_db(databases=["default", "other"])
 
 
 @pytest.fixture(autouse=True)
-def _published(regional: None) -> None:
+def _published(regional: None, reached: None) -> None:
     """Nobody sends anything before it was asked whether its region was restored."""
     exchange(EU, US)
 
