@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.db import connections
 
+from django_counters.models import CounterRegion
 from django_counters.testing import override_counters
 from tests.concurrency.crowd import processes
 from tests.concurrency.exchanging import (
@@ -31,12 +32,14 @@ pytestmark = [
 
 @pytest.fixture(name="regions")
 def _regions(transactional_db: None) -> Iterator[list[Region]]:
-    """Regions of three databases, the third of which is made here."""
+    """Regions of three databases, the third of which is made here: a copy of the first one."""
     made: Any = connections["default"]
+    first = made.ops.quote_name(made.settings_dict["NAME"])
     name = made.ops.quote_name(f"{made.settings_dict['NAME']}_third")
-    template = made.ops.quote_name(made.settings_dict["TEST"]["TEMPLATE"])
+    # Nobody may be in what is copied.
+    made.close()
     with made._nodb_cursor() as cursor:
-        cursor.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        cursor.execute(f"CREATE DATABASE {name} TEMPLATE {first}")
         try:
             with further("third", NAME=name.strip('"')), override_counters(**NAMESPACES):
                 yield [Region(region, DATABASES) for region in REGIONS]
@@ -73,6 +76,27 @@ def test_an_empty_region_reads_all_after_it_has_asked(regions: list[Region]) -> 
         region.peers["ap"] = ap.using
     exchange(ap, eu, us)
     assert [region.value("likes:x") for region in regions] == [111] * 3
+
+
+@pytest.mark.parametrize("newest", ["us", "ap"])
+def test_a_fence_learns_from_all(regions: list[Region], newest: str) -> None:
+    """One of them has the newest entry of one counter, and nobody else has another counter."""
+    eu, *others = regions
+    late, first = sorted(others, key=lambda region: region.name == newest)
+    eu.count("likes:x", 1)
+    backup = eu.backup()
+    eu.count("likes:x", 10)
+    eu.count("likes:y", 100)
+    exchange(eu, late)
+    eu.count("likes:x", 1000)
+    exchange(eu, first)
+    CounterRegion._base_manager.using(first.using).filter(key="likes:y").delete()
+    eu.restore(backup)
+    assert eu.fence().restored
+    exchange(*regions)
+    exchange(*regions)
+    found = [(region.value("likes:x"), region.value("likes:y")) for region in regions]
+    assert found == [(1011, 100)] * 3
 
 
 def test_what_a_region_has_told_stays_when_it_is_taken_out(regions: list[Region]) -> None:

@@ -81,7 +81,7 @@ class Region:
             table._base_manager.using(self.using).all().delete()
             table._base_manager.using(self.using).bulk_create(rows)
         ours = {"source": f"region {self.name}"}
-        for alias in DATABASES.values():
+        for alias in (self.using, *self.peers.values()):
             lives = CounterPosition.objects.using(alias).filter(**ours)
             for life in lives.exclude(timeline__in=("", "closed")):
                 history, _, _ = life.timeline.rpartition(" ")

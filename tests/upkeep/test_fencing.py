@@ -87,6 +87,37 @@ def test_a_page_that_was_read_before_is_of_no_use_afterwards() -> None:
         registry.positions("other").move([late])
 
 
+def test_nor_is_one_after_a_fence() -> None:
+    """Also where the region has published nothing since, and its next version is the same."""
+    EU.count("likes:x")
+    exchange(EU, US)
+    backup = EU.backup()
+    EU.count("likes:x")
+    exchange(EU, US)
+    (read,) = CounterPosition.objects.using("other").filter(source="region eu")
+    EU.restore(backup)
+    EU.fence()
+    for life in (read.timeline, "a former life", registry.regions("default").life()):
+        late = Move("region eu", "1", read.position, "9/9", life)
+        with pytest.raises(Moved):
+            registry.positions("other").move([late])
+
+
+def test_what_others_have_learned_since_the_last_page_of_a_backup_counts_once() -> None:
+    """Their newest entry contains what the backup had not published yet."""
+    EU.count("likes:x", 5)
+    exchange(EU, US)
+    EU.count("likes:x", 20)
+    backup = EU.backup()
+    EU.count("likes:x", 300)
+    exchange(EU, US)
+    EU.count("likes:x", 4000)
+    EU.restore(backup)
+    EU.fence()
+    exchange(EU, US)
+    assert EU.value("likes:x") == US.value("likes:x") == 325
+
+
 def test_it_is_noticed_what_a_peer_has_seen_and_not_copied() -> None:
     """A page passed the version of x, which was another one by then."""
     EU.count("likes:x")
