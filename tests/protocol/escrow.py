@@ -221,6 +221,5 @@ LARGE = (
     Plan("two restores, late pages", (1, 0), 1, restores=2, hands=True),
     Plan("given back, any restored", (2, 0), 2, restores=1, decisions=1),
     Plan("three, the sender restored", (1, 0, 0), 1, restores=1, restorable=(0,)),
-    Plan("three, another one restored", (1, 0, 0), 1, restores=1, restorable=(2,)),
     Plan("raised, two restores, two transfers", (1, 0), 2, restores=2, raised=True),
 )

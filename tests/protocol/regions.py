@@ -163,7 +163,7 @@ Step = tuple[str, World]
 
 
 def steps(plan: Plan, world: World) -> Iterator[Step]:
-    yield from _counts(plan, world)
+    yield from counts(plan, world)
     for at in range(plan.regions):
         yield from publish(plan, world, at)
         for other in range(plan.regions):
@@ -177,11 +177,11 @@ def steps(plan: Plan, world: World) -> Iterator[Step]:
         if held is not None:
             yield f"{at} goes on", apply(plan, world, at, held).hold(at, None)
     yield from greet(plan, world)
-    yield from _restores(plan, world)
+    yield from restores(plan, world)
     yield from fence(plan, world)
 
 
-def _counts(plan: Plan, world: World) -> Iterator[Step]:
+def counts(plan: Plan, world: World) -> Iterator[Step]:
     number = world.counted
     if number == len(plan.counters):
         return
@@ -297,7 +297,7 @@ def _marked(world: World, at: int, marks: dict[Place, Mark]) -> World:
     return world.put(at, region._replace(marks=_with(region.marks, marks)))
 
 
-def _restores(plan: Plan, world: World) -> Iterator[Step]:
+def restores(plan: Plan, world: World) -> Iterator[Step]:
     if world.restores < plan.restores:
         if world.backup is None:
             yield "backup of 0", world._replace(backup=world.regions[0])
@@ -431,11 +431,11 @@ def fault_of(plan: Plan, world: World, done: dict[World, str]) -> str:
             return f"{at} reads {found}: one {TWICE}"
     bare = world._replace(hands=(None,) * plan.regions)
     if bare not in done:
-        done[bare] = _unsettled(plan, settled(plan, bare))
+        done[bare] = unsettled(plan, settled(plan, bare))
     return done[bare]
 
 
-def _unsettled(plan: Plan, world: World | None) -> str:
+def unsettled(plan: Plan, world: World | None) -> str:
     if world is None:
         return ENDLESS
     found = [value(plan, region) for region in world.regions]
