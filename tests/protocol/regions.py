@@ -31,7 +31,7 @@ class Flaw(Flawed):
     KEEPS_LABEL = "pages of the former life stay valid", "a restore", DISAGREE
     LABELS_KNOWN = "who has pulled nothing is not greeted", "a restore", DISAGREE
     SAME_INCARNATION = "a restored region goes on in its incarnation", "a restore", ENDLESS
-    ASKS_ONE = "a fence asks one peer alone", "three, a restore", TWICE
+    ASKS_ONE = "a fence asks one peer alone", "three, a restore", DISAGREE
     LEARNS_NOTHING = "a fence does not learn back", "a restore", TWICE
     NO_BASE = "what others have is counted again", "a restore", TWICE
     BASE_WHOLE = "what nobody has is taken for known", "a restore", GONE
@@ -276,20 +276,33 @@ def is_ahead(plan: Plan, world: World, peers: range | None = None) -> bool:
 
 
 def greet(plan: Plan, world: World) -> Iterator[Step]:
-    """A new life of region 0 asks all peers, and lets pages of the former one be of no use."""
+    """A new life of region 0 asks all peers, and lets pages of the former one be of no use.
+
+    Each peer is greeted before it is known whether it knows more: whoever greets may stop there.
+    """
     region = world.regions[0]
     place = (0, region.incarnation)
     mark = dict(region.marks)[place]
     peers = range(1, 2) if plan.flaw is Flaw.GREETS_SOME else range(1, len(world.regions))
-    if mark.life == world.life or is_ahead(plan, world, peers):
+    if mark.life == world.life:
         return
-    after = _marked(world, 0, {place: mark._replace(life=world.life)})
+    told = [world]
     for peer in () if plan.flaw is Flaw.KEEPS_LABEL else peers:
-        known = dict(after.regions[peer].marks).get(place)
-        if known is None and plan.flaw is Flaw.LABELS_KNOWN:
-            continue
-        after = _marked(after, peer, {place: (known or Mark())._replace(life=world.life)})
-    yield "0 greets", _accounted(after)._replace(fenced=True)
+        told.append(_greeted(plan, told[-1], peer, place))
+    if not is_ahead(plan, world, peers):
+        after = _marked(told[-1], 0, {place: mark._replace(life=world.life)})
+        yield "0 greets", _accounted(after)._replace(fenced=True)
+    for number, after in enumerate(told):
+        if after != world:
+            yield f"0 greets {number} peers, and dies", after
+
+
+def _greeted(plan: Plan, world: World, peer: int, place: Place) -> World:
+    """A peer is told in which life its pages are of use. What has ended stays so."""
+    known = dict(world.regions[peer].marks).get(place)
+    if (known is None and plan.flaw is Flaw.LABELS_KNOWN) or (known and known.life == CLOSED):
+        return world
+    return _marked(world, peer, {place: (known or Mark())._replace(life=world.life)})
 
 
 def _marked(world: World, at: int, marks: dict[Place, Mark]) -> World:

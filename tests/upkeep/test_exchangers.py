@@ -122,13 +122,28 @@ def test_who_greets_while_somebody_fences_changes_nothing(
         EU.fence()
         count_and_exchange()
 
-    meanwhile(monkeypatch, SqlPositions.relabel, "default", fenced)
-    assert EU.publish().busy
+    meanwhile(monkeypatch, SqlRegions.transaction, "other", fenced)
+    with pytest.raises(RegionAway, match="somebody else"):
+        EU.publish()
     for alias in ("default", "other"):
         rows = CounterPosition.objects.using(alias).filter(source="region eu")
         assert rows.get(part="1").timeline == "closed"
     exchange(EU, US)
     assert EU.value("likes:x") == US.value("likes:x") == 3
+
+
+def test_who_has_greeted_while_somebody_fences_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, life: list[str]
+) -> None:
+    """All peers were asked before the fence, and it has ended what they were asked of."""
+    count_and_exchange()
+    life.append("two")
+    meanwhile(monkeypatch, SqlPositions.relabel, "default", lambda: EU.fence(restored=True))
+    assert EU.publish().busy
+    rows = CounterPosition.objects.filter(source="region eu")
+    assert rows.get(part="1").timeline == "closed"
+    count_and_exchange()
+    assert EU.value("likes:x") == US.value("likes:x") == 2
 
 
 def test_who_has_greeted_in_a_former_life_changes_nothing(

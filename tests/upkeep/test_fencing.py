@@ -79,10 +79,10 @@ def test_a_page_that_was_read_before_is_of_no_use_afterwards() -> None:
     """Also where its region was not behind: its next version is another one."""
     EU.count("likes:x")
     exchange(EU, US)
-    (read,) = CounterPosition.objects.using("other").filter(source="region eu")
     EU.restore(EU.backup())
+    (read,) = CounterPosition.objects.using("other").filter(source="region eu")
     EU.publish()
-    late = Move("region eu", "1", read.position, "2/2", "a former life")
+    late = Move("region eu", "1", read.position, "2/2", read.timeline)
     with pytest.raises(Moved):
         registry.positions("other").move([late])
 
