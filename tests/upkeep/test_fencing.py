@@ -165,7 +165,7 @@ def upkeep(step: str, region: Region, backup: Backup) -> None:
         EU.fence()
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_nothing_counts_twice_in_any_order(seed: int) -> None:
     """Whatever happens, no region reads more than was counted; and they agree in the end."""
     chance = random.Random(seed)
