@@ -66,7 +66,7 @@ def _answered(body: bytes, declared: Regions, here: DatabasePeer) -> tuple[int, 
     """The status of an answer, and what is in it."""
     try:
         message = wire.unpacked(body)
-        _check_heading(message, declared)
+        _check_heading(message, declared, here)
         ask = _ASKED.get(wire.text(message.get("ask")))
         if ask is None:
             raise wire.Malformed("it does not know what it is asked for")
@@ -82,12 +82,16 @@ def _answered(body: bytes, declared: Regions, here: DatabasePeer) -> tuple[int, 
         return 503, {"problem": "its database does not answer"}
 
 
-def _check_heading(message: Mapping[str, Any], declared: Regions) -> None:
-    """A request is for this region, and of one that it knows."""
-    if wire.region(message.get("to")) != declared.own:
+def _check_heading(message: Mapping[str, Any], declared: Regions, here: DatabasePeer) -> None:
+    """A request is for this region, also by a former name, and of another one.
+
+    Not of one that the settings name: a region that was renamed goes on before they do.
+    """
+    to, sender = wire.region(message.get("to")), wire.region(message.get("from"))
+    if to != declared.own and to not in here.homes():
         raise Refused(f"the region at its address is {declared.own}")
-    if (sender := wire.region(message.get("from"))) not in declared.peers:
-        raise Refused(f"{declared.own} knows no region {sender}")
+    if sender == declared.own:
+        raise Refused(f"the region at its address is {sender} itself")
 
 
 def _known(here: DatabasePeer, message: Mapping[str, Any]) -> dict[str, Any]:
@@ -113,7 +117,7 @@ def _heard(here: DatabasePeer, message: Mapping[str, Any]) -> dict[str, Any]:
 def _relabel(here: DatabasePeer, message: Mapping[str, Any]) -> dict[str, Any]:
     """What a region changes in another one: labels of its own."""
     region = wire.region(message.get("region"))
-    if region != message["from"]:
+    if region != message["from"] or region in here.homes():
         raise Refused("a region greets for itself alone")
     labels, life = wire.labels_in(message.get("labels")), wire.text(message.get("life"))
     return {"marks": wire.marks_out(here.relabel(region, labels, life))}

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from ssl import SSLContext
 from threading import Thread
+from types import MappingProxyType
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
@@ -86,13 +87,14 @@ def _serve(server: WSGIServer, shared: Shared) -> None:
         connections.close_all()
 
 
-def regions_application() -> Application:
-    """Both regions: each answers below its name."""
+def regions_application(names: Mapping[str, str]) -> Application:
+    """Both regions: each answers below its name, also where it has another one by now."""
     django = get_wsgi_application()
 
     def answer(environ: dict[str, Any], start: Any) -> Iterable[bytes]:
         name = environ["PATH_INFO"].strip("/")
-        with override_settings(COUNTERS_REGION=name, COUNTERS_REGIONS=Region(name).peers):
+        own = names.get(name, name)
+        with override_settings(COUNTERS_REGION=own, COUNTERS_REGIONS=Region(name).peers):
             return django(environ, start)
 
     return answer
@@ -100,11 +102,13 @@ def regions_application() -> Application:
 
 @contextmanager
 def over_http(
-    around: Callable[[Application], Application] = lambda served: served, **options: Any
+    around: Callable[[Application], Application] = lambda served: served,
+    names: Mapping[str, str] = MappingProxyType({}),
+    **options: Any,
 ) -> Iterator[str]:
     """Let all regions reach each other over HTTP, through what is around; where they are."""
     settings = {"ROOT_URLCONF": "tests.peers.serving", "COUNTERS_REGION_SECRETS": [SECRET]}
-    served = around(regions_application())
+    served = around(regions_application(names))
     with override_settings(**settings), serving(served, **options) as address:
         REACHED.update({name: f"{address}{name}/" for name in DATABASES})
         try:

@@ -129,8 +129,8 @@ def test_a_request_is_no_answer(address: str, between: Between) -> None:
 def test_another_region_is_not_taken_for_the_one_that_is_asked(address: str) -> None:
     with pytest.raises(PeerAway, match="the region at its address is us"):
         HttpPeer(f"{address}us/", "eu", "ap", SECRET).marks("eu")
-    with pytest.raises(PeerAway, match="us knows no region ap"):
-        HttpPeer(f"{address}us/", "ap", "us", SECRET).marks("ap")
+    with pytest.raises(PeerAway, match="is us itself"):
+        HttpPeer(f"{address}us/", "us", "us", SECRET).marks("us")
 
 
 @pytest.mark.parametrize("region", ["us", "ap", "eu "])
@@ -140,6 +140,16 @@ def test_a_region_greets_for_itself_alone(address: str, region: str) -> None:
     assert answered.status == 403
     assert b"for itself alone" in answered.body
     assert rows() == before
+
+
+def test_nobody_greets_for_a_region_by_its_former_name() -> None:
+    US.count("likes:x")
+    US.publish()
+    with over_http(names={"us": "usa"}) as renamed:
+        before = rows()
+        asked = {"from": "us", "region": "us", "to": "usa"}
+        assert send(f"{renamed}us/", signed(greeting(**asked))).status == 403
+        assert rows() == before
 
 
 @pytest.mark.parametrize(

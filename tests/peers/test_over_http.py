@@ -17,9 +17,10 @@ from django_counters.peers.over_http import HttpPeer
 from django_counters.peers.peer import PeerAway
 from django_counters.regions import Regions
 from django_counters.stores.sql.regions import CLOSED, Of
+from django_counters.upkeep.renaming import rename
 from tests.peers.between import eu_asks, send, signed
 from tests.peers.serving import SECRET, over_http
-from tests.upkeep.regions import EU, US, _regional, exchange, says  # noqa: F401 - a fixture
+from tests.upkeep.regions import EU, US, Region, _regional, exchange, says  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.django_db(databases=["default", "other"])
 THERE = DatabasePeer("other")
@@ -59,6 +60,20 @@ def test_it_greets_and_closes_as_in_the_database(address: str) -> None:
         3: "another",
     }
     assert asked.greet(Of("eu", 2), says("a third"))[2].timeline == CLOSED
+
+
+def test_a_region_that_was_renamed_is_found_under_both_names() -> None:
+    """Before the settings of the others name it as it is named now."""
+    usa = Region("usa", {"usa": "other", "eu": "default"})
+    with over_http():
+        EU.count("likes:x", 3)
+        US.count("likes:x", 4)
+        exchange(EU, US)
+    with over_http(names={"us": "usa"}):
+        usa.within(lambda using: rename("us", using))
+        usa.count("likes:x", 5)
+        exchange(EU, usa)
+        assert EU.value("likes:x") == usa.value("likes:x") == 12
 
 
 @pytest.mark.postgres
