@@ -79,6 +79,12 @@ def sent_key(key: str, region: str, incarnation: int, sender: str) -> str:
     return f"{sent_to(region, incarnation)[0]}{sender}:{key}"
 
 
+def elsewhere() -> frozenset[str]:
+    """The databases that belong to other regions, as far as the settings can be understood."""
+    peers = _peers()
+    return frozenset(map(str, peers.values())) if isinstance(peers, Mapping) else frozenset()
+
+
 def region_problems(*, needed: bool) -> Iterator[str]:
     """Say what is wrong with the settings; ``needed``: whether there have to be some."""
     own, peers = _own(), _peers()

@@ -1,4 +1,4 @@
-"""``manage.py counters publish``, ``pull`` and ``regions fence``: what regions tell each other."""
+"""``manage.py counters publish``, ``pull`` and ``regions``: what regions tell each other."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from typing import Any
 from django.core.management.base import CommandError, OutputWrapper
 from django.utils.translation import gettext as _
 
+from django_counters.observe.regions import Exchange, exchanged
+from django_counters.regions import regions
 from django_counters.upkeep.fencing import Fenced, fence
 from django_counters.upkeep.regions import publish, pull
 from django_counters.upkeep.renaming import rename
@@ -20,8 +22,13 @@ def add_arguments(parser: ArgumentParser) -> None:
     """The options of ``regions``."""
     parser.add_argument(
         "action",
-        choices=("fence", "rename"),
-        help=_("bring a restored region up to what others know of it, or give one another name"),
+        nargs="?",
+        choices=("show", "fence", "rename"),
+        default="show",
+        help=_(
+            "say how old what was copied is; bring a restored region up to what others know; "
+            "or give one another name"
+        ),
     )
     parser.add_argument("former", nargs="?", default="", help=_("rename: what it was called"))
     said = parser.add_mutually_exclusive_group()
@@ -57,8 +64,8 @@ def run_pull(out: OutputWrapper, using: str, *, as_json: bool, **_options: Any) 
     """
     found = pull(using)
     if as_json:
-        regions = {name: asdict(done) for name, done in found.items()}
-        out.write(json.dumps({"database": using, "regions": regions}))
+        copied = {name: asdict(done) for name, done in found.items()}
+        out.write(json.dumps({"database": using, "regions": copied}))
     else:
         for name, done in found.items():
             busy = "; busy: somebody else copies" if done.busy else ""
@@ -71,9 +78,50 @@ def run_pull(out: OutputWrapper, using: str, *, as_json: bool, **_options: Any) 
 
 
 def run(out: OutputWrapper, using: str, *, action: str, **options: Any) -> None:
-    """Look after this region."""
-    act = _rename if action == "rename" else _fence
+    """Show how regions are, or look after this one.
+
+    Raises:
+        CommandError: an option is for something else.
+    """
+    if action != "rename" and options["former"]:
+        raise CommandError("A name is for rename alone.")
+    if action != "fence" and options["restored"] is not None:
+        raise CommandError("--restored and --intact are for fence alone.")
+    act: Any = {"show": _show, "fence": _fence, "rename": _rename}[action]
     act(out, using, **options)
+
+
+def _show(out: OutputWrapper, using: str, *, as_json: bool, **_options: Any) -> None:
+    """Say how old what was published and copied is. Asks no other region."""
+    regions()
+    found = exchanged(using)
+    if not found.region:
+        raise CommandError(f"This region neither publishes nor copies in the database {using!r}.")
+    if as_json:
+        out.write(json.dumps({"database": using, **_as_data(found)}))
+        return
+    ago = {
+        name: "never" if seconds is None else f"{seconds:.0f} s ago"
+        for name, seconds in found.seconds.items()
+    }
+    own, incarnation = found.region, found.incarnation
+    out.write(f"{own}: this region, incarnation {incarnation}, published {ago.pop(own)}")
+    for name, told in ago.items():
+        out.write(f"{name}: copied {told}")
+    for name in found.strangers:
+        out.write(f"{name}: not in COUNTERS_REGIONS")
+
+
+def _as_data(found: Exchange) -> dict[str, Any]:
+    """The same for programs; ages in seconds."""
+    lags = found.seconds
+    return {
+        "region": found.region,
+        "incarnation": found.incarnation,
+        "published": lags.pop(found.region),
+        "lags": lags,
+        "strangers": found.strangers,
+    }
 
 
 def _rename(out: OutputWrapper, using: str, *, as_json: bool, former: str, **_options: Any) -> None:
@@ -87,6 +135,7 @@ def _rename(out: OutputWrapper, using: str, *, as_json: bool, former: str, **_op
 def _fence(
     out: OutputWrapper, using: str, *, as_json: bool, restored: bool | None, **_options: Any
 ) -> None:
+    """Bring a restored region up to what others know of it."""
     done = fence(using, restored=restored)
     data = {"database": using, **asdict(done)}
     out.write(json.dumps(data, default=str) if as_json else "\n".join(_lines(done)))

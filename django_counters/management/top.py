@@ -26,6 +26,7 @@ from django_counters.observe.filed import Filed
 from django_counters.observe.hottest import Hot, Look, look
 from django_counters.observe.rates import Rate
 from django_counters.observe.redises import Redis
+from django_counters.observe.regions import Exchange
 from django_counters.upkeep.ledger import State
 from django_counters.upkeep.partitions import ledgers
 
@@ -168,6 +169,7 @@ def _above(head: Head, found: Look) -> Iterator[str]:
         yield _of_redis(redis)
     if head.found.ledger:
         yield from _of_ledger(head.found.ledger)
+    yield from _of_regions(head.found.regions)
     yield from _of_files(head.found.filed)
     rows = sum(one.rows for one in head.found.spread or ())
     if rows:
@@ -223,6 +225,16 @@ def _of_redis(redis: Redis) -> str:
     if redis.breaker in (None, "closed"):
         return line
     return _("%(line)s · breaker %(state)s") % {"line": line, "state": redis.breaker}
+
+
+def _of_regions(found: Exchange | None) -> Iterator[str]:
+    """How long ago this region has published, and has copied each other one."""
+    if found and found.seconds:
+        ages = (
+            f"{name} {_('never') if seconds is None else f'{seconds:.0f} s'}"
+            for name, seconds in found.seconds.items()
+        )
+        yield _("regions: %(ages)s") % {"ages": " · ".join(ages)}
 
 
 def _of_files(found: Filed | None) -> Iterator[str]:
@@ -303,6 +315,7 @@ def _as_data(head: Head, found: Look) -> dict[str, Any]:
         "entries_per_minute": _per_minute(above.entries),
         "redises": [_redis_as_data(one) for one in above.redises or ()],
         "ledger": above.ledger and _ledger_as_data(above.ledger),
+        "regions": (above.regions and above.regions.seconds) or None,
         "buffers": above.filed and _files_as_data(above.filed),
         "incidents": found.incidents,
         "to_do": head.to_do,

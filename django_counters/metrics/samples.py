@@ -12,6 +12,7 @@ from django_counters.metrics.names import Declared
 from django_counters.models import CounterIncident
 from django_counters.observe.facts import Facts
 from django_counters.observe.redises import Redis
+from django_counters.observe.regions import Exchange
 from django_counters.observe.streams import Behind
 from django_counters.stores.redis.breaker import STATES
 from django_counters.write.adopting import directories, left
@@ -49,6 +50,7 @@ def samples(scrape: Scrape) -> Iterator[Sample]:
     for redis in found.redises or ():
         yield from _redis(using, redis)
     yield from _streams(found)
+    yield from _regions(found)
 
 
 def _up(scrape: Scrape) -> tuple[bool, ...]:
@@ -121,6 +123,14 @@ def _streams(found: Facts) -> Iterator[Sample]:
             yield Sample(names.STREAM_LAG, labels, max(lags))
         if len(messages) == len(parts):
             yield Sample(names.STREAM_MESSAGES, labels, sum(messages))
+
+
+def _regions(found: Facts) -> Iterator[Sample]:
+    exchange = found.regions or Exchange()
+    for name, seconds in exchange.seconds.items():
+        if seconds is not None:
+            metric = names.PUBLISH_AGE if name == exchange.region else names.REGION_LAG
+            yield Sample(metric, (found.using, name), seconds)
 
 
 def _redis(using: str, redis: Redis) -> Iterator[Sample]:

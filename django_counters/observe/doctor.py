@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import starmap
 
@@ -18,7 +18,9 @@ from django_counters.intake.sources import Source
 from django_counters.observe.facts import RECENT, Facts, Incidents, Unfolded, gather
 from django_counters.observe.members import Members
 from django_counters.observe.redises import LATE, Redis
+from django_counters.observe.regions import BEHIND, Copied, Exchange, inquired
 from django_counters.observe.streams import Behind
+from django_counters.regions import region_problems
 from django_counters.tables import CounterIncident
 from django_counters.tables.standing import COUNTERS
 from django_counters.upkeep.ledger import State
@@ -31,7 +33,7 @@ from django_counters.write.mapped import Found
 
 # The facts that findings are about.
 NEEDED = (
-    *("spread", "members", "ledger", "redises", "streams"),
+    *("spread", "members", "ledger", "redises", "streams", "regions"),
     *("incidents", "rooms", "strangers", "guard"),
 )
 _COMMAND = "manage.py counters"
@@ -76,13 +78,16 @@ def _wrong(subject: str, strategy: str, text: str, command: str = "", **told: ob
 def examine(using: str = DEFAULT_DB_ALIAS) -> list[Finding]:
     """Examine one database: what waits where, and whether it belongs there.
 
-    A Redis that does not answer is a finding. Wrong settings and missing tables end the
+    Asks other regions, too, whether this one was restored from a backup. A Redis that does not
+    answer is a finding. Wrong settings and missing tables end the
     examination.
     """
     has_ledger = COUNTERS.stands_in(using)
     found = facts_of(using, *(part for part in NEEDED if part != "ledger" or has_ledger))
     for away in found.away:
         raise away.error
+    if found.regions:
+        found = replace(found, regions=inquired(found.regions, using))
     return list(findings(found))
 
 
@@ -114,6 +119,7 @@ def findings(found: Facts) -> Iterator[Finding]:
         yield from _of_ledger(found.ledger)
     for each in (*map(_of_redis, found.redises or ()), *map(_of_stream, found.streams or ())):
         yield from each
+    yield from _of_regions(found.regions)
     held = [one for one in buffers.waiting(found.using) if one[1].entries]
     yield from starmap(_of_buffer, held)
     yield from _of_files(found.using)
@@ -130,10 +136,9 @@ def findings(found: Facts) -> Iterator[Finding]:
 
 def _hindrances(found: Facts) -> Iterator[Finding]:
     """Problems of the settings; else missing tables."""
-    wrong = [
-        _says_more("settings", "", problem.message, "manage.py check")
-        for problem in problems(getattr(settings, "COUNTERS", None))
-    ]
+    told = [problem.message for problem in problems(getattr(settings, "COUNTERS", None))]
+    told += region_problems(needed=False)
+    wrong = [_says_more("settings", "", message, "manage.py check") for message in told]
     yield from wrong or _missing(found)
 
 
@@ -261,6 +266,42 @@ def _of_stream(part: Behind) -> Iterator[Finding]:
     elif part.messages:
         told = _("%(messages)d messages behind") % {"messages": part.messages}
         yield Finding(subject, "", 0, 0, told)
+
+
+def _of_regions(found: Exchange | None) -> Iterator[Finding]:
+    """What is not published or copied, and what others know that this region has forgotten."""
+    if not (found and found.region):
+        return
+    yield from _if_late(found.region, found.published, f"{_COMMAND} publish")
+    for peer in found.peers:
+        yield from _if_late(peer.region, peer.lag, f"{_COMMAND} pull")
+        yield from _of_peer(found.region, peer)
+    alone = _("it has counted here, and is not in %(setting)s: is it gone, or renamed?")
+    for name in found.strangers:
+        told = alone % {"setting": "COUNTERS_REGIONS"}
+        yield Finding(f"region {name}", "", 0, 0, told)
+
+
+def _if_late(region: str, age: timedelta | None, command: str) -> Iterator[Finding]:
+    if age is None:
+        never = _("%(command)s was never done: does it run?")
+        yield _wrong(f"region {region}", "", never, command)
+    elif age > BEHIND:
+        late = _("%(command)s was last done %(seconds)d s ago: does it run?")
+        yield _wrong(f"region {region}", "", late, command, seconds=age.total_seconds())
+
+
+def _of_peer(own: str, peer: Copied) -> Iterator[Finding]:
+    """What a peer said that was asked about this region."""
+    if peer.knows_more:
+        more = _(
+            "%(region)s knows more of it than itself, so it was restored from a backup: "
+            "run %(command)s"
+        )
+        yield _wrong(f"region {own}", "", more, f"{_COMMAND} regions fence", region=peer.region)
+    elif peer.problem:
+        mute = _("it cannot be asked: %(reason)s") % {"reason": peer.problem}
+        yield Finding(f"region {peer.region}", "", 0, 0, mute)
 
 
 def _of_buffer(of: Of, waits: Waiting) -> Finding:

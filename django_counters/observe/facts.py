@@ -23,8 +23,10 @@ from django_counters.observe.filed import Filed, filed
 from django_counters.observe.members import Members, waiting
 from django_counters.observe.rates import Rate, entries, landed
 from django_counters.observe.redises import UNANSWERED, Redis, ask, reason_of, unasked
+from django_counters.observe.regions import Exchange, exchanged
 from django_counters.observe.streams import Behind, behind
 from django_counters.read.values import values_of
+from django_counters.regions import elsewhere
 from django_counters.registry import registry
 from django_counters.stores.sql import guard
 from django_counters.stores.sql.identity import identity_of
@@ -96,6 +98,7 @@ class Facts:
         ledger: the state of the ledger.
         redises: the state of each Redis.
         streams: how far behind the consumers of streams are.
+        regions: how old what this region has published and copied is.
         filed: what waits in files of buffers on this machine.
         incidents: the recent incidents, by kind.
         requests: how many adjustments wait for a second person.
@@ -114,6 +117,7 @@ class Facts:
     ledger: State | None = None
     redises: tuple[Redis, ...] | None = None
     streams: tuple[Behind, ...] | None = None
+    regions: Exchange | None = None
     filed: Filed | None = None
     incidents: tuple[Incidents, ...] | None = None
     requests: int | None = None
@@ -196,8 +200,9 @@ def incidents(using: str, since: timedelta = RECENT) -> tuple[Incidents, ...]:
 
 
 def databases() -> list[str]:
-    """All databases that may have the tables of counters."""
-    return [alias for alias in connections if COUNTERS.stands_in(alias)]
+    """All databases of this region that may have the tables of counters."""
+    others = elsewhere()
+    return [alias for alias in connections if alias not in others and COUNTERS.stands_in(alias)]
 
 
 def _spread(using: str) -> tuple[Unfolded, ...]:
@@ -255,6 +260,7 @@ PARTS: Mapping[str, tuple[str, Callable[[str], Any]]] = MappingProxyType(
         "ledger": (gettext_noop("ledger"), state),
         "redises": (gettext_noop("Redis"), unasked),
         "streams": (gettext_noop("streams"), behind),
+        "regions": (gettext_noop("regions"), exchanged),
         "filed": (gettext_noop("files of buffers"), filed),
         "incidents": (gettext_noop("incidents"), incidents),
         "rooms": (_TO_DO, _rooms),

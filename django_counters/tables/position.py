@@ -18,7 +18,8 @@ class CounterPosition(models.Model):
     What lands in order needs no row for each page: whoever moves the position from where the page
     begins to where it ends has landed the page, and nobody else. ``position`` is a text of the
     source; it is empty before the first page. ``timeline`` is the history that it means something
-    in: a position of another one does not move.
+    in: a position of another one does not move. Some rows stay empty: they say when something was
+    done.
     """
 
     pk = models.CompositePrimaryKey("source", "part")

@@ -27,7 +27,7 @@ from django_counters.regions import Regions, regions
 from django_counters.registry import registry
 from django_counters.stores.base import Move
 from django_counters.stores.sql.positions import Moved
-from django_counters.stores.sql.regions import CLOSED, Of, SqlRegions, is_another_history
+from django_counters.stores.sql.regions import CLOSED, COMPLETE, Of, SqlRegions, is_another_history
 from django_counters.upkeep.transfers import Busy, receive, there_is_stock, top_up
 
 # For how many seconds a server waits for the next statement of somebody who copies.
@@ -76,6 +76,7 @@ def publish(using: str = DEFAULT_DB_ALIAS) -> Exchanged:
                 done.busy = not _published(store, of, life, page, done, using)
             if done.busy:
                 return done
+    registry.positions(using).touch(COMPLETE, declared.own)
     return done
 
 
@@ -236,9 +237,7 @@ def pull(using: str = DEFAULT_DB_ALIAS) -> dict[str, Exchanged]:
     for name, peer in peers_of(declared).items():
         done = found[name] = Exchanged()
         try:
-            for of in _incarnations(name, peer, declared):
-                while _pulled(of, peer, using, done):
-                    pass
+            _copy(name, peer, declared, using, done)
         except Moved:
             done.busy = True
         except (Error, CounterError) as error:
@@ -248,11 +247,11 @@ def pull(using: str = DEFAULT_DB_ALIAS) -> dict[str, Exchanged]:
     return found
 
 
-def _incarnations(name: str, peer: Peer, declared: Regions) -> Iterator[Of]:
+def _incarnations(name: str, there: Marks, peer: Peer, declared: Regions) -> Iterator[Of]:
     """All of a region, and of what it was or is called elsewhere than in the settings here."""
-    found, known = {name: peer.marks(name)}, {declared.own, *declared.peers}
-    found |= {other: marks for other, marks in peer.homes().items() if other not in known}
-    for region, marks in found.items():
+    known = {declared.own, *declared.peers}
+    homes = {other: marks for other, marks in peer.homes().items() if other not in known}
+    for region, marks in {name: there, **homes}.items():
         for number in sorted(marks):
             yield Of(region, number)
 
@@ -274,6 +273,20 @@ def _move_stock(declared: Regions, found: dict[str, Exchanged], using: str) -> N
         return
     except RegionAway as error:
         found[error.peer].problem = found[error.peer].problem or error.reason
+
+
+def _copy(name: str, peer: Peer, declared: Regions, using: str, done: Exchanged) -> None:
+    """Copy all pages of one region, and say when all of it was here."""
+    # In this order: whatever is known here was there before.
+    known, there = marks_of(name, using), peer.marks(name)
+    for of in _incarnations(name, there, peer, declared):
+        while _pulled(of, peer, using, done):
+            pass
+    number, mark = present(there)
+    if mark.timeline != CLOSED and is_ahead(known, number, mark):
+        done.problem = f"{name} was restored from a backup, and is not fenced yet"
+    if there and not (done.busy or done.problem):
+        registry.positions(using).touch(COMPLETE, name)
 
 
 def _pulled(of: Of, peer: Peer, using: str, done: Exchanged) -> bool:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.conf import settings
 from django.db import connections, models
+from django.db.models import F
 from django.test import override_settings
 
 from django_counters.models import Counter, CounterPosition, CounterRegion, CounterShard
@@ -39,10 +41,14 @@ class Region:
         self.using = databases[name]
         self.peers = {other: alias for other, alias in databases.items() if other != name}
 
+    def settings(self) -> AbstractContextManager[object]:
+        """A block in which this process is in this region."""
+        peers = {name: REACHED.get(name, alias) for name, alias in self.peers.items()}
+        return override_settings(COUNTERS_REGION=self.name, COUNTERS_REGIONS=peers)
+
     def within(self, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """Make a call in this region."""
-        peers = {name: REACHED.get(name, alias) for name, alias in self.peers.items()}
-        with override_settings(COUNTERS_REGION=self.name, COUNTERS_REGIONS=peers):
+        with self.settings():
             return call(*args, using=self.using, **options)
 
     def count(self, key: str, by: int = 1) -> None:
@@ -70,6 +76,11 @@ class Region:
     def value(self, key: str, region: str | None = None) -> int:
         found: int = self.within(Counter.objects.value, key, region=region)
         return found
+
+    def pass_time(self, seconds: float) -> None:
+        """Let all that was done in this region be longer ago."""
+        rows = CounterPosition.objects.using(self.using)
+        rows.update(moved_at=F("moved_at") - timedelta(seconds=seconds))
 
     def backup(self) -> Backup:
         return [(table, list(table._base_manager.using(self.using).all())) for table in TABLES]

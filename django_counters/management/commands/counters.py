@@ -45,7 +45,7 @@ _WORK = {
     "buffers": gettext_noop("land the files of buffers whose processes have ended"),
     "publish": gettext_noop("let other regions copy what this one has counted"),
     "pull": gettext_noop("copy what other regions have counted"),
-    "regions": gettext_noop("look after a region that was restored from a backup"),
+    "regions": gettext_noop("say how old copies of regions are, or look after a restored one"),
     "rollup": gettext_noop("fold shards, slots and entries into the totals"),
     "partitions": gettext_noop("make, seal and drop partitions of the ledger"),
     "verify": gettext_noop("compare the ledger with its entries, and counts of actors with them"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from django.db.transaction import TransactionManagementError
@@ -33,6 +33,16 @@ class Position(NamedTuple):
 
     position: str = ""
     timeline: str = ""
+
+
+class Age(NamedTuple):
+    """How long ago a part was moved or touched, by the clock of its server."""
+
+    source: str
+    part: str
+    position: str
+    timeline: str
+    age: timedelta
 
 
 class SqlPositions:
@@ -124,6 +134,22 @@ class SqlPositions:
         """The same from the history that it meant something in; False where that is a third one."""
         self.make(source, part)
         return bool(self._session.run(self._sql.relabel, (after, source, part, before, after)))
+
+    def touch(self, source: str, part: str) -> None:
+        """Say that a part is up to date as of now. Where it stands, and who moves it, is not asked.
+
+        One that never moved is there afterwards, and stands nowhere.
+        """
+        self._session.run(self._sql.touch, (source, part))
+
+    def ages(self, low: str, high: str) -> list[Age]:
+        """The parts of all sources from one name on and before another one, in one query."""
+        rows = self._session.run(self._sql.ages, (low, high), writes=False)
+        # A clock that was set back makes nothing younger than now.
+        return [
+            Age(source, part, position, timeline, timedelta(microseconds=max(int(ago), 0)))
+            for source, part, position, timeline, ago in rows
+        ]
 
     def prune(self, source: str, before: datetime) -> int:
         """Forget parts of a source that have not moved since a moment; how many those were."""

@@ -14,6 +14,9 @@ _PAGE = 10_000
 CLOSED = "closed"
 #: How `CounterPosition` begins what it calls regions.
 SOURCES = "region "
+#: What `CounterPosition` calls the moments at which all of a region was published or copied; a part
+#: for each region. They are rows of their own: a page that moves a cursor says nothing of the rest.
+COMPLETE = "region"
 
 
 class Of(NamedTuple):

@@ -59,6 +59,19 @@ class Positions:
             f"UPDATE {POSITIONS} SET timeline = %s WHERE source = %s AND part = %s "
             "AND timeline IN (%s, %s) RETURNING 1"
         )
+        #: Say that a row is of now, and nothing else; make it where there is none. Parameters:
+        #: source, part.
+        self.touch = (
+            f"{insert} VALUES (%s, %s, '', '', {spelling.clock}) ON CONFLICT (source, part) "
+            f"DO UPDATE SET moved_at = {spelling.clock} RETURNING 1"
+        )
+        #: The rows of sources from one on and before another one, and how many microseconds ago
+        #: each was moved. Parameters: the two. Rows: source, part, position, timeline, how many.
+        ago = f"{spelling.microseconds} - {spelling.since_1970('moved_at')}"
+        self.ages = (
+            f"SELECT source, part, position, timeline, {ago} FROM {POSITIONS} "
+            "WHERE source >= %s AND source < %s"
+        )
         #: Delete some that are still. Parameters: source, before which moment, how many at most.
         old = "WHERE source = %s AND moved_at < %s ORDER BY moved_at LIMIT %s"
         self.prune = spelling.delete_some(POSITIONS, old)
