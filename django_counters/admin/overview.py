@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -31,6 +31,7 @@ from django_counters.measure import Measure
 from django_counters.models import AdjustmentRequest, Counter, CounterCell, CounterIncident
 from django_counters.observe.doctor import Finding, facts_of, to_do
 from django_counters.observe.facts import PARTS, RECENT, Away, Facts, asked, databases
+from django_counters.observe.regions import Exchange
 from django_counters.read.series import RecordSeries, Series, series_of_all
 from django_counters.read.top import Ranked
 from django_counters.read.uniques import Distinct
@@ -174,6 +175,7 @@ def _shown(found: Facts) -> dict[str, Any]:
         "redises": [
             (one, str(_BREAKERS[one.breaker]), _age(one.lag)) for one in found.redises or ()
         ],
+        "regions": list(_regions(found.regions)),
         "rollup_lag": _age(ledger.lag) if ledger else "",
         "rates": [
             (_("Increments that landed from Redis"), found.landed),
@@ -181,6 +183,14 @@ def _shown(found: Facts) -> dict[str, Any]:
         ],
         "periods": [rate.minutes for rate in found.landed or found.entries or ()],
     }
+
+
+def _regions(found: Exchange | None) -> Iterator[tuple[str, Any, str]]:
+    """Each region, whether it is published or copied, and how long ago all of it was."""
+    if found and found.region:
+        yield found.region, _("published by this region"), _age(found.published)
+        for peer in found.peers:
+            yield peer.region, _("copied by this region"), _age(peer.lag)
 
 
 def _parted(one: Finding) -> tuple[Finding, str, str]:

@@ -24,10 +24,13 @@ from django_counters.admin.listing import waiting_first
 from django_counters.admin.overview import OverviewMixin
 from django_counters.admin.readonly import address, list_url
 from django_counters.admin.subjects import visible
-from django_counters.exceptions import CounterError, InvalidKey
+from django_counters.conf import Policy
+from django_counters.exceptions import CounterError, InvalidConfiguration, InvalidKey
 from django_counters.models import Counter, CounterAdjustment
 from django_counters.read.history import Explanation, explain
 from django_counters.read.readings import readings_of
+from django_counters.read.regions import by_region
+from django_counters.read.values import reading_alias
 from django_counters.registry import registry
 from django_counters.types import namespace_of
 from django_counters.write.change import named
@@ -126,6 +129,7 @@ class CounterPageMixin(OverviewMixin, HoldingMixin):
             "facts": shown_of(counter),
             "namespace": namespace_of(key),
             "policy": policy,
+            "regions": _regions(key, policy),
             **history_of(key, request),
             "held": self._held(request, key),
             "chart_url": address(self.admin_site, "django_counters_counter_chart", quote(key)),
@@ -151,6 +155,18 @@ class CounterPageMixin(OverviewMixin, HoldingMixin):
         except PermissionDenied:
             return None
         return list(rows.filter(field="", key=key).order_by("-number")[:LAST_ADJUSTMENTS])
+
+
+def _regions(key: str, policy: Policy) -> list[tuple[str, int]]:
+    """What each region has counted, and all together at last; nothing of other counters."""
+    if not policy.regional:
+        return []
+    try:
+        found = by_region(key, reading_alias(policy, None))
+    except InvalidConfiguration:
+        # That is what the overview says.
+        return []
+    return [*found.items(), (_("Together"), sum(found.values()))]
 
 
 def shown_of(counter: Counter) -> Shown:

@@ -98,6 +98,16 @@ class SqlRegions:
             found[key] = found.get(key, 0) + int(total or 0) + int(pending or 0)
         return found
 
+    def each(self, key: str, own: str) -> dict[str, int]:
+        """What each region has counted of one counter; in one statement. ``own``: the one here."""
+        among = self._session.dialect.keys([key])
+        sql, found = f"{self._many} UNION ALL {self._sql.each}", {own: 0}
+        for name, total, pending in self._session.run(sql, [among] * 4, writes=False):
+            # No region has a colon in its name, and the key of a regional counter has one.
+            region = own if name == key else name
+            found[region] = found.get(region, 0) + int(total or 0) + int(pending or 0)
+        return found
+
     def ranges(self, low: str, high: str) -> Iterator[tuple[str, str]]:
         """The pages of counters from a key on and before another one."""
         return self._ranges(self._sql.edge, {}, low, high)

@@ -28,15 +28,15 @@ class Regions:
             counted, which is in its totals and in their entries. Parameters: `keys`. Rows: key,
             NULL, amount.
         other: the same of one region. Parameters: `keys`, region.
+        each: the same, with the region in place of the key. Parameters: `keys`.
     """
 
     life = "SELECT 'sqlite'"
 
     def __init__(self, spelling: Spelling) -> None:
         self._in = spelling
-        self.others = (
-            f"SELECT key, NULL, COALESCE(-base, value) FROM {REGIONS} WHERE key {spelling.among()}"
-        )
+        counted = f"NULL, COALESCE(-base, value) FROM {REGIONS} WHERE key {spelling.among()}"
+        self.others, self.each = f"SELECT key, {counted}", f"SELECT region, {counted}"
         self.other = f"{self.others} AND region = %s"
 
     #: The key at which the next page begins; no row after the last one. Parameters: low, high,
