@@ -6,10 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.protocol import escrow_world, regions
 from tests.protocol.walk import Walked
 from tests.protocol.walks import counting, selling
 
 SEEDS = [range(100), pytest.param(range(100, 2_000), marks=pytest.mark.slow)]
+#: Of the other protocol.
+OTHER = {flaw for flaw in escrow_world.Flaw if flaw.plan.startswith("raised")}
+SELLING = [flaw for flaw in escrow_world.Flaw if flaw not in OTHER]
 
 
 @pytest.mark.parametrize("seeds", SEEDS, ids=["some", "many"])
@@ -18,3 +22,15 @@ def test_holds(walk: Callable[[int], Walked], seeds: range) -> None:
     for seed in seeds:
         walked = walk(seed)
         assert not walked.fault, f"seed {seed}: {walked}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flaw", regions.Flaw, ids=lambda flaw: flaw.words)
+def test_counting_finds_out(flaw: regions.Flaw) -> None:
+    assert any(counting(seed, flaw).fault for seed in range(2_000))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flaw", SELLING, ids=lambda flaw: flaw.words)
+def test_selling_finds_out(flaw: escrow_world.Flaw) -> None:
+    assert any(selling(seed, flaw).fault for seed in range(2_000))

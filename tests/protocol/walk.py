@@ -15,7 +15,7 @@ Page = TypeVar("Page")
 Moves = Iterator[tuple[str, World]]
 Offer = Callable[[World], Moves[World]]
 ENDLESS = "the exchange has no end"
-_MOST = 500
+_MOST = 200
 _READ, _LATE = 6, 8
 
 
