@@ -136,7 +136,7 @@ def begin_life(declared: Regions, of: Of, before: str, life: str, using: str) ->
     greet(declared, of, using)
     store = registry.regions(using)
     with store.transaction():
-        # Behind a pooler, it may have been put back and fenced by now.
+        # Behind a pooler, it may have been started again by now.
         if store.life() == life:
             registry.positions(using).relabel(of.source, of.part, before, life)
 

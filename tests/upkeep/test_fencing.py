@@ -94,10 +94,10 @@ def test_nor_is_one_after_a_fence() -> None:
     backup = EU.backup()
     EU.count("likes:x")
     exchange(EU, US)
-    (read,) = CounterPosition.objects.using("other").filter(source="region eu")
     EU.restore(backup)
+    (read,) = CounterPosition.objects.using("other").filter(source="region eu")
     EU.fence()
-    for life in (read.timeline, "a former life", registry.regions("default").life()):
+    for life in (read.timeline, registry.regions("default").life()):
         late = Move("region eu", "1", read.position, "9/9", life)
         with pytest.raises(Moved):
             registry.positions("other").move([late])
