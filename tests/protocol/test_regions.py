@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.protocol.regions import PLANS, Flaw, Plan, explore
+from tests.protocol.region_plans import PLANS, Flaw, Plan
+from tests.protocol.regions import explore
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=lambda plan: plan.name)

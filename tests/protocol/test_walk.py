@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.protocol import escrow_world, regions
+from tests.protocol import escrow_world, region_plans
 from tests.protocol.walk import Walked
 from tests.protocol.walks import counting, selling
 
@@ -25,8 +25,8 @@ def test_holds(walk: Callable[[int], Walked], seeds: range) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flaw", regions.Flaw, ids=lambda flaw: flaw.words)
-def test_counting_finds_out(flaw: regions.Flaw) -> None:
+@pytest.mark.parametrize("flaw", region_plans.Flaw, ids=lambda flaw: flaw.words)
+def test_counting_finds_out(flaw: region_plans.Flaw) -> None:
     assert any(counting(seed, flaw).fault for seed in range(2_000))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
-from tests.protocol import escrow, regions
+from tests.protocol import escrow, region_plans, regions
 from tests.protocol import escrow_exchange as exchange
 from tests.protocol import escrow_world as stock
 from tests.protocol.walk import Moves, Offer, Walk, Walked
@@ -18,7 +18,7 @@ LENGTH = 400
 class Counting:
     """Regions that count; one of them is restored, again and again."""
 
-    plan: regions.Plan
+    plan: region_plans.Plan
 
     @property
     def count(self) -> int:
@@ -61,20 +61,22 @@ class Counting:
         if quiet:
             return regions.unsettled(self.plan, world)
         most = max(max(regions.value(self.plan, region)) for region in world.regions)
-        return f"one {regions.TWICE}" if most > 1 else ""
+        return f"one {region_plans.TWICE}" if most > 1 else ""
 
 
-def _copies(plan: regions.Plan, world: regions.World, at: int, other: int) -> Moves[regions.World]:
+def _copies(
+    plan: region_plans.Plan, world: regions.World, at: int, other: int
+) -> Moves[regions.World]:
     for page in regions.pages(world, at, other):
         if (after := regions.apply(plan, world, at, page)) != world:
             yield f"{at} pulls of {other}", after
 
 
-def _publishes(plan: regions.Plan, at: int) -> Offer[regions.World]:
+def _publishes(plan: region_plans.Plan, at: int) -> Offer[regions.World]:
     return lambda world: regions.publish(plan, world, at)
 
 
-def _pulls(plan: regions.Plan, at: int, other: int) -> Offer[regions.World]:
+def _pulls(plan: region_plans.Plan, at: int, other: int) -> Offer[regions.World]:
     return lambda world: _copies(plan, world, at, other)
 
 
@@ -148,11 +150,11 @@ def _with(plan: stock.Plan, at: int, other: int) -> list[Offer[stock.World]]:
     ]
 
 
-def counting(seed: int, flaw: regions.Flaw | None = None) -> Walked:
+def counting(seed: int, flaw: region_plans.Flaw | None = None) -> Walked:
     """A walk of three or four regions, some counters and many increments."""
     chance = Random(seed)
     count, increments = chance.choice((3, 4)), 40
-    plan = regions.Plan(
+    plan = region_plans.Plan(
         "by chance",
         "".join(chance.choices("abc", k=increments)),
         "".join(str(chance.choice((0, 0, *range(count)))) for _ in range(increments)),
