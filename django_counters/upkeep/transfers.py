@@ -19,6 +19,10 @@ def there_is_stock() -> bool:
     return any(policy.has_stock for policy in registry.policies().values())
 
 
+# Of how many counters stock moves in one transaction, in which nobody else sells them.
+_STEP = 100
+
+
 class Busy(Exception):
     """Somebody else does it at this moment, or has ended this incarnation."""
 
@@ -42,23 +46,30 @@ def alone(of: Of, life: str, using: str) -> Iterator[SqlRegions]:
 def receive(of: Of, life: str, using: str) -> dict[str, int]:
     """Let what was sent to this region arrive, and say how much came from each region.
 
-    The stock grows, and what is on the way falls, in one transaction. Nothing arrives twice,
-    because nobody else holds the clock meanwhile.
+    The stock grows, and what is on the way falls, in one transaction for some counters. Nothing
+    arrives twice, because nobody else holds the clock meanwhile.
 
     Raises:
         Busy: somebody else holds it.
     """
     came: dict[str, int] = {}
+    while _received(of, life, using, came):
+        pass
+    return came
+
+
+def _received(of: Of, life: str, using: str, came: dict[str, int]) -> bool:
+    """Receive of some counters; whether there were any."""
     low, high = sent_to(*of)
     with alone(of, life, using) as store:
-        while due := store.above_zero(low, high):
-            deltas = {key: -amount for key, amount in due.items()}
-            for key, amount in due.items():
-                sender, _, stock = key.removeprefix(low).partition(":")
-                deltas[stock] = deltas.get(stock, 0) + amount
-                came[sender] = came.get(sender, 0) + amount
-            change_many(deltas, 1, using)
-    return came
+        due = store.above_zero(low, high, _STEP)
+        deltas = {key: -amount for key, amount in due.items()}
+        for key, amount in due.items():
+            sender, _, stock = key.removeprefix(low).partition(":")
+            deltas[stock] = deltas.get(stock, 0) + amount
+            came[sender] = came.get(sender, 0) + amount
+        change_many(deltas, 1, using)
+    return bool(due)
 
 
 def top_up(of: Of, life: str, peers: Sequence[Of], using: str) -> dict[str, int]:
@@ -77,16 +88,28 @@ def top_up(of: Of, life: str, peers: Sequence[Of], using: str) -> dict[str, int]
     """
     gave: dict[str, int] = {}
     for name, policy in registry.policies().items():
-        if policy.top_up is None:
-            continue
-        for low, high in registry.regions(using).ranges(f"{name}:", f"{name};"):
+        low = f"{name}:"
+        while policy.top_up is not None:
             with alone(of, life, using) as store:
-                for key in store.poor(of.region, 1 + len(peers), policy.top_up, low, high):
-                    for to, amount in _shares_of(key, of, peers, store, policy.top_up):
-                        if not _sent(key, amount, of.region, to, using):
-                            break
-                        gave[to.region] = gave.get(to.region, 0) + amount
+                known = 1 + len(peers)
+                keys = store.poor(of.region, known, policy.top_up, low, f"{name};", _STEP)
+                for key in keys:
+                    _share(key, of, peers, policy.top_up, using, gave)
+            if len(keys) < _STEP:
+                break
+            # No key has a character before that one.
+            low = f"{keys[-1]}!"
     return gave
+
+
+def _share(
+    key: str, of: Of, peers: Sequence[Of], below: int, using: str, gave: dict[str, int]
+) -> None:
+    """Send one stock to those that have less, as long as it is there."""
+    for to, amount in _shares_of(key, of, peers, registry.regions(using), below):
+        if not _sent(key, amount, of.region, to, using):
+            return
+        gave[to.region] = gave.get(to.region, 0) + amount
 
 
 def _sent(key: str, amount: int, sender: str, to: Of, using: str) -> bool:

@@ -23,6 +23,7 @@ from django_counters.models import Counter, CounterAdjustment
 from django_counters.registry import registry
 from django_counters.stores.sql.regions import Of, SqlRegions
 from django_counters.testing import override_counters
+from django_counters.upkeep import transfers
 from django_counters.upkeep.transfers import Busy, receive, shares
 from tests.peers.serving import _reached  # noqa: F401 - a fixture
 from tests.upkeep.regions import EU, US, _regional, exchange  # noqa: F401 - a fixture
@@ -156,6 +157,17 @@ class TestTopUp:
         assert EU.pull()["us"].sent == 60
         EU.publish()
         assert US.pull()["eu"].received == 60
+
+    def test_of_many_some_move_in_each_transaction(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A sale waits for as many at most."""
+        monkeypatch.setattr(transfers, "_STEP", 2)
+        keys = [f"seats:{name}" for name in ("a", "a!", "ab", "b", "é")]
+        for key in keys:
+            EU.count(key, 100)
+        assert EU.pull()["us"].sent == 250
+        EU.publish()
+        assert US.pull()["eu"].received == 250
+        assert [US.value(key, "us") for key in keys] == [50] * 5
 
     def test_other_stocks_stay_where_they_are(self) -> None:
         EU.count("stock:x", 100)
@@ -347,8 +359,8 @@ def test_two_who_pull_at_once_receive_once(monkeypatch: pytest.MonkeyPatch) -> N
     EU.publish()
     known, late = SqlRegions.above_zero, list[int]()
 
-    def above_zero(store: SqlRegions, low: str, high: str) -> dict[str, int]:
-        due = known(store, low, high)
+    def above_zero(store: SqlRegions, *args: Any) -> dict[str, int]:
+        due = known(store, *args)
         if not late:
             late.append(-1)
             with ThreadPoolExecutor(1) as other:

@@ -161,9 +161,9 @@ class SqlRegions:
         params = {**of._asdict(), "low": low, "high": high, "version": version}
         self._session.run(self._sql.end, params)
 
-    def above_zero(self, low: str, high: str) -> dict[str, int]:
+    def above_zero(self, low: str, high: str, most: int = _PAGE) -> dict[str, int]:
         """Counters of which all regions together have something, and how much."""
-        params = {"low": low, "high": high, "most": _PAGE}
+        params = {"low": low, "high": high, "most": most}
         rows = self._session.run(self._sql.above_zero, params, writes=False)
         return {key: int(amount) for key, amount in rows}
 
@@ -176,9 +176,12 @@ class SqlRegions:
         """Let the entries of a region be nothing: its value is what it has here."""
         self._session.run(self._sql.clear, {"region": region, "low": low, "high": high})
 
-    def poor(self, region: str, regions: int, below: int, low: str, high: str) -> list[str]:
+    def poor(
+        self, region: str, regions: int, below: int, low: str, high: str, most: int
+    ) -> list[str]:
         """Keys of which a region has most, and another one has less than ``below``."""
-        params = {"region": region, "regions": regions, "below": below, "low": low, "high": high}
+        within = {"low": low, "high": high, "most": most}
+        params = {"region": region, "regions": regions, "below": below, **within}
         return [key for (key,) in self._session.run(self._sql.poor, params, writes=False)]
 
     def drop(self, of: Of) -> None:

@@ -164,7 +164,7 @@ class Regions:
     def poor(self) -> str:
         """Keys of which this region has most, and more than ``below``, and another one has less.
 
-        Parameters: low, high, region, regions (how many there are), below. Rows: key.
+        Parameters: low, high, most, region, regions (how many there are), below. Rows: key.
         """
         own = f"{self._in.typed('%(region)s', 'text')} AS region"
         return (
@@ -175,7 +175,8 @@ class Regions:
             ") a GROUP BY key, region) b GROUP BY key "
             "HAVING SUM(CASE WHEN v < %(below)s THEN 0 ELSE 1 END) < %(regions)s "
             "AND MAX(CASE WHEN region = %(region)s THEN v ELSE 0 END) > %(below)s "
-            "AND MAX(v) = MAX(CASE WHEN region = %(region)s THEN v ELSE 0 END) ORDER BY key"
+            "AND MAX(v) = MAX(CASE WHEN region = %(region)s THEN v ELSE 0 END) ORDER BY key "
+            "LIMIT %(most)s"
         )
 
     #: Forget the entries of a region from an incarnation on. Parameters: region, incarnation.
