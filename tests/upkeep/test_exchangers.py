@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 from django.db import connections
 
 from django_counters.exceptions import RegionAway, RegionRestored
 from django_counters.models import CounterPosition
+from django_counters.peers.database import DatabasePeer
+from django_counters.peers.marks import Marks
 from django_counters.stores.sql.positions import SqlPositions
 from django_counters.stores.sql.regions import SqlRegions
 from tests.upkeep.regions import EU, US, _regional, exchange, meanwhile  # noqa: F401 - a fixture
@@ -37,6 +41,23 @@ def test_a_region_that_others_publish_for_was_not_restored(
     done = getattr(EU, step)()
     assert not getattr(done, "restored", False)
     assert EU.value("likes:x") == US.value("likes:x") == 2
+
+
+def test_a_region_that_somebody_begins_at_once_is_no_other_region(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    EU.count("likes:x")
+    homes = DatabasePeer.homes
+
+    def later(there: DatabasePeer) -> Mapping[str, Marks]:
+        monkeypatch.setattr(DatabasePeer, "homes", homes)
+        EU.publish()
+        return homes(there)
+
+    monkeypatch.setattr(DatabasePeer, "homes", later)
+    assert EU.publish().entries == 0
+    exchange(EU, US)
+    assert EU.value("likes:x") == US.value("likes:x") == 1
 
 
 @pytest.mark.parametrize("step", ["publish", "fence"])
