@@ -116,7 +116,8 @@ def test_with_the_keyboard_alone(page: Page, clerk: User, log_in: LogIn) -> None
     log_in(clerk)
     page.goto(reverse("admin:django_counters_counter_change", args=["orders_3Ashop"]))
     go_with_keys(page, "Adjust")
-    # The cursor is in the first field that has to be filled in.
+    # The cursor comes into the first field that has to be filled in, when the page is drawn.
+    page.locator("input:focus").wait_for()
     page.keyboard.type("119")
     page.keyboard.press("Tab")
     page.keyboard.type(WHY)
