@@ -72,7 +72,8 @@ def _told(crowd: Sequence[Any], answers: Any) -> list[Any]:
         else:
             codes = [process.exitcode for process in crowd]
             assert not ended, f"no answer; they have ended with {codes}"
-            assert time.monotonic() < deadline, f"no answer in {PATIENCE} s; {codes}"
+            told = [failure for failure, _ in results if failure]
+            assert time.monotonic() < deadline, f"no answer in {PATIENCE} s; {codes}; {told}"
     return results
 
 

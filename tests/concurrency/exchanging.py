@@ -12,6 +12,7 @@ from typing import Any
 from django.conf import settings
 from django.db import connections
 
+from django_counters.exceptions import InsufficientCount
 from django_counters.models import Counter, CounterRegion
 from django_counters.testing import override_counters
 from django_counters.upkeep.regions import publish, pull
@@ -25,6 +26,11 @@ NAMESPACES: dict[str, dict[str, Any]] = {
     "sales": {"REGIONAL": True, "STRATEGY": "ledger"},
 }
 KEYS = [f"{namespace}:x" for namespace in NAMESPACES]
+# One stock, which comes to the regions that have little of it by itself.
+NAMESPACES["seats"] = {"REGIONAL": True, "FLOOR": 0, "TOP_UP": 20}
+STOCK = 1000
+# How much one region sells in each phase: something is left for the last one.
+MOST_SOLD = 60
 # Which regions know each other, one after the other: a new one comes, one is taken out, and back.
 PHASES: tuple[tuple[str, ...], ...] = (
     ("eu us", "ap"),
@@ -95,6 +101,8 @@ def among_regions(number: int, board: Board, names: Mapping[str, str]) -> Mappin
             phase = board.phase.value
             settings.COUNTERS_REGIONS = known(region, phase)
             done.update(act(region, chance))
+            if number < len(REGIONS) and done[f"{region} sold"] < MOST_SOLD * (phase + 1):
+                done[f"{region} sold"] += sold(region, chance.randint(1, 3))
             board.took(number, phase)
         return done
 
@@ -107,13 +115,26 @@ def _count(region: str, chance: random.Random) -> Mapping[str, int]:
     return {f"{region} {key}": by}
 
 
+def sold(region: str, amount: int) -> int:
+    """Sell some seats, or none where the region has fewer; how many."""
+    try:
+        Counter.objects.decrement("seats:x", amount, using=DATABASES[region])
+    except InsufficientCount:
+        return 0
+    return amount
+
+
 def _exchange(region: str, _chance: random.Random) -> Mapping[str, int]:
     """A turn in the middle of which the phase may change for others."""
     using = DATABASES[region]
     done = [publish(using), *pull(using).values()]
     problems = [one.problem for one in done if one.problem]
     assert not problems, problems
-    return {"busy": sum(one.busy for one in done), "entries": sum(one.entries for one in done)}
+    return {
+        "busy": sum(one.busy for one in done),
+        "entries": sum(one.entries for one in done),
+        f"{region} received": sum(one.received for one in done),
+    }
 
 
 def _lead(board: Board) -> Mapping[str, int]:

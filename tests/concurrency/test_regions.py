@@ -18,8 +18,10 @@ from tests.concurrency.exchanging import (
     KEYS,
     NAMESPACES,
     REGIONS,
+    STOCK,
     Board,
     among_regions,
+    sold,
 )
 from tests.upkeep.regions import Region, exchange, further
 from tests.upkeep.regions import _regional as _regional
@@ -48,7 +50,11 @@ def _regions(transactional_db: None) -> Iterator[list[Region]]:
 
 
 def test_a_region_comes_and_one_is_taken_out_while_all_count(regions: list[Region]) -> None:
-    """Each increment counts once, in all of them, whoever exchanges with whom at once."""
+    """Each increment counts once, in all of them, whoever exchanges with whom at once.
+
+    What one region has put in is sold by all of them, and nothing more.
+    """
+    regions[0].count("seats:x", STOCK)
     names = {alias: str(connections[alias].settings_dict["NAME"]) for alias in DATABASES.values()}
     told = sum(map(Tally, processes(CROWD, among_regions, Board.new(), names)), Tally[str]())
     counted = {one: {key: told[f"{one} {key}"] for key in KEYS} for one in REGIONS}
@@ -59,6 +65,17 @@ def test_a_region_comes_and_one_is_taken_out_while_all_count(regions: list[Regio
             assert region.value(key) == sum(sums[key] for sums in counted.values())
     assert min(sum(sums.values()) for sums in counted.values()) > 50
     assert told["entries"] > 50
+    gone = {one: told[f"{one} sold"] for one in REGIONS}
+    assert min(gone.values()) > 0
+    assert min(told[f"{one} received"] for one in ("us", "ap")) > 0
+    for region in regions * 5:
+        # What is on the way at the end arrives, and each sells the last one that it has.
+        exchange(*regions)
+        while sold(region.name, 1):
+            gone[region.name] += 1
+    exchange(*regions)
+    assert sum(gone.values()) == STOCK
+    assert [region.value("seats:x") for region in regions] == [0] * 3
 
 
 def test_an_empty_region_reads_all_after_it_has_asked(regions: list[Region]) -> None:
