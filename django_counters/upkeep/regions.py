@@ -28,7 +28,7 @@ from django_counters.registry import registry
 from django_counters.stores.base import Move
 from django_counters.stores.sql.positions import Moved
 from django_counters.stores.sql.regions import CLOSED, COMPLETE, Of, SqlRegions, is_another_history
-from django_counters.upkeep.transfers import Busy, receive, there_is_stock, top_up
+from django_counters.upkeep.transfers import receive, there_is_stock, top_up
 
 # For how many seconds a server waits for the next statement of somebody who copies.
 _LEASE = 60.0
@@ -270,8 +270,6 @@ def _move_stock(declared: Regions, found: dict[str, Exchanged], using: str) -> N
         peers = [Of(name, max(marks_of(name, using), default=1)) for name in declared.peers]
         for name, amount in top_up(of, life, peers, using).items():
             found[name].sent += amount
-    except Busy:
-        return
     except RegionAway as error:
         found[error.peer].problem = found[error.peer].problem or error.reason
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from django_counters.adjustments.adjustment import adjust
 from django_counters.exceptions import InsufficientCount
@@ -47,14 +47,13 @@ def receive(of: Of, life: str, using: str) -> dict[str, int]:
     """Let what was sent to this region arrive, and say how much came from each region.
 
     The stock grows, and what is on the way falls, in one transaction for some counters. Nothing
-    arrives twice, because nobody else holds the clock meanwhile.
-
-    Raises:
-        Busy: somebody else holds it.
+    arrives twice, because nobody else holds the clock meanwhile. Where somebody does, the rest
+    arrives there.
     """
     came: dict[str, int] = {}
-    while _received(of, life, using, came):
-        pass
+    with suppress(Busy):
+        while _received(of, life, using, came):
+            pass
     return came
 
 
@@ -82,24 +81,34 @@ def top_up(of: Of, life: str, peers: Sequence[Of], using: str) -> dict[str, int]
         life: of its server.
         peers: the others.
         using: the database.
-
-    Raises:
-        Busy: somebody else holds the clock.
     """
     gave: dict[str, int] = {}
-    for name, policy in registry.policies().items():
-        low = f"{name}:"
-        while policy.top_up is not None:
-            with alone(of, life, using) as store:
-                known = 1 + len(peers)
-                keys = store.poor(of.region, known, policy.top_up, low, f"{name};", _STEP)
-                for key in keys:
-                    _share(key, of, peers, policy.top_up, using, gave)
-            if len(keys) < _STEP:
-                break
-            # No key has a character before that one.
-            low = f"{keys[-1]}!"
+    with suppress(Busy):
+        for name, policy in registry.policies().items():
+            if policy.top_up is not None:
+                _top_up(name, policy.top_up, of, life, peers, using, gave)
     return gave
+
+
+def _top_up(
+    namespace: str,
+    below: int,
+    of: Of,
+    life: str,
+    peers: Sequence[Of],
+    using: str,
+    gave: dict[str, int],
+) -> None:
+    """Do so for one namespace."""
+    low, more = f"{namespace}:", True
+    while more:
+        with alone(of, life, using) as store:
+            keys = store.poor(of.region, 1 + len(peers), below, low, f"{namespace};", _STEP)
+            for key in keys:
+                _share(key, of, peers, below, using, gave)
+        more = len(keys) == _STEP
+        # No key has a character before that one.
+        low = f"{keys[-1]}!" if more else low
 
 
 def _share(
