@@ -13,6 +13,8 @@ from django_counters.write.homes import Home
 from django_counters.write.mapped import File, Head, Origin
 
 logger = logging.getLogger("django_counters")
+# How often somebody who tidies up may come in the very moment in which a directory is made.
+_PATIENCE = 20
 
 
 class Files:
@@ -83,12 +85,13 @@ class Files:
         name = f"{head.number:016d}"
         # Two threads that make a directory at once would take it from each other.
         with self._lock:
-            try:
-                return File(self._home_of(head.incarnation).path / name, head, self._most)
-            except FileNotFoundError:
-                # Somebody has removed the directory, or just tidies up.
-                self.leave()
-                return File(self._home_of(head.incarnation).path / name, head, self._most)
+            for _ in range(_PATIENCE):
+                try:
+                    return File(self._home_of(head.incarnation).path / name, head, self._most)
+                except FileNotFoundError:
+                    # Somebody has removed the directory, or just tidies up.
+                    self.leave()
+            return File(self._home_of(head.incarnation).path / name, head, self._most)
 
     def _home_of(self, incarnation: str) -> Home:
         home = self._home

@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,6 +97,23 @@ class TestOneOwner:
     ) -> None:
         before_it_locks(monkeypatch, adopt)
         Counter.objects.increment("hits:home")
+        (file,) = files(root)
+        assert read(file).entries == {"hits:home": 1}
+
+    def test_others_tidy_up_again_and_again_while_it_is_made(
+        self, root: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Each of many processes may come in the moment before the lock."""
+        mkdir, turns = Path.mkdir, iter(range(5))
+
+        def made(path: Path, *args: Any, **options: Any) -> None:
+            mkdir(path, *args, **options)
+            if path.name.startswith(".") and next(turns, None) is not None:
+                path.rmdir()
+
+        monkeypatch.setattr(Path, "mkdir", made)
+        Counter.objects.increment("hits:home")
+        assert next(turns, None) is None
         (file,) = files(root)
         assert read(file).entries == {"hits:home": 1}
 
