@@ -304,6 +304,12 @@ def namespace_of(key: str) -> str:
     return head if colon else ""
 
 
+def key_range(namespace: str) -> tuple[str, str]:
+    """From which key on and before which one the counters of a namespace are."""
+    # ";" follows ":".
+    return f"{namespace}:", f"{namespace};"
+
+
 def check_delta(delta: object) -> int:
     """Return ``delta`` as a plain int.
 

@@ -21,6 +21,7 @@ from django_counters.admin.readonly import ChoiceFilter
 from django_counters.conf import DEFAULT
 from django_counters.read.readings import readings_of
 from django_counters.registry import registry
+from django_counters.types import key_range
 
 # No namespace has a colon in its name.
 OTHER = ":other"
@@ -72,8 +73,8 @@ def within(names: Iterable[str]) -> Q:
     """The keys of these namespaces."""
     ranges = Q()
     for name in names:
-        # ";" follows ":".
-        ranges |= Q(key__gte=f"{name}:", key__lt=f"{name};")
+        low, high = key_range(name)
+        ranges |= Q(key__gte=low, key__lt=high)
     return ranges
 
 

@@ -14,7 +14,7 @@ from django.db import DEFAULT_DB_ALIAS
 
 from django_counters.exceptions import RegionAway, RegionRestored
 from django_counters.peers.declared import peers_of
-from django_counters.peers.marks import Marks, is_ahead, marks_of, present
+from django_counters.peers.marks import Mark, Marks, is_ahead, present
 from django_counters.peers.peer import Peer
 from django_counters.regions import Regions, regions
 from django_counters.registry import registry
@@ -138,7 +138,7 @@ def _begin(
     if held is None or held.timeline == CLOSED:
         reason = "somebody publishes or fences at this moment"
         raise RegionAway(peer=region, region=region, reason=reason)
-    clock = marks_of(region, using)[first].position
+    clock = Mark.of(held).position
     known = _ask(declared)
     # A backup from before a fence: others have what came of it, and nobody can tell how much.
     whole = any(mark.seen for marks in known.values() for one, mark in marks.items() if one > first)

@@ -14,6 +14,7 @@ from django_counters.conf import DEFAULT
 from django_counters.registry import registry
 from django_counters.stores.sql.samples import Scope, SqlSamples
 from django_counters.tables import CounterSample
+from django_counters.types import key_range
 
 # No key begins with it, and every key is before it.
 _LAST = "\U0010ffff"
@@ -58,8 +59,7 @@ def scope_of(name: str) -> Scope:
     """The counters of a namespace; of ``default`` those that no other one has."""
     if name == DEFAULT:
         return Scope("", _LAST, list(_declared()))
-    # ";" follows ":".
-    return Scope(f"{name}:", f"{name};")
+    return Scope(*key_range(name))
 
 
 def _declared() -> Iterator[str]:

@@ -28,6 +28,7 @@ from django_counters.registry import registry
 from django_counters.stores.base import Move
 from django_counters.stores.sql.positions import Moved
 from django_counters.stores.sql.regions import CLOSED, COMPLETE, Of, SqlRegions, is_another_history
+from django_counters.types import key_range
 from django_counters.upkeep.transfers import receive, there_is_stock, top_up
 
 # For how many seconds a server waits for the next statement of somebody who copies.
@@ -103,8 +104,7 @@ def scopes() -> Iterator[tuple[str, str]]:
     """From which key on and before which one the counters of each regional namespace are."""
     for name, policy in registry.policies().items():
         if policy.regional:
-            # ";" follows ":".
-            yield f"{name}:", f"{name};"
+            yield key_range(name)
 
 
 def _greeted(declared: Regions, store: SqlRegions, using: str) -> tuple[Of, str]:

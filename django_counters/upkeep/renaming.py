@@ -6,13 +6,14 @@ from django.db import DEFAULT_DB_ALIAS
 
 from django_counters.exceptions import InvalidConfiguration, RegionAway
 from django_counters.peers.declared import peers_of
-from django_counters.peers.marks import Marks, is_ahead, marks_of, present
+from django_counters.peers.marks import Mark, Marks, is_ahead, marks_of, present
 from django_counters.regions import Regions, regions, sent_to
 from django_counters.registry import registry
 from django_counters.stores.sql.positions import Position
 from django_counters.stores.sql.regions import CLOSED, Of, SqlRegions
 from django_counters.upkeep.fencing import end
 from django_counters.upkeep.regions import behind, reaching, scopes
+from django_counters.upkeep.transfers import stocks
 
 
 def rename(former: str, using: str = DEFAULT_DB_ALIAS) -> int:
@@ -59,7 +60,7 @@ def _renamed(store: SqlRegions, of: Of, to: Of, using: str) -> int:
         reason = "somebody publishes or renames at this moment"
         raise RegionAway(peer=of.region, region=of.region, reason=reason)
     _refuse_stock(store, of)
-    clock, entries = marks_of(of.region, using)[of.incarnation].position + 1, 0
+    clock, entries = Mark.of(held).position + 1, 0
     for low, high in scopes():
         for page in store.ranges(low, high):
             entries += store.publish(of, *page, clock)
@@ -72,12 +73,6 @@ def _renamed(store: SqlRegions, of: Of, to: Of, using: str) -> int:
 
 def _refuse_stock(store: SqlRegions, of: Of) -> None:
     """Refuse to rename a region with stock: others would go on sending to the former name."""
-    has = [
-        key
-        for name, policy in registry.policies().items()
-        if policy.has_stock
-        for key in store.stock(f"{name}:", f"{name};")
-    ]
-    if has or store.above_zero(*sent_to(*of)):
+    if any(store.stock(*scope) for scope in stocks()) or store.above_zero(*sent_to(*of)):
         problem = "send the stock of this region to others, and let it arrive there, before that."
         raise InvalidConfiguration(problem=problem)

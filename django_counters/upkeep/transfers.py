@@ -10,14 +10,9 @@ from django_counters.exceptions import InsufficientCount
 from django_counters.regions import sent_key, sent_to
 from django_counters.registry import registry
 from django_counters.stores.sql.regions import Of, SqlRegions
+from django_counters.types import key_range
 from django_counters.write.change import named
 from django_counters.write.pipeline import change_many
-
-
-def there_is_stock() -> bool:
-    """Whether any namespace has a stock in each region."""
-    return any(policy.has_stock for policy in registry.policies().values())
-
 
 # Of how many counters stock moves in one transaction, in which nobody else sells them.
 _STEP = 100
@@ -25,6 +20,18 @@ _STEP = 100
 
 class Busy(Exception):
     """Somebody else does it at this moment, or has ended this incarnation."""
+
+
+def stocks() -> Iterator[tuple[str, str]]:
+    """From which key on and before which one the counters of each namespace with a stock are."""
+    for name, policy in registry.policies().items():
+        if policy.has_stock:
+            yield key_range(name)
+
+
+def there_is_stock() -> bool:
+    """Whether any namespace has a stock in each region."""
+    return any(stocks())
 
 
 @contextmanager
@@ -100,10 +107,10 @@ def _top_up(
     gave: dict[str, int],
 ) -> None:
     """Do so for one namespace."""
-    low, more = f"{namespace}:", True
+    (low, high), more = key_range(namespace), True
     while more:
         with alone(of, life, using) as store:
-            keys = store.poor(of.region, 1 + len(peers), below, low, f"{namespace};", _STEP)
+            keys = store.poor(of.region, 1 + len(peers), below, low, high, _STEP)
             for key in keys:
                 _share(key, of, peers, below, using, gave)
         more = len(keys) == _STEP
@@ -171,14 +178,13 @@ def freeze(store: SqlRegions, region: str, using: str) -> tuple[int, int]:
     what is left, by an adjustment.
     """
     counters = total = 0
-    for name, policy in registry.policies().items():
-        if policy.has_stock:
-            for low, high in store.ranges(f"{name}:", f"{name};"):
-                for key, amount in store.stock(low, high).items():
-                    _take_away(key, region, using)
-                    counters, total = counters + 1, total + amount
-                # What it has here is all that it has: nothing was counted before.
-                store.clear(region, low, high)
+    for scope in stocks():
+        for low, high in store.ranges(*scope):
+            for key, amount in store.stock(low, high).items():
+                _take_away(key, region, using)
+                counters, total = counters + 1, total + amount
+            # What it has here is all that it has: nothing was counted before.
+            store.clear(region, low, high)
     return counters, total
 
 
