@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from uuid import uuid4
 
 #: Held while something is opened that a child has to close: no child may be forked in between.
 opening = threading.RLock()
@@ -38,8 +39,9 @@ class Home:
             OSError: it cannot be made, or somebody who tidies up was faster.
         """
         os.makedirs(root, exist_ok=True)
-        hidden, path = Path(root, f".{name}"), Path(root, name)
-        hidden.mkdir(0o700, exist_ok=True)
+        # Another name each time: whoever tidies up may have the former one for as long as he likes.
+        hidden, path = Path(root, f".{uuid4().hex}"), Path(root, name)
+        hidden.mkdir(0o700)
         number = _lock(hidden)
         if number is None:
             raise FileNotFoundError(f"{hidden} has been taken by somebody who tidies up")

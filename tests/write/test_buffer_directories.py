@@ -117,6 +117,24 @@ class TestOneOwner:
         (file,) = files(root)
         assert read(file).entries == {"hits:home": 1}
 
+    def test_others_who_tidy_up_are_slow(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Whoever has locked the directory may stand still, as on a machine that is busy."""
+        mkdir, turns, held = Path.mkdir, iter(range(3)), []
+
+        def made(path: Path, *args: Any, **options: Any) -> None:
+            mkdir(path, *args, **options)
+            if path.name.startswith(".") and next(turns, None) is not None:
+                held.append(os.open(path, os.O_RDONLY))
+                fcntl.flock(held[-1], fcntl.LOCK_EX)
+
+        monkeypatch.setattr(Path, "mkdir", made)
+        Counter.objects.increment("hits:home")
+        for number in held:
+            os.close(number)
+        assert len(held) == 3
+        (file,) = files(root)
+        assert read(file).entries == {"hits:home": 1}
+
 
 class TestStrangers:
     """What is no file of a buffer holds up nothing, and is left alone."""
