@@ -13,7 +13,6 @@ from django.db import connections, router
 
 from django_counters.conf import problems, published_to
 from django_counters.hints import HINTS
-from django_counters.intake.sources import declared_sources
 from django_counters.limits.limit import limit_problems
 from django_counters.models import Counter, CounterDelta
 from django_counters.observe.facts import databases
@@ -23,6 +22,7 @@ from django_counters.stores.redis.addresses import is_other_cache
 from django_counters.stores.sql.dialects import DIALECTS
 from django_counters.streams import stream_problems
 from django_counters.upkeep.partitions import FEWEST_AHEAD, ledgers, partitions_ahead, too_few
+from django_counters.upkeep.sources import declared_sources
 
 OLDEST_SQLITE = (3, 35, 0)
 

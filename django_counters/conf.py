@@ -383,9 +383,7 @@ def _access_problems(name: str, declared: object) -> Iterator[Problem]:
 
 def _regional_problems(name: str, declared: Mapping[Any, Any]) -> Iterator[Problem]:
     """What cannot stand beside ``REGIONAL``."""
-    strategy = strategies().get(str(declared.get("STRATEGY", "exact")))
-    outside = strategy is not None and strategy.can.outside
-    for message in regional_problems(name, declared, outside=outside):
+    for message in regional_problems(name, declared):
         yield Problem("E041", f"COUNTERS[{name!r}]: {message}")
 
 

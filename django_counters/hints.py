@@ -69,8 +69,7 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "E039": "Write it as the message says: a stream has BACKEND, LOCATION, STREAM or TOPIC, "
         "and DECODE, which is the path of a function, or a BUFFER that publishes to it.",
         "E040": "Write BUFFER as the message says, or remove what it cannot stand beside.",
-        "E041": "Remove what REGIONAL cannot stand beside. It is for exact, sharded and ledger "
-        "namespaces.",
+        "E041": "Remove what REGIONAL cannot stand beside.",
         "E042": 'COUNTERS_REGION is a name such as "eu", COUNTERS_REGIONS a dictionary such as '
         '{"us": "us_db"} or {"us": "https://us.example/counters/region/"}. '
         "COUNTERS_REGION_SECRETS is a list of secrets of 32 characters or more.",

@@ -154,26 +154,21 @@ def _secret_problems(*, needed: bool) -> Iterator[str]:
         yield "COUNTERS_REGION_SECRETS is missing: a region that has an address needs one."
 
 
-def regional_problems(name: str, declared: Mapping[Any, Any], *, outside: bool) -> Iterator[str]:
-    """Say what ``REGIONAL`` cannot stand beside; ``outside``: increments wait in a Redis."""
+def regional_problems(name: str, declared: Mapping[Any, Any]) -> Iterator[str]:
+    """Say what ``REGIONAL`` cannot stand beside."""
     if declared.get("REGIONAL") is not True:
         if declared.get("TOP_UP") is not None:
             yield "TOP_UP needs REGIONAL: stock comes from another region."
         return
-    wrong = list(_conflicts(name, declared, outside=outside))
+    wrong = list(_conflicts(name, declared))
     yield from wrong
     if not wrong and not are_there():
         yield "REGIONAL needs COUNTERS_REGION, the name of this region."
 
 
-def _conflicts(name: str, declared: Mapping[Any, Any], *, outside: bool) -> Iterator[str]:
+def _conflicts(name: str, declared: Mapping[Any, Any]) -> Iterator[str]:
     if name == "default":
         yield "REGIONAL is for declared namespaces, whose keys can be found together."
-    if outside:
-        yield (
-            "REGIONAL cannot stand beside cached: a Redis may bring again what a restored region "
-            "has published."
-        )
     if declared.get("TOP_UP") is not None and declared.get("FLOOR") is None:
         yield "TOP_UP needs a FLOOR of 0: it moves what a region may take."
     if declared.get("FLOOR") not in (None, 0):

@@ -102,7 +102,7 @@ def publish(using: str = DEFAULT_DB_ALIAS) -> dict[str, Any]:
 @shared_task(name=PULL, ignore_result=True)
 def pull(using: str = DEFAULT_DB_ALIAS) -> dict[str, Any]:
     """Copy what other regions have counted. Safe to run at once."""
-    from django_counters.upkeep.regions import pull as take
+    from django_counters.upkeep.pulling import pull as take
 
     return {region: asdict(done) for region, done in take(using).items()}
 

@@ -10,10 +10,10 @@ from django.conf import settings
 from django.db import connections
 from django.test import override_settings
 
-from django_counters.intake.sources import PATIENCE, declared
 from django_counters.models import Counter
 from django_counters.registry import pending_in, registry
 from django_counters.stores.sql import identity
+from django_counters.upkeep.sources import PATIENCE, declared
 from django_counters.write.buffers import buffers
 
 

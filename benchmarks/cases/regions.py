@@ -18,7 +18,8 @@ from benchmarks.harness import Pair, Sample, Work, adds_up, expect, loops
 from benchmarks.inspection import execute, increment, value
 from django_counters.models import Counter, CounterRegion
 from django_counters.testing import override_counters
-from django_counters.upkeep.regions import publish, pull
+from django_counters.upkeep.pulling import pull
+from django_counters.upkeep.regions import publish
 
 CHANGED, FEW = 100_000, 10_000  # counters of one slice
 CALLS = 500

@@ -7,17 +7,21 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING
 
 from django.db import DEFAULT_DB_ALIAS
 
-from django_counters.exceptions import CounterUnavailable
+from django_counters.exceptions import CounterUnavailable, RegionRestored
 from django_counters.intake.landed import Landed, add_up
 from django_counters.intake.redis_generations import Generations, Step
-from django_counters.intake.sources import sources
 from django_counters.registry import registry
 from django_counters.signals import upkeep_done
 from django_counters.stores.sql.identity import identity_of
 from django_counters.stores.sql.partitions import Busy
+from django_counters.upkeep.sources import sources
+
+if TYPE_CHECKING:
+    from django_counters.stores.redis.pending import RedisPending
 
 ANOTHER = (
     "it was flushed to another database before. If that one is gone, and this one "
@@ -38,8 +42,8 @@ class Report:
         quarantined: amounts that could not be landed, by counter; each is in an incident.
         incidents: what was found to be lost.
         busy: sources where others held what was needed; they are flushed by the next run.
-        away: sources that were not flushed, because they could not be reached or hold increments
-            for another database, and why.
+        away: sources that were not flushed, and why: they could not be reached, hold increments
+            for another database, or wait until it is known whether a region was restored.
         elsewhere: sources that somebody else was flushing.
     """
 
@@ -100,19 +104,24 @@ def flush(
             with pending.flight() if alone else nullcontext(_alone) as goes_on:
                 if goes_on is None:
                     report.elsewhere.append(pending.name)
-                    continue
-                generations = Generations(pending, using, partial(_renewed, goes_on, step))
-                for landed in generations.flush(largest):
-                    report.add(landed)
+                else:
+                    _flush(pending, using, report, largest, partial(_renewed, goes_on, step))
         except CounterUnavailable as error:
             if error.using == using:
                 raise
             report.away[pending.name] = error.reason
+        except RegionRestored as error:
+            report.away[pending.name] = str(error)
         except Busy:
             report.busy.append(pending.name)
     seconds = time.monotonic() - began
     upkeep_done.tell(Report, work="flush", using=using, seconds=seconds, report=report)
     return report
+
+
+def _flush(pending: RedisPending, using: str, report: Report, largest: int, step: Step) -> None:
+    for landed in Generations(pending, using, step).flush(largest):
+        report.add(landed)
 
 
 def _alone() -> None:

@@ -12,6 +12,7 @@ from django_counters.intake.landed import Landed
 from django_counters.intake.losses import Judgement, judge, write
 from django_counters.registry import registry
 from django_counters.stores.base import Parcel
+from django_counters.upkeep.regions import check_life
 
 if TYPE_CHECKING:
     from django_counters.stores.redis.pending import RedisPending, Sealed
@@ -83,6 +84,8 @@ class Generations:
         """Land a part and write down what was found, in one transaction; slots that lost some."""
         parcels = list(part.held.values())
         with self._landing.begun(parcels):
+            # A pooler may go on with a server that was put back.
+            check_life(self._using)
             told, lost = write(judgement, self._pending, self._using)
             landed = self._landing.land(parcels, part.sums)
         landed.incidents += told

@@ -14,7 +14,8 @@ from django.utils.translation import gettext as _
 from django_counters.observe.regions import Exchange, exchanged
 from django_counters.regions import regions
 from django_counters.upkeep.fencing import Fenced, fence
-from django_counters.upkeep.regions import publish, pull
+from django_counters.upkeep.pulling import pull
+from django_counters.upkeep.regions import publish
 from django_counters.upkeep.renaming import rename
 
 
@@ -49,11 +50,17 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run_publish(out: OutputWrapper, using: str, *, as_json: bool, **_options: Any) -> None:
-    """Publish what has changed."""
+    """Publish what has changed.
+
+    Raises:
+        CommandError: a Redis of cached counters could not be reached.
+    """
     done = publish(using)
     busy = "; busy: somebody else publishes" if done.busy else ""
     data = {"database": using, **asdict(done)}
     out.write(json.dumps(data) if as_json else f"{done.entries} entries published{busy}")
+    if done.problem:
+        raise CommandError(done.problem)
 
 
 def run_pull(out: OutputWrapper, using: str, *, as_json: bool, **_options: Any) -> None:

@@ -14,7 +14,6 @@ from django.utils.translation import gettext as _
 
 from django_counters import clock
 from django_counters.conf import problems
-from django_counters.intake.sources import Source
 from django_counters.observe.facts import RECENT, Facts, Incidents, Unfolded, gather
 from django_counters.observe.members import Members
 from django_counters.observe.redises import LATE, Redis
@@ -26,6 +25,7 @@ from django_counters.tables.standing import COUNTERS
 from django_counters.upkeep.ledger import State
 from django_counters.upkeep.partitions import ledgers, too_few
 from django_counters.upkeep.places import Stranger
+from django_counters.upkeep.sources import Source
 from django_counters.write.adopting import left
 from django_counters.write.buffer import Waiting
 from django_counters.write.buffers import Of, buffers

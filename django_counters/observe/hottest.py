@@ -16,7 +16,6 @@ from django.db import DEFAULT_DB_ALIAS, router
 
 from django_counters import clock
 from django_counters.exceptions import CounterError, InvalidConfiguration
-from django_counters.intake.sources import Source, declared_sources
 from django_counters.observe.facts import Away, asked, incidents
 from django_counters.read.readings import readings_of
 from django_counters.registry import registry
@@ -27,6 +26,7 @@ from django_counters.strategies.declaring import Recipe
 from django_counters.tables.standing import COUNTERS
 from django_counters.tokens import mint
 from django_counters.types import why_no_key
+from django_counters.upkeep.sources import Source, declared_sources
 from django_counters.write.change import Ref
 from django_counters.write.records import ref_of
 

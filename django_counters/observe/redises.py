@@ -11,10 +11,10 @@ from uuid import UUID
 
 from django_counters import clock
 from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
-from django_counters.intake.sources import Source, known
 from django_counters.stores.redis.commands import Refused
 from django_counters.tables import CounterBatch
 from django_counters.tokens import moment_of
+from django_counters.upkeep.sources import Source, known
 
 if TYPE_CHECKING:
     from django_counters.stores.redis.pending import RedisPending

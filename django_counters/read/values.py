@@ -188,10 +188,10 @@ def _check_regional(names: Sequence[str]) -> None:
 
 def _readable(policy: Policy, using: str | None, region: str = "") -> Reader:
     """Who reads: all that keep everything in the database read it in the same way."""
+    outside = policy.recipe if policy.recipe.can.outside else None
     if policy.regional:
-        return Regional(reading_alias(policy, using), region)
-    shown = policy.recipe if policy.recipe.can.outside else EXACT
-    return registry.strategy(shown, NAMED, reading_alias(policy, using))
+        return Regional(reading_alias(policy, using), region, outside)
+    return registry.strategy(outside or EXACT, NAMED, reading_alias(policy, using))
 
 
 def reading_alias(policy: Policy, using: str | None) -> str:

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from django.db import DEFAULT_DB_ALIAS, Error
 
 from django_counters.exceptions import (
     CounterError,
+    CounterUnavailable,
     InvalidConfiguration,
     RegionAway,
     RegionRestored,
@@ -22,17 +24,13 @@ from django_counters.exceptions import (
 from django_counters.peers.database import DatabasePeer
 from django_counters.peers.declared import peers_of
 from django_counters.peers.marks import Mark, Marks, is_ahead, marks_of, present
-from django_counters.peers.peer import Peer
 from django_counters.regions import Regions, regions
 from django_counters.registry import registry
 from django_counters.stores.base import Move
-from django_counters.stores.sql.positions import Moved
-from django_counters.stores.sql.regions import CLOSED, COMPLETE, Of, SqlRegions, is_another_history
+from django_counters.stores.sql.regions import COMPLETE, Of, SqlRegions, is_another_history
 from django_counters.types import key_range
-from django_counters.upkeep.transfers import receive, there_is_stock, top_up
-
-# For how many seconds a server waits for the next statement of somebody who copies.
-_LEASE = 60.0
+from django_counters.upkeep.settling import settle
+from django_counters.upkeep.transfers import there_is_stock
 
 
 @dataclass(slots=True)
@@ -43,7 +41,7 @@ class Exchanged:
         entries: how many entries.
         pages: in how many transactions.
         busy: whether somebody else is just doing it.
-        problem: why nothing could be copied; empty where it could.
+        problem: why not all could be published or copied; empty where it could.
         received: how much stock has come from it.
         sent: how much stock it was sent, because it had little.
     """
@@ -60,7 +58,9 @@ def publish(using: str = DEFAULT_DB_ALIAS) -> Exchanged:
     """Give each regional counter that has changed a new version, for other regions to copy.
 
     Each page is one transaction: it holds the clock of the region, and raises it. Any number can
-    run at once, and one of them works. It begins anew where it was interrupted.
+    run at once, and one of them works. It begins anew where it was interrupted. Of cached counters
+    it publishes what has landed; while a Redis cannot be reached they are left out, and it says
+    why.
 
     Raises:
         InvalidConfiguration: this is no region.
@@ -69,35 +69,55 @@ def publish(using: str = DEFAULT_DB_ALIAS) -> Exchanged:
         RegionAway: the server has started, and not every region can be asked whether it knows more.
     """
     declared, done = regions(), Exchanged()
-    store = registry.regions(using)
-    of, life = _greeted(declared, store, using)
-    for low, high in scopes():
-        for page in store.ranges(low, high):
-            with store.transaction():
-                done.busy = not _published(store, of, life, page, done, using)
-            if done.busy:
-                return done
-    registry.positions(using).touch(COMPLETE, declared.own)
+    publisher = _Publisher(*greeted(declared, registry.regions(using), using), using)
+    for name, policy in registry.policies().items():
+        if policy.regional and not done.busy:
+            try:
+                publisher.publish(key_range(name), done, waits=policy.recipe.can.outside)
+            except CounterUnavailable as error:
+                if error.using == using:
+                    raise
+                done.problem = f"{name}: {reason_of(error)}"
+    if not (done.busy or done.problem):
+        registry.positions(using).touch(COMPLETE, declared.own)
     return done
 
 
-def _published(
-    store: SqlRegions, of: Of, life: str, page: tuple[str, str], done: Exchanged, using: str
-) -> bool:
-    """Publish one page; False where somebody else holds the clock."""
-    positions = registry.positions(using)
-    held = positions.hold(of.source, of.part)
-    # A pooler may have gone on with a server that was put back since, and with this very row.
-    if held is None or not held.timeline == life == store.life():
-        return False
-    clock = Mark.of(held).position + 1
-    # A second statement: it sees what was committed before the clock was held.
-    entries = store.publish(of, *page, clock)
-    if entries:
-        positions.move([Move(of.source, of.part, held.position, str(clock), life)])
-        done.entries += entries
-        done.pages += 1
-    return True
+class _Publisher(NamedTuple):
+    """Publishes for an incarnation of this region, as long as it is in this life."""
+
+    of: Of
+    life: str
+    using: str
+
+    def publish(self, scope: tuple[str, str], done: Exchanged, *, waits: bool) -> None:
+        """Publish one namespace, page by page; ``waits``: a part of it is in a Redis."""
+        store = registry.regions(self.using)
+        for page in store.ranges(*scope):
+            with store.transaction():
+                entries = self._page(store, page)
+                if waits and entries:
+                    # Before it is committed: no other region has heard of it yet.
+                    settle(self.using)
+            if entries is None:
+                done.busy = True
+                return
+            done.entries += entries
+            done.pages += bool(entries)
+
+    def _page(self, store: SqlRegions, page: tuple[str, str]) -> int | None:
+        """Publish one page; how many entries. None where somebody else holds the clock."""
+        of, life, positions = self.of, self.life, registry.positions(self.using)
+        held = positions.hold(of.source, of.part)
+        # A pooler may have gone on with a server that was put back since, and with this very row.
+        if held is None or not held.timeline == life == store.life():
+            return None
+        clock = Mark.of(held).position + 1
+        # A second statement: it sees what was committed before the clock was held.
+        entries = store.publish(of, *page, clock)
+        if entries:
+            positions.move([Move(of.source, of.part, held.position, str(clock), life)])
+        return entries
 
 
 def scopes() -> Iterator[tuple[str, str]]:
@@ -107,7 +127,7 @@ def scopes() -> Iterator[tuple[str, str]]:
             yield key_range(name)
 
 
-def _greeted(declared: Regions, store: SqlRegions, using: str) -> tuple[Of, str]:
+def greeted(declared: Regions, store: SqlRegions, using: str) -> tuple[Of, str]:
     """The present incarnation, and the life that it publishes in.
 
     A server that was started may have been restored. So it asks all peers before it publishes, and
@@ -126,6 +146,23 @@ def _greeted(declared: Regions, store: SqlRegions, using: str) -> tuple[Of, str]
         raise RegionRestored(region=declared.own, reason=reason)
     begin_life(declared, of, mark.timeline, life, using)
     return of, life
+
+
+def check_life(using: str) -> None:
+    """Refuse to land regional counters after a start of the server, until it has been greeted.
+
+    It may have been restored. What lands before the fence would be taken for what others know.
+
+    Raises:
+        RegionRestored: the region has to publish first, which asks the others, or to be fenced.
+    """
+    policies = registry.policies().values()
+    if any(policy.regional and policy.recipe.can.outside for policy in policies):
+        own = regions().own
+        _, mark = present(marks_of(own, using))
+        if mark.timeline not in ("", registry.regions(using).life()):
+            reason = "its server was started, and the region has not published since"
+            raise RegionRestored(region=own, reason=reason)
 
 
 def begin_life(declared: Regions, of: Of, before: str, life: str, using: str) -> None:
@@ -221,95 +258,3 @@ def known_by(declared: Regions) -> Mapping[str, Marks | Exception]:
 def reason_of(error: BaseException) -> str:
     """The first line of an error."""
     return str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
-
-
-def pull(using: str = DEFAULT_DB_ALIAS) -> dict[str, Exchanged]:
-    """Copy what other regions have published since the last time.
-
-    Each page is one transaction: entries, and how far they are. A region that cannot be asked is
-    left out, and says why. Then stock arrives that was sent to this region. Any number can run at
-    once, and one of them works on each region.
-
-    Raises:
-        InvalidConfiguration: this is no region.
-        RegionRestored: as `publish`. No stock arrives.
-    """
-    declared, found = regions(), dict[str, Exchanged]()
-    for name, peer in peers_of(declared).items():
-        done = found[name] = Exchanged()
-        try:
-            _copy(name, peer, declared, using, done)
-        except Moved:
-            done.busy = True
-        except (Error, CounterError) as error:
-            done.problem = reason_of(error)
-    if there_is_stock():
-        _move_stock(declared, found, using)
-    return found
-
-
-def _incarnations(name: str, there: Marks, peer: Peer, declared: Regions) -> Iterator[Of]:
-    """All of a region, and of what it was or is called elsewhere than in the settings here."""
-    known = {declared.own, *declared.peers}
-    homes = {other: marks for other, marks in peer.homes().items() if other not in known}
-    for region, marks in {name: there, **homes}.items():
-        for number in sorted(marks):
-            yield Of(region, number)
-
-
-def _move_stock(declared: Regions, found: dict[str, Exchanged], using: str) -> None:
-    """Let stock arrive that was sent here, and send some to those that have little.
-
-    Not before the others have said that this region was not restored: its stock may have arrived
-    before.
-    """
-    try:
-        of, life = _greeted(declared, registry.regions(using), using)
-        for name, amount in receive(of, life, using).items():
-            found.setdefault(name, Exchanged()).received += amount
-        peers = [Of(name, max(marks_of(name, using), default=1)) for name in declared.peers]
-        for name, amount in top_up(of, life, peers, using).items():
-            found[name].sent += amount
-    except RegionAway as error:
-        found[error.peer].problem = found[error.peer].problem or error.reason
-
-
-def _copy(name: str, peer: Peer, declared: Regions, using: str, done: Exchanged) -> None:
-    """Copy all pages of one region, and say when all of it was here."""
-    # In this order: whatever is known here was there before.
-    known, there = marks_of(name, using), peer.marks(name)
-    for of in _incarnations(name, there, peer, declared):
-        while _pulled(of, peer, using, done):
-            pass
-    number, mark = present(there)
-    if mark.timeline != CLOSED and is_ahead(known, number, mark):
-        done.problem = f"{name} was restored from a backup, and is not fenced yet"
-    if there and not (done.busy or done.problem):
-        registry.positions(using).touch(COMPLETE, name)
-
-
-def _pulled(of: Of, peer: Peer, using: str, done: Exchanged) -> bool:
-    """Copy one page; whether there may be more."""
-    positions, here = registry.positions(using), registry.regions(using)
-    positions.make(of.source, of.part)
-    with here.transaction():
-        held = positions.hold(of.source, of.part, _LEASE)
-        if held is None:
-            done.busy = True
-            return False
-        page = peer.page(of, Mark.of(held).position)
-        if page is None:
-            return False
-        if page.life == CLOSED:
-            # It has ended: pages that were read of it before are of no use.
-            positions.label(of.source, of.part, CLOSED)
-        elif held.timeline not in ("", page.life):
-            # Its server was started. It is going to ask before it publishes.
-            done.problem = f"{of.region} was started, and has not published since"
-            return False
-        here.store(of, page.entries)
-        after = f"{page.last}/{page.clock}"
-        positions.move([Move(of.source, of.part, held.position, after, page.life)])
-    done.entries += len(page.entries)
-    done.pages += 1
-    return True

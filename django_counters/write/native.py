@@ -17,7 +17,10 @@ from django_counters.write.collector import collector_of
 
 
 def is_native(keys: object, using: str | None, *, writes: bool) -> bool:
-    """Whether all of these are cached, and nothing of synchronous code comes into it."""
+    """Whether all of these are cached, and nothing of synchronous code comes into it.
+
+    What other regions have is read from the database.
+    """
     if within_synchronous_code() or not isinstance(keys, Iterable):
         # That code may have a transaction open, which only its own thread can see.
         return False
@@ -25,7 +28,8 @@ def is_native(keys: object, using: str | None, *, writes: bool) -> bool:
         return False
     names = list(keys)
     return bool(names) and all(
-        _is_outside(registry.policy(key)) for key in names if isinstance(key, str)
+        _is_outside(policy) and (writes or not policy.regional)
+        for policy in map(registry.policy, (key for key in names if isinstance(key, str)))
     )
 
 

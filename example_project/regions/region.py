@@ -20,7 +20,8 @@ from django.db import close_old_connections  # noqa: E402
 
 from django_counters.exceptions import CounterError  # noqa: E402
 from django_counters.models import Counter  # noqa: E402
-from django_counters.upkeep.regions import publish, pull  # noqa: E402
+from django_counters.upkeep.pulling import pull  # noqa: E402
+from django_counters.upkeep.regions import publish  # noqa: E402
 from example_project.regions.settings import KEY, NAMES, REGION  # noqa: E402
 
 COUNT, REST = "count", "rest"

@@ -15,7 +15,8 @@ from django.db import connections
 from django_counters.exceptions import InsufficientCount
 from django_counters.models import Counter, CounterRegion
 from django_counters.testing import override_counters
-from django_counters.upkeep.regions import publish, pull
+from django_counters.upkeep.pulling import pull
+from django_counters.upkeep.regions import publish
 from tests.concurrency.crowd import FORKS
 
 DATABASES = {"eu": "default", "us": "other", "ap": "third"}

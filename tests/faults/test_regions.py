@@ -77,7 +77,8 @@ def check_fenced(
     begun: Tally[str],
 ) -> int:
     """A region has all that anybody has of it, and nothing else; how many of a backup are gone."""
-    before, has, raced = told["before"], told["after"], 0
+    waits, raced = Tally(told["waiting"]), 0
+    before, has = less(told["before"], waits), less(told["after"], waits)
     newest: dict[str, tuple[int, int]] = {}
     for copy in copies.values():
         for key, (value, version) in copy.items():
@@ -91,6 +92,11 @@ def check_fenced(
             assert (found, version) == (known, told["clock"] + 1), key
             raced += 1
     return raced
+
+
+def less(values: Mapping[str, int], waits: Mapping[str, int]) -> dict[str, int]:
+    """What is in the database, without what waits in Redis: a fence leaves that alone."""
+    return {key: value - waits.get(key, 0) for key, value in values.items()}
 
 
 def check_shares(atlas: Atlas, region: str, read: Mapping[str, int], fenced: Fenced | None) -> None:

@@ -135,7 +135,7 @@ def land(scene: Scene) -> None:
 
 def _what_waits() -> str:
     from django_counters.exceptions import CounterUnavailable
-    from django_counters.intake.sources import sources
+    from django_counters.upkeep.sources import sources
 
     if left := flush_once(lambda step: None, alone=False):
         return left

@@ -158,7 +158,8 @@ def test_a_region_that_is_away_is_named_and_the_others_are_copied() -> None:
     secrets = {"COUNTERS_REGION_SECRETS": [SECRET]}
     with override_settings(COUNTERS_REGION="eu", COUNTERS_REGIONS=peers, **secrets):
         from django_counters.upkeep.fencing import fence
-        from django_counters.upkeep.regions import publish, pull
+        from django_counters.upkeep.pulling import pull
+        from django_counters.upkeep.regions import publish
 
         found = pull()
         assert "no answer over HTTP: " in found["ap"].problem

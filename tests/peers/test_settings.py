@@ -9,7 +9,7 @@ from django.core.checks import run_checks
 from django.test import override_settings
 
 from django_counters.exceptions import InvalidConfiguration
-from django_counters.upkeep.regions import pull
+from django_counters.upkeep.pulling import pull
 from tests.peers.serving import SECRET
 
 

@@ -30,6 +30,8 @@ class Flaw(Flawed):
     TRAFFIC = "increments come in before the fence", "a restore", GONE
     CURSOR_ALONE = "what peers have seen and not pulled is not noticed", "a restore", DISAGREE
     OLD_VERSIONS = "an incarnation that ends keeps its versions", "a restore", DISAGREE
+    NOT_SETTLED = "what is published may be in Redis, too", "cached, a restore", TWICE
+    EARLY = "what waits in Redis lands before the fence", "cached, a restore", GONE
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class Plan:
         counters: one letter for each increment: its counter.
         who: the region that makes each increment.
         hands: whether pages may be applied late.
+        cached: whether the increments of region 0 wait in a Redis, which is not restored.
         careless: whether increments may come in between a restore and its fence, and be lost.
     """
 
@@ -50,6 +53,7 @@ class Plan:
     restores: int = 0
     hands: bool = True
     careless: bool = False
+    cached: bool = False
     flaw: Flaw | None = None
 
     @property
@@ -71,5 +75,8 @@ PLANS = (
     Plan("three, a restore", "ab", "00", regions=3, restores=1, hands=False),
     Plan("three, a restore, late pages", "a", "0", regions=3, restores=1),
     Plan("two restores", "ab", "00", restores=2),
+    Plan("cached, a restore", "aa", "00", restores=1, cached=True),
+    Plan("cached, three, a restore", "aa", "00", 3, restores=1, hands=False, cached=True),
+    Plan("cached, two restores", "ab", "00", restores=2, hands=False, cached=True),
     Plan("traffic before the fence", "aab", "000", restores=1, careless=True),
 )

@@ -5,6 +5,8 @@ Each increment is of a counter, and each version is of one counter: a page of on
 
 Region 0 may be restored from a backup. Its life is what the server says of itself: it is another
 one after a restore. A page that was read may be applied at any later moment, or never.
+
+Its increments may wait in a Redis, each in a generation of its own. Redis is not restored.
 """
 
 from __future__ import annotations
@@ -42,12 +44,16 @@ Entries = tuple[tuple[tuple[int, int, str], Entry], ...]
 
 
 class Region(NamedTuple):
-    """The database of one region. Dictionaries are sorted tuples of their items."""
+    """The database of one region. Dictionaries are sorted tuples of their items.
+
+    ``landed``: the increments that came from Redis.
+    """
 
     local: Amount
     incarnation: int = 1
     entries: Entries = ()
     marks: tuple[tuple[Place, Mark], ...] = ()
+    landed: frozenset[int] = frozenset()
 
 
 class Page(NamedTuple):
@@ -60,7 +66,10 @@ class Page(NamedTuple):
 
 
 class World(NamedTuple):
-    """One state. ``fenced``: whether region 0 may count. ``excused``: what may be lost."""
+    """One state. ``fenced``: whether region 0 may count. ``excused``: what may be lost.
+
+    ``waiting``: what the Redis of region 0 has.
+    """
 
     regions: tuple[Region, ...]
     hands: tuple[Page | None, ...]
@@ -70,6 +79,7 @@ class World(NamedTuple):
     excused: frozenset[int] = frozenset()
     restores: int = 0
     fenced: bool = True
+    waiting: frozenset[int] = frozenset()
 
     def put(self, at: int, region: Region) -> World:
         changed = (*self.regions[:at], region, *self.regions[at + 1 :])
@@ -108,6 +118,7 @@ Step = tuple[str, World]
 
 def steps(plan: Plan, world: World) -> Iterator[Step]:
     yield from counts(plan, world)
+    yield from lands(plan, world)
     for at in range(plan.regions):
         yield from publish(plan, world, at)
         for other in range(plan.regions):
@@ -130,14 +141,32 @@ def counts(plan: Plan, world: World) -> Iterator[Step]:
     if number == len(plan.counters):
         return
     at = int(plan.who[number])
+    if plan.cached:
+        waiting = world.waiting | {number}
+        yield f"{at} counts {number}", world._replace(counted=number + 1, waiting=waiting)
+        return
     early = at == 0 and not world.fenced
     if early and not (plan.careless or plan.flaw is Flaw.TRAFFIC):
         return
-    region = world.regions[at]
-    one = tuple(int(n == number) for n in range(len(plan.counters)))
     excused = world.excused | ({number} if early and plan.careless else set())
-    after = world.put(at, region._replace(local=plus(region.local, one)))
+    after = world.put(at, _counted(plan, world.regions[at], number))
     yield f"{at} counts {number}", after._replace(counted=number + 1, excused=excused)
+
+
+def _counted(plan: Plan, region: Region, number: int) -> Region:
+    one = tuple(int(n == number) for n in range(len(plan.counters)))
+    return region._replace(local=plus(region.local, one))
+
+
+def lands(plan: Plan, world: World) -> Iterator[Step]:
+    """Each increment becomes part of region 0 once, and leaves Redis after that."""
+    region = world.regions[0]
+    for number in sorted(world.waiting):
+        if number in region.landed:
+            yield f"Redis forgets {number}", world._replace(waiting=world.waiting - {number})
+        elif world.fenced or plan.flaw is Flaw.EARLY:
+            landed = _counted(plan, region, number)._replace(landed=region.landed | {number})
+            yield f"{number} lands", world.put(0, landed)
 
 
 def publish(plan: Plan, world: World, at: int) -> Iterator[Step]:
@@ -158,7 +187,14 @@ def publish(plan: Plan, world: World, at: int) -> Iterator[Step]:
                 entries=_with(region.entries, {(*place, counter): made}),
                 marks=_with(region.marks, {place: clock}),
             )
-            yield f"{at} publishes {counter}", world.put(at, changed)
+            yield f"{at} publishes {counter}", _settled(plan, world, region).put(at, changed)
+
+
+def _settled(plan: Plan, world: World, region: Region) -> World:
+    """What has landed leaves Redis, before others can hear of it."""
+    if plan.flaw is Flaw.NOT_SETTLED:
+        return world
+    return world._replace(waiting=world.waiting - region.landed)
 
 
 def _with(items: tuple, changes: dict) -> tuple:  # type: ignore[type-arg]
@@ -360,13 +396,13 @@ def _accounted(world: World, *, again: bool = False) -> World:
     seen += [entry.value for region in regions for _, entry in region.entries]
     total = reduce(plus, seen)
     gone = {number for number in range(world.counted) if not total[number]}
-    return world._replace(excused=world.excused | gone)
+    return world._replace(excused=world.excused | (gone - world.waiting))
 
 
 def settled(plan: Plan, world: World) -> World | None:
     """What becomes of a state in which nothing more happens but upkeep; None: there is no end."""
     for _ in range(60):
-        moves = [*greet(plan, world), *fence(plan, world)]
+        moves = [*greet(plan, world), *fence(plan, world), *lands(plan, world)]
         for at in range(plan.regions):
             moves += publish(plan, world, at)
             for other in range(plan.regions):

@@ -13,19 +13,34 @@ from django.db import connections, models
 from django.db.models import F
 from django.test import override_settings
 
-from django_counters.models import Counter, CounterPosition, CounterRegion, CounterShard
+from django_counters.models import (
+    Counter,
+    CounterBatch,
+    CounterPosition,
+    CounterRegion,
+    CounterShard,
+    CounterSource,
+)
 from django_counters.stores.sql.positions import SqlPositions
 from django_counters.stores.sql.regions import SqlRegions
 from django_counters.testing import override_counters
 from django_counters.upkeep.fencing import Fenced, fence
-from django_counters.upkeep.regions import Exchanged, publish, pull
+from django_counters.upkeep.pulling import pull
+from django_counters.upkeep.regions import Exchanged, publish
 from django_counters.values import Result
 
 DATABASES = {"eu": "default", "us": "other"}
 #: The addresses of those that are reached over HTTP.
 REACHED: dict[str, str] = {}
 #: All that a backup has of regional counters.
-TABLES: tuple[type[models.Model], ...] = (Counter, CounterShard, CounterRegion, CounterPosition)
+TABLES: tuple[type[models.Model], ...] = (
+    Counter,
+    CounterShard,
+    CounterRegion,
+    CounterPosition,
+    CounterBatch,
+    CounterSource,
+)
 Backup = list[tuple[type[models.Model], list[models.Model]]]
 
 

@@ -19,12 +19,12 @@ from django.db import connections
 from django.test import override_settings
 
 from django_counters.intake.flush import Report
-from django_counters.intake.sources import sources
 from django_counters.models import Counter
 from django_counters.registry import slots_of
 from django_counters.stores.redis.keys import SLOTS
 from django_counters.testing import override_counters
 from django_counters.types import INT8
+from django_counters.upkeep.sources import sources
 from tests.observe.test_redises import NOBODY
 from tests.stores.redis.counting import eventually
 from tests.upkeep.test_command import output

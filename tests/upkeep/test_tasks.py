@@ -8,11 +8,11 @@ import pytest
 from django.db import connections
 from django.test.utils import CaptureQueriesContext
 
-from django_counters.intake.sources import sources
 from django_counters.models import (
     Counter,
 )
 from django_counters.testing import override_counters
+from django_counters.upkeep.sources import sources
 
 pytest.importorskip("celery", reason="the extra celery is not installed")
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from django.db import connection, connections
 
 from django_counters.intake.flush import flush
-from django_counters.intake.sources import sources
 from django_counters.models import Counter, CounterIncident
+from django_counters.upkeep.sources import sources
 from example_project.bootstrap import children
 from example_project.bootstrap.children import Child
 from tests.stores.redis.counting import eventually

@@ -98,11 +98,17 @@ class SqlRegions:
             found[key] = found.get(key, 0) + int(total or 0) + int(pending or 0)
         return found
 
-    def each(self, key: str, own: str) -> dict[str, int]:
-        """What each region has counted of one counter; in one statement. ``own``: the one here."""
+    def each(self, key: str, own: str, *, here: bool) -> dict[str, int]:
+        """What each region has counted of one counter; in one statement.
+
+        ``own``: the region of this database; ``here``: with what is counted in it.
+        """
         among = self._session.dialect.keys([key])
-        sql, found = f"{self._many} UNION ALL {self._sql.each}", {own: 0}
-        for name, total, pending in self._session.run(sql, [among] * 4, writes=False):
+        sql, found = self._sql.each, {own: 0}
+        params = [among]
+        if here:
+            sql, params = f"{self._many} UNION ALL {sql}", [among] * 4
+        for name, total, pending in self._session.run(sql, params, writes=False):
             # No region has a colon in its name, and the key of a regional counter has one.
             region = own if name == key else name
             found[region] = found.get(region, 0) + int(total or 0) + int(pending or 0)

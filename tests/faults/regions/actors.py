@@ -14,10 +14,14 @@ from django.conf import settings
 from django.db import Error, close_old_connections
 
 from django_counters.exceptions import CounterError, RegionAway, RegionRestored
+from django_counters.intake.flush import flush
+from django_counters.intake.redis_generations import Generations
 from django_counters.models import Counter
+from django_counters.stores.redis.pending import RedisPending
 from django_counters.stores.sql.positions import SqlPositions
 from django_counters.stores.sql.regions import SqlRegions
-from django_counters.upkeep.regions import Exchanged, publish, pull
+from django_counters.upkeep.pulling import pull
+from django_counters.upkeep.regions import Exchanged, publish
 from django_counters.upkeep.rollup import rollup
 from tests.faults.regions.world import NAMESPACES, REGIONS, Book, World, far, hot, opened
 from tests.faults.scene import Log
@@ -26,6 +30,8 @@ from tests.faults.scene import Log
 STEPS = (
     *((SqlRegions, name) for name in ("publish", "page", "store")),
     *((SqlPositions, name) for name in ("hold", "move", "label")),
+    (Generations, "commit"),
+    (RedisPending, "acknowledge"),
 )
 
 
@@ -70,6 +76,8 @@ def exchange(world: World, region: str, life: int) -> None:
         done = chance.random() < 0.5
         _let_die(owner, name, log, done=done, after=chance.randint(1, 9))
     while True:
+        with suppress(Error, CounterError):
+            flush(region)
         log.write("\n".join([*_publish(region), *_pull(region)]))
         if chance.random() < 0.05:
             with suppress(Error, CounterError):

@@ -180,8 +180,8 @@ class Atlas:
         )
 
     def _environment(self) -> dict[str, str]:
-        # The settings of the suite want some; nobody uses these.
-        nobody = {"DATABASE_URL": "sqlite://:memory:", "REDIS_URL": "unix:///nobody"}
+        # The settings of the suite want one; nobody uses it.
+        nobody = {"DATABASE_URL": "sqlite://:memory:"}
         return {**os.environ, **nobody, **self.world.exported()}
 
 

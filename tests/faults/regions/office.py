@@ -22,10 +22,14 @@ from django.core.management import CommandError, call_command  # noqa: E402
 from django.db import close_old_connections, connections  # noqa: E402
 
 from django_counters.exceptions import RegionAway  # noqa: E402
+from django_counters.intake.flush import flush  # noqa: E402
 from django_counters.models import Counter, CounterPosition, CounterRegion  # noqa: E402
-from django_counters.upkeep.regions import publish, pull  # noqa: E402
+from django_counters.registry import registry  # noqa: E402
+from django_counters.stores.sql.tables import NAMED  # noqa: E402
+from django_counters.upkeep.pulling import pull  # noqa: E402
+from django_counters.upkeep.regions import publish  # noqa: E402
 from tests.faults.regions.actors import enter  # noqa: E402
-from tests.faults.regions.world import REGIONS, World  # noqa: E402
+from tests.faults.regions.world import REGIONS, World, hot  # noqa: E402
 
 PATIENCE = 60.0
 # How often a fence is tried.
@@ -41,6 +45,13 @@ def keys_in(using: str) -> list[str]:
 def share(using: str, region: str) -> dict[str, int]:
     """What a region has counted, as somebody reads it who asks this database."""
     return dict(Counter.objects.values_of(keys_in(using), using=using, region=region))
+
+
+def waiting(using: str) -> dict[str, int]:
+    """What waits in Redis for each counter of a region."""
+    strategy = registry.strategy(registry.policy(hot("views")).recipe, NAMED, using)
+    keys = [key for key in keys_in(using) if key.startswith("views:")]
+    return {key: strategy.read(key, "exact", 0).pending for key in keys}
 
 
 def fence(world: World, region: str) -> dict[str, Any]:
@@ -66,6 +77,7 @@ def fence(world: World, region: str) -> dict[str, Any]:
             "before": before,
             "clock": int(clock.get("1") or 0),
             "after": share(region, region),
+            "waiting": waiting(region),
             "told": told,
             "away": away,
         }
@@ -90,6 +102,8 @@ def _is_new(world: World) -> bool:
     for region in REGIONS:
         enter(world, region)
         try:
+            # Not before it has published once, where its server was started.
+            new = new or bool(flush(region).away)
             done = [publish(region), *pull(region).values()]
         except RegionAway:
             return True

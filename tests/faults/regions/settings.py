@@ -20,10 +20,13 @@ DATABASES = {
 for _declared in DATABASES.values():
     if "postgresql" in str(_declared["ENGINE"]):
         _declared.setdefault("OPTIONS", {})["connect_timeout"] = 5
+# Each region has keys of its own there, by its alias.
+CACHES["default"]["KEY_PREFIX"] = World.present().folder  # noqa: F405
 COUNTERS_REGION = "eu"
 COUNTERS = {
     "likes": {"REGIONAL": True},
     "hits": {"REGIONAL": True, "STRATEGY": "sharded"},
     "sales": {"REGIONAL": True, "STRATEGY": "ledger"},
+    "views": {"REGIONAL": True, "STRATEGY": "cached", "OPTIONS": {"timeout": 5}},
 }
 LOGGING_CONFIG = None

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 WORLD = "COUNTERS_FAULTS_WORLD"
 REGIONS = ("eu", "us", "ap")
-NAMESPACES = ("likes", "hits", "sales")
+NAMESPACES = ("likes", "hits", "sales", "views")
 _BOOK = Struct("=4Q")
 
 
