@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from django.apps import apps
 from django.apps.config import AppConfig
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning
@@ -12,6 +13,7 @@ from django.core.checks import register as register_check
 from django.db import connections, router
 
 from django_counters.conf import problems, published_to
+from django_counters.fields.regional import attribute_problems
 from django_counters.hints import HINTS
 from django_counters.limits.limit import limit_problems
 from django_counters.models import Counter, CounterDelta
@@ -33,6 +35,7 @@ def register() -> None:
     register_check(check_limits)
     register_check(check_streams)
     register_check(check_regions)
+    register_check(check_attributes, Tags.models)
     register_check(check_caches, Tags.caches)
     register_check(check_caches_in_use, Tags.caches, deploy=True)
     register_check(check_servers, Tags.caches, deploy=True)
@@ -78,6 +81,18 @@ def check_regions(
     return [
         Error(message, hint=HINTS["E042"], id="counters.E042")
         for message in region_problems(needed=False)
+    ]
+
+
+def check_attributes(
+    app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """E043 and W018: regional counters of records, where the settings can be read."""
+    if any(problems(getattr(settings, "COUNTERS", None))):
+        return []
+    return [
+        (Warning if code == "W018" else Error)(message, hint=HINTS[code], id=f"counters.{code}")
+        for code, message in attribute_problems(apps.get_models())
     ]
 
 

@@ -73,6 +73,7 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "E042": 'COUNTERS_REGION is a name such as "eu", COUNTERS_REGIONS a dictionary such as '
         '{"us": "us_db"} or {"us": "https://us.example/counters/region/"}. '
         "COUNTERS_REGION_SECRETS is a list of secrets of 32 characters or more.",
+        "E043": "Declare a namespace with REGIONAL for this model alone.",
         "W010": "Remove the index, or silence this warning where the counter seldom changes.",
         "W011": "Run manage.py counters partitions, as the owner of the table, every hour.",
         "W012": "Set maxmemory-policy to noeviction, or give the counters a Redis of their own.",
@@ -82,5 +83,7 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "W016": "Before somebody counts, name a cache of CACHES whose backend is the RedisCache of "
         "Django or django-redis, or made from it; or a URL such as redis://host:6379/0.",
         "W017": "Remove the setting where the site runs.",
+        "W018": "Use a UUIDField as the primary key, or silence this warning if one region alone "
+        "makes records.",
     }
 )

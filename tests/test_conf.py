@@ -65,7 +65,6 @@ WRONG: list[tuple[Any, str, str]] = [
     ({"likes": {"REGIONAL": True, "TOP_UP": 9}}, "E041", "TOP_UP needs a FLOOR of 0"),
     ({"likes": {"REGIONAL": True, "PER": ["day"]}}, "E041", "cannot stand beside PER"),
     ({"likes": {"REGIONAL": True, "BUFFER": {}}}, "E041", "cannot stand beside BUFFER"),
-    ({"likes": {"REGIONAL": True, "STRATEGY": "cached"}}, "E041", "cannot stand beside cached"),
     ({"default": {"REGIONAL": True}}, "E041", "is for declared namespaces"),
     ({"stock": {"OPTIONS": {"returns": "nothing"}}}, "E008", "exact has no option 'returns'"),
     ({"hits": {"BUFFER": 1}}, "E040", "BUFFER is a dictionary"),

@@ -15,6 +15,7 @@ from django_counters.fields.columns import (
 )
 from django_counters.fields.decimals import DecimalCounterField
 from django_counters.fields.deleting import follow_deletes as _follow_deletes  # noqa: F401
+from django_counters.fields.regional import CounterOverRegions, RegionalCounter
 from django_counters.fields.values import CounterOf, CounterValue
 
 __all__ = [
@@ -26,8 +27,10 @@ __all__ = [
     "CounterAttribute",
     "CounterField",
     "CounterOf",
+    "CounterOverRegions",
     "CounterValue",
     "DecimalCounterField",
     "IntegerCounterField",
+    "RegionalCounter",
     "counter_fields",
 ]

@@ -1,0 +1,180 @@
+"""The regional counter of a record: a named one, because no column is counted in two regions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import overload
+from uuid import UUID
+
+from asgiref.sync import sync_to_async
+from django.db import models
+
+from django_counters.exceptions import UnsavedInstance
+from django_counters.read.values import value_of, values_of
+from django_counters.registry import registry
+from django_counters.tokens import Token, optional_token
+from django_counters.types import check_delta
+from django_counters.values import Result
+from django_counters.write.change import Change, named
+from django_counters.write.pipeline import change
+from django_counters.write.transfers import transfer
+
+
+class RegionalCounter:
+    """An attribute of a model: each record has a counter of a namespace that is ``REGIONAL``.
+
+    It is no column. The counter of a record is named by the namespace and the primary key, such as
+    ``likes:42``, so the record needs the same primary key in all regions: a UUID, or whatever the
+    region that makes it gives it. Deleting a record leaves its counter: others may still count.
+
+    Args:
+        namespace: as it is declared in ``COUNTERS``, for this model alone.
+    """
+
+    def __init__(self, namespace: str) -> None:
+        self.namespace = namespace
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> RegionalCounter: ...
+    @overload
+    def __get__(self, instance: models.Model, owner: type) -> CounterOverRegions: ...
+    def __get__(
+        self, instance: models.Model | None, owner: type
+    ) -> RegionalCounter | CounterOverRegions:
+        """The counter of a record; on the model, the attribute itself."""
+        return self if instance is None else CounterOverRegions(self.key(instance))
+
+    def key(self, record: models.Model) -> str:
+        """What the counter of a record is called.
+
+        Raises:
+            UnsavedInstance: it has no primary key yet.
+        """
+        if record.pk is None:
+            raise UnsavedInstance(model=record._meta.label)
+        return f"{self.namespace}:{record.pk}"
+
+    def values_of(
+        self,
+        records: Iterable[models.Model],
+        *,
+        region: str | None = None,
+        using: str | None = None,
+    ) -> dict[models.Model, int]:
+        """What all regions have counted of each record, or one of them; in one query.
+
+        Raises:
+            UnsavedInstance: a record has no primary key yet.
+            UnsupportedRegions: there is no such region.
+        """
+        keys = {record: self.key(record) for record in records}
+        found = values_of(keys.values(), using, region=region)
+        return {record: found[key] for record, key in keys.items()}
+
+    async def avalues_of(
+        self,
+        records: Iterable[models.Model],
+        *,
+        region: str | None = None,
+        using: str | None = None,
+    ) -> dict[models.Model, int]:
+        """`values_of` for async code."""
+        return await sync_to_async(self.values_of)(list(records), region=region, using=using)
+
+
+@dataclass(frozen=True, slots=True)
+class CounterOverRegions:
+    """The counter of one record in all regions.
+
+    Attributes:
+        key: what it is called. Methods of ``Counter.objects`` that have no twin here take it.
+    """
+
+    key: str
+
+    def increment(
+        self, by: int = 1, *, token: str | UUID | Token | None = None, using: str | None = None
+    ) -> Result:
+        """Add ``by`` to what this region has, and return that; see `CounterManager.increment`."""
+        return change(Change(named(self.key, using), check_delta(by), token=optional_token(token)))
+
+    def decrement(
+        self, by: int = 1, *, token: str | UUID | Token | None = None, using: str | None = None
+    ) -> Result:
+        """Subtract ``by`` from what this region has; see `increment`."""
+        return self.increment(check_delta(-check_delta(by)), token=token, using=using)
+
+    def value(self, *, region: str | None = None, using: str | None = None) -> int:
+        """What all regions have counted, or one of them; see `CounterManager.value`."""
+        return value_of(self.key, using, region=region)
+
+    def transfer(
+        self,
+        amount: int,
+        *,
+        to: str,
+        token: str | UUID | Token | None = None,
+        using: str | None = None,
+    ) -> Result:
+        """Send stock to another region; see `CounterManager.transfer`."""
+        return transfer(self.key, amount, to, token, using)
+
+    async def aincrement(
+        self, by: int = 1, *, token: str | UUID | Token | None = None, using: str | None = None
+    ) -> Result:
+        """`increment` for async code."""
+        return await sync_to_async(self.increment)(by, token=token, using=using)
+
+    async def adecrement(
+        self, by: int = 1, *, token: str | UUID | Token | None = None, using: str | None = None
+    ) -> Result:
+        """`decrement` for async code."""
+        return await sync_to_async(self.decrement)(by, token=token, using=using)
+
+    async def avalue(self, *, region: str | None = None, using: str | None = None) -> int:
+        """`value` for async code."""
+        return await sync_to_async(self.value)(region=region, using=using)
+
+    async def atransfer(
+        self,
+        amount: int,
+        *,
+        to: str,
+        token: str | UUID | Token | None = None,
+        using: str | None = None,
+    ) -> Result:
+        """`transfer` for async code."""
+        return await sync_to_async(self.transfer)(amount, to=to, token=token, using=using)
+
+    # Templates do not call what changes data.
+    increment.alters_data = True  # type: ignore[attr-defined]
+    decrement.alters_data = True  # type: ignore[attr-defined]
+    transfer.alters_data = True  # type: ignore[attr-defined]
+    aincrement.alters_data = True  # type: ignore[attr-defined]
+    adecrement.alters_data = True  # type: ignore[attr-defined]
+    atransfer.alters_data = True  # type: ignore[attr-defined]
+
+
+def attribute_problems(all_models: Iterable[type[models.Model]]) -> Iterator[tuple[str, str]]:
+    """What is wrong with such attributes of models, by the code of the check."""
+    first: dict[str, type[models.Model]] = {}
+    for model in all_models:
+        for name, attribute in _attributes(model):
+            where, namespace = f"{model._meta.label}.{name}", attribute.namespace
+            policy = registry.policies().get(namespace)
+            if policy is None or not policy.regional:
+                yield "E043", f"{where}: COUNTERS[{namespace!r}] does not declare REGIONAL."
+            other = first.setdefault(namespace, model)
+            if not (issubclass(model, other) or issubclass(other, model)):
+                yield "E043", f"{where}: {other._meta.label} counts in {namespace!r}, too."
+            if isinstance(model._meta.pk, models.AutoField):
+                yield "W018", f"{where}: two regions may give one number to different records."
+
+
+def _attributes(model: type[models.Model]) -> Iterator[tuple[str, RegionalCounter]]:
+    """Those of a model and its parents."""
+    for owner in model.__mro__:
+        for name, attribute in vars(owner).items():
+            if isinstance(attribute, RegionalCounter):
+                yield name, attribute
