@@ -141,7 +141,7 @@ def counts(plan: Plan, world: World) -> Iterator[Step]:
     if number == len(plan.counters):
         return
     at = int(plan.who[number])
-    if plan.cached:
+    if plan.cached and at == 0:
         waiting = world.waiting | {number}
         yield f"{at} counts {number}", world._replace(counted=number + 1, waiting=waiting)
         return

@@ -33,6 +33,7 @@ class Counting:
         plan, again = self.plan, world._replace(backup=None)
         return [
             (16, regions.counts(plan, world)),
+            (10, regions.lands(plan, world)),
             (14, regions.publish(plan, world, at)),
             (24, _copies(plan, world, at, other)),
             (6, regions.greet(plan, world)),
@@ -55,7 +56,12 @@ class Counting:
         for at in range(plan.regions):
             offers.append(_publishes(plan, at))
             offers += [_pulls(plan, at, other) for other in range(plan.regions) if other != at]
-        return [lambda world: regions.fence(plan, world), lambda w: regions.greet(plan, w), *offers]
+        return [
+            lambda world: regions.fence(plan, world),
+            lambda world: regions.greet(plan, world),
+            lambda world: regions.lands(plan, world),
+            *offers,
+        ]
 
     def fault(self, world: regions.World, *, quiet: bool) -> str:
         if quiet:
@@ -160,6 +166,7 @@ def counting(seed: int, flaw: region_plans.Flaw | None = None) -> Walked:
         "".join(str(chance.choice((0, 0, *range(count)))) for _ in range(increments)),
         regions=count,
         restores=chance.randrange(5),
+        cached=chance.random() < 0.5,
         flaw=flaw,
     )
     return Walk(Counting(plan), seed).run(LENGTH)
