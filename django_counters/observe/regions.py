@@ -15,7 +15,6 @@ from django.db import connections, router
 from django.utils.translation import gettext as _
 
 from django_counters.observe.redises import reason_of
-from django_counters.peers.marks import Marks, is_ahead, marks_of, present
 from django_counters.regions import Regions, are_there, regions
 from django_counters.registry import registry
 from django_counters.stores.sql.positions import Age
@@ -23,6 +22,7 @@ from django_counters.stores.sql.regions import CLOSED, COMPLETE, source_of
 from django_counters.tables import CounterPosition
 from django_counters.tables.standing import COUNTERS
 from django_counters.upkeep.regions import known_by
+from django_counters.write.marks import Marks, is_ahead, marks_of, present
 
 #: Who publishes and copies every few seconds has missed several turns.
 BEHIND = timedelta(seconds=60)

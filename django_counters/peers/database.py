@@ -9,11 +9,11 @@ from datetime import datetime
 from django.db.models import QuerySet
 
 from django_counters.peers import labels
-from django_counters.peers.marks import Mark, Marks, marks_of
 from django_counters.registry import registry
 from django_counters.stores.sql.positions import Position
 from django_counters.stores.sql.regions import SOURCES, Of, Page, source_of
 from django_counters.tables import CounterPosition
+from django_counters.write.marks import Mark, Marks, marks_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from django_counters.peers.marks import Mark, Marks, marks_of
 from django_counters.peers.peer import PeerAway
 from django_counters.registry import registry
 from django_counters.stores.sql.regions import CLOSED, Of, source_of
+from django_counters.write.marks import Mark, Marks, marks_of
 
 
 class Label(NamedTuple):

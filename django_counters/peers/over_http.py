@@ -14,10 +14,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from django_counters.peers import labels, wire
-from django_counters.peers.marks import Marks
 from django_counters.peers.peer import PeerAway
 from django_counters.peers.signing import HEADER, answer_signature, is_same, request_signature
 from django_counters.stores.sql.regions import Of, Page
+from django_counters.write.marks import Marks
 
 #: How many bytes an answer has at most. A page has about 20 000 entries at most, of 1 kB.
 LARGEST_ANSWER = 32 * 2**20

@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Protocol
 
 from django_counters.exceptions import CounterError
-from django_counters.peers.marks import Marks
 from django_counters.stores.sql.regions import Of, Page
+from django_counters.write.marks import Marks
 
 
 class PeerAway(CounterError):

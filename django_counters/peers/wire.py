@@ -9,11 +9,11 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from django_counters.peers.labels import Label
-from django_counters.peers.marks import Mark, Marks
 from django_counters.stores.sql.regions import Page
 from django_counters.tables.position import POSITION_LENGTH
 from django_counters.tables.region import REGION_LENGTH
 from django_counters.types import KEY_LENGTH
+from django_counters.write.marks import Mark, Marks
 
 # Halves of pairs of UTF-16, which JSON can have and a database cannot.
 _HALVES = re.compile("[\ud800-\udfff]")

@@ -14,7 +14,6 @@ from django.db import DEFAULT_DB_ALIAS
 
 from django_counters.exceptions import RegionAway, RegionRestored
 from django_counters.peers.declared import peers_of
-from django_counters.peers.marks import Mark, Marks, is_ahead, present
 from django_counters.peers.peer import Peer
 from django_counters.regions import Regions, regions
 from django_counters.registry import registry
@@ -29,6 +28,7 @@ from django_counters.stores.sql.regions import (
 )
 from django_counters.upkeep.regions import begin_life, behind, home_marks, reaching, scopes
 from django_counters.upkeep.transfers import freeze, there_is_stock
+from django_counters.write.marks import Mark, Marks, is_ahead, present
 
 
 @dataclass(slots=True)

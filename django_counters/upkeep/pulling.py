@@ -8,7 +8,6 @@ from django.db import DEFAULT_DB_ALIAS, Error
 
 from django_counters.exceptions import CounterError, RegionAway
 from django_counters.peers.declared import peers_of
-from django_counters.peers.marks import Mark, Marks, is_ahead, marks_of, present
 from django_counters.peers.peer import Peer
 from django_counters.regions import Regions, regions
 from django_counters.registry import registry
@@ -17,6 +16,7 @@ from django_counters.stores.sql.positions import Moved
 from django_counters.stores.sql.regions import CLOSED, COMPLETE, Of
 from django_counters.upkeep.regions import Exchanged, greeted, reason_of
 from django_counters.upkeep.transfers import receive, there_is_stock, top_up
+from django_counters.write.marks import Mark, Marks, is_ahead, marks_of, present
 
 # For how many seconds a server waits for the next statement of somebody who copies.
 _LEASE = 60.0

@@ -23,7 +23,6 @@ from django_counters.exceptions import (
 )
 from django_counters.peers.database import DatabasePeer
 from django_counters.peers.declared import peers_of
-from django_counters.peers.marks import Mark, Marks, is_ahead, marks_of, present
 from django_counters.regions import Regions, regions
 from django_counters.registry import registry
 from django_counters.stores.base import Move
@@ -31,6 +30,7 @@ from django_counters.stores.sql.regions import COMPLETE, Of, SqlRegions, is_anot
 from django_counters.types import key_range
 from django_counters.upkeep.settling import settle
 from django_counters.upkeep.transfers import there_is_stock
+from django_counters.write.marks import Mark, Marks, is_ahead, marks_of, present
 
 
 @dataclass(slots=True)

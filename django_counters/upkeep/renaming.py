@@ -6,7 +6,6 @@ from django.db import DEFAULT_DB_ALIAS
 
 from django_counters.exceptions import InvalidConfiguration, RegionAway
 from django_counters.peers.declared import peers_of
-from django_counters.peers.marks import Mark, Marks, is_ahead, marks_of, present
 from django_counters.regions import Regions, regions, sent_to
 from django_counters.registry import registry
 from django_counters.stores.sql.positions import Position
@@ -14,6 +13,7 @@ from django_counters.stores.sql.regions import CLOSED, Of, SqlRegions
 from django_counters.upkeep.fencing import end
 from django_counters.upkeep.regions import behind, reaching, scopes
 from django_counters.upkeep.transfers import stocks
+from django_counters.write.marks import Mark, Marks, is_ahead, marks_of, present
 
 
 def rename(former: str, using: str = DEFAULT_DB_ALIAS) -> int:

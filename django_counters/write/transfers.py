@@ -10,11 +10,11 @@ from __future__ import annotations
 from django_counters.exceptions import InvalidDelta, RegionAway, UnsupportedRegions
 from django_counters.regions import Regions, regions, sent_key
 from django_counters.registry import registry
-from django_counters.stores.sql.positions import Position
-from django_counters.stores.sql.regions import CLOSED, source_of
+from django_counters.stores.sql.regions import CLOSED
 from django_counters.tables.standing import COUNTERS
 from django_counters.types import check_integer, check_key
 from django_counters.values import Result, result_of
+from django_counters.write.marks import marks_of, present
 from django_counters.write.pipeline import change_many
 
 
@@ -26,9 +26,9 @@ def transfer(key: object, amount: object, to: str, token: object, using: str | N
         raise InvalidDelta(delta=amount, reason="only what is above zero can be sent")
     declared = _declared(name, to)
     _refuse_unfenced(declared.own, alias)
-    number_there = _incarnations(to, alias)
-    last = max(number_there, default=0)
-    if not last or number_there[last].timeline == CLOSED:
+    marks = marks_of(to, alias)
+    last, mark = present(marks)
+    if not marks or mark.timeline == CLOSED:
         reason = "nothing was copied of its present incarnation: run counters pull"
         raise RegionAway(peer=to, region=declared.own, reason=reason)
     sent = check_key(sent_key(name, to, last, declared.own))
@@ -55,13 +55,7 @@ def _refuse_unfenced(region: str, using: str) -> None:
     Raises:
         RegionAway: it has not asked the others yet.
     """
-    known = _incarnations(region, using)
-    if not known or known[max(known)].timeline != registry.regions(using).life():
+    _, mark = present(marks_of(region, using))
+    if mark.timeline != registry.regions(using).life():
         reason = "its server was started and it has not published since"
         raise RegionAway(peer=region, region=region, reason=reason)
-
-
-def _incarnations(region: str, using: str) -> dict[int, Position]:
-    """Those of a region that are known here."""
-    found = registry.positions(using).of(source_of(region))
-    return {int(part): at for part, at in found.items()}

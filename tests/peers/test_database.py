@@ -7,10 +7,10 @@ import pytest
 from django_counters.models import CounterPosition
 from django_counters.peers.database import DatabasePeer
 from django_counters.peers.labels import Label
-from django_counters.peers.marks import Mark
 from django_counters.peers.peer import PeerAway
 from django_counters.registry import registry
 from django_counters.stores.sql.regions import CLOSED, Of
+from django_counters.write.marks import Mark
 from tests.upkeep.regions import EU, US, _regional, exchange, says  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.django_db(databases=["default", "other"])

@@ -10,9 +10,9 @@ from django.db import connections
 from django_counters.exceptions import RegionAway, RegionRestored
 from django_counters.models import CounterPosition
 from django_counters.peers.database import DatabasePeer
-from django_counters.peers.marks import Marks
 from django_counters.stores.sql.positions import SqlPositions
 from django_counters.stores.sql.regions import SqlRegions
+from django_counters.write.marks import Marks
 from tests.upkeep.regions import EU, US, _regional, exchange, meanwhile  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.django_db(databases=["default", "other"])
