@@ -248,6 +248,8 @@ PAGES: dict[str, dict[str, Made]] = {
     "README.md": {
         "Counter": lambda cast: Counter,
         "CounterField": lambda cast: CounterField,
+    },
+    "docs/tour.md": {
         "bots": lambda cast: {"likes:post:1": -3},
         "stocktake.counted": lambda cast: 40,
     },

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from example_project.demonstrations.stage import WAYS, outcomes, stage, table
-from tests.docs.pages import DOCS, blocks, steps
+from tests.docs.pages import DOCS, ROOT, blocks, steps, text_of
 
+README = ROOT / "README.md"
 PAGE = DOCS / "explanation" / "why-naive-ways-fail.md"
 COMMAND = "python3 -m example_project.demonstrations"
 pytestmark = pytest.mark.postgres
@@ -23,3 +26,8 @@ def test_the_naive_ways_fail_as_the_page_says_and_ours_are_exact() -> None:
         step.command: step.printed for b in blocks(PAGE, "console") for step in steps(b.text)
     }
     assert printed[COMMAND] == table(found) + "\n"
+    # The README says the same in other words, in the same order.
+    rows = re.findall(r"^\| .+ \| (\d+) \| (\d+)(?:, .+)? \| (\d+) \|$", text_of(README), re.M)
+    assert [tuple(map(int, row)) for row in rows] == [
+        (naive.expected, naive.counted, exact.counted) for naive, exact in found.values()
+    ]

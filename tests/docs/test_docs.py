@@ -85,3 +85,14 @@ def test_the_supported_versions_are_those_that_are_declared_and_tested() -> None
     assert rows["Python"].split(", ") == declared
     tested = re.findall(r"Django~=(\d+\.\d+)", text_of(ROOT / "tox.ini"))
     assert rows["Django"].split(", ") == tested
+    assert re.findall(r"Django :: (\d\.\d+)", "\n".join(project["classifiers"])) == tested
+
+
+def test_a_package_index_shows_no_link_into_the_repository() -> None:
+    tool = tomllib.loads(text_of(ROOT / "pyproject.toml"))["tool"]
+    shown = text_of(ROOT / "README.md")
+    for one in tool["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]:
+        shown, changed = re.subn(one["pattern"], one["replacement"], shown)
+        assert changed, one
+    assert not re.search(r"\]\((?!https?:)", shown)
+    assert "Which strategy?" in shown
