@@ -12,7 +12,8 @@ from django_counters.intake.landed import Landed
 from django_counters.intake.losses import Judgement, judge, write
 from django_counters.registry import registry
 from django_counters.stores.base import Parcel
-from django_counters.upkeep.regions import check_life
+from django_counters.stores.sql.partitions import Busy
+from django_counters.upkeep.regions import landing_life
 
 if TYPE_CHECKING:
     from django_counters.stores.redis.pending import RedisPending, Sealed
@@ -40,6 +41,8 @@ class Generations:
         self._using = using
         self._step = step
         self._batches = registry.batches(using)
+        # Before anything is read.
+        self._life = landing_life(using)
         self._landing = Landing(using, pending.name)
 
     def flush(self, largest: int) -> Iterator[Landed]:
@@ -81,11 +84,17 @@ class Generations:
         self._step("acknowledged")
 
     def commit(self, part: Part, judgement: Judgement) -> tuple[Landed, set[int]]:
-        """Land a part and write down what was found, in one transaction; slots that lost some."""
+        """Land a part and write down what was found, in one transaction; slots that lost some.
+
+        Raises:
+            Busy: the database was put back since the part was read. Somebody may have landed it
+                before, and all may know that.
+        """
         parcels = list(part.held.values())
         with self._landing.begun(parcels):
             # A pooler may go on with a server that was put back.
-            check_life(self._using)
+            if landing_life(self._using) != self._life:
+                raise Busy
             told, lost = write(judgement, self._pending, self._using)
             landed = self._landing.land(parcels, part.sums)
         landed.incidents += told

@@ -148,21 +148,24 @@ def greeted(declared: Regions, store: SqlRegions, using: str) -> tuple[Of, str]:
     return of, life
 
 
-def check_life(using: str) -> None:
-    """Refuse to land regional counters after a start of the server, until it has been greeted.
+def landing_life(using: str) -> tuple[int, str] | None:
+    """In which incarnation and life regional counters may land; None where none waits in a Redis.
 
-    It may have been restored. What lands before the fence would be taken for what others know.
+    A server that was started may have been restored. What lands before the fence would be taken
+    for what others know.
 
     Raises:
         RegionRestored: the region has to publish first, which asks the others, or to be fenced.
     """
     policies = registry.policies().values()
-    if any(policy.regional and policy.recipe.can.outside for policy in policies):
-        own = regions().own
-        _, mark = present(marks_of(own, using))
-        if mark.timeline not in ("", registry.regions(using).life()):
-            reason = "its server was started, and the region has not published since"
-            raise RegionRestored(region=own, reason=reason)
+    if not any(policy.regional and policy.recipe.can.outside for policy in policies):
+        return None
+    own, life = regions().own, registry.regions(using).life()
+    number, mark = present(marks_of(own, using))
+    if mark.timeline != life:
+        reason = "it has not published since its server was started"
+        raise RegionRestored(region=own, reason=reason)
+    return number, life
 
 
 def begin_life(declared: Regions, of: Of, before: str, life: str, using: str) -> None:

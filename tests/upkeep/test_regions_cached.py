@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import timedelta
 from functools import partial
 
 import pytest
@@ -23,7 +24,7 @@ from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from tests.observe.test_redises import NOBODY
 from tests.strategies.test_cached_flush import Killed, kill_at
-from tests.upkeep.regions import EU, US, Region, _regional, exchange  # noqa: F401 - a fixture
+from tests.upkeep.regions import EU, TABLES, US, Region, _regional, exchange  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
 KEY = "views:x"
@@ -31,15 +32,28 @@ KEY = "views:x"
 
 @pytest.fixture(autouse=True)
 def _views(cached: str, regional: None) -> Iterator[None]:
-    """``views`` is cached and regional, in a Redis of this test."""
+    """``views`` is cached and regional, in a Redis of this test. Both regions have published."""
     views = {"STRATEGY": "cached", "OPTIONS": {"timeout": 10}, "REGIONAL": True}
     with override_counters(views=views):
+        for region in (EU, US):
+            region.publish()
         yield
 
 
 def land(region: Region, step: Step = lambda name: None) -> Report:
     report: Report = region.within(flush, step=step)
     return report
+
+
+def once(wanted: str, act: Callable[[], object]) -> Step:
+    """A step that acts when it comes to ``wanted`` for the first time."""
+    todo = [act]
+
+    def step(name: str) -> None:
+        if name == wanted and todo:
+            todo.pop()()
+
+    return step
 
 
 def values() -> tuple[int, int]:
@@ -182,6 +196,28 @@ class TestRestored:
         EU.fence(restored=False)
         assert agree() == 35
 
+    def test_a_backup_from_before_its_first_publication(self) -> None:
+        EU.count(KEY, 5)
+        agree()
+        EU.count(KEY, 30)
+        EU.restore([(table, []) for table in TABLES])
+        assert land(EU).away
+        EU.fence()
+        assert agree() == 35
+
+    def test_who_has_read_something_before_does_not_land_it_after_the_fence(self) -> None:
+        backup = EU.backup()
+        EU.count(KEY, 5)
+
+        def meanwhile() -> None:
+            land(EU)
+            exchange(EU, US)
+            EU.restore(backup)
+            EU.fence()
+
+        assert land(EU, once("apply", meanwhile)).busy
+        assert agree() == 5
+
     def test_counters_that_are_not_regional_land_in_any_history(self) -> None:
         with override_counters(views={"STRATEGY": "cached", "OPTIONS": {"timeout": 10}}):
             EU.count(KEY, 5)
@@ -222,12 +258,15 @@ class TestWithoutRedis:
         EU.count(KEY, 5)
         EU.count("likes:x", 3)
         land(EU)
+        EU.pass_time(60)
         with override_settings(CACHES=NOBODY):
             done = EU.publish()
         assert (done.entries, done.pages) == (1, 1)
         assert done.problem.startswith("views: ")
         with EU.settings():
-            assert exchanged("default").published is None
+            age = exchanged("default").published
+        assert age is not None
+        assert age >= timedelta(seconds=60)
         US.pull()
         assert (US.value("likes:x"), US.value(KEY)) == (3, 0)
         assert agree() == 5
