@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import overload
+from typing import Any, overload
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
+from django.core.exceptions import ValidationError
 from django.db import models
 
-from django_counters.exceptions import UnsavedInstance
+from django_counters.exceptions import InvalidKey, UnsavedInstance
 from django_counters.read.values import value_of, values_of
 from django_counters.registry import registry
 from django_counters.tokens import Token, optional_token
@@ -50,10 +51,11 @@ class RegionalCounter:
 
         Raises:
             UnsavedInstance: it has no primary key yet.
+            InvalidKey: no record can have that primary key.
         """
         if record.pk is None:
             raise UnsavedInstance(model=record._meta.label)
-        return f"{self.namespace}:{record.pk}"
+        return f"{self.namespace}:{_native(record)}"
 
     def values_of(
         self,
@@ -80,7 +82,17 @@ class RegionalCounter:
         using: str | None = None,
     ) -> dict[models.Model, int]:
         """`values_of` for async code."""
-        return await sync_to_async(self.values_of)(list(records), region=region, using=using)
+        return await sync_to_async(self.values_of)(records, region=region, using=using)
+
+
+def _native(record: models.Model) -> object:
+    """The primary key of a record, however it was given: a UUID may be text until it is loaded."""
+    pk: Any = record._meta.pk
+    try:
+        return pk.to_python(record.pk)
+    except ValidationError:
+        reason = f"no record of {record._meta.label} has it"
+        raise InvalidKey(key=record.pk, reason=reason) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,13 +180,22 @@ def attribute_problems(all_models: Iterable[type[models.Model]]) -> Iterator[tup
             other = first.setdefault(namespace, model)
             if not (issubclass(model, other) or issubclass(other, model)):
                 yield "E043", f"{where}: {other._meta.label} counts in {namespace!r}, too."
-            if isinstance(model._meta.pk, models.AutoField):
+            if _is_numbered(model._meta.pk):
                 yield "W018", f"{where}: two regions may give one number to different records."
 
 
 def _attributes(model: type[models.Model]) -> Iterator[tuple[str, RegionalCounter]]:
-    """Those of a model and its parents."""
-    for owner in model.__mro__:
-        for name, attribute in vars(owner).items():
-            if isinstance(attribute, RegionalCounter):
-                yield name, attribute
+    """Those of a model and its parents, of each name the nearest."""
+    nearest: dict[str, object] = {}
+    for owner in reversed(model.__mro__):
+        nearest.update(vars(owner))
+    for name, attribute in nearest.items():
+        if isinstance(attribute, RegionalCounter):
+            yield name, attribute
+
+
+def _is_numbered(key: Any) -> bool:
+    """Whether the database numbers records: these, or those whose primary key theirs is."""
+    while key.is_relation:
+        key = key.target_field
+    return isinstance(key, models.AutoField)

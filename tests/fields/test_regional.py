@@ -16,11 +16,17 @@ from django.test.utils import isolate_apps
 
 from django_counters import RegionalCounter, clock
 from django_counters.checks import check_attributes
-from django_counters.exceptions import InsufficientCount, UnsavedInstance, UnsupportedRegions
+from django_counters.exceptions import (
+    InsufficientCount,
+    InvalidKey,
+    UnsavedInstance,
+    UnsupportedRegions,
+)
 from django_counters.fields.regional import CounterOverRegions, attribute_problems
 from django_counters.models import Counter
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
+from tests.testapp.models import Song
 from tests.upkeep.regions import EU, US, _regional, exchange  # noqa: F401 - a fixture
 
 
@@ -93,6 +99,14 @@ class TestCounting:
             with pytest.raises(UnsupportedRegions):
                 model.likes.values_of(records, region="mars")
 
+    def test_a_record_that_was_not_loaded(self) -> None:
+        """Its key is that of the record, however it is written."""
+        model, key = concert(), uuid4()
+        for written in (str(key), key.hex, key.hex.upper()):
+            assert model(pk=written).likes.key == model(pk=key).likes.key == f"likes:{key}"
+        with pytest.raises(InvalidKey):
+            model(pk="none").likes.increment()
+
     def test_a_record_without_a_key(self) -> None:
         with pytest.raises(UnsavedInstance):
             concert()(pk=None).likes.increment()
@@ -121,6 +135,7 @@ def test_async() -> None:
         assert await one.seats.atransfer(4, to="us") == 6
         assert await one.likes.avalue() == 4
         assert await model.likes.avalues_of([one]) == {one: 4}
+        assert await RegionalCounter("likes").avalues_of(Song.objects.all()) == {}
         await sync_to_async(connections.close_all)()
 
     exchange(EU, US)
@@ -167,8 +182,35 @@ class TestChecks:
             class Meta:
                 app_label = "testapp"
 
-        ((code, message),) = attribute_problems([Numbered])
-        assert (code, message.partition(":")[0]) == ("W018", "testapp.Numbered.likes")
+        class Heir(Numbered):
+            class Meta:
+                app_label = "testapp"
+
+        class Twin(models.Model):
+            heir = models.OneToOneField(Heir, models.CASCADE, primary_key=True)
+            seats = RegionalCounter("seats")
+
+            class Meta:
+                app_label = "testapp"
+
+        found = list(attribute_problems([Numbered, Heir, Twin]))
+        assert [code for code, _ in found] == ["W018"] * 3
+        assert found[0][1].startswith("testapp.Numbered.likes: ")
+
+    @isolate_apps("tests.testapp")
+    def test_heirs_may_count_elsewhere(self) -> None:
+        class Concert(Named):
+            class Meta:
+                app_label = "testapp"
+
+        class Play(Named):
+            likes = RegionalCounter("hits")
+            seats = RegionalCounter("stock")
+
+            class Meta:
+                app_label = "testapp"
+
+        assert not list(attribute_problems([Concert, Play]))
 
     def test_wrong_settings_are_told_elsewhere(self) -> None:
         with override_counters(likes={"REGIONAL": "no"}):
