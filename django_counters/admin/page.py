@@ -25,7 +25,7 @@ from django_counters.admin.overview import OverviewMixin
 from django_counters.admin.readonly import address, list_url
 from django_counters.admin.subjects import visible
 from django_counters.conf import Policy
-from django_counters.exceptions import CounterError, InvalidConfiguration, InvalidKey
+from django_counters.exceptions import CounterError, InvalidKey
 from django_counters.models import Counter, CounterAdjustment
 from django_counters.read.history import Explanation, explain
 from django_counters.read.readings import readings_of
@@ -163,8 +163,8 @@ def _regions(key: str, policy: Policy) -> list[tuple[str, int]]:
         return []
     try:
         found = by_region(key, reading_alias(policy, None))
-    except InvalidConfiguration:
-        # That is what the overview says.
+    except CounterError:
+        # The overview says what is wrong with the settings, and the value that a Redis is away.
         return []
     return [*found.items(), (_("Together"), sum(found.values()))]
 

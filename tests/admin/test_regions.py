@@ -10,6 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from django_counters.read.regions import by_region
+from django_counters.testing import override_counters
 from django_counters.upkeep.rollup import rollup
 from tests.admin.reading import html_of, rows_of
 from tests.admin.test_page import section
@@ -66,6 +67,16 @@ def test_wrong_settings_hide_no_counter(viewer: Client) -> None:
         shown = html_of(viewer, url)
         assert "nowhere" in html_of(viewer, OVERVIEW)
     assert "counters-exact" in shown
+    assert "counters-regions" not in shown
+
+
+def test_a_redis_that_is_away_hides_no_counter(viewer: Client) -> None:
+    away = {"STRATEGY": "cached", "CACHE": "redis://127.0.0.1:1/0", "REGIONAL": True}
+    with override_counters(views={"REGIONAL": True}):
+        EU.count("views:x", 3)
+    with override_counters(views=away):
+        shown = page(viewer, "views:x")
+    assert "could not be reached" in shown
     assert "counters-regions" not in shown
 
 
