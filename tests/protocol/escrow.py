@@ -213,13 +213,10 @@ PLANS = (
     Plan("two restores", (1, 0), 1, restores=2),
     Plan("given back", (2, 0), 2, restores=1, restorable=(0,), decisions=1),
     Plan("three, a restore", (1, 0, 0), 1, restores=1, restorable=(1,)),
-    Plan("raised, a restore", (1, 0), 2, restores=1, raised=True),
-    Plan("raised, two restores", (1, 0), 1, restores=2, raised=True),
 )
 LARGE = (
     Plan("two restores, two transfers", (1, 0), 2, restores=2),
     Plan("two restores, late pages", (1, 0), 1, restores=2, hands=True),
     Plan("given back, any restored", (2, 0), 2, restores=1, decisions=1),
     Plan("three, the sender restored", (1, 0, 0), 1, restores=1, restorable=(0,)),
-    Plan("raised, two restores, two transfers", (1, 0), 2, restores=2, raised=True),
 )

@@ -23,8 +23,6 @@ from tests.protocol.escrow_world import (
     Steps,
     World,
     items,
-    received,
-    sent,
     swapped,
 )
 
@@ -226,14 +224,13 @@ def _begun(plan: Plan, world: World, at: int, new: int) -> World:
         if not (later and key[0] == at and key[:2] >= first)
     }
     entries.update(learned)
-    region = _frozen(plan, world, region, at)
+    region = _frozen(plan, region)
     for key, value in region.local:
         own = dict(region.entries).get((*first, key), Entry(0, 0, 0))
         assert own.base is not None
         whole = later or (*first, key) in learned
-        whole = whole or (key[0] == "sent" and plan.raised and not plan.lacks(Flaw.RESENDS))
         base = value if whole else own.base + own.value
-        entries[at, new, key] = Entry(0, 0, 0 if is_state(plan, key) else base)
+        entries[at, new, key] = Entry(0, 0, 0 if key == RIGHTS else base)
     marks = dict(region.marks)
     for one, clocks in seen.items():
         marks[at, one] = _ended(plan, entries, (at, one), max([clock, *clocks]))
@@ -242,11 +239,6 @@ def _begun(plan: Plan, world: World, at: int, new: int) -> World:
         _relabel(world, at, marks)
     begun = region._replace(incarnation=new, entries=items(entries), marks=items(marks))
     return world.put(at, begun)
-
-
-def is_state(plan: Plan, key: Key) -> bool:
-    """Whether an amount is what is here now, not what was counted."""
-    return key == RIGHTS or (key[0] == "received" and plan.raised)
 
 
 def _learned(world: World, at: int, clock: int) -> Known:
@@ -264,7 +256,7 @@ def _ended(plan: Plan, entries: Known, place: Place, clock: int) -> Mark:
     """All entries of an incarnation that ends get new versions. Rights that were are none."""
     for key in sorted(key for key in entries if key[:2] == place):
         clock += 1
-        gone = is_state(plan, key[2]) and not plan.lacks(Flaw.RIGHTS_COUNT)
+        gone = key[2] == RIGHTS and not plan.lacks(Flaw.RIGHTS_COUNT)
         entries[key] = Entry(clock, 0 if gone else entries[key].value)
     return Mark(clock, CLOSED, clock)
 
@@ -277,22 +269,7 @@ def _relabel(world: World, at: int, marks: dict[Place, Mark]) -> None:
                 marks[place] = marks[place]._replace(life=theirs.life)
 
 
-def _frozen(plan: Plan, world: World, region: Region, at: int) -> Region:
+def _frozen(plan: Plan, region: Region) -> Region:
     """Nobody can tell which rights are left."""
     rights = 0 if plan.lacks(Flaw.NOT_FROZEN) else -region.has(RIGHTS)
-    region = region.add((RIGHTS, rights))
-    return _raised(plan, world, region, at) if plan.raised else region
-
-
-def _raised(plan: Plan, world: World, region: Region, at: int) -> Region:
-    """The other protocol: all that anybody knows to be sent counts as received."""
-    known = dict(region.entries)
-    for peer in others(world, at) if not plan.lacks(Flaw.NOT_ASKED) else ():
-        theirs = world.regions[peer].entries
-        to_it = tuple(one for one in theirs if one[0][0] != at and one[0][2] == sent(at, 0))
-        known = _newer(known, to_it)
-    region = region._replace(entries=items(known))
-    for peer in others(world, at) if not plan.lacks(Flaw.NOT_RAISED) else ():
-        key = received(0, peer)
-        region = region.add((key, max(0, region.sum(peer, sent(at, 0)) - region.has(key))))
-    return region
+    return region.add((RIGHTS, rights))

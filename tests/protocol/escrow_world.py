@@ -37,9 +37,6 @@ class Flaw(Flawed):
     RIGHTS_COUNT = "rights that ended are read", "a restore, all is read", MISREAD
     KEEPS_LABELS = "a fence keeps what it knew of the lives of others", "a restart", DISAGREE
     OLD_END = "the end of an incarnation has a life, too", "two restores", DISAGREE
-    RESENDS = "what was not published is sent after a restore", "raised, two restores", OVERSOLD
-    NOT_RAISED = "what was sent before the fence is received", "raised, a restore", OVERSOLD
-    NOT_ASKED = "a fence does not ask what was sent to it", "raised, a restore", OVERSOLD
 
 
 @dataclass(frozen=True)
@@ -54,8 +51,6 @@ class Plan:
         hands: whether pages may be applied late.
         decisions: how many rights somebody may give back to a restored region.
         restarts: how many servers may start anew with all that they had.
-        raised: the other protocol: transfers do not say to which incarnation. A fence counts as
-            received all that anybody knows of, and never sends what was not published.
     """
 
     name: str
@@ -68,12 +63,11 @@ class Plan:
     hands: bool = False
     decisions: int = 0
     restarts: int = 0
-    raised: bool = False
     flaw: Flaw | None = None
 
     @property
     def addressed(self) -> bool:
-        return not self.raised and self.flaw is not Flaw.NOT_ADDRESSED
+        return self.flaw is not Flaw.NOT_ADDRESSED
 
     def lacks(self, *flaws: Flaw) -> bool:
         return self.flaw in flaws
