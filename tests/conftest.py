@@ -6,7 +6,9 @@ import os
 import secrets
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ from django_counters.testing import override_counters
 from tests import template
 from tests.durations import Durations
 from tests.keeping import renew
-from tests.selection import RUNS, is_left_out
+from tests.selection import RUNS, TESTS, is_left_out
 
 # How long an example takes says how busy the machine is.
 examples.register_profile("counters", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -68,6 +70,20 @@ def _renewed(case: Any) -> bool:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     run = config.getoption("--depends-on")
     return True if run and is_left_out(collection_path, run) else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Of a whole run, each process compiles its share of the files, then reads those of others."""
+    config = session.config
+    worker = getattr(config, "workerinput", None)
+    if worker and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        first = int(worker["workerid"].removeprefix("gw"))
+        for path in sorted(TESTS.rglob("test_*.py"))[first :: worker["workercount"]]:
+            if not pytest_ignore_collect(path, config):
+                # Whatever is wrong with it, the collection will say.
+                with suppress(Exception, pytest.skip.Exception):
+                    import_module(".".join(path.relative_to(TESTS.parent).with_suffix("").parts))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

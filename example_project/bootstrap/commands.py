@@ -53,6 +53,9 @@ def tests(argv: Sequence[str]) -> int:
         from example_project.bootstrap import children, folders
         from example_project.bootstrap.services import services
 
+        if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+            # Nothing beside the sources, but each process would compile all of them again.
+            os.environ.setdefault("PYTHONPYCACHEPREFIX", str(folders.cache("bytecode")))
         with services():
             # One more than there are cores, as many tests wait; who has ended takes from others.
             # SQLite in memory belongs to one process.
