@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import gc
 import io
 import os
 import secrets
@@ -17,6 +18,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -36,6 +38,8 @@ from tests.docs.pages import PAGES, ROOT, Block, blocks, name_of
 
 # Followed literally, by tests of their own.
 FOLLOWED = ("docs/tutorial.md",)
+# What each page would import.
+SHARED = ("tests.conftest", "tests.docs.cast", "tests.docs.playing")
 
 
 def problems_of(page: Path) -> list[str]:
@@ -96,8 +100,11 @@ def databases() -> Iterator[None]:
     made = setup_databases(verbosity=0, interactive=False)
     for alias in connections:
         _flush(alias)
-    # Who is forked has connections of its own.
+    # Who is forked has connections of its own, and shares what is in memory.
     connections.close_all()
+    for module in SHARED:
+        import_module(module)
+    gc.freeze()
     try:
         yield
     finally:
@@ -173,8 +180,8 @@ def main(arguments: list[str]) -> int:
     django.setup()
     given = [Path(name).resolve() for name in arguments]
     pages = given or [page for page in PAGES if name_of(page) not in FOLLOWED]
+    name_as_the_pages_do()
     with databases():
-        name_as_the_pages_do()
         wrong = [wrong_apart(page) for page in pages if any(blocks(page, "python"))]
     return 1 if any(wrong) else 0
 
