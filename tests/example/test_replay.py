@@ -83,7 +83,10 @@ def test_with_and_without_tokens_in_turn(
 
 @pytest.mark.postgres
 def test_through_a_stream(site: None, tmp_path: Path) -> None:
-    """Twice: the second time consumers go on where the first ones have ended."""
+    """Twice: the second time consumers go on where the first ones have ended.
+
+    What a replay has left that was killed before it has counted is counted before.
+    """
     log = tmp_path / "access.log"
     log.write_text("".join(LINE.format(f"/{number % 7}") for number in range(700)) + "\n")
     url = url_of_the_test()
@@ -91,6 +94,11 @@ def test_through_a_stream(site: None, tmp_path: Path) -> None:
         found = printed(url, "replay", log, "--workers", "2", "--verify", "--stream")
         assert (found["counted"], found["malformed"]) == (700, 1)
         assert found["totals"]["page:/0"] == 100 * times
+        assert found["totals"].get("page:/left", 0) == times - 1
+        part = CounterPosition.objects.exclude(position="").first()
+        assert part is not None
+        with redis.Redis.from_url(os.environ["REDIS_URL"]) as client:
+            client.xadd(part.part, {"page": "page:/left"})
 
 
 @pytest.mark.postgres
@@ -112,17 +120,3 @@ def test_the_file_may_follow_the_stream() -> None:
     for words in (["--stream", "a.log"], ["a.log", "--stream"], ["--stream", "redis", "a.log"]):
         options = run.parser().parse_args(run._with_backend(["replay", *words]))
         assert (options.way, str(options.file)) == ("redis", "a.log")
-
-
-@pytest.mark.postgres
-def test_what_was_published_before_is_counted_before(site: None, tmp_path: Path) -> None:
-    """By a replay that was killed before it has counted."""
-    log = tmp_path / "access.log"
-    log.write_text(LINE.format("/a"))
-    url = url_of_the_test()
-    assert printed(url, "replay", log, "--stream")["totals"]["page:/a"] == 1
-    part = CounterPosition.objects.exclude(position="").get().part
-    with redis.Redis.from_url(os.environ["REDIS_URL"]) as client:
-        client.xadd(part, {"page": "page:/left"})
-    found = printed(url, "replay", log, "--stream", "--verify")
-    assert (found["totals"]["page:/a"], found["totals"]["page:/left"]) == (2, 1)
