@@ -18,13 +18,13 @@ from tests.concurrency.crowd import Threads, at_once
 CROWD = 100
 # A server has no more connections for each of the tests that run at once.
 CONNECTIONS = 16
-NUMBER, WINDOW, SECONDS = 20, 1.5, 3.0
+NUMBER, BURST, WINDOW, SECONDS = 10, 5, 0.75, 1.5
 PATIENCE = 30
 COMMITS = pytest.mark.django_db(transaction=True)
 ALGORITHMS = pytest.mark.parametrize(
     ("options", "most"),
     [
-        ({"burst": 10}, NUMBER),
+        ({"burst": BURST}, NUMBER),
         ({}, 2 * NUMBER - 1),
         ({"algorithm": "fixed"}, 2 * NUMBER),
         ({"algorithm": "log"}, NUMBER),
