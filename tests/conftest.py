@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import secrets
 from collections.abc import Callable, Iterator
@@ -98,6 +99,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.get_closest_marker("postgres") and vendor != "postgresql":
             reason = f"needs PostgreSQL (many writers at once); this run is on {vendor}"
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def pytest_collection_finish() -> None:
+    """What is there by now stays: no collection of garbage has to go through it."""
+    gc.freeze()
 
 
 @pytest.hookimpl(trylast=True)  # after whoever ends the workers or drops their databases
