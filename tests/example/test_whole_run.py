@@ -22,7 +22,7 @@ SOLD, GIVEN_BACK = CounterHold.State.COMMITTED, CounterHold.State.RELEASED
 def test_the_whole_run(transactional_db: None) -> None:
     """Until the worker, which beat tells what to do, has had its turns; then Ctrl-C."""
     with started(url_of_the_test(), "--seconds", "600", "--check", "--json") as process:
-        until(lambda: process.poll() is not None or all_have_worked(), PATIENCE)
+        until(lambda: process.poll() is not None or all_have_worked(), PATIENCE, 0.2)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, out + err

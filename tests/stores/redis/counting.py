@@ -91,10 +91,11 @@ def connected(name: str) -> list[str]:
 
 
 def eventually(holds: Callable[[], bool], within: float = 20) -> bool:
-    """Whether it becomes true in time."""
-    deadline = time.monotonic() + within
+    """Whether it becomes true in time. What takes long is asked less often: asking takes time."""
+    deadline, pause = time.monotonic() + within, 0.005
     while not holds():
         if time.monotonic() > deadline:
             return False
-        time.sleep(0.005)
+        time.sleep(pause)
+        pause = min(1.2 * pause, 0.1)
     return True
