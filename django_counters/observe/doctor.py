@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from enum import StrEnum
 from itertools import starmap
 
 from django.apps import apps
@@ -44,6 +45,14 @@ _ABOUT = {
 }
 
 
+class Verdict(StrEnum):
+    """How urgent findings are: nothing to do, something to know of, something to do."""
+
+    OK = "OK"
+    WARN = "WARN"
+    ACT = "ACT"
+
+
 @dataclass(frozen=True)
 class Finding:
     """One finding.
@@ -57,6 +66,7 @@ class Finding:
         needed: whether somebody has to do something.
         lag: how many seconds something waits in Redis at most; None for others.
         command: the command in ``action``; empty if no command helps.
+        warns: whether it is unusual, though nobody has to do something now.
     """
 
     subject: str
@@ -67,6 +77,14 @@ class Finding:
     needed: bool = False
     lag: float | None = None
     command: str = ""
+    warns: bool = False
+
+    @property
+    def verdict(self) -> Verdict:
+        """How urgent it is."""
+        if self.needed:
+            return Verdict.ACT
+        return Verdict.WARN if self.warns else Verdict.OK
 
 
 def _wrong(subject: str, strategy: str, text: str, command: str = "", **told: object) -> Finding:
@@ -89,6 +107,12 @@ def examine(using: str = DEFAULT_DB_ALIAS) -> list[Finding]:
     if found.regions:
         found = replace(found, regions=inquired(found.regions, using))
     return list(findings(found))
+
+
+def verdict(found: Iterable[Finding]) -> Verdict:
+    """The most urgent of the findings; OK if there are none."""
+    urgent = {finding.verdict for finding in found}
+    return next((one for one in (Verdict.ACT, Verdict.WARN) if one in urgent), Verdict.OK)
 
 
 def facts_of(using: str, *parts: str) -> Facts:
@@ -189,7 +213,8 @@ def _of_ledger(found: State) -> Iterator[Finding]:
     if found.fenced:
         yield Finding(*waits, found.fenced, needed=True, command=f"{_COMMAND} rebase")
     elif found.entries:
-        yield Finding(*waits, _held_by(found))
+        held = _held_by(found)
+        yield Finding(*waits, held, warns=bool(held))
     if ledgers() and too_few(found.partitions_ahead):
         ahead, number = _("%(number)s partitions ahead: run %(command)s"), found.partitions_ahead
         yield _wrong("ledger", "ledger", ahead, f"{_COMMAND} partitions", number=number)
@@ -279,7 +304,7 @@ def _of_regions(found: Exchange | None) -> Iterator[Finding]:
     alone = _("it has counted here, and is not in %(setting)s: is it gone, or renamed?")
     for name in found.strangers:
         told = alone % {"setting": "COUNTERS_REGIONS"}
-        yield Finding(f"region {name}", "", 0, 0, told)
+        yield Finding(f"region {name}", "", 0, 0, told, warns=True)
 
 
 def _if_late(region: str, age: timedelta | None, command: str) -> Iterator[Finding]:
@@ -301,7 +326,7 @@ def _of_peer(own: str, peer: Copied) -> Iterator[Finding]:
         yield _wrong(f"region {own}", "", more, f"{_COMMAND} regions fence", region=peer.region)
     elif peer.problem:
         mute = _("it cannot be asked: %(reason)s") % {"reason": peer.problem}
-        yield Finding(f"region {peer.region}", "", 0, 0, mute)
+        yield Finding(f"region {peer.region}", "", 0, 0, mute, warns=True)
 
 
 def _of_buffer(of: Of, waits: Waiting) -> Finding:
@@ -351,7 +376,7 @@ def _of_incidents(one: Incidents) -> Finding:
     what = _("%(kind)s: %(number)d in %(days)d days, the last at %(last)s") % told
     if one.kind == CounterIncident.Kind.HISTORY:
         # Each restart of a Redis is one, also if nothing was lost. Nothing has to be done.
-        return Finding("incidents", "", 0, 0, what)
+        return Finding("incidents", "", 0, 0, what, warns=True)
     if one.kind in _ABOUT:
         return _says_more("incidents", "", what, _ABOUT[CounterIncident.Kind(one.kind)])
     return Finding("incidents", "", 0, 0, what, needed=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -59,34 +60,48 @@ def test_what_options_of_django_become(given: list[str], name: str, value: objec
 
 @pytest.mark.django_db
 class TestTheVerdict:
-    def said(self) -> str:
+    def said(self, *options: str) -> list[str]:
         out = StringIO()
-        call_command("counters", "doctor", stdout=out)
-        return out.getvalue().splitlines()[-1]
+        call_command("counters", "doctor", *options, stdout=out)
+        return out.getvalue().splitlines()
 
     def test_nothing_at_all(self) -> None:
-        assert self.said() == "Nothing waits, and nothing is wrong."
+        assert self.said() == self.said("--all", "--fail") == ["OK"]
 
-    def test_what_waits_where_it_belongs(self) -> None:
+    def test_what_is_as_it_should_be_is_listed_on_demand(self) -> None:
         with override_counters(likes={"STRATEGY": "sharded"}):
             CounterShard.objects.increment("likes:a")
-            assert self.said() == "Nothing is wrong."
+            assert self.said("--fail") == ["OK"]
+            assert self.said("--all") == ["OK", "OK · likes · sharded · 1 rows of 1 counters wait"]
+            assert len(json.loads("".join(self.said("--json")))) == 1
 
-    def test_what_has_to_be_done(self) -> None:
-        CounterShard.objects.increment("likes:a")
+    def test_what_is_urgent_comes_first(self) -> None:
         record(CounterIncident.Kind.HISTORY, "default", {}, "default")
-        assert self.said() == "Something has to be done about 1 of 2."
-
-    def test_a_restart_of_redis_fails_nothing(self) -> None:
-        record(CounterIncident.Kind.HISTORY, "default", {}, "default")
-        out = StringIO()
-        call_command("counters", "doctor", "--fail", stdout=out)
-        first, last = out.getvalue().splitlines()
-        assert first.startswith("incidents · Redis was started again, or another one took over: 1")
-        assert last == "Nothing is wrong."
         record(CounterIncident.Kind.LOST, "default", {}, "default")
-        with pytest.raises(CommandError):
-            call_command("counters", "doctor", "--fail", stdout=out)
+        with override_counters(likes={"STRATEGY": "sharded"}):
+            CounterShard.objects.increment("likes:a")
+            CounterShard.objects.increment("plain")
+            verdict, *lines = self.said("--all")
+            assert verdict == "ACT: 2 findings to act on"
+            assert [line.split(" · ")[:2] for line in lines] == [
+                ["ACT", "(no namespace)"],
+                ["ACT", "incidents"],
+                ["WARN", "incidents"],
+                ["OK", "likes"],
+            ]
+            assert self.said() == [verdict, *lines[:3]]
+            assert [one["warns"] for one in json.loads("".join(self.said("--json")))] == [
+                *(False, False, True, False)
+            ]
+            with pytest.raises(CommandError, match="ACT: 2 findings to act on"):
+                self.said("--fail")
+
+    def test_a_restart_of_redis_warns_and_fails_nothing(self) -> None:
+        record(CounterIncident.Kind.HISTORY, "default", {}, "default")
+        verdict, line = self.said("--fail")
+        assert verdict == "WARN: 1 finding to know of"
+        text = "WARN · incidents · Redis was started again, or another one took over: 1"
+        assert line.startswith(text)
 
 
 @pytest.mark.django_db

@@ -20,7 +20,7 @@ from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
 from django_counters.models import CounterPosition
-from django_counters.observe.doctor import Finding, examine, facts_of
+from django_counters.observe.doctor import Finding, Verdict, examine, facts_of
 from django_counters.observe.facts import PARTS, databases
 from django_counters.observe.regions import Exchange, exchanged, inquired
 from django_counters.registry import registry
@@ -214,7 +214,7 @@ class TestTheDoctor:
         exchange(US, EU)
         with override_settings(COUNTERS_REGION="eu", COUNTERS_REGIONS={}):
             (finding,) = examine()
-        assert (finding.subject, finding.needed) == ("region us", False)
+        assert (finding.subject, finding.verdict) == ("region us", Verdict.WARN)
         assert "COUNTERS_REGIONS" in finding.action
 
     def test_wrong_settings(self) -> None:
@@ -228,7 +228,7 @@ class TestTheDoctor:
         exchange(EU, US)
         with at("127.0.0.1", 1):
             (finding,) = EU.within(examine)
-        assert (finding.subject, finding.needed) == ("region us", False)
+        assert (finding.subject, finding.verdict) == ("region us", Verdict.WARN)
         assert "it cannot be asked: " in finding.action
         with socket.create_server(("127.0.0.1", 0)) as mute, at(*mute.getsockname()):
             began = time.monotonic()

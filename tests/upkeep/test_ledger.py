@@ -17,7 +17,7 @@ from django_counters.models import (
     CounterIncident,
     CounterShard,
 )
-from django_counters.observe.doctor import examine
+from django_counters.observe.doctor import Verdict, examine
 from django_counters.testing import assert_counts
 from django_counters.types import INT8
 from django_counters.upkeep.ledger import rebase
@@ -68,6 +68,7 @@ class TestOthers:
             (finding,) = [one for one in examine() if one.rows]
             assert (finding.subject, finding.rows, finding.counters) == ("ledger", 2, 2)
             assert "the oldest transaction is pid" in finding.action
+            assert finding.verdict is Verdict.WARN
 
 
 @pytest.mark.postgres

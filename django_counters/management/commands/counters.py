@@ -24,9 +24,8 @@ from django_counters import exceptions as errors
 from django_counters.adjustments.cases import AdjustedMany
 from django_counters.intake.flush import Report as Flushed
 from django_counters.intake.flush import flush
-from django_counters.management import adjusting, consuming, regions, top
+from django_counters.management import adjusting, consuming, examining, regions, top
 from django_counters.management.looping import until_asked_to_end
-from django_counters.observe.doctor import Finding, examine
 from django_counters.upkeep.audit import Anchor, verify_audit
 from django_counters.upkeep.forgetting import forget_actor
 from django_counters.upkeep.holds import expire_holds
@@ -56,7 +55,7 @@ _WORK = {
     "history": gettext_noop("record the totals of namespaces that ask for it"),
     "expire": gettext_noop("give back what is held beyond its time"),
     "prune": gettext_noop("forget tokens, landed generations and samples that are old enough"),
-    "doctor": gettext_noop("say what waits where, and what has to be done"),
+    "doctor": gettext_noop("say whether counters are healthy, and what has to be done"),
     "top": gettext_noop("show the counters that change most, again and again"),
 }
 # Their messages say what to do, without a traceback.
@@ -124,9 +123,6 @@ class Command(BaseCommand):
             metavar="NUMBER:DIGEST",
             help=_("the head of an earlier run, kept elsewhere"),
         )
-        sub["doctor"].add_argument(
-            "--fail", action="store_true", help=_("end with 1 where something has to be done")
-        )
         sub["forget-actor"].add_argument("who", help=_("as increments have named the person"))
         sub["forget-actor"].add_argument(
             "--counts",
@@ -139,6 +135,7 @@ class Command(BaseCommand):
         )
         adjusting.add_arguments(sub["adjust"])
         consuming.add_arguments(sub["consume"], _seconds)
+        examining.add_arguments(sub["doctor"])
         regions.add_arguments(sub["regions"])
         top.add_arguments(sub["top"], _seconds)
 
@@ -358,38 +355,14 @@ class Command(BaseCommand):
         )
         self._print(as_json, gone, text)
 
-    def _doctor(self, using: str, *, fail: bool, as_json: bool, **_: Any) -> None:
-        findings = examine(using)
-        needed = sum(finding.needed for finding in findings)
-        lines = [
-            " · ".join(filter(None, (one.subject, one.strategy, _waits(one), one.action)))
-            for one in findings
-        ]
-        text = "\n".join([*lines, _verdict(len(findings), needed)])
-        self._print(as_json, [asdict(finding) for finding in findings], text)
-        if fail and needed:
-            raise CommandError(f"{needed} of these need somebody who does something.")
+    def _doctor(self, using: str, **options: Any) -> None:
+        examining.run(self.stdout, using, **options)
 
     def _consume(self, using: str, **options: Any) -> None:
         consuming.run(self.stdout, self.stderr, using, **options)
 
     def _top(self, using: str, **options: Any) -> None:
         top.run(self.stdout, using, **options)
-
-
-def _waits(one: Finding) -> str:
-    if not one.rows:
-        return ""
-    if one.lag is None:
-        return f"{one.rows} rows of {one.counters} counters wait"
-    kept = f"up to {one.counters} counters in {one.rows} generations"
-    return f"{kept} wait, for {one.lag:.0f} s at most"
-
-
-def _verdict(found: int, needed: int) -> str:
-    if needed:
-        return f"Something has to be done about {needed} of {found}."
-    return "Nothing is wrong." if found else "Nothing waits, and nothing is wrong."
 
 
 def _problems(report: Flushed) -> Iterator[str]:
