@@ -8,7 +8,7 @@ from uuid import UUID
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db import router
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 from django.utils.decorators import method_decorator
@@ -23,7 +23,7 @@ from django_counters import exceptions as errors
 from django_counters.adjustments.adjustment import Preview, adjust, preview
 from django_counters.adjustments.approval import ask
 from django_counters.adjustments.orders import request_id_of
-from django_counters.admin.forms import TO, AdjustForm
+from django_counters.admin.forms import BY, TO, AdjustForm
 from django_counters.admin.readonly import ReadOnlyAdmin, address, linked
 from django_counters.admin.refusals import said
 from django_counters.admin.subjects import Seen, seen
@@ -92,7 +92,8 @@ class _Steps:
         bounds = self.counter.subject.bounds
         if self.request.method != "POST":
             return self._form_page(AdjustForm(bounds=bounds))
-        form, step = AdjustForm(self.request.POST, bounds=bounds), self.request.POST.get("step")
+        sent = _sent(self.request.POST)
+        form, step = AdjustForm(sent, bounds=bounds), sent.get("step")
         if not form.is_valid() or step == "edit":
             return self._form_page(form)
         return self._confirmed(form) if step == "confirm" else self._preview_page(form)
@@ -127,6 +128,7 @@ class _Steps:
             "title": _("Confirm: adjust %(counter)s") % {"counter": self.counter.subject.label},
             "preview": found,
             "changed_since": _changed_since(form, found),
+            "change": _offered(form, found),
             "below": form.asked["allow_below_floor"],
         }
         return self._page(form, (found.before, found.last), "adjust_confirm.html", context)
@@ -242,6 +244,25 @@ def _changed_since(form: AdjustForm, found: Preview) -> int | None:
     expected, last = form.cleaned_data["expected"], form.cleaned_data["last"]
     moved = form.cleaned_data["how"] == TO or last != found.last
     return expected if moved and expected != found.before else None
+
+
+def _sent(data: QueryDict) -> dict[str, Any]:
+    """What was sent, with the offered change in place of the value if the user has chosen it."""
+    sent = data.dict()
+    return {**sent, "how": BY, "number": data["change"]} if "change" in data else sent
+
+
+def _offered(form: AdjustForm, found: Preview) -> int | None:
+    """The change that a new value meant when the user saw the value before.
+
+    None if nothing was counted meanwhile. Also if somebody has adjusted it: both may have corrected
+    the same mistake.
+    """
+    data = form.cleaned_data
+    since = _changed_since(form, found)
+    if since is None or data["how"] != TO or data["last"] != found.last:
+        return None
+    return int(data["number"]) - since or None
 
 
 def _token(form: AdjustForm) -> UUID:

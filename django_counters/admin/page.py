@@ -23,6 +23,7 @@ from django_counters.admin.holding import Held, HoldingMixin, held_of
 from django_counters.admin.listing import waiting_first
 from django_counters.admin.overview import OverviewMixin
 from django_counters.admin.readonly import address, list_url
+from django_counters.admin.requests import waiting_of
 from django_counters.admin.subjects import visible
 from django_counters.conf import Policy
 from django_counters.exceptions import CounterError, InvalidKey
@@ -136,6 +137,7 @@ class CounterPageMixin(OverviewMixin, HoldingMixin):
             "crumb": self.opts.verbose_name_plural.capitalize(),  # type: ignore[union-attr]
             "crumb_url": address(self.admin_site, "django_counters_counter_changelist"),
             "adjust_url": adjust_url(self.admin_site, "", key, policy.measure) if adjusts else "",
+            "requests": waiting_of(self.admin_site, request, key),
             "adjustments": self._adjustments(request, key),
             "adjustments_url": adjustments and f"{adjustments}?{urlencode({'q': key})}",
         }

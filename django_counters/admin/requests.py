@@ -24,11 +24,13 @@ from django_counters.admin.adjusting import spelt
 from django_counters.admin.forms import ApproveForm, RejectForm
 from django_counters.admin.readonly import ReadOnlyAdmin, linked, named, row_url
 from django_counters.admin.refusals import said
-from django_counters.admin.subjects import Seen, is_gone, seen
+from django_counters.admin.subjects import Seen, is_gone, seen, visible
 from django_counters.exceptions import CounterError, RecordMissing
 from django_counters.models import AdjustmentRequest, CounterAdjustment
 
 _WAITING = AdjustmentRequest.State.WAITING
+# Requests on the page of a counter.
+MOST_SHOWN = 20
 _WAITING_FIRST = Case(When(state=_WAITING, then=0), default=1).asc()
 
 
@@ -65,11 +67,7 @@ class RequestAdmin(ReadOnlyAdmin):
     @admin.display(description=_("wanted"))
     def wanted(self, waiting: Any) -> str:
         """The new value, or the change."""
-        if waiting.to is not None:
-            return gettext("to %(value)s") % {"value": number_format(waiting.to)}
-        return gettext("by %(change)s") % {
-            "change": f"{'+' if waiting.by > 0 else ''}{number_format(waiting.by)}"
-        }
+        return wanted_of(waiting)
 
     @admin.display(description=_("state"))
     def decision(self, waiting: Any) -> str:
@@ -209,6 +207,30 @@ class RequestAdmin(ReadOnlyAdmin):
     def _is_own(self, request: HttpRequest, waiting: Any) -> bool:
         me: Person = person_of(request.user, "a user")
         return approval.requester_of(waiting).is_same(me)
+
+
+def wanted_of(waiting: Any) -> str:
+    """What a request asks for: the new value, or the change."""
+    if waiting.to is not None:
+        return gettext("to %(value)s") % {"value": number_format(waiting.to)}
+    return gettext("by %(change)s") % {
+        "change": f"{'+' if waiting.by > 0 else ''}{number_format(waiting.by)}"
+    }
+
+
+def waiting_of(
+    site: admin.AdminSite, request: HttpRequest, key: str
+) -> list[tuple[AdjustmentRequest, str, str]]:
+    """The requests of a named counter that wait, the latest first: what is wanted, and the page.
+
+    Only those that the user may see.
+    """
+    try:
+        rows = visible(site, request, AdjustmentRequest)
+    except PermissionDenied:
+        return []
+    found = rows.filter(field="", key=key, state=_WAITING).order_by("-pk")[:MOST_SHOWN]
+    return [(row, wanted_of(row), row_url(site, AdjustmentRequest, row.pk)) for row in found]
 
 
 class _Incomplete(Exception):

@@ -165,6 +165,34 @@ class TestAValueThatHasChanged:
         row = CounterAdjustment.objects.get()
         assert (row.before, row.after) == (43, 50)
 
+    def test_the_change_is_offered_that_the_value_meant(self, clerk: Client, url: str) -> None:
+        first = previewed(clerk, url, how="to", number=35)
+        assert [name for name, _ in first.form("token").buttons] == ["step", "step"]
+        Counter.objects.increment(KEY, 2)
+        form = sent(confirmed(clerk, url, first)).form("token")
+        assert ("change", "-5") in form.buttons
+        offered = sent(clerk.post(url, {**form.fields, "change": "-5"}))
+        assert ">37<" in offered.html
+        assert offered.form("token").fields["how"] == "by"
+        # What is counted from now on does not hold it up.
+        Counter.objects.increment(KEY, 3)
+        assert confirmed(clerk, url, offered).status_code == 302
+        row = CounterAdjustment.objects.get()
+        assert (row.before, row.after, row.reason) == (45, 40, REASON)
+
+    def test_no_change_is_offered_where_somebody_has_adjusted_or_none_was_meant(
+        self, clerk: Client, url: str
+    ) -> None:
+        for number, adjust in ((35, True), (41, False)):
+            page = previewed(clerk, url, how="to", number=number)
+            if adjust:
+                Counter.objects.adjust(KEY, by=1, reason="The same mistake", actor="other")
+            else:
+                Counter.objects.increment(KEY)
+            refused = sent(confirmed(clerk, url, page))
+            assert "when you saw it" in refused.html
+            assert [name for name, _ in refused.form("token").buttons] == ["step", "step"]
+
     def test_what_is_counted_meanwhile_does_not_concern_a_change(
         self, clerk: Client, url: str
     ) -> None:

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from django.contrib.admin.utils import quote
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 
-from django_counters.adjustments.approval import ask
+from django_counters.adjustments.approval import ask, reject
 from django_counters.models import AdjustmentRequest, Counter, CounterAdjustment
 from django_counters.testing import override_counters
 from django_counters.write.change import named
@@ -69,6 +70,28 @@ class TestThePage:
         page = page_of(client, asked(User.objects.get(username="clerk")))
         assert "somebody else has to decide" in page.html
         assert not [form for form in page.forms if form.action]
+
+    def test_the_decision_stands_before_what_is_told(self, boss: Client, asked: Asked) -> None:
+        html = page_of(boss, asked()).html
+        assert html.index(">Approve</button>") < html.index(">Reject</button>")
+        assert html.index(">Reject</button>") < html.index('class="form-row field-requester_name')
+        # Whoever approves has read why.
+        assert html.index("Reason</th>") < html.index(">Approve</button>")
+
+    def test_it_waits_on_the_page_of_its_counter(
+        self, boss: Client, login: Login, asked: Asked
+    ) -> None:
+        request, other = asked(), asked(by=100)
+        url = reverse("admin:django_counters_counter_change", args=(quote(KEY),))
+        pages = [f'href="{address("change", one.pk)}"' for one in (request, other)]
+        html = opened(boss, url).html
+        assert html.index(pages[1]) < html.index(pages[0]) < html.index('id="counters-value"')
+        assert "to 500" in html
+        assert "by +100" in html
+        reject(request.pk, actor="boss", note="no")
+        assert pages[0] not in opened(boss, url).html
+        blind = opened(login("view_counter"), url).html
+        assert "Waiting for a second person" not in blind
 
     def test_who_may_not_see_the_counter_does_not_learn_its_value(
         self, login: Login, asked: Asked

@@ -123,6 +123,10 @@ def test_with_the_keyboard_alone(page: Page, clerk: User, log_in: LogIn) -> None
     page.keyboard.type(WHY)
     go_with_keys(page, "Preview")
     assert numbers(page) == ["120", "119", "-1"]
+    # Whoever goes back from the preview is in the field that matters, too.
+    go_with_keys(page, "Back")
+    page.locator("input[name=number]:focus").wait_for()
+    go_with_keys(page, "Preview")
     go_with_keys(page, "Confirm")
     page.get_by_text("was adjusted from 120 to 119").wait_for()
 
@@ -144,7 +148,12 @@ def test_what_is_too_much_for_one_person_waits_for_a_second(
     page.get_by_role("link", name=KEY).first.click()
     assert numbers(page) == ["120", "20", "-100"]
     picture(page, "request")
-    page.get_by_role("button", name="Approve").click()
+    approve = page.get_by_role("button", name="Approve")
+    box = approve.bounding_box()
+    # It is seen without scrolling.
+    assert box
+    assert box["y"] + box["height"] < 800
+    approve.click()
     page.get_by_text("was adjusted from 120 to 20").wait_for()
     row = CounterAdjustment.objects.get()
     assert (row.actor_name, row.approver_name, row.after) == ("clerk", "boss", 20)
