@@ -87,8 +87,9 @@ def others() -> Q:
 class CounterAdmin(CounterPageMixin, ExportAdmin):
     """The list of counters with their exact values.
 
-    The order is that of the keys, so a namespace stands together. The value has no index, so nobody
-    can sort by it.
+    The order is that of the keys, so a namespace stands together. A list that is not too long can
+    be sorted by value, too: by the total, which is in the row. What is pending is in other tables,
+    and in Redis.
     """
 
     list_display = ("key", "exact_value", "strategy", "pending", "last_change", "recent")
@@ -96,7 +97,7 @@ class CounterAdmin(CounterPageMixin, ExportAdmin):
     ordering = ("key",)
     search_fields = ("key",)
     search_help_text = _("A part of the key")
-    sortable_by = ("key",)
+    sortable_by = ("key", "exact_value")
     export_columns = (
         *("key", "value", "total", "pending"),
         *("strategy", "consistency", "total_changed_at"),
@@ -106,7 +107,7 @@ class CounterAdmin(CounterPageMixin, ExportAdmin):
         """The list that completes its rows by exact values."""
         return CounterList
 
-    @admin.display(description=_("value"))
+    @admin.display(description=_("value"), ordering="value")
     def exact_value(self, counter: Any) -> str:
         """The exact value, or the landed part of it if Redis is away."""
         value = number_format(counter.reading.value)

@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from django_counters import clock
-from django_counters.admin.readonly import MOST
+from django_counters.admin.readonly import MOST, BoundedPaginator
 from django_counters.admin.sparkline import sparkline
 from django_counters.models import Counter, CounterDelta, CounterShard
 from django_counters.read.readings import readings_of
@@ -40,11 +40,25 @@ class CounterList(ChangeList):
     and one query for the lines of each source.
     """
 
+    #: Whether the order is that of the totals, and whether that was asked for of too many counters.
+    is_by_total = False
+    is_too_long = False
     #: How many counters have no row yet, and the first of them, for a user who may see them all.
     not_listed = 0
     unlisted: Sequence[tuple[str, int]] = ()
     _page: Iterable[Any] = ()
     _rows: Sequence[Any] | None = None
+
+    def get_queryset(
+        self, request: HttpRequest, exclude_parameters: list[str | None] | None = None
+    ) -> QuerySet[Any]:
+        """The counters in their order. The total has no index, so only as many as a list pages."""
+        found = super().get_queryset(request, exclude_parameters)
+        if {"value", "-value"}.isdisjoint(map(str, found.query.order_by)):
+            return found
+        self.is_too_long = BoundedPaginator(found, self.list_per_page).is_cut
+        self.is_by_total = not self.is_too_long
+        return found.order_by("key") if self.is_too_long else found
 
     def get_results(self, request: HttpRequest) -> None:
         """The page, and the counters that are on none."""

@@ -176,13 +176,36 @@ class TestFinding:
         response = viewer.get(LIST, query)
         assert (response.status_code, response["Location"]) == (302, f"{LIST}?e=1")
 
-    def test_the_value_cannot_be_sorted_by(self, viewer: Client) -> None:
+    def test_the_value_can_be_sorted_by_and_nothing_else(self, viewer: Client) -> None:
         page = page_of(viewer)
         head = page[page.index('<table id="result_list"') :].partition("</thead>")[0]
-        assert set(re.findall(r'href="\?o=([^"]*)"', head)) == {"", "-0"}
-        Counter.objects.filter(key="plain").update(value=-5)
-        for column in range(1, 6):
+        assert set(re.findall(r'href="\?o=([^"]*)"', head)) == {"", "-0", "1.0"}
+        assert "Sorted by the total" not in page
+        for column in range(2, 6):
             assert list(rows_of(page_of(viewer, o=str(column)))) == list(rows_of(page))
+
+    def test_the_order_is_that_of_the_totals(self, viewer: Client) -> None:
+        for key, value in (("plain", -5), ("orders:us", 9), ("likes:a", 10)):
+            Counter.objects.filter(key=key).update(value=value)
+        page = page_of(viewer, o="-1")
+        assert list(rows_of(page))[:2] == ["likes:a", "orders:us"]
+        assert list(rows_of(page))[-1] == "plain"
+        assert "Sorted by the total" in page
+        rising = page_of(viewer, o="1", namespace="orders")
+        assert list(rows_of(rising)) == ["orders:eu", "orders:us"]
+
+    def test_a_long_list_is_sorted_by_key_alone(
+        self, viewer: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        Counter.objects.filter(key="plain").update(value=5)
+        keys = list(rows_of(page_of(viewer)))
+        monkeypatch.setattr(BoundedPaginator, "most", 6)
+        page = page_of(viewer, o="-1")
+        assert list(rows_of(page)) == keys
+        assert "More than 6 counters are not sorted by value" in page
+        # A search makes it short enough.
+        assert list(rows_of(page_of(viewer, o="-1", q="plain"))) == ["plain"]
+        assert "Sorted by the total" in page_of(viewer, o="-1", q="plain")
 
     def test_a_long_list_ends_and_says_so(
         self, viewer: Client, monkeypatch: pytest.MonkeyPatch
