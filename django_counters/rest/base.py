@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, ClassVar, NoReturn
@@ -213,31 +213,34 @@ class CounterView(APIView):
         if self.request.META.get("HTTP_ORIGIN", "").lower() not in access.origins:
             raise Refused(403, "origin", "Beacons are taken from declared sites only.")
 
-    def answered(
-        self,
-        asked: Mapping[str, Any],
-        work: Work,
-        using: str,
-        *,
-        joins: bool,
-        resumes: bool = False,
-    ) -> Response:
-        """Do the work and answer. With an Idempotency-Key, do it once and repeat the answer."""
-        once = once_of(self.request, asked, using, joins=joins, resumes=resumes)
-        headers = {"Cache-Control": "no-store"}
-        if once is None:
-            return Response(work(None), headers=headers)
-        body, replayed = once.do(work)
-        if replayed:
-            headers["Idempotent-Replayed"] = "true"
-        return Response(self.marked(body, replayed=replayed), headers=headers)
 
-    def marked(self, body: Mapping[str, Any], *, replayed: bool) -> Mapping[str, Any]:
-        """The answer, which says whether nothing was counted: the request repeats an earlier one.
+def mark(body: Mapping[str, Any], *, replayed: bool) -> Mapping[str, Any]:
+    """The answer, which says whether nothing was counted: the request repeats an earlier one.
 
-        Or the actor had counted before, as the body knows.
-        """
-        return {**body, "replayed": replayed or body["replayed"]}
+    Or the actor had counted before, as the body knows.
+    """
+    return {**body, "replayed": replayed or body["replayed"]}
+
+
+def answer_once(
+    request: Request,
+    asked: Mapping[str, Any],
+    work: Work,
+    using: str,
+    *,
+    joins: bool,
+    resumes: bool = False,
+    mark: Callable[..., Mapping[str, Any]] = mark,
+) -> Response:
+    """Do the work and answer. With an Idempotency-Key, do it once and repeat the answer."""
+    once = once_of(request, asked, using, joins=joins, resumes=resumes)
+    headers = {"Cache-Control": "no-store"}
+    if once is None:
+        return Response(work(None), headers=headers)
+    body, replayed = once.do(work)
+    if replayed:
+        headers["Idempotent-Replayed"] = "true"
+    return Response(mark(body, replayed=replayed), headers=headers)
 
 
 @cache

@@ -16,7 +16,7 @@ from django_counters.projections.event import Event, event_of
 from django_counters.querysets import CounterQuerySet
 from django_counters.read.readings import readings_of
 from django_counters.registry import registry
-from django_counters.rest.base import CounterView
+from django_counters.rest.base import CounterView, answer_once
 from django_counters.rest.bodies import ChangeManyBody, ReadManyBody
 from django_counters.rest.describing import described
 from django_counters.rest.permissions import MayIncrement, MayRead
@@ -125,7 +125,7 @@ class IncrementManyView(CounterView):
 
     may = MayIncrement
 
-    def post(self, request: Request) -> Response:  # noqa: ARG002
+    def post(self, request: Request) -> Response:
         """Count. Each counter is checked for its own permission."""
         asked = self.checked(ChangeManyBody)
         items = {item["key"]: item["by"] for item in asked.pop("counters")}
@@ -142,14 +142,14 @@ class IncrementManyView(CounterView):
 
         # No counter can be mistaken for ``tags``, ``at`` or ``who``: amounts are numbers.
         given = told(event)
-        return self.answered(
-            {**given, "counters": items} if given else items, work, using, joins=joins
-        )
+        whole = {**given, "counters": items} if given else items
+        return answer_once(request, whole, work, using, joins=joins, mark=_mark)
 
-    def marked(self, body: Mapping[str, Any], *, replayed: bool) -> Mapping[str, Any]:
-        """Mark each counter of the answer, too."""
-        counters = [{**part, "replayed": replayed} for part in body["counters"]]
-        return {"counters": counters, "replayed": replayed}
+
+def _mark(body: Mapping[str, Any], *, replayed: bool) -> Mapping[str, Any]:
+    """Mark each counter of the answer, too."""
+    counters = [{**part, "replayed": replayed} for part in body["counters"]]
+    return {"counters": counters, "replayed": replayed}
 
 
 def _events(targets: Mapping[str, Target], event: Event, *, is_named: bool) -> dict[str, Event]:

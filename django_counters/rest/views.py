@@ -16,7 +16,7 @@ from django_counters import clock
 from django_counters.adjustments.orders import request_id_of
 from django_counters.exceptions import InvalidActor
 from django_counters.projections.event import Event, event_of
-from django_counters.rest.base import CounterView, iso
+from django_counters.rest.base import CounterView, answer_once, iso
 from django_counters.rest.bodies import AdjustBody, ChangeBody
 from django_counters.rest.describing import described
 from django_counters.rest.permissions import (
@@ -68,7 +68,7 @@ class ChangeView(CounterView):
         """What was told of the change, and whose it is."""
         return self.event_by(targets, asked)
 
-    def post(self, request: Request, key: str) -> Response:  # noqa: ARG002
+    def post(self, request: Request, key: str) -> Response:
         """Count. With an Idempotency-Key, count once however often the request is sent."""
         target = self.target(key)
         asked = self.checked(ChangeBody)
@@ -81,7 +81,7 @@ class ChangeView(CounterView):
         whole = {"by": by, **told(event)}
         # Outside of a transaction, only named counters count once with a token.
         resumes = isinstance(target, Named)
-        return self.answered(whole, work, target.alias, joins=target.joins, resumes=resumes)
+        return answer_once(request, whole, work, target.alias, joins=target.joins, resumes=resumes)
 
 
 @described("increment")
@@ -137,7 +137,7 @@ class AdjustView(CounterView):
             more = {"consistency": "exact", "number": row.number, "before": row.before}
             return {**change_body(target, row.delta, result_of(row.after)), **more}
 
-        return self.answered(order, work, target.alias, joins=True)
+        return answer_once(request, order, work, target.alias, joins=True)
 
 
 def is_known(value: int, known: str) -> bool:

@@ -1,0 +1,115 @@
+"""Counts in view sets of a project's own: ``POST posts/1/likes/increment/``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, ClassVar
+from uuid import UUID
+
+from django.db import connections
+from drf_spectacular.utils import extend_schema
+from rest_framework import exceptions as drf
+from rest_framework.decorators import action
+from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.viewsets import GenericViewSet
+
+from django_counters.access import Access
+from django_counters.exceptions import CounterError, InvalidConfiguration
+from django_counters.fields import counter_fields
+from django_counters.projections.event import event_of
+from django_counters.rest import bodies, parameters
+from django_counters.rest.actors import actor_of_request
+from django_counters.rest.base import NO_SUCH, answer_once
+from django_counters.rest.exposed import Exposed
+from django_counters.rest.parsing import OnlyJSON, StrictJSONParser, check_carried
+from django_counters.rest.problems import Refused, answer
+from django_counters.rest.targets import OfRecord, told
+from django_counters.rest.views import change_body
+from django_counters.strategies.declaring import MAX_AGE
+
+# What `OfRecord` has of `expose()`, which is not asked here: the view set decides.
+_OF_VIEW_SET = Access()
+
+
+class IncrementMixin(GenericViewSet[Any]):
+    """A view set that counts: ``POST posts/1/likes/increment/`` adds one to a field of the record.
+
+    Who may do it is the business of the view set: of its queryset, its permission classes and its
+    throttles. The action is called ``increment``, so ``get_permissions`` can tell it by
+    ``self.action``. With an ``Idempotency-Key`` a request counts once, however often it is sent.
+    The body is JSON: nothing, or ``{"by": 3}``.
+
+    Attributes:
+        counter_fields: the fields that can be counted: none, unless you name them.
+        counter_max_delta: the most that one request may add.
+    """
+
+    counter_fields: ClassVar[Collection[str]] = ()
+    counter_max_delta: ClassVar[int] = 1
+
+    @classmethod
+    def as_view(cls, actions: Any = None, **initkwargs: Any) -> Any:
+        view: Any = super().as_view(actions, **initkwargs)
+        if actions == {"post": "increment"}:
+            # Commit before the answer, also with ATOMIC_REQUESTS. Other actions stay as they are.
+            view._non_atomic_requests = set(connections)
+        return view
+
+    @extend_schema(
+        request={"application/json": bodies.IncrementBody},
+        parameters=[parameters.ONCE],
+        responses={(200, "application/json"): bodies.ChangeAnswer},
+    )
+    @action(
+        detail=True,
+        methods=["post"],
+        url_path=r"(?P<counter>\w+)/increment",
+        parser_classes=[StrictJSONParser],
+        renderer_classes=[JSONRenderer],
+        content_negotiation_class=OnlyJSON,
+    )
+    def increment(self, request: Request, counter: str, **_lookup: Any) -> Response:
+        """Add to a counter of the record, by one where nothing is said."""
+        target = self._target(counter)
+        check_carried(request)
+        by = bodies.checker(bodies.IncrementBody).run_validation(request.data)["by"]
+        if by > self.counter_max_delta:
+            raise drf.ValidationError({"by": [f"At most {self.counter_max_delta} at once."]})
+        event = event_of(who=actor_of_request(request, self, [target], None))
+        target.check(event)
+
+        def work(token: UUID | None) -> dict[str, Any]:
+            return change_body(target, by, target.change(by, token, event))
+
+        asked = {"by": by, **told(event)}
+        return answer_once(request, asked, work, target.alias, joins=target.joins)
+
+    def get_exception_handler(self) -> Callable[[Exception, Mapping[str, Any]], Response | None]:
+        """Errors of counters are answered as the API does, all others as the view set does."""
+        own: Any = super().get_exception_handler()
+        if self.action != "increment":
+            return own  # type: ignore[no-any-return]
+
+        def handle(error: Exception, context: Mapping[str, Any]) -> Response | None:
+            mine = isinstance(error, CounterError | Refused)
+            found: Response | None = answer(error, context) if mine else own(error, context)
+            return found
+
+        return handle
+
+    def _target(self, name: str) -> OfRecord:
+        record = self.get_object()
+        if name not in self.counter_fields:
+            raise drf.NotFound(NO_SUCH)
+        model = type(record)
+        found = [one for one in counter_fields(model) if (one.name, one.places) == (name, None)]
+        if not found:
+            problem = f"{type(self).__name__}: {model._meta.label} has no counter field {name!r}"
+            raise InvalidConfiguration(problem=f"{problem}, or it has decimal places.")
+        (field,) = found
+        exposed = Exposed(field, _OF_VIEW_SET, model, None)
+        key = f"{exposed.label}:{record.pk}"
+        declared = (field.recipe, field.measure, MAX_AGE)
+        return OfRecord(key, exposed.access, *declared, exposed, record)

@@ -1,0 +1,164 @@
+"""View sets of a project's own that count: they decide who may, and a retry counts once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.core.cache import cache
+from django.db import connections, transaction
+from django.urls import resolve, reverse
+from drf_spectacular.generators import SchemaGenerator
+
+from django_counters.exceptions import InvalidConfiguration
+from tests.rest import viewset_urls
+from tests.rest.asking import assert_first, assert_replayed, header
+from tests.rest.conftest import As, problem
+from tests.testapp.models import Account, Article, Note, Post, Product
+
+pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.rest.viewset_urls")]
+ON_COMMIT = pytest.mark.django_db(transaction=True)
+
+
+def url_of(record: Any, field: str) -> str:
+    return f"/{type(record).__name__.lower()}s/{record.pk}/{field}/increment/"
+
+
+@pytest.fixture
+def post() -> Post:
+    return Post.objects.create(likes=5)
+
+
+def likes(post: Post) -> int:
+    return int(Post.objects.get(pk=post.pk).likes)
+
+
+class TestCounting:
+    def test_one_more(self, as_: As, post: Post) -> None:
+        answer = as_("user").post(url_of(post, "likes"))
+        assert_first(answer)
+        body = answer.json()
+        assert (body["key"], body["value"], body["applied"]) == (
+            f"testapp.Post.likes:{post.pk}",
+            6,
+            1,
+        )
+        assert answer["Cache-Control"] == "no-store"
+        assert likes(post) == 6
+        assert reverse("post-increment", args=(post.pk, "likes")) == url_of(post, "likes")
+
+    def test_a_request_that_is_sent_again(self, as_: As, post: Post) -> None:
+        client, other = as_("user"), as_("user")
+        first = client.post(url_of(post, "likes"), **header("one"))
+        assert_first(first)
+        assert_replayed(client.post(url_of(post, "likes"), **header("one")), first)
+        assert likes(post) == 6
+        assert_first(other.post(url_of(post, "likes"), **header("one")))
+        assert likes(post) == 7
+
+    @ON_COMMIT
+    def test_a_cached_field(self, as_: As, cached: str) -> None:
+        cache.clear()  # of the throttle, which is kept by the address of the tests
+        client, article = as_("anonymous"), Article.objects.create()
+        first = client.post(url_of(article, "reads"), {"by": 3}, **header("one"))
+        assert_first(first)
+        again = client.post(url_of(article, "reads"), {"by": 3}, **header("one"))
+        assert_replayed(again, first)
+        assert article.reads.value() == 3
+
+    def test_who_counts_once(self, as_: As) -> None:
+        note, client = Note.objects.create(), as_("user")
+        answers = [client.post(url_of(note, "likes")).json()["replayed"] for _ in range(2)]
+        assert answers == [False, True]
+        assert as_("user").post(url_of(note, "likes")).json()["value"] == 2
+        problem(as_("anonymous").post(url_of(note, "likes")), 400, "invalid")
+        assert Note.objects.get().likes == 2
+
+
+class TestRefused:
+    def test_by_the_permissions_of_the_view_set(self, as_: As, post: Post) -> None:
+        assert as_("anonymous").post(url_of(post, "likes")).status_code == 401
+        hidden, private = (Post.objects.create(title=title) for title in ("hidden", "private"))
+        assert as_("superuser").post(url_of(hidden, "likes")).status_code == 404
+        answer = as_("superuser").post(url_of(private, "likes"))
+        assert answer.status_code == 403
+        # As the view set answers its own refusals.
+        assert list(answer.json()) == ["detail"]
+        assert [likes(one) for one in (post, hidden, private)] == [5, 0, 0]
+
+    def test_fields_that_are_not_named(self, as_: As, post: Post) -> None:
+        client = as_("superuser")
+        for name in ("views", "title", "nothing", "pk", "delete"):
+            assert client.post(url_of(post, name)).status_code == 404
+        assert client.post(f"/silent/{post.pk}/likes/increment/").status_code == 404
+        assert client.get(url_of(post, "likes")).status_code == 405
+        assert likes(post) == 5
+
+    @pytest.mark.parametrize("by", [2, 0, -1, "1", 1.0, True, None])
+    def test_another_amount(self, as_: As, post: Post, by: Any) -> None:
+        answer = as_("user").post(url_of(post, "likes"), {"by": by})
+        assert (answer.status_code, list(answer.json())) == (400, ["by"])
+        assert as_("user").post(url_of(post, "likes"), {"bye": 1}).status_code == 400
+        form = as_("user").post(url_of(post, "likes"), {"by": 1}, format="multipart")
+        assert form.status_code == 415
+        assert likes(post) == 5
+
+    def test_by_the_throttle_of_the_view_set(self, as_: As, cached: str) -> None:
+        cache.clear()
+        client, article = as_("user"), Article.objects.create()
+        statuses = [client.post(url_of(article, "reads")).status_code for _ in range(4)]
+        assert statuses == [200, 200, 200, 429]
+
+    def test_by_the_bounds_of_the_field(self, as_: As) -> None:
+        product = Product.objects.create(stock=5)
+        answer = as_("user").post(url_of(product, "stock"), {"by": 996})
+        found = problem(answer, 409, "ceiling-exceeded")
+        assert (found["requested"], found["available"]) == (996, 995)
+        # The view set has a say in it, too.
+        assert answer["X-Handled"] == "yes"
+        assert Product.objects.get().stock == 5
+
+    def test_amounts_with_decimal_places(self, as_: As) -> None:
+        account = Account.objects.create()
+        with pytest.raises(InvalidConfiguration, match="decimal places"):
+            as_("user").post(url_of(account, "balance"))
+
+
+class TestTransactions:
+    def test_only_the_action_is_outside_of_the_transaction_of_a_request(self, post: Post) -> None:
+        def left_out(url: str) -> set[str]:
+            found: set[str] = getattr(resolve(url).func, "_non_atomic_requests", set())
+            return found
+
+        assert left_out(url_of(post, "likes")) == set(connections)
+        assert left_out(f"/posts/{post.pk}/") == set()
+
+    @ON_COMMIT
+    @pytest.mark.parametrize("name", ["likes", "reads"])
+    def test_a_count_is_committed_before_the_answer(
+        self, as_: As, cached: str, name: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        cache.clear()
+        monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
+        record = Post.objects.create() if name == "likes" else Article.objects.create()
+        inside: list[bool] = []
+        kept = viewset_urls.OpenViewSet.finalize_response
+
+        def finalize(view: Any, *args: Any, **kwargs: Any) -> Any:
+            inside.append(transaction.get_connection().in_atomic_block)
+            return kept(view, *args, **kwargs)
+
+        for view_set in (viewset_urls.PostViewSet, viewset_urls.ArticleViewSet):
+            monkeypatch.setattr(view_set, "finalize_response", finalize)
+        first = as_("user").post(url_of(record, name), **header("one"))
+        assert_first(first)
+        assert inside == [False]
+
+
+def test_it_is_in_the_schema() -> None:
+    generator: Any = SchemaGenerator
+    schema = generator(patterns=viewset_urls.urlpatterns).get_schema(public=True)
+    found = schema["paths"]["/posts/{id}/{counter}/increment/"]["post"]
+    content = found["requestBody"]["content"]["application/json"]["schema"]
+    assert content == {"$ref": "#/components/schemas/CounterIncrementBody"}
+    assert {one["name"] for one in found["parameters"]} >= {"id", "counter", "Idempotency-Key"}
