@@ -12,6 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
 from django_counters.admin.adjusting import adjust_url
+from django_counters.admin.columns import Sparkline
 from django_counters.admin.holding import Held, held_of
 from django_counters.exceptions import CounterError, CounterUnavailable
 from django_counters.fields import counter_fields
@@ -46,6 +47,9 @@ class CounterFieldsAdmin(_ModelAdmin):
     """
 
     change_form_template = "admin/django_counters/fields_change_form.html"
+
+    class Media:
+        css = {"all": ("django_counters/sparkline.css",)}
 
     def get_changelist(self, request: HttpRequest, **_given: Any) -> type[ChangeList]:  # noqa: ARG002
         """A list of exact values."""
@@ -100,7 +104,12 @@ class ExactList(ChangeList):
     def get_results(self, request: HttpRequest) -> None:
         """The records of the page."""
         super().get_results(request)
-        complete(request, list(self.result_list))
+        records = list(self.result_list)
+        complete(request, records)
+        fields = {field.name: field for field in counter_fields(self.model)}
+        for column in self.list_display:
+            if records and isinstance(column, Sparkline):
+                column.load(fields[column.name], records)
 
 
 def complete(request: HttpRequest, records: Sequence[Any]) -> None:

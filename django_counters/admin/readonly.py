@@ -61,7 +61,7 @@ class ReadOnlyAdmin(_ModelAdmin):
     show_full_result_count = False
 
     class Media:
-        css = {"all": ("django_counters/admin.css",)}
+        css = {"all": ("django_counters/admin.css", "django_counters/sparkline.css")}
 
     def has_add_permission(self, request: HttpRequest) -> bool:  # noqa: ARG002
         """Nobody adds."""

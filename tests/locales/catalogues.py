@@ -20,7 +20,7 @@ PACKAGE = Path(django_counters.__file__).resolve().parent
 PROJECT = "django-distributed-counters"
 LANGUAGES = ("de", "fr", "es", "ja")
 # Django's admin has translations of these, and ours would replace them in all of a project.
-OF_DJANGO = frozenset({"Error:", "Home", "Please correct the error below."})
+OF_DJANGO = frozenset({"All", "Error:", "Home", "Please correct the error below."})
 _READ = frozenset({".html", ".py", ".txt"})
 # Which argument is the message, the plural, the context.
 KEYWORDS: dict[str, Any] = {
