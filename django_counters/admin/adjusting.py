@@ -24,6 +24,7 @@ from django_counters.adjustments.adjustment import Preview, adjust, preview
 from django_counters.adjustments.approval import ask
 from django_counters.adjustments.orders import request_id_of
 from django_counters.admin.forms import BY, TO, AdjustForm
+from django_counters.admin.numbers import grouped
 from django_counters.admin.readonly import ReadOnlyAdmin, address, linked
 from django_counters.admin.refusals import said
 from django_counters.admin.subjects import Seen, seen
@@ -198,7 +199,7 @@ class _Steps:
             messages.warning(self.request, spelt(format_html(text, **told)))
             return
         text = _("{counter} was adjusted from {before} to {after}: {adjustment}.")
-        told |= {"before": number_format(row.before), "after": number_format(row.after)}
+        told |= {"before": grouped(row.before), "after": grouped(row.after)}
         messages.success(self.request, spelt(format_html(text, **told)))
 
     def _tell_asked(self, waiting: AdjustmentRequest) -> None:

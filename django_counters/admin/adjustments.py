@@ -6,12 +6,12 @@ from typing import Any
 
 from django.contrib import admin
 from django.db.models import Q
-from django.utils.formats import number_format
 from django.utils.html import format_html
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from django_counters.admin.export import ExportAdmin
+from django_counters.admin.numbers import grouped, signed
 from django_counters.admin.readonly import ChoiceFilter, linked
 from django_counters.models import Counter, CounterAdjustment
 
@@ -56,7 +56,7 @@ class AdjustmentAdmin(ExportAdmin):
     search_help_text = _("A part of the key, the reason, the case, a name or the request id")
     sortable_by = ("number",)
     readonly_fields = fields = (
-        *("number", "counter", "before", "after", "delta", "reason", "case"),
+        *("number", "counter", "changed", "reason", "case"),
         *("actor_name", "actor_id", "approver_name", "approver_id"),
         *("request_id", "entry", "created_at", "digest"),
     )
@@ -65,12 +65,10 @@ class AdjustmentAdmin(ExportAdmin):
     @admin.display(description=_("change"))
     def changed(self, adjustment: Any) -> str:
         """The change, the value before and the value after."""
-        numbers = map(number_format, (adjustment.before, adjustment.after))
-        sign = "+" if adjustment.delta > 0 else ""
-        delta = sign + number_format(adjustment.delta)
+        numbers = map(grouped, (adjustment.before, adjustment.after))
         return format_html(
             '{} <span class="counters-fromto"><span>{} →</span> <span>{}</span></span>',
-            delta,
+            signed(adjustment.delta),
             *numbers,
         )
 

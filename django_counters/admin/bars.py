@@ -8,11 +8,12 @@ from datetime import datetime
 from typing import Any
 
 from django.utils import timezone
-from django.utils.formats import date_format, localize
+from django.utils.formats import date_format
 from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
 from django_counters import clock
+from django_counters.admin.numbers import grouped
 from django_counters.read.chart import ALL, OTHERS, WITHOUT, Chart, Row
 
 WIDTH, HEIGHT = 640, 220
@@ -155,7 +156,7 @@ def _segments(
                     f"{pitch * 0.8:.2f}",
                     f"{abs(scale.height(start) - scale.height(end)):.2f}",
                     entry.texture,
-                    f"{label}, {entry.name}: {localize(amount)}",
+                    f"{label}, {entry.name}: {grouped(amount)}",
                 )
 
 

@@ -9,13 +9,13 @@ from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
 from django.db.models import Q
 from django.http import HttpRequest
-from django.utils.formats import number_format
-from django.utils.html import format_html
-from django.utils.translation import gettext, pgettext_lazy
+from django.utils.html import format_html, format_html_join
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from django_counters.admin.export import ExportAdmin
 from django_counters.admin.listing import CounterList
+from django_counters.admin.numbers import grouped
 from django_counters.admin.page import CounterPageMixin
 from django_counters.admin.readonly import ChoiceFilter
 from django_counters.conf import DEFAULT
@@ -92,7 +92,7 @@ class CounterAdmin(CounterPageMixin, ExportAdmin):
     and in Redis.
     """
 
-    list_display = ("key", "exact_value", "strategy", "pending", "last_change", "recent")
+    list_display = ("key", "exact_value", "strategy", "last_change", "recent")
     list_filter = (NamespaceFilter, StrategyFilter)
     ordering = ("key",)
     search_fields = ("key",)
@@ -109,21 +109,19 @@ class CounterAdmin(CounterPageMixin, ExportAdmin):
 
     @admin.display(description=_("value"), ordering="value")
     def exact_value(self, counter: Any) -> str:
-        """The exact value, or the landed part of it if Redis is away."""
-        value = number_format(counter.reading.value)
-        if counter.reading.consistency == "exact":
-            return value
-        return format_html('{} <span class="counters-landed">({})</span>', value, gettext("landed"))
+        """The exact value, or the landed part of it if Redis is away; below it what is pending."""
+        reading = counter.reading
+        parts = [(reading.consistency != "exact", "landed", f"({gettext('landed')})")]
+        pending = gettext("%(amount)s pending") % {"amount": grouped(reading.pending)}
+        parts.append((reading.pending != 0, "fromto", pending))
+        notes = [(name, text) for is_shown, name, text in parts if is_shown]
+        told = format_html_join("", ' <span class="counters-{}">{}</span>', notes)
+        return format_html("{}{}", grouped(reading.value), told)
 
     @admin.display(description=_("strategy"))
     def strategy(self, counter: Any) -> str:
         """The strategy of its namespace."""
         return registry.policy(counter.key).recipe.strategy
-
-    @admin.display(description=pgettext_lazy("of a counter", "pending"))
-    def pending(self, counter: Any) -> int:
-        """The part of the value that is not in the total."""
-        return int(counter.reading.pending)
 
     @admin.display(description=_("last change"))
     def last_change(self, counter: Any) -> Any:

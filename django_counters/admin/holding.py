@@ -17,6 +17,7 @@ from django_counters.adjustments.orders import request_id_of
 from django_counters.adjustments.releasing import release_hold
 from django_counters.admin.adjusting import AdjustingMixin, form_url
 from django_counters.admin.forms import AdjustForm
+from django_counters.admin.numbers import grouped
 from django_counters.admin.readonly import address
 from django_counters.admin.refusals import said
 from django_counters.exceptions import CounterError, HoldEnded, HoldMissing
@@ -65,7 +66,7 @@ def _release(request: HttpRequest, counter: Ref) -> None:
         messages.error(request, said(error))
     else:
         text = _("%(quantity)s were given back: adjustment %(number)s.")
-        told = {"quantity": number_format(row.delta), "number": number_format(row.number)}
+        told = {"quantity": grouped(row.delta), "number": number_format(row.number)}
         messages.success(request, text % told)
 
 

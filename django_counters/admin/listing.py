@@ -10,11 +10,11 @@ from django.contrib.admin.views.main import ChangeList
 from django.db.models import Exists, OuterRef, QuerySet, Sum
 from django.db.models.functions import TruncHour
 from django.http import HttpRequest
-from django.utils.formats import number_format
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from django_counters import clock
+from django_counters.admin.numbers import grouped
 from django_counters.admin.readonly import MOST, BoundedPaginator
 from django_counters.admin.sparkline import sparkline
 from django_counters.models import Counter, CounterDelta, CounterShard
@@ -114,8 +114,8 @@ def _line(key: str, values: Sequence[int | None]) -> SafeString:
         return SafeString("")
     label = _("%(key)s in the last 24 hours: from %(first)s to %(last)s") % {
         "key": key,
-        "first": number_format(known[0]),
-        "last": number_format(known[-1]),
+        "first": grouped(known[0]),
+        "last": grouped(known[-1]),
     }
     return sparkline(values, label)
 

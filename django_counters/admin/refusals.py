@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from django.utils.formats import number_format
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from django_counters import exceptions as errors
+from django_counters.admin.numbers import grouped
 
 _MEANWHILE = _("Somebody else has changed it at the same time. Nothing was changed; try again.")
 _SENT: dict[type[errors.CounterError], str | Promise] = {
@@ -60,4 +60,4 @@ def said(error: errors.CounterError) -> str:
 
 
 def _shown(part: object) -> object:
-    return number_format(part) if isinstance(part, int) else part
+    return grouped(part) if isinstance(part, int) else part

@@ -22,6 +22,7 @@ from django_counters.adjustments.adjustment import preview
 from django_counters.adjustments.orders import Person, person_of, request_id_of
 from django_counters.admin.adjusting import spelt
 from django_counters.admin.forms import ApproveForm, RejectForm
+from django_counters.admin.numbers import grouped, signed
 from django_counters.admin.readonly import ReadOnlyAdmin, linked, named, row_url
 from django_counters.admin.refusals import said
 from django_counters.admin.subjects import Seen, is_gone, seen, visible
@@ -49,7 +50,7 @@ class RequestAdmin(ReadOnlyAdmin):
     search_help_text = _("A part of the key, the reason, the case or a name")
     sortable_by = ()
     readonly_fields = fields = (
-        *("counter_name", "wanted", "expected", "reason", "case", "allow_below_floor"),
+        *("counter_name", "wanted", "known", "reason", "case", "allow_below_floor"),
         *("requester_name", "requester_id", "created_at"),
         *("state", "decider_name", "decider_id", "decided_at", "note", "adjusted"),
     )
@@ -68,6 +69,11 @@ class RequestAdmin(ReadOnlyAdmin):
     def wanted(self, waiting: Any) -> str:
         """The new value, or the change."""
         return wanted_of(waiting)
+
+    @admin.display(description=_("value when it was asked for"))
+    def known(self, waiting: Any) -> str:
+        """The value that the requester saw."""
+        return grouped(waiting.expected)
 
     @admin.display(description=_("state"))
     def decision(self, waiting: Any) -> str:
@@ -132,8 +138,8 @@ class RequestAdmin(ReadOnlyAdmin):
             )
             return gettext("%(counter)s was adjusted from %(before)s to %(after)s.") % {
                 "counter": row.subject,
-                "before": number_format(row.before),
-                "after": number_format(row.after),
+                "before": grouped(row.before),
+                "after": grouped(row.after),
             }
 
         return self._decided(request, object_id, approve)
@@ -212,10 +218,8 @@ class RequestAdmin(ReadOnlyAdmin):
 def wanted_of(waiting: Any) -> str:
     """What a request asks for: the new value, or the change."""
     if waiting.to is not None:
-        return gettext("to %(value)s") % {"value": number_format(waiting.to)}
-    return gettext("by %(change)s") % {
-        "change": f"{'+' if waiting.by > 0 else ''}{number_format(waiting.by)}"
-    }
+        return gettext("to %(value)s") % {"value": grouped(waiting.to)}
+    return gettext("by %(change)s") % {"change": signed(waiting.by)}
 
 
 def waiting_of(

@@ -74,7 +74,7 @@ def unchanged() -> bool:
 class TestTheForm:
     def test_it_shows_what_is_to_be_adjusted(self, clerk: Client, url: str) -> None:
         page = opened(clerk, url)
-        for part in (KEY, ">40<", "exact", ">0<", ">10000<", ">1000<"):
+        for part in (KEY, ">40<", "exact", ">0<", ">10,000<", ">1,000<"):
             assert part in page.html
         fields = page.form("token").fields
         assert (fields["step"], fields["expected"]) == ("preview", "40")

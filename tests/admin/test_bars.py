@@ -147,7 +147,7 @@ class TestWhatIsDrawn:
         part = page_of(viewer, by="day", split="country")
         assert rows_of(part)[0][1:-1] == [f"C{n:02}" for n in range(MOST_VALUES)] + ["(other)"]
         assert legend(part)[-1] == f"(other) {90 + 89 + 88}"
-        assert rows_of(part)[1][-1] == str(sum(100 - n for n in range(MOST_VALUES + 3)))
+        assert rows_of(part)[1][-1] == f"{sum(100 - n for n in range(MOST_VALUES + 3)):,}"
 
     def test_what_is_not_counted_apart_is_among_the_others(self, viewer: Client) -> None:
         for amount, country in ((1, "DE"), (7, "FR"), (5, "~x")):

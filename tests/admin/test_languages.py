@@ -58,3 +58,14 @@ def test_a_sentence_names_only_what_its_error_knows(kind: type[Any]) -> None:
     named_in_it = re.findall(r"%\((\w+)\)s", str(refusals._SENT[kind]))
 
     assert set(named_in_it) <= set(kind.__annotations__)
+
+
+@pytest.mark.parametrize(("language", "number"), [("de", "1.234.567"), ("en", "1,234,567")])
+def test_thousands_stand_apart_as_the_language_writes_them(
+    root: Client, language: str, number: str
+) -> None:
+    Counter.objects.create(key=KEY, value=1234567)
+    root.defaults["HTTP_ACCEPT_LANGUAGE"] = language
+    of_counters = "admin:django_counters_counter"
+    for url in (reverse(f"{of_counters}_changelist"), reverse(f"{of_counters}_change", args=[KEY])):
+        assert f"{number}<" in opened(root, url).html

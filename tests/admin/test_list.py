@@ -70,21 +70,22 @@ class TestValues:
 
     def test_they_are_exact_whatever_the_strategy(self, viewer: Client) -> None:
         rows = rows_of(page_of(viewer))
-        assert {key: row[:3] for key, row in rows.items()} == {
-            "likes:a": ["14", "sharded", "7"],
-            "orders:eu": ["14", "ledger", "7"],
-            "plain": ["14", "exact", "0"],
-            "views:a": ["14", "cached", "7"],
+        assert {key: row[:2] for key, row in rows.items()} == {
+            "likes:a": ["14 7 pending", "sharded"],
+            "orders:eu": ["14 7 pending", "ledger"],
+            "plain": ["14", "exact"],
+            "views:a": ["14 7 pending", "cached"],
         }
-        assert {key: int(row[0]) for key, row in rows.items()} == Counter.objects.values_of([*rows])
-        assert [key for key, row in rows.items() if row[4] != "–"] == ["orders:eu"]  # noqa: RUF001
+        values = {key: int(row[0].split()[0]) for key, row in rows.items()}
+        assert values == Counter.objects.values_of([*rows])
+        assert [key for key, row in rows.items() if row[3] != "–"] == ["orders:eu"]  # noqa: RUF001
 
     def test_without_redis_what_has_landed_is_shown_and_said_to_be_so(self, viewer: Client) -> None:
         assert "Redis cannot be reached" not in page_of(viewer)
         with override_counters(views=DEAD):
             page = page_of(viewer)
         rows = rows_of(page)
-        assert rows["views:a"][:3] == ["7 (landed)", "cached", "0"]
+        assert rows["views:a"][:2] == ["7 (landed)", "cached"]
         assert rows["plain"][0] == "14"
         assert re.search(r'role="status">Redis cannot be reached', page)
 
@@ -139,7 +140,7 @@ class TestQueries:
                 rows = rows_of(page_of(viewer, **query))
             assert len(queries) <= self.EXPECTED
             assert rows
-            assert {row[0] for row in rows.values()} <= {"3", "7"}
+            assert {row[0].split()[0] for row in rows.values()} <= {"3", "7"}
             read[what] = sum(blocks_of(query["sql"]) for query in queries)
         print("blocks read:", read)
         # Blocks and not seconds: they are the same on a busy machine. Page 500 comes after 49,900
@@ -181,7 +182,7 @@ class TestFinding:
         head = page[page.index('<table id="result_list"') :].partition("</thead>")[0]
         assert set(re.findall(r'href="\?o=([^"]*)"', head)) == {"", "-0", "1.0"}
         assert "Sorted by the total" not in page
-        for column in range(2, 6):
+        for column in range(2, 5):
             assert list(rows_of(page_of(viewer, o=str(column)))) == list(rows_of(page))
 
     def test_the_order_is_that_of_the_totals(self, viewer: Client) -> None:

@@ -76,7 +76,9 @@ class TestValue:
     @pytest.mark.parametrize("value", INT8)
     def test_the_largest_numbers_are_exact(self, viewer: Client, value: int) -> None:
         Counter.objects.create(key="a", value=value)
-        assert shown(page_of(viewer, "a")) == str(value)
+        page = page_of(viewer, "a")
+        assert shown(page) == f"{value:,}"
+        assert f"{value:,}" in html_of(viewer, LIST)
 
     def test_a_row_that_is_no_key_is_shown(self, viewer: Client) -> None:
         Counter.objects.create(key="a b", value=5)
@@ -223,4 +225,4 @@ def test_its_quotas_are_shown(viewer: Client) -> None:
         Counter.objects.increment("calls:acme")
         rows = rows_of(section(page_of(viewer, "calls:acme"), "value"))
     assert ["Quota, day", "500"] in rows
-    assert ["Quota, month", "10000"] in rows
+    assert ["Quota, month", "10,000"] in rows
