@@ -24,7 +24,8 @@ from example_project.browser import Site
 from example_project.chaos import Chaos, accidents, own_redis
 from example_project.corrections import noting
 from example_project.crew import BEAT, FLUSHER, WORKER, Crew, working
-from example_project.flow import Meter, grouped, measuring
+from example_project.flow import Meter, grouped
+from example_project.race import Race, racing
 from example_project.report import Report
 from example_project.restock import restocking
 from example_project.screen import LiveLine, say, written
@@ -98,6 +99,7 @@ class Work(NamedTuple):
     name: str
     ready: float
     meter: Meter
+    race: Race
     crew: Crew
     chaos: Chaos | None
     sent: Tally
@@ -117,7 +119,8 @@ def run(options: Namespace, stop: Stop) -> Report:
 
 def _begin(options: Namespace, stack: ExitStack, name: str) -> Work:
     sent, visitors = Tally(), Tally()
-    meter = stack.enter_context(measuring(Meter(lambda: together(sent, visitors))))
+    meter = Meter(lambda: together(sent, visitors))
+    race = stack.enter_context(racing(Race(lambda: together(sent, visitors))))
     stack.enter_context(noting(visitors))
     port = stack.enter_context(serving(Watched(application, visitors), options.port))
     count_for(f"http://{HOST}:{port}", f"http://localhost:{port}")
@@ -130,7 +133,7 @@ def _begin(options: Namespace, stack: ExitStack, name: str) -> Work:
         stack.enter_context(restocking(plan.sale, visitors))
         stack.enter_context(load(plan, sent))
     chaos = stack.enter_context(accidents(crew)) if options.chaos else None
-    return Work(name, ready, meter, crew, chaos, sent, visitors)
+    return Work(name, ready, meter, race, crew, chaos, sent, visitors)
 
 
 def _plan(site: Site) -> Plan:
@@ -209,6 +212,7 @@ def _report(start: Start, work: Work, seconds: float) -> Report:
         sales=sales.sales(start.counts, after, expected, work.name),
         baskets=sales.baskets(start.counts, after, sent),
         flow=work.meter.read(),
+        race=work.race.read(),
         folded=visitors["folded"],
         entries=visitors["entries"],
         sent_again=sent["sent_again"],

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from django.db.models import Sum
@@ -75,12 +74,12 @@ class Meter:
     """Measures the flow since it was made.
 
     Args:
-        sums: tells what was answered; None where nobody keeps an account.
+        sums: tells what was answered.
     """
 
-    def __init__(self, sums: Callable[[], Mapping[str, int]] | None = None) -> None:
+    def __init__(self, sums: Callable[[], Mapping[str, int]]) -> None:
         self._sums = sums
-        self._began = 0 if sums is None else _exact(_keys({}))
+        self._began = _exact(_keys({}))
 
     def read(self) -> Flow:
         """The flow of this moment.
@@ -88,32 +87,28 @@ class Meter:
         In this order nothing can seem lost that is not: what is answered was counted before, and
         what has landed meanwhile is only taken for what still waits.
         """
-        sums = self._sums() if self._sums else {}
+        sums = self._sums()
         keys = _keys(sums)
         landed = _landed(keys) - self._began
         try:
             waiting: int | None = _exact(keys) - self._began - landed
         except CounterUnavailable:
             waiting = None
-        return Flow(acknowledged(sums) if self._sums else None, waiting, landed, uncertain(sums))
+        return Flow(acknowledged(sums), waiting, landed, uncertain(sums))
 
 
-_meters: list[Meter] = []
+def landed_views() -> int:
+    """The views of all posts that are in the database."""
+    return int(Post.objects.aggregate(sum=Sum("views", default=0))["sum"])
 
 
-@contextmanager
-def measuring(meter: Meter) -> Iterator[Meter]:
-    """Let the live page show what this one measures."""
-    _meters.append(meter)
-    try:
-        yield meter
-    finally:
-        _meters.remove(meter)
+def exact_views() -> int:
+    """The same, with those that wait in Redis.
 
-
-def present() -> Flow:
-    """What the live page shows."""
-    return (_meters[-1] if _meters else Meter()).read()
+    Raises:
+        CounterUnavailable: Redis does not answer.
+    """
+    return sum(int(post.views) for post in Post.objects.with_counts("views"))
 
 
 def _keys(sums: Mapping[str, int]) -> list[str]:
@@ -123,11 +118,9 @@ def _keys(sums: Mapping[str, int]) -> list[str]:
 
 
 def _landed(keys: Iterable[str]) -> int:
-    views = Post.objects.aggregate(sum=Sum("views", default=0))["sum"]
     named = SqlLanded(NAMED, "default").read(list(keys))
-    return int(views) + sum((one.total or 0) + one.pending for one in named.values())
+    return landed_views() + sum((one.total or 0) + one.pending for one in named.values())
 
 
 def _exact(keys: Iterable[str]) -> int:
-    views = sum(int(post.views) for post in Post.objects.with_counts("views"))
-    return views + sum(Counter.objects.values_of(keys).values())
+    return exact_views() + sum(Counter.objects.values_of(keys).values())

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from example_project.flow import Flow
+from example_project.race import Standing
 from example_project.sales import Sale
 from example_project.verify import Count, summed, sums_of
 
@@ -24,6 +25,7 @@ class Report:
         entries: how many entries of the ledger were.
         generations: how many generations of increments were landed meanwhile.
         flow: how far the views have come, at the end.
+        race: what a plain column lost of the same views, and what our counter lost.
         kills: what was killed, how often.
         incidents: what the app has found out by itself.
         sent_again: how many orders were sent a second time.
@@ -45,6 +47,7 @@ class Report:
     sales: Sequence[Sale]
     by_country: Sequence[Count]
     flow: Flow
+    race: Standing | None = None
     by_week: Sequence[Count] = ()
     by_person: Sequence[Count] = ()
     folded: int = 0
@@ -97,6 +100,10 @@ class Report:
                 **asdict(self.flow),
                 "unanswered": self.flow.unanswered,
                 "lost": self.flow.lost,
+            },
+            "race": {
+                name: {**asdict(flow), "lost": flow.lost}
+                for name, flow in (self.race._asdict() if self.race else {}).items()
             },
             "kills": dict(self.kills),
             "baskets": dict(self.baskets),

@@ -124,7 +124,8 @@ def _sign(count: Count) -> str:
 
 
 def _flow(report: Report) -> str:
-    return f"views and visits: {report.flow}"
+    race = f"\nthe same views in a plain column and here: {report.race}" if report.race else ""
+    return f"views and visits: {report.flow}{race}"
 
 
 def _baskets(report: Report) -> list[str]:

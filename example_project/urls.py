@@ -8,7 +8,6 @@ from django.apps import apps
 from django.contrib import admin
 from django.contrib.staticfiles.views import serve
 from django.urls import URLPattern, URLResolver, include, path
-from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularAPIView
 from rest_framework_simplejwt.views import TokenRefreshView
 
@@ -39,7 +38,7 @@ def count_for(*origins: str) -> None:
 count_for("http://127.0.0.1:8000", "http://localhost:8000")
 
 urlpatterns: list[URLPattern | URLResolver] = [
-    path("", RedirectView.as_view(pattern_name="shop"), name="home"),
+    path("", live.home, name="home"),
     path("shop/", shop.products, name="shop"),
     path("shop/<int:pk>/", shop.product, name="product"),
     path("shop/<int:pk>/buy", shop.buy, name="buy"),

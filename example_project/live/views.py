@@ -22,9 +22,9 @@ from django_counters.models import CounterHold
 from example_project.blog import top
 from example_project.blog.downloads import downloads_of
 from example_project.blog.models import Post
-from example_project.flow import present
 from example_project.live import charts
 from example_project.named import named_counters
+from example_project.race import standing
 from example_project.shop.models import Product
 from example_project.tally import STOCK
 from example_project.visits import count_visit, visitors_today
@@ -34,9 +34,15 @@ CACHE_KEY = "live-counts"
 
 
 @require_safe
+def home(request: HttpRequest) -> HttpResponse:
+    """The first page: the same views in a plain column and in our counter, side by side."""
+    return render(request, "live/home.html", {"race": standing()})
+
+
+@require_safe
 def page(request: HttpRequest) -> HttpResponse:
     """The page. Without JavaScript it shows the numbers of the moment."""
-    shown = {"tables": _tables(), "charts": charts.all_charts(), "flow": present()}
+    shown = {"tables": _tables(), "charts": charts.all_charts(), "race": standing()}
     context = {**shown, "week": top.of_the_week(), "rising": top.rising()}
     return count_visit(request, render(request, "live/live.html", context), "live")
 
@@ -55,7 +61,7 @@ def counts(_: HttpRequest) -> JsonResponse:
             "tables": _tables(),
             "fragments": {
                 **charts.fragments(charts.all_charts()),
-                "flow": str(present()),
+                "race": render_to_string("live/race.html", {"race": standing()}).strip(),
                 "top-week": _rows(top.of_the_week()),
                 "top-rising": _rows(top.rising()),
             },

@@ -28,6 +28,7 @@ function show(cell, number) {
 
 function replace(id, content) {
   const place = document.getElementById(id);
+  if (!place) return;
   if (contents.get(id) !== content) place.innerHTML = content;
   contents.set(id, content);
 }
@@ -45,6 +46,8 @@ async function update() {
     for (const [id, content] of Object.entries(fragments)) replace(id, content);
     for (const [name, rows] of Object.entries(tables)) {
       const body = document.getElementById(name);
+      // The first page has a part of the numbers.
+      if (!body) continue;
       for (const row of rows) {
         const line = rowOf(body, row);
         row.numbers.forEach((number, at) => show(line.cells[at + 1], number));

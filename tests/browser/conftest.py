@@ -11,14 +11,20 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client, override_settings
+from drf_spectacular.settings import patched_settings
 from pytest_django.live_server_helper import LiveServer
 
+from django_counters.testing import override_counters
+from example_project import settings as of_the_example
 from example_project.bootstrap.binaries import find_chromium
+from example_project.urls import count_for
 from tests.browser.watching import Complaints
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+# How the page of the API is served is no part of what it says.
+DESCRIBED = {name: of_the_example.SPECTACULAR_SETTINGS[name] for name in ("TITLE", "VERSION")}
 PASSWORD = "correct horse battery staple"
 # Milliseconds: the machine of a test may be busy.
 PATIENCE = 20_000
@@ -52,6 +58,25 @@ def site(transactional_db: None) -> Iterator[str]:
     middleware = ["tests.browser.policy.with_policy", *settings.MIDDLEWARE]
     with override_settings(MIDDLEWARE=middleware):
         server = LiveServer("127.0.0.1")
+        yield server.url
+        server.stop()
+
+
+@pytest.fixture
+def example(transactional_db: None, cached: str) -> Iterator[str]:
+    """Where the example is, with its policy; its pages may count."""
+    with (
+        override_counters(**of_the_example.COUNTERS),
+        override_settings(
+            INSTALLED_APPS=of_the_example.INSTALLED_APPS,
+            MIDDLEWARE=of_the_example.MIDDLEWARE,
+            SECURE_CSP=of_the_example.SECURE_CSP,
+            STATICFILES_DIRS=of_the_example.STATICFILES_DIRS,
+        ),
+        patched_settings(DESCRIBED),
+    ):
+        server = LiveServer("127.0.0.1")
+        count_for(server.url)
         yield server.url
         server.stop()
 

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
 from django.contrib.auth.models import User
-from django.test import override_settings
 from django.urls import reverse
-from drf_spectacular.settings import patched_settings
-from pytest_django.live_server_helper import LiveServer
 
 from django_counters.models import Counter
-from django_counters.testing import override_counters
-from example_project import settings as of_the_example
 from example_project.blog.models import Post
-from example_project.urls import count_for
 from tests.browser.watching import MOST_STOPS, Complaints, picture
 
 if TYPE_CHECKING:
@@ -25,8 +19,6 @@ if TYPE_CHECKING:
 LogIn = Callable[[User], None]
 # The server is another thread, with connections of its own.
 pytestmark = pytest.mark.django_db(transaction=True)
-# How the page is served is no part of what it says.
-DESCRIBED = {name: of_the_example.SPECTACULAR_SETTINGS[name] for name in ("TITLE", "VERSION")}
 HIDE = """
 window.isSeen = false;
 Object.defineProperty(document, "visibilityState", { get: () => isSeen ? "visible" : "hidden" });
@@ -35,22 +27,8 @@ SHOW = "isSeen = true; document.dispatchEvent(new Event('visibilitychange'))"
 
 
 @pytest.fixture
-def site(transactional_db: None, cached: str) -> Iterator[str]:
-    """Where the example is, with its policy; its pages may count."""
-    with (
-        override_counters(**of_the_example.COUNTERS),
-        override_settings(
-            INSTALLED_APPS=of_the_example.INSTALLED_APPS,
-            MIDDLEWARE=of_the_example.MIDDLEWARE,
-            SECURE_CSP=of_the_example.SECURE_CSP,
-            STATICFILES_DIRS=of_the_example.STATICFILES_DIRS,
-        ),
-        patched_settings(DESCRIBED),
-    ):
-        server = LiveServer("127.0.0.1")
-        count_for(server.url)
-        yield server.url
-        server.stop()
+def site(example: str) -> str:
+    return example
 
 
 @pytest.fixture

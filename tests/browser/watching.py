@@ -63,6 +63,11 @@ def go_with_keys(page: Page, name: str) -> None:
         page.keyboard.press("Enter")
 
 
+def fits(page: Page) -> bool:
+    """Whether nothing of the page is wider than the window."""
+    return bool(page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"))
+
+
 def picture(page: Page, name: str) -> None:
     """Keep a picture for the documentation, where COUNTERS_SCREENSHOTS=1 asks for it."""
     if os.environ.get("COUNTERS_SCREENSHOTS") == "1":

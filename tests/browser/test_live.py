@@ -1,0 +1,53 @@
+"""The first page and the live page of the example: what moves, and how they look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from example_project.blog.models import Post
+from example_project.race import Race, racing
+from tests.browser.watching import fits
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def site(example: str) -> str:
+    return example
+
+
+@pytest.fixture
+def post(example: str) -> Iterator[Post]:
+    """Something to read; from now on its views are compared."""
+    made = Post.objects.create(title="Count last", slug="count-last", body="Others wait.")
+    with racing(Race()):
+        yield made
+
+
+@pytest.mark.parametrize("name", ["home", "live"])
+def test_the_numbers_move_side_by_side(page: Page, post: Post, name: str) -> None:
+    page.goto(reverse(name))
+    page.get_by_text("naive: 0 lost · ours: 0 lost").wait_for()
+    Client().post(reverse("view", args=[post.pk]))
+    # As if another request had written what it had read before.
+    Post.objects.filter(pk=post.pk).update(naive_views=0)
+    page.get_by_text("naive: 1 lost · ours: 0 lost").wait_for()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("name", ["home", "live"])
+def test_nothing_is_cut_off(page: Page, post: Post, name: str, width: int, scheme: str) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
+    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    page.goto(reverse(name))
+    page.get_by_text("naive: 0 lost").wait_for()
+    assert fits(page)
