@@ -21,7 +21,7 @@ from example_project import sales, seeds, verify
 from example_project.blog.models import Post
 from example_project.bootstrap.commands import BEGAN
 from example_project.browser import Site
-from example_project.chaos import Chaos, accidents, own_redis
+from example_project.chaos import REDIS, Chaos, accidents, own_redis
 from example_project.corrections import noting
 from example_project.crew import BEAT, FLUSHER, WORKER, Crew, working
 from example_project.flow import Meter, grouped
@@ -101,7 +101,7 @@ class Work(NamedTuple):
     meter: Meter
     race: Race
     crew: Crew
-    chaos: Chaos | None
+    chaos: Chaos
     sent: Tally
     visitors: Tally
 
@@ -132,7 +132,7 @@ def _begin(options: Namespace, stack: ExitStack, name: str) -> Work:
         plan = _plan(Site(HOST, port, name))
         stack.enter_context(restocking(plan.sale, visitors))
         stack.enter_context(load(plan, sent))
-    chaos = stack.enter_context(accidents(crew)) if options.chaos else None
+    chaos = stack.enter_context(accidents(crew, by_itself=options.chaos))
     return Work(name, ready, meter, race, crew, chaos, sent, visitors)
 
 
@@ -167,8 +167,7 @@ def _watch(options: Namespace, stop: Stop, work: Work) -> None:
     last, asked = time.monotonic(), 0
     while not stop.asked and time.monotonic() < ends:
         work.crew.look()
-        if work.chaos:
-            work.chaos.step()
+        work.chaos.step()
         if line.is_due() and not options.check:
             now, requests = time.monotonic(), work.sent.sums()["requests"]
             line.show(_shown(work, (requests - asked) / max(now - last, 0.001)))
@@ -187,7 +186,7 @@ def _shown(work: Work, rate: float) -> str:
         return "the database does not answer"
     failures = work.sent.sums()["failures"] + work.visitors.sums()["failures"]
     failed = f" · FAILED {grouped(failures)}" if failures else ""
-    killed = sum(work.chaos.kills.values()) if work.chaos else 0
+    killed = sum(work.chaos.kills.values())
     kills = f" · killed {killed}" if killed else ""
     return f"{flow} · {grouped(rate)} requests/s{kills}{failed}"
 
@@ -221,7 +220,7 @@ def _report(start: Start, work: Work, seconds: float) -> Report:
         turned_away=sent["turned_away"],
         drifts=verify.drifts(),
         generations=generations,
-        kills=work.chaos.kills if work.chaos else {},
+        kills=work.chaos.kills,
         incidents=found,
     )
 
@@ -231,6 +230,6 @@ def _settled(start: Start, work: Work) -> list[str]:
     for problem in settle():
         work.visitors.fail(problem)
     found = verify.incidents(start.incident)
-    for incident in verify.unexpected(found, chaos=work.chaos is not None):
+    for incident in verify.unexpected(found, chaos=bool(work.chaos.kills[REDIS])):
         work.visitors.fail(f"an incident: {incident}")
     return found

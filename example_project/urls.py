@@ -15,6 +15,7 @@ from django_counters.rest import expose
 from example_project import api
 from example_project.blog import views as blog
 from example_project.blog.models import Post
+from example_project.live import buttons
 from example_project.live import views as live
 from example_project.shop import views as shop
 
@@ -52,6 +53,10 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("blog/<int:pk>/like", blog.like, name="like"),
     path("blog/<int:pk>/download", blog.download, name="download"),
     path("live/", live.page, name="live"),
+    path("kill", buttons.kill, name="kill"),
+    path("rush/", buttons.door, name="rush"),
+    path("rush/open", buttons.open_rush, name="rush-open"),
+    path("rush/<int:pk>/buy", buttons.buy, name="rush-buy"),
     path("live/counts.json", live.counts, name="live-counts"),
     path("api/v1/", include("django_counters.rest.urls")),
     path("api/token/", api.TokenView.as_view(), name="token"),

@@ -22,7 +22,7 @@ from django_counters.models import CounterHold
 from example_project.blog import top
 from example_project.blog.downloads import downloads_of
 from example_project.blog.models import Post
-from example_project.live import charts
+from example_project.live import buttons, charts
 from example_project.named import named_counters
 from example_project.race import standing
 from example_project.shop.models import Product
@@ -36,7 +36,7 @@ CACHE_KEY = "live-counts"
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
     """The first page: the same views in a plain column and in our counter, side by side."""
-    return render(request, "live/home.html", {"race": standing()})
+    return render(request, "live/home.html", {"race": standing(), **buttons.shown()})
 
 
 @require_safe
@@ -61,6 +61,7 @@ def counts(_: HttpRequest) -> JsonResponse:
             "tables": _tables(),
             "fragments": {
                 **charts.fragments(charts.all_charts()),
+                **_of_the_buttons(),
                 "race": render_to_string("live/race.html", {"race": standing()}).strip(),
                 "top-week": _rows(top.of_the_week()),
                 "top-rising": _rows(top.rising()),
@@ -70,6 +71,13 @@ def counts(_: HttpRequest) -> JsonResponse:
             # Redis expires in whole seconds, hence the second look at the age.
             cache.set(CACHE_KEY, found, timeout=1)
     return JsonResponse(found)
+
+
+def _of_the_buttons() -> dict[str, str]:
+    found = buttons.shown()
+    return {
+        name: render_to_string(f"live/{name}.html", found).strip() for name in ("killed", "rush")
+    }
 
 
 def _rows(rows: Sequence[Ranked]) -> str:

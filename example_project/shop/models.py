@@ -32,6 +32,18 @@ class Product(models.Model):
         return reverse("product", args=[self.pk])
 
 
+class HotItem(models.Model):
+    """Something that many want at once: one stock in a counter, and the same in a plain column."""
+
+    stock = CounterField(floor=0)
+    naive_stock = models.PositiveIntegerField()
+
+    objects = CounterQuerySet.as_manager()
+
+    def __str__(self) -> str:
+        return f"hot item {self.pk}"
+
+
 class Order(models.Model):
     """One purchase. It exists if and only if its quantity was taken from the stock.
 

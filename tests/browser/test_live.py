@@ -9,8 +9,12 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
+from example_project import rush
 from example_project.blog.models import Post
+from example_project.bootstrap.children import until
+from example_project.chaos import NO_RUN
 from example_project.race import Race, racing
+from tests.browser.conftest import PATIENCE
 from tests.browser.watching import fits
 
 if TYPE_CHECKING:
@@ -51,3 +55,22 @@ def test_nothing_is_cut_off(page: Page, post: Post, name: str, width: int, schem
     page.goto(reverse(name))
     page.get_by_text("naive: 0 lost").wait_for()
     assert fits(page)
+
+
+def test_a_button_that_cannot_kill_says_why(page: Page, post: Post) -> None:
+    page.goto(reverse("home"))
+    assert page.get_by_role("button", name="Kill Redis").is_disabled()
+    assert page.get_by_text(NO_RUN).count() == 2
+
+
+def test_fifty_buyers_come_at_the_press_of_a_button(page: Page, post: Post) -> None:
+    page.goto(reverse("home"))
+    page.evaluate("window.isTheSame = true")
+    page.get_by_role("button", name="Open it to 50 buyers").click()
+    page.get_by_text("50 buyers come for 20 items.").wait_for()
+    page.get_by_role("table", name="What the buyers were answered").wait_for()
+    assert page.evaluate("isTheSame")
+    found = rush.last()
+    assert found
+    assert until(lambda: found.is_over, PATIENCE / 1000)
+    rush._last.clear()
