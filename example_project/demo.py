@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shlex
 import sys
 import time
 from argparse import Namespace
@@ -20,6 +21,7 @@ from django_counters.upkeep.holds import prune_holds
 from example_project import sales, seeds, verify
 from example_project.blog.models import Post
 from example_project.bootstrap.commands import BEGAN
+from example_project.bootstrap.services import DATA
 from example_project.browser import Site
 from example_project.chaos import REDIS, Chaos, accidents, own_redis
 from example_project.corrections import noting
@@ -66,6 +68,7 @@ def prepare(*, fresh: bool) -> None:
     """
     if fresh:
         seeds.refuse_foreign_database()
+    say("Bringing the database up to date.")
     call_command("migrate", verbosity=0, interactive=False)
     # What a run has left that was killed.
     for problem in settle():
@@ -146,18 +149,29 @@ def _plan(site: Site) -> Plan:
 
 
 def _welcome(options: Namespace, port: int, ready: float) -> None:
-    if not options.json:
-        say(f"The first page can be opened {ready:.1f} s after the start.")
+    base = f"http://{HOST}:{port}"
+    if options.check and options.json:
+        return
+    say(f"{base}/ can be opened now, {ready:.1f} s after the start.")
     if options.check:
         return
-    base = f"http://{HOST}:{port}"
-    say(f"{base}/live/ shows the counts moving.")
+    say(f"{base}/live/ shows all counts moving.")
     say(f"{base}{reverse('admin:django_counters_overview')} is their overview in the admin.")
     say(f"{base}{reverse('api-docs')} is the API that the pages count with.")
     if seeds.runs_on_our_own_server():
         say("There clerk adjusts counters, boss approves it, and demo is a superuser;")
-        say("the password of each is the name.")
+        say("the password of each is the name. In another terminal, the hottest counters:")
+        say(top_command())
     say("Below: how far the views and visits have come. Ctrl-C stops the load and checks all.")
+
+
+def top_command() -> str:
+    """What shows the hottest counters of this run, to be pasted into another terminal."""
+    names = ("DATABASE_URL", "REDIS_URL", DATA)
+    known = [f"{name}={shlex.quote(os.environ[name])}" for name in names if name in os.environ]
+    known.append("DJANGO_SETTINGS_MODULE=example_project.settings")
+    python = shlex.quote(sys.executable)
+    return " ".join([*known, python, "-m", "django", "counters", "top"])
 
 
 def _watch(options: Namespace, stop: Stop, work: Work) -> None:

@@ -9,14 +9,18 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from example_project.bootstrap import binaries, children, folders, requirements
+from example_project.bootstrap.children import Child
 from example_project.bootstrap.folders import ROOT, BootstrapError
 
 MARK = ".django_counters"
+# Seconds.
+SAYS_EVERY = 5.0
 AGAIN = "DJC_SECOND_INTERPRETER"
 
 
@@ -245,12 +249,22 @@ def _command(command: Sequence[str | Path]) -> None:
         log = Path(folder, "log")
         child = children.start(command, log=log, env=env)
         try:
-            code = child.wait()
+            code = _waited(child)
         finally:
             child.stop()
         if code:
             told = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
             raise BootstrapError(f"{subprocess.list2cmdline(map(str, command))} failed:\n{told}")
+
+
+def _waited(child: Child) -> int:
+    """Wait for its end, return its exit code, and say now and then that it is still at work."""
+    began = time.monotonic()
+    while True:
+        try:
+            return child.wait(SAYS_EVERY)
+        except subprocess.TimeoutExpired:
+            _say(f"still installing, {time.monotonic() - began:.0f} s so far")
 
 
 def _shown(path: Path) -> str:

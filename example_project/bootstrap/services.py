@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -200,12 +201,14 @@ def _start(
     if program is None:
         raise BootstrapError(_not_found(name))
     say(f"{program}, {f'data kept in {keep}' if keep else 'data temporary'}{_waits(name, how)}")
+    began = time.monotonic()
     if name == "postgres":
         run = stack.enter_context(folders.temporary(who))
         url = stack.enter_context(postgres.running(program, run, keep, who, durable=how.durable))
     else:
         run = stack.enter_context(folders.temporary(None))
         url = stack.enter_context(valkey.running(program, run, keep, restarts=how.restarts))
+    say(f"{NAMES[name]} answers, {time.monotonic() - began:.1f} s after it was started")
     stack.enter_context(_exported(VARIABLES[name], url))
     if name == "postgres":
         stack.enter_context(_exported(DATA, f"{url} {keep or run.path}"))

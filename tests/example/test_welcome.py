@@ -1,0 +1,53 @@
+"""What the example says while it starts, and when its pages can be opened."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from example_project.blog.models import Post
+from example_project.bootstrap import children, environment
+from example_project.demo import top_command
+from tests.example.running import PATIENCE
+
+UNTIL_IT_IS_THERE = "import pathlib, sys\nwhile not pathlib.Path(sys.argv[1]).exists(): pass"
+
+
+@pytest.mark.postgres
+@pytest.mark.django_db(transaction=True)
+def test_the_command_that_is_printed_sees_what_waits_in_redis(site: None) -> None:
+    post = Post.objects.create(title="A", slug="a", body="b")
+    post.views.increment(3)
+    command = f"{top_command()} --once --json"
+    told = subprocess.run(
+        ["sh", "-c", command], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert told.returncode == 0, told.stderr
+    (redis,) = json.loads(told.stdout)["redises"]
+    assert (redis["name"], redis["problem"]) == ("default", "")
+    assert redis["counters"] > 0
+
+
+def test_an_installer_that_takes_long_is_seen_to_be_at_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    end = tmp_path / "end"
+
+    def say(line: str) -> None:
+        told.append(line)
+        end.touch()
+
+    monkeypatch.setattr(environment, "_say", say)
+    monkeypatch.setattr(environment, "SAYS_EVERY", 0.01)
+    waits = [sys.executable, "-c", UNTIL_IT_IS_THERE, str(end)]
+    child = children.start(waits, log=tmp_path / "log")
+    try:
+        assert environment._waited(child) == 0
+    finally:
+        child.stop()
+    assert told[0] == "still installing, 0 s so far"
