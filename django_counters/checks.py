@@ -12,7 +12,7 @@ from django.core.checks import CheckMessage, Error, Tags, Warning
 from django.core.checks import register as register_check
 from django.db import connections, router
 
-from django_counters.conf import problems, published_to
+from django_counters.conf import policies, problems, published_to
 from django_counters.fields.regional import attribute_problems
 from django_counters.hints import HINTS
 from django_counters.limits.limit import limit_problems
@@ -163,7 +163,7 @@ def check_databases(
     databases: Sequence[str] | None = None,
     **kwargs: Any,
 ) -> list[CheckMessage]:
-    """E006, E007 and W011: whether the databases that hold counters can keep them."""
+    """E006, E007, E044, W011 and W019: whether the databases that hold counters can keep them."""
     used = [alias for alias in databases or () if router.allow_migrate_model(alias, Counter)]
     return [
         *(
@@ -176,7 +176,19 @@ def check_databases(
             for alias in used
             for message in _partition_problems(alias)
         ),
+        *(
+            Warning(message, hint=HINTS["W019"], obj=alias, id="counters.W019")
+            for alias in used
+            for message in _reduced(alias)
+        ),
     ]
+
+
+def _reduced(alias: str) -> list[str]:
+    """What a database does less well than PostgreSQL."""
+    vendor = connections[alias].vendor
+    found = DIALECTS[vendor].reduced if vendor in DIALECTS else ()
+    return [f"This is less than on PostgreSQL: {' '.join(found)}"] if found else []
 
 
 def _partition_problems(alias: str) -> Iterator[str]:
@@ -208,3 +220,16 @@ def _database_problems(alias: str) -> Iterator[tuple[str, str]]:
         if version < OLDEST_SQLITE:
             present = ".".join(map(str, version))
             yield "E007", f"Counters need SQLite 3.35 or newer; this is {present}."
+    if connection.vendor in DIALECTS:
+        for message in _unfit(connection):
+            yield "E044", message
+
+
+def _unfit(connection: Any) -> Iterator[str]:
+    """What this kind of database refuses, and what its server lacks."""
+    dialect, setting = DIALECTS[connection.vendor], getattr(settings, "COUNTERS", None)
+    if not dialect.keeps_regions and not any(problems(setting)):
+        for name, policy in policies(setting).items():
+            if policy.regional:
+                yield f"{name}: REGIONAL counters cannot be kept in {connection.vendor}."
+    yield from dialect.unfit(connection)

@@ -19,8 +19,8 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "E003": "Write options in capital letters, and those of one strategy within OPTIONS.",
         "E004": f'STRATEGY is one of {_NAMED}; without it, "exact".',
         "E005": "A bound is an integer of 64 bits or None, and FLOOR is not above CEILING.",
-        "E006": "Keep counters in PostgreSQL, or in SQLite for development. If this database is to "
-        "hold none, say so in allow_migrate of a router.",
+        "E006": "Keep counters in PostgreSQL, MySQL or MariaDB, or in SQLite for development. "
+        "If this database is to hold none, say so in allow_migrate of a router.",
         "E007": "Use a newer Python or SQLite, or PostgreSQL.",
         "E008": _OPTION,
         "E009": "Remove the bound, or make the namespace exact: elsewhere no writer knows the "
@@ -74,6 +74,7 @@ HINTS: Mapping[str, str] = MappingProxyType(
         '{"us": "us_db"} or {"us": "https://us.example/counters/region/"}. '
         "COUNTERS_REGION_SECRETS is a list of secrets of 32 characters or more.",
         "E043": "Declare a namespace with REGIONAL for this model alone.",
+        "E044": "Change the OPTIONS of the database, or its server, as the message says.",
         "W010": "Remove the index, or silence this warning where the counter seldom changes.",
         "W011": "Run manage.py counters partitions, as the owner of the table, every hour.",
         "W012": "Set maxmemory-policy to noeviction, or give the counters a Redis of their own.",
@@ -85,5 +86,6 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "W017": "Remove the setting where the site runs.",
         "W018": "Use a UUIDField as the primary key, or silence this warning if one region alone "
         "makes records.",
+        "W019": "Read what each database promises, then silence this warning, or use PostgreSQL.",
     }
 )

@@ -27,6 +27,7 @@ from django_counters.stores.sql.identity import part_of
 from django_counters.stores.sql.measures import SqlMeasures
 from django_counters.stores.sql.positions import SqlPositions
 from django_counters.stores.sql.regions import SqlRegions
+from django_counters.stores.sql.server_deltas import ServerDeltas
 from django_counters.stores.sql.session import Session
 from django_counters.stores.sql.tables import NAMED, records
 from django_counters.stores.sql.tokens import SqlTokens
@@ -244,8 +245,10 @@ def slots_of(using: str, prefix: str) -> Slots:
 
 
 def _deltas(using: str) -> DeltasStore:
-    at_once = dialect_of(using).appends_in_one_statement
-    return (SqlDeltas if at_once else PlainDeltas)(NAMED, using)
+    dialect = dialect_of(using)
+    if dialect.appends_in_one_statement:
+        return SqlDeltas(NAMED, using)
+    return (ServerDeltas if dialect.several_writers else PlainDeltas)(NAMED, using)
 
 
 registry = Registry()

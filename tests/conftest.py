@@ -140,14 +140,18 @@ def _nothing_left_in_redis(request: pytest.FixtureRequest) -> Iterator[None]:
 def elsewhere() -> Iterator[Callable[[Callable[[], Any]], Any]]:
     """A function that makes a call on a connection of its own.
 
-    On PostgreSQL that connection waits two seconds for a lock and no more, so that a call which has
-    to wait for the transaction of the test fails.
+    On servers that connection waits two seconds for a lock and no more, so that a call which has to
+    wait for the transaction of the test fails.
     """
+    patience = {
+        "postgresql": "SET lock_timeout = '2s'",
+        "mysql": "SET SESSION innodb_lock_wait_timeout = 2",
+    }
 
     def impatient(call: Callable[[], Any]) -> Any:
-        if connection.vendor == "postgresql":
+        if connection.vendor in patience:
             with connection.cursor() as cursor:
-                cursor.execute("SET lock_timeout = '2s'")
+                cursor.execute(patience[connection.vendor])
         return call()
 
     with ThreadPoolExecutor(1) as pool:

@@ -6,6 +6,7 @@ from django.db import migrations, models
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 
 import django_counters.tables.counter
+import django_counters.tables.digest
 import django_counters.tables.total
 
 
@@ -137,7 +138,9 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "digest",
-                    models.BinaryField(primary_key=True, serialize=False, verbose_name="digest"),
+                    django_counters.tables.digest.DigestField(
+                        primary_key=True, serialize=False, verbose_name="digest"
+                    ),
                 ),
                 ("fingerprint", models.BinaryField(verbose_name="fingerprint of the call")),
                 ("result", models.TextField(blank=True, verbose_name="result")),
@@ -228,7 +231,9 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "digest",
-                    models.BinaryField(primary_key=True, serialize=False, verbose_name="digest"),
+                    django_counters.tables.digest.DigestField(
+                        primary_key=True, serialize=False, verbose_name="digest"
+                    ),
                 ),
                 ("arrival", models.BigIntegerField(verbose_name="full again at")),
             ],

@@ -18,16 +18,20 @@ else:
 
 
 class KeyField(_CharField):
-    """A text primary key that PostgreSQL compares byte by byte.
+    """A text primary key that servers compare byte by byte.
 
     Every writer then locks rows in the same order, whatever the locale of the database, and one
-    index serves both equality and prefixes.
+    index serves both equality and prefixes. On MySQL it also keeps keys apart that differ by their
+    case, or by spaces at the end.
     """
 
     def db_parameters(self, connection: BaseDatabaseWrapper) -> dict[str, str | None]:
         parameters = dict(super().db_parameters(connection))
         if connection.vendor == "postgresql":
             parameters["collation"] = "C"
+        if connection.vendor == "mysql":
+            is_mariadb = getattr(connection, "mysql_is_mariadb", False)
+            parameters["collation"] = "utf8mb4_nopad_bin" if is_mariadb else "utf8mb4_0900_bin"
         return parameters
 
     def db_type(self, connection: BaseDatabaseWrapper) -> str | None:

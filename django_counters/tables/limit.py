@@ -5,6 +5,8 @@ from __future__ import annotations
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from django_counters.tables.digest import DigestField
+
 
 class CounterLimit(models.Model):
     """What somebody has taken under a rate limit in the database. Pruned when it counts no more.
@@ -14,7 +16,7 @@ class CounterLimit(models.Model):
     Neither the name of the limit nor of who is limited is kept as text, only their digest.
     """
 
-    digest = models.BinaryField(_("digest"), primary_key=True)
+    digest = DigestField(_("digest"), primary_key=True)
     arrival = models.BigIntegerField(_("full again at"))
     moments = models.JSONField(_("moments"), null=True)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from django_counters.tables.digest import DigestField
+
 
 class CounterToken(models.Model):
     """A token, what it was used for, and what was returned. Pruned when nobody may use it again.
@@ -12,7 +14,7 @@ class CounterToken(models.Model):
     Neither the token nor its scope is kept as text, only their digest.
     """
 
-    digest = models.BinaryField(_("digest"), primary_key=True)
+    digest = DigestField(_("digest"), primary_key=True)
     fingerprint = models.BinaryField(_("fingerprint of the call"))
     result = models.TextField(_("result"), blank=True)
     created_at = models.DateTimeField(_("created at"), db_index=True)

@@ -160,7 +160,7 @@ class WideTotalField(TotalField):
     """
 
     def db_type(self, connection: BaseDatabaseWrapper) -> str | None:
-        if connection.vendor == "postgresql":
+        if connection.vendor != "sqlite":
             return "numeric(40, 0)"
         return super().db_type(connection)
 

@@ -176,7 +176,7 @@ def _chosen_keys(
     held = {change.owner for change in changes if change.is_exact}
     chosen = _rows_of(model, rows, using)
     if held == {model}:
-        chosen = chosen.select_for_update(no_key=True)
+        chosen = _held(chosen, using)
         held = set()
     names = [_key_of(owner) for owner in owners]
     found = [dict(zip(owners, keys, strict=True)) for keys in chosen.values_list(*names)]
@@ -185,10 +185,16 @@ def _chosen_keys(
         table: Rows = models.QuerySet(owner, using=using).filter(
             pk__in=[keys[owner] for keys in found]
         )
-        locked = table.order_by("pk").select_for_update(no_key=True)
+        locked = _held(table.order_by("pk"), using)
         there = set(locked.values_list("pk", flat=True))
         found = [keys for keys in found if keys[owner] in there]
     return {owner: _natives(owner, [keys[owner] for keys in found], using) for owner in owners}
+
+
+def _held(rows: Rows, using: str) -> Rows:
+    """Rows that others may refer to, where the database can tell, but not change."""
+    no_key = connections[using].features.has_select_for_no_key_update
+    return rows.select_for_update(no_key=no_key)
 
 
 def _natives(owner: Owner, keys: Iterable[Any], using: str) -> list[Hashable]:

@@ -72,6 +72,9 @@ def _prepare_tests() -> None:
     from example_project.bootstrap.binaries import find_chromium
     from example_project.bootstrap.folders import BootstrapError
 
+    if os.environ.get("DATABASE_URL", "").startswith("mysql"):
+        _prepare("mysql")
+        return
     if find_chromium():
         with suppress(BootstrapError):
             _prepare("browser")

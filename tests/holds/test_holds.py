@@ -323,7 +323,7 @@ def test_verify_compares_all_three_with_a_figure(stock: Stock) -> None:
         ("stock:lamp=-1", "is not COUNTER=NUMBER"),
         ("stock:lamp=1_0", "is not COUNTER=NUMBER"),
         ("views:page=5", "views:page cannot be held"),
-        ("testapp.Product.stock:0=5", "testapp.Product.stock:0 has no row"),
+        ("testapp.Product.stock:999999=5", "testapp.Product.stock:999999 has no row"),
         ("testapp.Product.stock:x=5", "no record of testapp.Product has it"),
         ("testapp.Product.name:1=5", "testapp.Product.name is no counter"),
     ],

@@ -13,7 +13,6 @@ import pytest
 from django_counters.stores.base import Draw, Drawn
 from django_counters.stores.redis.scripts import TAKE, TAKE_LOGGED
 from django_counters.stores.sql.dialects import dialect_of
-from django_counters.stores.sql.dialects.limits import Limits
 from django_counters.stores.sql.limits import SqlLimits
 from tests.stores.redis.counting import server
 
@@ -34,9 +33,9 @@ class Moved:
 
     def in_database(self, draw: Draw) -> Drawn:
         told = copy(dialect_of("default"))
-        told.microseconds = f"CAST({self.now} AS BIGINT)"
+        told.microseconds = told.whole(str(self.now))
         store = SqlLimits("default")
-        store._sql = Limits(told)
+        store._sql = type(store._sql)(told)
         return store.take(draw)
 
     def in_redis(self, draw: Draw) -> Drawn:

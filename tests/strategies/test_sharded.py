@@ -108,7 +108,7 @@ class TestRange:
                 assert Counter.objects.increment(key, sign * 5) == sign * 5
             expected = sign * 5
         except CounterOverflow:
-            assert key == "one:a" or connection.vendor == "sqlite"
+            assert key == "one:a" or connection.vendor != "postgresql"
         assert_counts({key: expected})
         assert all(type(value) is int for value in shards(key).values())
 

@@ -84,7 +84,7 @@ class SqlActors:
     def shown(self, moment: datetime) -> str:
         """A moment as the database takes it: as a text, which the driver takes less time for."""
         shown = clock.shown(moment)
-        if self._session.dialect.several_writers:
+        if self._session.dialect.knows_time_zones:
             return str(shown)
         return str(connections[self._session.using].ops.adapt_datetimefield_value(shown))
 

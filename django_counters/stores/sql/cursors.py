@@ -31,6 +31,7 @@ class Kept:
         self.driver: Any = cursor.cursor
         self.tells_all = False
         self._wire = _wire(cursor)
+        self._answers_later = cursor.db.vendor == "mysql"
 
     def run(self, connection: BaseDatabaseWrapper, sql: str, params: Any) -> list[Any]:
         """Execute one statement and return its rows; the cursor is used only if it has to be."""
@@ -45,7 +46,11 @@ class Kept:
         self.cursor.execute(sql, params)
         # The driver's own method: Django's wrapper makes a new function for each fetch.
         with connection.wrap_database_errors:
-            rows: list[Any] = self.driver.fetchall()
+            rows: list[Any] = list(self.driver.fetchall())
+            # One text may be of several statements there.
+            while self._answers_later and self.driver.nextset():
+                if self.driver.description:
+                    rows = list(self.driver.fetchall())
         return rows
 
 

@@ -260,7 +260,9 @@ class PlainDeltas(SqlDeltas):
             return
         tokens = self._session.dialect.keys([entry.token.hex for entry in old])
         rows = self._session.run(self._ledger.appends.present, (tokens,), writes=False)
-        present = {token: (key, delta) for token, key, delta in rows}
+        self._differ({token: (key, delta) for token, key, delta in rows}, old)
+
+    def _differ(self, present: Mapping[str, tuple[str, int]], old: Sequence[Entry]) -> None:
         for entry in old:
             found = present.get(entry.token.hex)
             if found is None:

@@ -31,7 +31,7 @@ def make(using: str, *, flushable: bool | None = None) -> None:
     if state(using) == wanted:
         return
     audit = dialect_of(using).audit
-    with transaction.atomic(using=using):
+    with _atomic(using):
         _execute(using, audit.alone)
         # Two of us at once: the second one finds what the first has made.
         if state(using) != wanted:
@@ -41,7 +41,7 @@ def make(using: str, *, flushable: bool | None = None) -> None:
 
 def remove(using: str) -> None:
     """Remove the guard, whatever is left of it."""
-    with transaction.atomic(using=using):
+    with _atomic(using):
         _execute(using, *dialect_of(using).audit.remove)
 
 
@@ -76,6 +76,12 @@ def wanted_state(using: str) -> str:
     if name.startswith(TEST_DATABASE_PREFIX) or name == str(made_for_tests or ""):
         return FLUSHABLE
     return STRICT
+
+
+def _atomic(using: str) -> transaction.Atomic:
+    """A transaction; no savepoint in one where triggers commit what was done before."""
+    keeps = connections[using].features.can_rollback_ddl
+    return transaction.atomic(using=using, savepoint=keeps)
 
 
 def _execute(using: str, *statements: str) -> None:

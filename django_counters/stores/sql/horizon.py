@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -72,6 +73,9 @@ class SqlHorizon:
             TransactionManagementError: the surrounding transaction keeps one snapshot.
         """
         self.found()
+        if self._sql.next_epoch:
+            # Committed before: who appends twice holds the present one, and would wait for us.
+            self._session.run(self._sql.next_epoch, ())
         try:
             with self._alone():
                 mark = self._mark()
@@ -182,7 +186,10 @@ class SqlHorizon:
         used = COUNTERS.rows(self._using).filter(outside__isnull=False)
         if check and any(row.value != row.outside for row in used.iterator()):
             raise LedgerFenced(using=self._using, reason="has lost its horizon")
-        rows = [CounterHorizon(pk=1, cluster=self._cluster())]
+        horizon = 0
+        if self._sql.first_epoch:
+            ((horizon,),) = self._session.run(self._sql.first_epoch, (), writes=False)
+        rows = [CounterHorizon(pk=1, cluster=self._cluster(), horizon=horizon)]
         self._states().bulk_create(rows, ignore_conflicts=True)
 
     def _states(self) -> Any:
@@ -227,7 +234,7 @@ class SqlHorizon:
     def _folded(self, state: CounterHorizon) -> FoldedEntries:
         known = {"horizon": state.horizon, "fence": state.fence}
         rows: Sequence[tuple[Any, ...]]
-        if not self._knows:
+        if not self._session.dialect.several_writers:
             # No statement can do all of it here, but there is only one writer.
             ((entries, counters),) = self._session.run(self._sql.summary, known)
             self._session.run(self._sql.fold, known)
@@ -237,13 +244,15 @@ class SqlHorizon:
         if not rows:
             # The row is locked: nobody else can have moved it, unless by hand.
             raise LedgerFenced(using=self._using, reason="has a horizon that somebody moved")
-        ((state.horizon, entries, counters, stuck, freed),) = rows
+        ((state.horizon, entries, counters, *keys),) = rows
+        stuck, freed = (json.loads(k) if isinstance(k, str) else k for k in keys)
+        among = self._session.dialect.keys
         if stuck:
-            edge = {"keys": stuck, "edge": state.horizon, **known}
-            self._session.run(self._sql.hold, edge)
+            edge = {"edge": state.horizon, **known}
+            self._session.run(self._sql.hold, {**edge, "keys": among(stuck)})
         if freed:
-            self._session.run(self._sql.release, {"keys": freed})
-        return FoldedEntries(entries, counters, stuck)
+            self._session.run(self._sql.release, {"keys": among(freed)})
+        return FoldedEntries(int(entries), int(counters), stuck)
 
     def _settle(self, state: CounterHorizon, mark: Mark, folded: FoldedEntries) -> None:
         """Say as of when the totals are complete: as soon as the horizon has reached a mark.

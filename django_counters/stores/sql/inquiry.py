@@ -86,7 +86,8 @@ class SqlInquiry(SqlReads):
 
     def drift(self, prefix: str, keys: Iterable[str] | None) -> list[Drift]:
         """The counters whose total differs from their entries."""
-        among = None if keys is None else self._session.dialect.keys(list(keys))
+        dialect = self._session.dialect
+        among = dialect.every if keys is None else dialect.keys(list(keys))
         rows = self._session.run(self._sql.drift, {"keys": among, "prefix": prefix}, writes=False)
         return [Drift(key, int(expected), int(found)) for key, expected, found in rows]
 

@@ -20,7 +20,7 @@ from django_counters.exceptions import (
 from django_counters.stores.sql.block import Block, commits_at_once
 from django_counters.stores.sql.cursors import KeptCursor
 from django_counters.stores.sql.dialects import Pending, dialect_of
-from django_counters.stores.sql.dialects.spelling import READ_COMMITTED
+from django_counters.stores.sql.dialects.spelling import READ_COMMITTED, Together
 
 
 class Session:
@@ -137,6 +137,9 @@ class Session:
         self, sql: str, params: Sequence[Any] | Mapping[str, Any], *, writes: bool = True
     ) -> Sequence[tuple[Any, ...]]:
         """Execute one statement and return its rows."""
+        if isinstance(sql, Together) and self.commits_at_once():
+            with self.all_or_nothing():
+                return self.run(sql, params, writes=writes)
         connection = connections[self.using]
         try:
             kept = self._kept.take(connection)
@@ -149,6 +152,9 @@ class Session:
         except Error as error:
             # What was not committed is rolled back by the database: this is known.
             commits = connection.autocommit and not connection.in_atomic_block
+            if connection.in_atomic_block and self.dialect.ended_transaction(error):
+                # What follows would be a transaction without what came before.
+                connection.needs_rollback = True
             unknown = writes and sends and commits
             if unknown and not kept.tells_all and self.dialect.cancelled(error):
                 # The driver's cursor does not tell whether the statement was done before.

@@ -42,7 +42,9 @@ class SqlReads:
 
     def read(self, keys: Iterable[Hashable]) -> Mapping[Hashable, Amounts]:
         """Return total and pending of those that exist among ``keys``, in one statement."""
-        return _amounts(self._session.run(self._reads.many, self._asked(keys), writes=False))
+        asked = list(keys)
+        rows = self._session.run(self._reads.many, self._asked(asked), writes=False)
+        return _amounts(_under(asked, rows))
 
     def read_landed(
         self, keys: Iterable[Hashable], generations: Sequence[str]
@@ -56,10 +58,11 @@ class SqlReads:
             return self.read(keys), frozenset()
         dialect = self._session.dialect
         sql = dialect.landing.together.format(self._reads.many)
-        params = (*self._asked(keys), dialect.keys(generations))
+        asked = list(keys)
+        params = (*self._asked(asked), dialect.keys(generations))
         rows = self._session.run(sql, params, writes=False)
         landed = frozenset(hex_of(row[3]) for row in rows if row[3] is not None)
-        return _amounts(row[:3] for row in rows if row[3] is None), landed
+        return _amounts(_under(asked, [row[:3] for row in rows if row[3] is None])), landed
 
     def _asked(self, keys: Iterable[Hashable]) -> tuple[Any, ...]:
         among = self._session.dialect.keys(list(keys))
@@ -130,9 +133,15 @@ def _amounts(rows: Iterable[tuple[Any, ...]]) -> dict[Hashable, Amounts]:
     }
 
 
+def _under(keys: Sequence[Hashable], rows: Sequence[tuple[Any, ...]]) -> Iterable[tuple[Any, ...]]:
+    """Rows under the keys that were asked for: some drivers give a UUID as a text."""
+    uuids = {str(key): key for key in keys if isinstance(key, UUID)}
+    return ((uuids.get(str(key), key), *rest) for key, *rest in rows) if uuids else rows
+
+
 def hex_of(generation: UUID | str) -> str:
     """The 32 hexadecimal digits of a generation, as a database gave it."""
-    return generation.hex if isinstance(generation, UUID) else generation
+    return generation.hex if isinstance(generation, UUID) else generation.replace("-", "")
 
 
 class SqlTotals(SqlReads):

@@ -6,13 +6,18 @@ from django.db import connections
 from django.db.utils import NotSupportedError
 
 from django_counters.stores.sql.dialects.base import Dialect
+from django_counters.stores.sql.dialects.mysql.dialect import MySQL
 from django_counters.stores.sql.dialects.postgresql.dialect import PostgreSQL
 from django_counters.stores.sql.dialects.sqlite.dialect import SQLite
 from django_counters.stores.sql.dialects.tables import Pending, Table
 
 __all__ = ["Dialect", "Pending", "Table", "dialect_of"]
 
-DIALECTS: dict[str, Dialect] = {"postgresql": PostgreSQL(), "sqlite": SQLite()}
+DIALECTS: dict[str, Dialect] = {
+    "postgresql": PostgreSQL(),
+    "sqlite": SQLite(),
+    "mysql": MySQL(),
+}
 
 
 def dialect_of(using: str) -> Dialect:

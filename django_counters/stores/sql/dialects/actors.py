@@ -87,7 +87,7 @@ class Actors:
 
     def _text(self, key: str) -> str:
         """A key as text, compared byte by byte."""
-        return f"CAST({key} AS TEXT)"
+        return self._in.as_text(key)
 
     def differing(self, table: Table) -> str:
         """Counters that have not as many rows as they count, of one moment.
@@ -95,7 +95,8 @@ class Actors:
         Parameters: the measure, and of records the content type. Rows: keys, rows, values.
         """
         pending = table.pending
-        counted = [f"SELECT key, 1 AS rows_of, 0 AS value FROM {ACTORS} WHERE measure_id = %s"]
+        mine = f"FROM {ACTORS} a WHERE a.measure_id = %s"
+        counted = [f"SELECT a.key AS k, 1 AS rows_of, 0 AS value {mine}"]
         if table.value:
             counted.append(f"SELECT {self._text(table.key)}, 0, {table.value} FROM {table.name}")
         if pending.record is None:
@@ -109,6 +110,6 @@ class Actors:
                 f"WHERE {kind} = %s AND {mine}"
             )
         return (
-            f"SELECT key, SUM(rows_of), SUM(value) FROM ({' UNION ALL '.join(counted)}) u "
-            "GROUP BY key HAVING SUM(rows_of) <> SUM(value) ORDER BY key"
+            f"SELECT k, SUM(rows_of), SUM(value) FROM ({' UNION ALL '.join(counted)}) u "
+            "GROUP BY k HAVING SUM(rows_of) <> SUM(value) ORDER BY k"
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from django_counters.stores.sql.dialects.actors import Actors
 from django_counters.stores.sql.dialects.audit import Audit
@@ -30,21 +31,27 @@ class Dialect(Spelling, Errors):
 
     Attributes:
         appends_in_one_statement: one statement appends entries to the ledger, or says why not.
+        every: the parameter of keys that stands for all.
         changes_chosen: one statement changes all rows that a query selects, or none.
+        keeps_regions: it can hold regional counters.
         knows_time_zones: the driver gives moments in the zone of the connection, else in UTC.
         knows_transaction_horizon: a statement can tell which transactions have ended.
         limits_time: a transaction can say how long its statements wait, and how long they take.
         partitions: tables can have partitions.
+        reduced: what it does less well than PostgreSQL, as sentences, where that is in use.
         several_writers: transactions write at the same time, and see or miss what others commit.
         tells_isolation: a transaction can say what its statements see.
     """
 
     appends_in_one_statement = False
     changes_chosen = False
+    every: Any = None
+    keeps_regions = True
     knows_time_zones = False
     knows_transaction_horizon = False
     limits_time = False
     partitions = False
+    reduced: Sequence[str] = ()
     several_writers = True
     tells_isolation = False
 
@@ -67,6 +74,10 @@ class Dialect(Spelling, Errors):
     def present(self) -> str:
         """Ask for the present moment of the server, in microseconds since 1970."""
         return f"SELECT {self.microseconds}"
+
+    def unfit(self, connection: Any) -> Iterable[str]:  # noqa: ARG002 - most ask nothing of it
+        """What keeps counters from being right on a connection, as sentences. It connects."""
+        return ()
 
     def install(self, using: str) -> None:
         """Make the functions that statements call, where they are not there yet."""

@@ -61,6 +61,10 @@ class Errors:
         """Whether the transaction does not see what others have changed."""
         return self.code(error).startswith(self.UNSERIALIZABLE)
 
+    def ended_transaction(self, error: Exception) -> bool:  # noqa: ARG002 - most keep it open
+        """Whether the server has taken back all of the transaction, and would begin another one."""
+        return False
+
     def beyond_quotas(self, error: Exception) -> tuple[int, ...] | None:  # noqa: ARG002 - none asks
         """What periods would have counted, if it was too much; else None."""
         return None

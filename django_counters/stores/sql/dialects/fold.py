@@ -161,7 +161,7 @@ class Fold:
         table, pending, among = self._table, self._table.pending, self._in.among
         record = (
             f"SELECT 1 FROM {table.name} t WHERE t.{table.key} {among(self._type)} "
-            f"AND CAST(t.{table.key} AS TEXT) = {pending.name}.{self._key}"
+            f"AND {self._in.as_text(f't.{table.key}')} = {pending.name}.{self._key}"
         )
         which = f"{self._scoped()} AND {self._key} {among('text')} AND NOT EXISTS ({record})"
         return self._in.delete_some(pending.name, f"WHERE {which}")

@@ -8,7 +8,7 @@ from django_counters.stores.sql.dialects.tables import HOLDS
 # The states of a row.
 HELD, COMMITTED, RELEASED, EXPIRED = range(4)
 _MINE = f"token = %s AND state = {HELD}"
-_OF = f"field = %s AND key = %s AND state = {HELD}"
+_OF = f"h.field = %s AND h.key = %s AND h.state = {HELD}"
 
 
 class Holds:
@@ -35,12 +35,12 @@ class Holds:
             f"expires_at, created_at) VALUES (%s, %s, %s, %s, 0, {HELD}, %s, {later}, {now}) "
             f"ON CONFLICT DO NOTHING RETURNING {ends}"
         )
-        columns = f"token, field, key, quantity, sold, state, note, {ends}, expires_at <= {now}"
+        columns = f"token, field, h.key, quantity, sold, state, note, {ends}, expires_at <= {now}"
         #: One row, and whether its time is over. Parameters: token.
-        self.find = f"SELECT {columns} FROM {HOLDS} WHERE token = %s"
+        self.find = f"SELECT {columns} FROM {HOLDS} h WHERE token = %s"
         #: Those of a counter that are held, the first to expire first. Parameters: label, key, how
         #: many at most.
-        self.held = f"SELECT {columns} FROM {HOLDS} WHERE {_OF} ORDER BY expires_at LIMIT %s"
+        self.held = f"SELECT {columns} FROM {HOLDS} h WHERE {_OF} ORDER BY expires_at LIMIT %s"
         #: Sell all of it. Parameters: token. Rows, as of the next one: token, label, key, quantity.
         told = "RETURNING token, field, key, quantity"
         self.commit = (
@@ -62,24 +62,25 @@ class Holds:
         #: label, key, those of ``Reads.one``, which stands where the braces are.
         self.stock = (
             f"SELECT h.held, h.sold, r.* FROM (SELECT SUM(CASE WHEN state = {HELD} THEN quantity "
-            f"END) AS held, SUM(sold) AS sold FROM {HOLDS} WHERE field = %s AND key = %s) h "
+            f"END) AS held, SUM(sold) AS sold FROM {HOLDS} t WHERE t.field = %s AND t.key = %s) h "
             "CROSS JOIN ({}) r"
         )
         over = f"state = {HELD} AND expires_at <= {now}"
         #: Whether any of a counter are over. Parameters: label, key.
-        self.overdue = f"SELECT 1 FROM {HOLDS} WHERE {_OF} AND expires_at <= {now} LIMIT 1"
+        self.overdue = f"SELECT 1 FROM {HOLDS} h WHERE {_OF} AND expires_at <= {now} LIMIT 1"
         #: End those of a counter that are over, but those that somebody else is ending. Parameters:
         #: label, key, how many at most. Rows: quantities.
         self.expire = (
-            f"WITH due AS MATERIALIZED (SELECT token FROM {HOLDS} WHERE {_OF} "
+            f"WITH due AS MATERIALIZED (SELECT token FROM {HOLDS} h WHERE {_OF} "
             f"AND expires_at <= {now} ORDER BY expires_at LIMIT %s{spelling.held}"
             f"{spelling.skipping}) UPDATE {HOLDS} SET state = {EXPIRED} "
             f"WHERE token IN (SELECT token FROM due) AND {over} RETURNING quantity"
         )
         #: The counters of those that have been over for longest. Parameters: how many rows.
         self.due = (
-            f"SELECT field, key FROM (SELECT field, key, expires_at FROM {HOLDS} WHERE {over} "
-            "ORDER BY expires_at LIMIT %s) d GROUP BY field, key ORDER BY MIN(expires_at)"
+            f"SELECT d.field, d.key FROM (SELECT h.field, h.key, h.expires_at FROM {HOLDS} h "
+            f"WHERE {over} ORDER BY expires_at LIMIT %s) d GROUP BY d.field, d.key "
+            "ORDER BY MIN(d.expires_at)"
         )
         #: Forget some that have ended and expired long ago. Parameters: seconds, how many.
         old = f"WHERE state <> {HELD} AND expires_at < {spelling.ago()} LIMIT %s"
@@ -87,6 +88,6 @@ class Holds:
         #: Counters with holds that have been over for long. Parameters: seconds. Rows: label, key,
         #: how much of each.
         self.forgotten = (
-            f"SELECT field, key, SUM(quantity) FROM {HOLDS} WHERE state = {HELD} "
-            f"AND expires_at < {spelling.ago()} GROUP BY field, key ORDER BY field, key"
+            f"SELECT h.field, h.key, SUM(h.quantity) FROM {HOLDS} h WHERE h.state = {HELD} "
+            f"AND h.expires_at < {spelling.ago()} GROUP BY h.field, h.key ORDER BY h.field, h.key"
         )

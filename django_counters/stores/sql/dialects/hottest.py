@@ -21,14 +21,14 @@ class Hottest:
         There is no index for it, because writers would pay for that: it reads the whole table.
         """
         return (
-            f"SELECT key FROM {COUNTER} WHERE updated_at > {self._in.ago()} "
+            f"SELECT c.key FROM {COUNTER} c WHERE updated_at > {self._in.ago()} "
             "ORDER BY updated_at DESC LIMIT %s"
         )
 
     #: Rows: key, what waits in shards, the most first.
     sharded = (
-        f"SELECT key, SUM(value) FROM {SHARDS} "
-        "GROUP BY key ORDER BY ABS(SUM(value)) DESC, key LIMIT %s"
+        f"SELECT s.key, SUM(s.value) FROM {SHARDS} s "
+        "GROUP BY s.key ORDER BY ABS(SUM(s.value)) DESC, s.key LIMIT %s"
     )
     #: Rows: content type, name, record id, what waits in slots, the most first.
     slotted = (
@@ -46,10 +46,10 @@ class Hottest:
         """
         moment, token = self._in.typed("%s", "timestamptz"), self._in.typed("%s", "uuid")
         latest = (
-            f"SELECT key, delta FROM {DELTAS} WHERE created_at >= {moment} AND token >= {token} "
-            "ORDER BY token DESC LIMIT %s"
+            f"SELECT d.key, d.delta FROM {DELTAS} d WHERE created_at >= {moment} "
+            f"AND token >= {token} ORDER BY token DESC LIMIT %s"
         )
         return (
-            f"SELECT key, SUM(delta) FROM ({latest}) e "
-            "GROUP BY key ORDER BY ABS(SUM(delta)) DESC, key LIMIT %s"
+            f"SELECT e.key, SUM(e.delta) FROM ({latest}) e "
+            "GROUP BY e.key ORDER BY ABS(SUM(e.delta)) DESC, e.key LIMIT %s"
         )

@@ -113,12 +113,12 @@ class Inquiry:
     )
     history: str
     after = (
-        f"SELECT (SELECT SUM(delta) FROM {DELTAS} WHERE key = %s AND created_at > %s), r.* "
+        f"SELECT (SELECT SUM(d.delta) FROM {DELTAS} d WHERE d.key = %s AND d.created_at > %s), r.* "
         "FROM ({}) r"
     )
     kept = (
         f"SELECT (SELECT MAX(until) FROM {PARTITIONS} WHERE dropped_at IS NOT NULL), "
-        f"(SELECT outside IS NOT NULL FROM {COUNTER} WHERE key = %s)"
+        f"(SELECT c.outside IS NOT NULL FROM {COUNTER} c WHERE c.key = %s)"
     )
     sample = (
         f"SELECT key FROM {COUNTER} WHERE outside IS NOT NULL "
@@ -128,29 +128,30 @@ class Inquiry:
     def __init__(self, spelling: Spelling) -> None:
         self._in = spelling
         state = spelling.state()
-        last = "WHERE key = %(key)s ORDER BY xid DESC, seq DESC LIMIT %(limit)s"
+        last = "WHERE d.key = %(key)s ORDER BY d.xid DESC, d.seq DESC LIMIT %(limit)s"
         self.tail = (
             f"SELECT COUNT(*), COUNT(DISTINCT e.key) FROM {DELTAS} e, ({state}) s WHERE {IN_TAIL}"
         )
         self.parts = (
-            f"SELECT t.value, (SELECT SUM(value) FROM {SHARDS} WHERE key = %(key)s), "
+            f"SELECT t.value, (SELECT SUM(s.value) FROM {SHARDS} s WHERE s.key = %(key)s), "
             f"({spelling.tail_of('%(key)s')}), t.outside, "
-            f"(SELECT SUM(delta_sum) FROM {ARCHIVE} WHERE partition = '' AND key = %(key)s), "
+            f"(SELECT SUM(a.delta_sum) FROM {ARCHIVE} a "
+            "WHERE a.partition = '' AND a.key = %(key)s), "
             "e.token, e.created_at, e.delta, e.kind, e.waits FROM (SELECT 1) one "
             f"LEFT JOIN {COUNTER} t ON t.key = %(key)s LEFT JOIN (SELECT e.*, {IN_TAIL} AS waits "
-            f"FROM (SELECT * FROM {DELTAS} {last}) e, ({state}) s) e ON true "
+            f"FROM (SELECT * FROM {DELTAS} d {last}) e, ({state}) s) e ON true "
             "ORDER BY e.xid DESC, e.seq DESC"
         )
         whole = f"{spelling.typed('value', 'numeric')} - outside"
         self.drift = (
-            "SELECT u.key, SUM(u.due), SUM(u.had) FROM ("
-            f"SELECT e.key AS key, SUM(e.delta) AS due, 0 AS had FROM {DELTAS} e, ({state}) s "
+            "SELECT u.k, SUM(u.due), SUM(u.had) FROM ("
+            f"SELECT e.key AS k, SUM(e.delta) AS due, 0 AS had FROM {DELTAS} e, ({state}) s "
             f"WHERE NOT ({IN_TAIL}) AND {self._asked('e.key')} GROUP BY e.key UNION ALL "
-            f"SELECT key, delta_sum, 0 FROM {ARCHIVE} WHERE partition = '' "
-            f"AND {self._asked('key')} UNION ALL "
-            f"SELECT key, 0, {whole} FROM {COUNTER} WHERE outside IS NOT NULL "
-            f"AND {self._asked('key')}) u GROUP BY u.key HAVING SUM(u.due) <> SUM(u.had) "
-            "ORDER BY u.key"
+            f"SELECT a.key, a.delta_sum, 0 FROM {ARCHIVE} a WHERE a.partition = '' "
+            f"AND {self._asked('a.key')} UNION ALL "
+            f"SELECT c.key, 0, {whole} FROM {COUNTER} c WHERE c.outside IS NOT NULL "
+            f"AND {self._asked('c.key')}) u GROUP BY u.k HAVING SUM(u.due) <> SUM(u.had) "
+            "ORDER BY u.k"
         )
 
     def _asked(self, key: str) -> str:
@@ -166,6 +167,8 @@ class Rolling:
 
     Attributes:
         mark: the moment, and the number of the next transaction.
+        first_epoch: the first epoch that there is, where entries have such.
+        next_epoch: begin another one than the one to fold.
         fold: fold all that is finished. Parameters: ``horizon`` and ``fence`` by name. Rows, where
             the database knows its horizon: new horizon, entries, counters, keys that did not fit as
             an array, and keys that did not fit before and do now; no row: somebody else moved the
@@ -186,6 +189,7 @@ class Rolling:
     """
 
     mark: str
+    first_epoch = next_epoch = ""
     fold: str
     summary: str
     advance: str

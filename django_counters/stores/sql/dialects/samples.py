@@ -46,7 +46,8 @@ class Samples:
         """Delete some of those before a moment. Parameters: as of ``take``, and ``limit``."""
         return self._in.delete_some(
             SAMPLES,
-            f"WHERE moment < %(moment)s AND {self._within('key')} ORDER BY moment LIMIT %(limit)s",
+            f"WHERE moment < %(moment)s AND {self._within(f'{SAMPLES}.key')} "
+            "ORDER BY moment LIMIT %(limit)s",
         )
 
     @cached_property
@@ -58,7 +59,7 @@ class Samples:
         )
         return self._in.delete_some(
             SAMPLES,
-            f"WHERE moment < %(moment)s AND {self._within('key')} AND EXISTS ({later}) "
+            f"WHERE moment < %(moment)s AND {self._within(f'{SAMPLES}.key')} AND EXISTS ({later}) "
             "ORDER BY moment LIMIT %(limit)s",
         )
 

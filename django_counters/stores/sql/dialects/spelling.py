@@ -17,6 +17,12 @@ READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
 IN_TAIL = "e.xid >= s.h AND e.seq > s.f"
 
 
+class Together(str):
+    """Statements of which the last ones read what the first ones wrote: for a transaction."""
+
+    __slots__ = ()
+
+
 class Spelling(ABC):
     """The words of a database, and the form of its parameters.
 
@@ -44,6 +50,10 @@ class Spelling(ABC):
     def typed(self, given: str, kind: str) -> str:
         """A parameter that says its type."""
         return f"CAST({given} AS {kind})"
+
+    def as_text(self, given: str) -> str:
+        """A value as text."""
+        return f"CAST({given} AS TEXT)"
 
     def namespace(self, key: str) -> str:
         """What is before the first colon of a key; empty where there is none."""
@@ -87,7 +97,7 @@ class Spelling(ABC):
         return (
             f"EXISTS (SELECT 1 FROM {pending.name} w WHERE w.{kind} = %s "
             f"AND w.{name} = {self.literal(pending.record[1])} "
-            f"AND w.{record} = CAST({table.name}.{table.key} AS TEXT))"
+            f"AND w.{record} = {self.as_text(f'{table.name}.{table.key}')})"
         )
 
     @abstractmethod

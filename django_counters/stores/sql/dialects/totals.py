@@ -180,7 +180,7 @@ class Reads:
         return (
             f"SELECT t.{table.key}, t.{table.value}, (SELECT SUM({pending.value}) "
             f"FROM {pending.name} WHERE {kind} = %s AND {name} = %s "
-            f"AND {record} = CAST(t.{table.key} AS TEXT)) "
+            f"AND {record} = {self._in.as_text(f't.{table.key}')}) "
             f"FROM {table.name} t WHERE t.{table.key} {self._in.among()}"
         )
 

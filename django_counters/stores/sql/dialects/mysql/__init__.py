@@ -1,0 +1,1 @@
+"""What MySQL and MariaDB write in their own way."""

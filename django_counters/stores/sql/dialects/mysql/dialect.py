@@ -1,0 +1,209 @@
+"""MySQL and MariaDB as a dialect."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from django_counters.stores.sql.dialects.base import Dialect
+from django_counters.stores.sql.dialects.fold import Fold
+from django_counters.stores.sql.dialects.mysql.absent import absent
+from django_counters.stores.sql.dialects.mysql.actors import MysqlActors
+from django_counters.stores.sql.dialects.mysql.audit import MysqlAudit
+from django_counters.stores.sql.dialects.mysql.cells import MysqlCells
+from django_counters.stores.sql.dialects.mysql.claims import MysqlClaims
+from django_counters.stores.sql.dialects.mysql.fitness import REDUCED, unfit
+from django_counters.stores.sql.dialects.mysql.fold import MysqlFold
+from django_counters.stores.sql.dialects.mysql.holds import MysqlHolds
+from django_counters.stores.sql.dialects.mysql.landing import MysqlLanding
+from django_counters.stores.sql.dialects.mysql.ledger import MysqlLedger, tail_of, tails
+from django_counters.stores.sql.dialects.mysql.limits import MysqlLimits
+from django_counters.stores.sql.dialects.mysql.positions import MysqlPositions
+from django_counters.stores.sql.dialects.mysql.samples import MysqlSamples
+from django_counters.stores.sql.dialects.mysql.spread import MysqlRights, MysqlSpread
+from django_counters.stores.sql.dialects.mysql.taking import delete_some
+from django_counters.stores.sql.dialects.mysql.totals import totals
+from django_counters.stores.sql.dialects.rights import Rights
+from django_counters.stores.sql.dialects.spread import Spread
+from django_counters.stores.sql.dialects.tables import Table
+from django_counters.stores.sql.dialects.totals import Totals
+
+_TYPES = {
+    "text": "VARCHAR(255)",
+    "timestamptz": "DATETIME(6)",
+    "numeric": "DECIMAL(40, 0)",
+}
+_CASTS = {
+    "bigint": "SIGNED",
+    "text": "CHAR",
+    "timestamptz": "DATETIME(6)",
+    "uuid": "CHAR",
+    "numeric": "DECIMAL(40, 0)",
+}
+
+
+class MySQL(Dialect):
+    """MySQL 8.0.19 and MariaDB 10.6, and newer, where statements see what others have committed.
+
+    Texts are of several statements, and their rows are those of the last one: no statement says
+    what it has written.
+    """
+
+    every = ("",)
+    keeps_regions = False
+    reduced = REDUCED
+
+    OVERFLOWED = ("1264", "1690")
+    TIMED_OUT = ("1205", "3572")
+    BUSY = ("1205", "3572", "1213", "1969", "3024", "1317")
+    READ_ONLY = ("1290", "1792", "1836")
+    LOST = ("2006", "2013", "2055", "1053", "1927", "4031")
+    CANCELLED = ("1317", "1969", "3024")
+    UNSERIALIZABLE = ("1213", "1020")
+
+    now = clock = "UTC_TIMESTAMP(6)"
+    # Whoever has waited for a row asks for it anew.
+    microseconds = "CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)"
+
+    # Whoever held a row in share mode, and then changes it, could wait in a circle.
+    kept = " FOR UPDATE"
+    array, gathered = "JSON_ARRAY", "JSON_ARRAYAGG"
+
+    claims = MysqlClaims
+    audit = MysqlAudit()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.actors = MysqlActors(self)
+        self.cells = MysqlCells(self)
+        self.holds = MysqlHolds(self)
+        self.landing = MysqlLanding(self)
+        self.ledger = MysqlLedger(self)
+        self.limits = MysqlLimits(self)
+        self.positions = MysqlPositions(self)
+        self.regions = absent("regional counters")
+        self.samples = MysqlSamples(self)
+
+    def unfit(self, connection: Any) -> Iterable[str]:
+        """What keeps counters from being right there."""
+        return unfit(connection)
+
+    def code(self, error: Exception) -> str:
+        """The number of an error; empty where the driver has none."""
+        given = getattr(error.__cause__, "args", None) or ("",)
+        return str(given[0] or "") if isinstance(given[0], int) else ""
+
+    def ended_transaction(self, error: Exception) -> bool:
+        """Whether the server has taken back the whole transaction: a deadlock."""
+        return self.code(error) == "1213"
+
+    def typed(self, given: str, kind: str) -> str:
+        """A parameter that says its type."""
+        return f"CAST({given} AS {_CASTS[kind]})"
+
+    def as_text(self, given: str) -> str:
+        """A value as text."""
+        return f"CAST({given} AS CHAR)"
+
+    def literal(self, text: str) -> str:
+        """A text within a statement that has parameters."""
+        return super().literal(text.replace("\\", "\\\\"))
+
+    def ordered(self, key: str) -> str:
+        """The order of bytes, which is that of the columns of keys."""
+        return f"ORDER BY CAST({key} AS BINARY)"
+
+    def ago(self) -> str:
+        """The moment so many seconds before now."""
+        return f"{self.now} - INTERVAL %s SECOND"
+
+    def later(self) -> str:
+        """The moment so many seconds after now."""
+        return f"{self.now} + INTERVAL %s SECOND"
+
+    def since_1970(self, moment: str) -> str:
+        """A moment in microseconds since 1970."""
+        return f"TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {moment})"
+
+    def among(self, kind: str = "", given: str = "%s") -> str:  # noqa: ARG002 - values have types
+        """The condition that a column is one of many, which the driver writes out."""
+        return f"IN {given}"
+
+    def rows(self, **columns: str) -> str:
+        """The rows of one parameter."""
+        each = (
+            f"`{name}` {self._column(kind)} PATH '$[{number}]'"
+            for number, (name, kind) in enumerate(columns.items())
+        )
+        return f"JSON_TABLE(%s, '$[*]' COLUMNS ({', '.join(each)})) AS u"
+
+    def each(self, kind: str) -> str:
+        """The rows of an array, which the driver writes out."""
+        return f"JSON_TABLE(JSON_ARRAY%s, '$[*]' COLUMNS (k {self._column(kind)} PATH '$')) AS u"
+
+    def pairs(self, column: str) -> str:
+        """The rows of pairs."""
+        each = "a BIGINT PATH '$[0]', b BIGINT PATH '$[1]'"
+        return f"JSON_TABLE({column}, '$[*]' COLUMNS ({each})) AS u"
+
+    def delete_some(self, table: str, which: str, returning: str = "1") -> str:
+        """Delete some rows that nobody holds."""
+        return delete_some(table, which, returning)
+
+    def keys(self, keys: Sequence[object]) -> tuple[object, ...]:
+        """A list in parentheses; an empty one would be none."""
+        return tuple(key.hex if isinstance(key, UUID) else key for key in keys) or (None,)
+
+    def columns(self, rows: Sequence[Sequence[Any]]) -> tuple[str]:
+        """An array of rows, as JSON."""
+        return (json.dumps(rows, default=str),)
+
+    def sums(self, sums: Mapping[Any, int]) -> tuple[str]:
+        """The same, of pairs."""
+        return self.columns(list(sums.items()))
+
+    def moment(self, moment: datetime) -> str:
+        """As columns hold it: in UTC, without its zone."""
+        return str(moment.astimezone(UTC).replace(tzinfo=None))
+
+    def token(self, token: UUID) -> str:
+        """As columns hold it."""
+        return token.hex
+
+    def whole(self, number: str) -> str:
+        """A sum as a number of 64 bits."""
+        return f"CAST({number} AS SIGNED)"
+
+    def tail_of(self, key: str) -> str:
+        """What waits in the ledger for one counter."""
+        return tail_of(key)
+
+    def tails(self) -> str:
+        """What waits in the ledger for some counters."""
+        return tails()
+
+    def totals(self, table: Table) -> Totals:
+        """The statements that change totals in place."""
+        return totals(self, table)
+
+    def spread(self, table: Table, cap: int) -> Spread:
+        """The statements that let increments wait in rows of their own."""
+        return MysqlSpread(self, table, cap)
+
+    def rights(self, table: Table, cap: int) -> Rights:
+        """The statements that let increments wait where there is a floor."""
+        return MysqlRights(self, table, MysqlSpread(self, table, cap))
+
+    def fold(self, table: Table, key_type: str) -> Fold:
+        """The statements of a rollup."""
+        return MysqlFold(self, table, key_type)
+
+    @staticmethod
+    def _column(kind: str) -> str:
+        """The type of a column of given rows."""
+        if kind in ("int", "bigint", "smallint", "integer"):
+            return "BIGINT"
+        return _TYPES.get(kind, "VARCHAR(255)" if "char" in kind or kind == "uuid" else "BIGINT")

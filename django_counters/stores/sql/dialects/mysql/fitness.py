@@ -1,0 +1,62 @@
+"""What a server of MySQL, or a connection to it, must be like for the promises to hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from django.db import Error
+
+#: What the statements need: SKIP LOCKED, JSON_TABLE and collations that compare bytes.
+OLDEST_MYSQL, OLDEST_MARIADB = (8, 0, 19), (10, 6)
+REDUCED = (
+    "The ledger has no partitions: entries that are past their retention are deleted one by one.",
+    "TRUNCATE, and whoever may drop triggers, passes the guard of adjustments.",
+    "A shard belongs to a connection: two connections may have one, and wait for each other.",
+    "Sharded and slotted counters with a floor end in deadlocks, as RetryTransaction, where many "
+    "take at once: nothing is sold twice, but exact ones are faster.",
+    "Rollups, landings and adjustments wait for what others hold as long as "
+    "innodb_lock_wait_timeout says.",
+    "Followers of the ledger see an entry when it is rolled up.",
+)
+
+
+def unfit(connection: Any) -> Iterator[str]:
+    """What keeps counters from being right on a connection, as sentences."""
+    connection.ensure_connection()
+    version = tuple(connection.mysql_version)
+    oldest = OLDEST_MARIADB if connection.mysql_is_mariadb else OLDEST_MYSQL
+    if version < oldest:
+        yield f"Counters need version {_dotted(oldest)} or newer; this is {_dotted(version)}."
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT @@sql_mode, @@default_storage_engine")
+        modes, engine = cursor.fetchone()
+        # Its name depends on the server.
+        cursor.execute(
+            "SHOW VARIABLES WHERE Variable_name IN ('tx_isolation', 'transaction_isolation')"
+        )
+        levels = {level for _, level in cursor.fetchall()}
+    if levels != {"READ-COMMITTED"}:
+        yield (
+            "Counters need isolation_level 'read committed' in OPTIONS; "
+            f"this is {', '.join(sorted(levels))}."
+        )
+    if not {"STRICT_TRANS_TABLES", "STRICT_ALL_TABLES"} & set(modes.split(",")):
+        yield "Counters need STRICT_TRANS_TABLES in sql_mode: what does not fit would be cut off."
+    if engine != "InnoDB":
+        yield f"Counters need tables of InnoDB; new ones are of {engine}."
+    if not _takes_several(connection):
+        yield "Counters need a driver that sends several statements in one text."
+
+
+def _takes_several(connection: Any) -> bool:
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1; SELECT 2")
+            return bool(cursor.nextset())
+    except Error:
+        return False
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))

@@ -1,0 +1,122 @@
+"""The rollup of what is pending, in MySQL."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from django_counters.stores.sql.dialects.fold import Fold
+from django_counters.stores.sql.dialects.spelling import Together
+from django_counters.stores.sql.dialects.tables import TOTAL
+
+
+class MysqlFold(Fold):
+    """The statements of a rollup. A row is deleted when it is held, and has been read then."""
+
+    def _made(self, present: str) -> str:
+        """Make totals that are missing; ``hold`` holds all of them."""
+        table, pending = self._table, self._table.pending
+        if table.value:
+            name, value, key = table.name, table.value, table.key
+            into, scope = f"{name} ({key}, {value}, {table.touched})", ""
+            what, there = f"u.k, 0, {self._in.now}", f"t.{key} = u.k"
+        else:
+            kind, key, label = pending.owner
+            name, value = pending.name, pending.value
+            into = f"{name} ({kind}, {label}, {key}, {pending.number}, {value})"
+            scope = "SET @djc_kind = %s, @djc_name = %s; "
+            what = f"@djc_kind, @djc_name, u.k, {TOTAL}, 0"
+            there = (
+                f"t.{kind} = @djc_kind AND t.{label} = @djc_name AND t.{key} = u.k "
+                f"AND t.{pending.number} = {TOTAL}"
+            )
+        rows = self._in.each("text").replace("%s", "@djc_keys").replace("JSON_ARRAY@", "@")
+        held = "" if present == "DO NOTHING" else " FOR UPDATE"
+        return Together(
+            f"{scope}SET @djc_keys = JSON_ARRAY%s; "
+            f"INSERT INTO {into} SELECT {what} FROM {rows} {self._in.ordered('u.k')} "
+            f"ON DUPLICATE KEY UPDATE {name}.{value} = {name}.{value}; "
+            f"SELECT t.{key} FROM {rows} STRAIGHT_JOIN {name} t ON {there}{held}"
+        )
+
+    @cached_property
+    def take(self) -> str:
+        """Delete rows that nobody holds; what they had."""
+        number = self._table.pending.number
+        half = f"p.{self._key} IN %s AND ABS(p.{number}) %% 2 = %s"
+        return self._gone(half, self._in.skipping, "u.k, u.d, 1")
+
+    @cached_property
+    def gather(self) -> str:
+        """Delete all rows, waiting for whoever holds some."""
+        number = self._table.pending.number
+        return self._gone(f"p.{number} >= 0 AND p.{self._key} IN %s", "", "u.k, u.d")
+
+    def _gone(self, which: str, skipping: str, columns: str) -> str:
+        """Delete rows; parameters: the scope, and those of the condition."""
+        pending, scoped = self._table.pending, self._scoped()
+        record = pending.record
+        gone = (
+            "JSON_TABLE(@djc_rows, '$[*]' COLUMNS (k VARCHAR(255) PATH '$[0]', "
+            "n BIGINT PATH '$[1]', d BIGINT PATH '$[2]')) AS u"
+        )
+        scope = "SET @djc_kind = %s, @djc_name = %s; " if record else ""
+        for name in ("@djc_kind", "@djc_name") if record else ():
+            scoped = scoped.replace("%s", name, 1)
+        return Together(
+            f"{scope}SELECT JSON_ARRAYAGG(JSON_ARRAY(p.{self._key}, p.{pending.number}, "
+            f"p.{pending.value})) INTO @djc_rows FROM {pending.name} p "
+            f"WHERE {scoped} AND {which} FOR UPDATE{skipping}; "
+            f"DELETE p FROM {gone} STRAIGHT_JOIN {pending.name} p "
+            f"ON {scoped} AND p.{self._key} = u.k AND p.{pending.number} = u.n; "
+            f"SELECT {columns} FROM {gone}"
+        )
+
+    @cached_property
+    def credit(self) -> str:
+        """Add sums to totals. A row for each."""
+        table, pending = self._table, self._table.pending
+        kind, value = self._type if table.value else "text", table.value or pending.value
+        rows = self._in.rows(k=kind, d="bigint").replace("%s", "@djc_rows")
+        scope, also = "", ""
+        if table.value:
+            name, there = table.name, f"t.{table.key} = u.k"
+            if table.touched:
+                also += f", t.{table.touched} = {self._in.now}"
+            if table.outside:
+                also += f", t.{table.outside} = t.{table.outside} + u.d"
+        else:
+            of, record, label = pending.owner
+            scope, name = "SET @djc_kind = %s, @djc_name = %s; ", pending.name
+            there = (
+                f"t.{of} = @djc_kind AND t.{label} = @djc_name AND t.{record} = u.k "
+                f"AND t.{pending.number} = {TOTAL}"
+            )
+        return (
+            f"{scope}SET @djc_rows = %s; UPDATE {rows} STRAIGHT_JOIN {name} t ON {there} "
+            f"SET t.{value} = CAST(t.{value} AS SIGNED) + u.d{also}; SET @djc_made = ROW_COUNT(); "
+            "SELECT 1 FROM JSON_TABLE(@djc_rows, '$[*]' COLUMNS (n FOR ORDINALITY)) AS u "
+            "WHERE u.n <= @djc_made"
+        )
+
+    @cached_property
+    def orphans(self) -> str:
+        """Delete what waits for records that are no more. A row for each."""
+        table, pending = self._table, self._table.pending
+        scoped = self._scoped().replace("%s", "@djc_kind", 1).replace("%s", "@djc_name", 1)
+        record = (
+            f"SELECT 1 FROM {table.name} t WHERE t.{table.key} {self._in.among(self._type)} "
+            f"AND {self._in.as_text(f't.{table.key}')} = p.{self._key}"
+        )
+        gone = (
+            "JSON_TABLE(@djc_rows, '$[*]' COLUMNS (k VARCHAR(255) PATH '$[0]', "
+            "n BIGINT PATH '$[1]')) AS u"
+        )
+        return Together(
+            "SET @djc_kind = %s, @djc_name = %s; "
+            f"SELECT JSON_ARRAYAGG(JSON_ARRAY(p.{self._key}, p.{pending.number})) INTO @djc_rows "
+            f"FROM {pending.name} p WHERE {scoped} AND p.{self._key} IN %s "
+            f"AND NOT EXISTS ({record}) FOR UPDATE{self._in.skipping}; "
+            f"DELETE p FROM {gone} STRAIGHT_JOIN {pending.name} p "
+            f"ON {scoped} AND p.{self._key} = u.k AND p.{pending.number} = u.n; "
+            f"SELECT 1 FROM {gone}"
+        )

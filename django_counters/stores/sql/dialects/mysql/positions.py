@@ -1,0 +1,64 @@
+"""Positions in MySQL."""
+
+from __future__ import annotations
+
+from django_counters.stores.sql.dialects.mysql.actors import FOUND, MADE
+from django_counters.stores.sql.dialects.positions import POSITIONS, Positions
+from django_counters.stores.sql.dialects.spelling import Spelling, Together
+
+_INTO = f"INSERT INTO {POSITIONS} (source, part, position, timeline, moved_at)"
+_ONE = "source = %s AND part = %s"
+
+
+class MysqlPositions(Positions):
+    """Reads, holds and moves rows of positions."""
+
+    def __init__(self, spelling: Spelling) -> None:
+        super().__init__(spelling)
+        now = spelling.clock
+        self.make = (
+            f"{_INTO} SELECT IF(LAST_INSERT_ID(1), %s, NULL), %s, '', '', {now} "
+            f"ON DUPLICATE KEY UPDATE source = IF(LAST_INSERT_ID(0), NULL, {POSITIONS}.source); "
+            f"{MADE}"
+        )
+        given = spelling.rows(
+            source="text", part="text", before="text", after="text", line="text"
+        ).replace("%s", "@djc_rows")
+        there = "p.source = u.source AND p.part = u.part"
+        moves = "p.position = u.`before` AND p.timeline IN ('', u.line)"
+        # A row that is to begin is made at its place, and then is moved from there like others.
+        self.move = Together(
+            "SET @djc_rows = %s; "
+            f"{_INTO} SELECT u.source, u.part, '', u.line, {now} FROM {given} "
+            f"WHERE u.`before` = '' ORDER BY u.source, u.part "
+            f"ON DUPLICATE KEY UPDATE source = {POSITIONS}.source; "
+            "SELECT JSON_ARRAYAGG(JSON_ARRAY(p.source, p.part, u.`after`, u.line)) INTO @djc_moved "
+            f"FROM {given} STRAIGHT_JOIN {POSITIONS} p ON {there} WHERE {moves} FOR UPDATE; "
+            f"UPDATE {self._moved()} STRAIGHT_JOIN {POSITIONS} p ON {there} "
+            f"SET p.position = u.`after`, p.timeline = u.line, p.moved_at = {now}; "
+            f"SELECT u.source, u.part FROM {self._moved()}"
+        )
+        self.put = (
+            f"{_INTO} VALUES (%s, %s, %s, %s, {now}) ON DUPLICATE KEY UPDATE "
+            "position = VALUES(position), timeline = VALUES(timeline), moved_at = VALUES(moved_at)"
+            "; SELECT 1"
+        )
+        self.label = (
+            "SET @djc_line = %s, @djc_source = %s, @djc_part = %s; "
+            f"UPDATE {POSITIONS} SET timeline = @djc_line "
+            "WHERE source = @djc_source AND part = @djc_part; "
+            f"SELECT position FROM {POSITIONS} WHERE source = @djc_source AND part = @djc_part"
+        )
+        self.relabel = (
+            f"UPDATE {POSITIONS} SET timeline = %s WHERE {_ONE} AND timeline IN (%s, %s); {FOUND}"
+        )
+        self.touch = (
+            f"{_INTO} VALUES (%s, %s, '', '', {now}) "
+            f"ON DUPLICATE KEY UPDATE moved_at = VALUES(moved_at); SELECT 1"
+        )
+
+    @staticmethod
+    def _moved() -> str:
+        columns = ("source", "part", "`after`", "line")
+        each = (f"{name} VARCHAR(255) PATH '$[{n}]'" for n, name in enumerate(columns))
+        return f"JSON_TABLE(@djc_moved, '$[*]' COLUMNS ({', '.join(each)})) AS u"

@@ -1,0 +1,159 @@
+"""Increments that wait in rows of their own, in MySQL: each connection has one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from functools import cached_property
+from typing import Any
+
+from django_counters.stores.sql.dialects.rights import Rights
+from django_counters.stores.sql.dialects.spread import Spread
+
+
+class MysqlSpread(Spread):
+    """Adds to the row that has the number of the connection, or to the one that is wanted."""
+
+    @cached_property
+    def add(self) -> str:
+        """Add."""
+        pending = self._table.pending
+        marks = ", ".join(self.owned_by())
+        return (
+            f"{self.given()}, @djc_low = %s, @djc_high = %s; "
+            f"INSERT INTO {pending.name} ({', '.join(pending.owner)}, {pending.number}, "
+            f"{pending.value}) SELECT {marks}, @djc_row, @djc_by FROM ({self.source()}) t "
+            f"WHERE t.total + ({self.others()}) BETWEEN @djc_low AND @djc_high "
+            f"ON DUPLICATE KEY UPDATE {pending.name}.{pending.value} = "
+            f"{pending.name}.{pending.value} + @djc_by; {self.answer}"
+        )
+
+    def arrange(
+        self,
+        by: int,
+        wanted: int | None,
+        key: Hashable,
+        address: tuple[Any, ...],
+        floor: int | None = None,  # noqa: ARG002 - see `MysqlRights`
+    ) -> tuple[Any, ...]:
+        """The parameters of ``add``."""
+        low, high = self._table.capacity
+        limits = (low - min(by, 0), high - max(by, 0))
+        return (by, wanted, key, *address, *limits, *self.again(key))
+
+    def again(self, key: Hashable) -> tuple[Hashable, ...]:
+        """The key, as often as a text asks for a total by it: a variable has not its type."""
+        return (key, key) if self._table.value and not self._table.inserts else ()
+
+    def given(self) -> str:
+        """Name the parameters. Parameters: by, the number of a row, key, address."""
+        owners = "".join(f", {name} = %s" for name in self.owned_by())
+        return (
+            f"SET @djc_by = %s, @djc_row = COALESCE(%s, CONNECTION_ID() %% {self.cap}), "
+            f"@djc_key = %s{owners}"
+        )
+
+    def owned_by(self) -> list[str]:
+        """What the columns of ``owner`` are compared with."""
+        return [f"@djc_owner{number}" for number, _ in enumerate(self._table.pending.owner)]
+
+    def owned(self, alias: str = "p") -> str:
+        """The condition that a row belongs to the counter."""
+        pairs = zip(self._table.pending.owner, self.owned_by(), strict=True)
+        return " AND ".join(f"{alias}.{column} = {name}" for column, name in pairs)
+
+    def others(self) -> str:
+        """What waits for the counter."""
+        pending = self._table.pending
+        return (
+            f"SELECT COALESCE(SUM(p.{pending.value}), 0) FROM {pending.name} p WHERE {self.owned()}"
+        )
+
+    def source(self) -> str:
+        """The total, where there is a column for it."""
+        return self._source().replace("%s", self.key)
+
+    @property
+    def key(self) -> str:
+        """What keys are compared with."""
+        return "@djc_key" if self._table.inserts else "%s"
+
+    @property
+    def answer(self) -> str:
+        """The value, as others see it too, and the number of the row, where one was changed."""
+        return (
+            f"SELECT ({self.others()}) + COALESCE(({self.source()}), 0), @djc_row "
+            "FROM DUAL WHERE ROW_COUNT() > 0"
+        )
+
+
+class MysqlRights(Rights):
+    """Takes from a row that has enough: at best from that of the connection."""
+
+    _spread: MysqlSpread
+
+    @cached_property
+    def take(self) -> str:
+        """Take away. A row that was found is asked again when it is held."""
+        pending, spread = self._table.pending, self._spread
+        owned = spread.owned()
+        # A row below zero, a total below the floor, or entries that wait are of another strategy.
+        strange = (
+            f"EXISTS (SELECT 1 FROM {pending.name} p WHERE {owned} AND p.{pending.number} >= 0 "
+            f"AND p.{pending.value} < 0)"
+        )
+        return (
+            f"{spread.given()}, @djc_floor = %s; SET @djc_row = (SELECT p.{pending.number} "
+            f"FROM {pending.name} p WHERE {owned} AND p.{pending.number} >= 0 "
+            f"AND p.{pending.value} >= -@djc_by "
+            f"ORDER BY p.{pending.number} <> @djc_row, p.{pending.value} DESC LIMIT 1); "
+            f"UPDATE {pending.name} p SET p.{pending.value} = p.{pending.value} + @djc_by "
+            f"WHERE {owned} AND p.{pending.number} = @djc_row "
+            f"AND p.{pending.value} >= -@djc_by AND NOT @djc_strange; {spread.answer}"
+        ).replace("SET @djc_row", f"SET @djc_strange = {strange} OR {self._below()}, @djc_row")
+
+    def arrange(
+        self, by: int, floor: int, key: Hashable, address: tuple[Any, ...]
+    ) -> tuple[Any, ...]:
+        """The parameters of ``take``."""
+        return (by, None, key, *address, floor, *self._spread.again(key))
+
+    def _below(self) -> str:
+        """Whether the total is below the floor, or entries wait."""
+        table = self._table
+        mine = f"t.{table.key} = {self._spread.key}"
+        below = (
+            f"COALESCE((SELECT t.{table.value} FROM {table.name} t WHERE {mine}), 0) < @djc_floor"
+        )
+        tail = self.tail.replace("%s", "@djc_key")
+        return f"({below} OR COALESCE(({tail}), 0) <> 0)" if tail else f"({below})"
+
+    @cached_property
+    def gather(self) -> str:
+        """Take rows of one counter away, waiting for those that somebody holds."""
+        pending, spread = self._table.pending, self._spread
+        owners = ", ".join(f"{name} = %s" for name in spread.owned_by())
+        gone = "JSON_TABLE(@djc_rows, '$[*]' COLUMNS (n BIGINT PATH '$[0]', d BIGINT PATH '$[1]'))"
+        return (
+            f"SET {owners}, @djc_most = %s; "
+            f"SELECT JSON_ARRAYAGG(JSON_ARRAY(p.{pending.number}, p.{pending.value})) "
+            f"INTO @djc_rows FROM {pending.name} p WHERE {spread.owned()} "
+            f"AND p.{pending.number} >= 0 AND p.{pending.value} <= @djc_most FOR UPDATE; "
+            f"DELETE p FROM {gone} AS u STRAIGHT_JOIN {pending.name} p "
+            f"ON {spread.owned()} AND p.{pending.number} = u.n; SELECT u.d FROM {gone} AS u"
+        )
+
+    @cached_property
+    def share(self) -> str:
+        """Make rows of one counter with the same value, but those that are there already."""
+        pending, spread = self._table.pending, self._spread
+        owners = ", ".join(f"{name} = %s" for name in spread.owned_by())
+        columns = ", ".join((*pending.owner, pending.number, pending.value))
+        marks = ", ".join(spread.owned_by())
+        numbers = "JSON_TABLE(@djc_rows, '$[*]' COLUMNS (n FOR ORDINALITY, k BIGINT PATH '$'))"
+        # Nothing but a row that is there can be ignored: the numbers fit.
+        return (
+            f"SET {owners}, @djc_by = %s, @djc_rows = JSON_ARRAY%s; "
+            f"INSERT IGNORE INTO {pending.name} ({columns}) "
+            f"SELECT {marks}, u.k, @djc_by FROM {numbers} AS u; "
+            f"SET @djc_made = ROW_COUNT(); SELECT 1 FROM {numbers} AS u WHERE u.n <= @djc_made"
+        )

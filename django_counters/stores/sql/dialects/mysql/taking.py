@@ -1,0 +1,62 @@
+"""Rows that are deleted and told, in MySQL: held first, by what names them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from django_counters.stores.sql.dialects.positions import POSITIONS
+from django_counters.stores.sql.dialects.spelling import Together
+from django_counters.stores.sql.dialects.tables import (
+    CELLS,
+    HOLDS,
+    LIMITS,
+    MEMBERS,
+    RANKS,
+    SAMPLES,
+    UNIQUES,
+)
+
+_KEY, _MOMENT, _NUMBER = "VARCHAR(255)", "DATETIME(6)", "BIGINT"
+_OF_PERIOD = {
+    "measure_id": _NUMBER,
+    "key": _KEY,
+    "period": _NUMBER,
+    "start": _MOMENT,
+    "tags": _KEY,
+}
+# The primary keys of tables of which some rows are deleted.
+_NAMED_BY: Mapping[str, Mapping[str, str]] = {
+    CELLS: {**_OF_PERIOD, "shard": _NUMBER},
+    MEMBERS: {**_OF_PERIOD, "member": _NUMBER},
+    UNIQUES: _OF_PERIOD,
+    RANKS: {name: _OF_PERIOD[name] for name in ("measure_id", "period", "start", "key")},
+    SAMPLES: {"key": _KEY, "moment": _MOMENT},
+    HOLDS: {"token": _KEY},
+    POSITIONS: {"source": _KEY, "part": _KEY},
+    LIMITS: {"digest": _KEY},
+}
+
+
+def delete_some(table: str, which: str, returning: str) -> str:
+    """Delete some rows that nobody holds, and tell columns of their primary key."""
+    names = _NAMED_BY[table]
+    held = ", ".join(f"`{name}`" for name in names)
+    kept = ", ".join(_kept(f"d.`{name}`", name) for name in names)
+    each = ", ".join(f"`{n}` {kind} PATH '$[{i}]'" for i, (n, kind) in enumerate(names.items()))
+    gone = f"JSON_TABLE(@djc_rows, '$[*]' COLUMNS ({each})) AS u"
+    same = " AND ".join(f"t.`{name}` = {_given(name)}" for name in names)
+    asked = [name.strip() for name in returning.split(",")]
+    told = ", ".join(_given(name) if name in names else name for name in asked)
+    return Together(
+        f"SELECT JSON_ARRAYAGG(JSON_ARRAY({kept})) INTO @djc_rows FROM "
+        f"(SELECT {held} FROM {table} {which} FOR UPDATE SKIP LOCKED) d; "
+        f"DELETE t FROM {gone} STRAIGHT_JOIN {table} t ON {same}; SELECT {told} FROM {gone}"
+    )
+
+
+def _kept(column: str, name: str) -> str:
+    return f"HEX({column})" if name == "digest" else column
+
+
+def _given(name: str) -> str:
+    return "UNHEX(u.`digest`)" if name == "digest" else f"u.`{name}`"

@@ -1,0 +1,106 @@
+"""What MySQL and MariaDB do in their own way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Barrier, Thread
+from typing import Any
+
+import pytest
+from django.core.checks import run_checks
+from django.db import OperationalError, connection, connections, transaction
+from django.db.transaction import TransactionManagementError
+
+from django_counters.models import Counter
+from django_counters.testing import assert_counts
+from django_counters.types import INT8
+
+pytestmark = pytest.mark.skipif(
+    connection.vendor != "mysql", reason=f"is about MySQL; this run is on {connection.vendor}"
+)
+
+
+@pytest.mark.django_db
+def test_keys_are_compared_byte_by_byte() -> None:
+    keys = ["a", "A", "á", "à"]
+    for number, key in enumerate(keys, 1):
+        assert Counter.objects.increment(key, number) == number
+    assert Counter.objects.values_of(keys) == dict(zip(keys, range(1, 5), strict=True))
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("number", [*INT8, -7, 7])
+def test_a_number_of_any_sign_comes_back(number: int) -> None:
+    """LAST_INSERT_ID has no sign."""
+    step = 1 if number > 0 else -1
+    assert Counter.objects.increment("a", number - step) == number - step
+    assert Counter.objects.increment("a", step) == number
+    assert Counter.objects.increment_many({"a": -step}) == {"a": number - step}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_block_that_was_taken_back_cannot_go_on() -> None:
+    """After a deadlock the server has forgotten the block; what follows must not be committed."""
+    Counter.objects.increment_many({"a": 1, "b": 1})
+    met, found = Barrier(2, timeout=30), []
+
+    def count(first: str, second: str) -> None:
+        try:
+            with transaction.atomic():
+                Counter.objects.increment(first, 10)
+                met.wait()
+                try:
+                    Counter.objects.increment(second, 10)
+                except OperationalError:
+                    with pytest.raises(TransactionManagementError):
+                        Counter.objects.increment("c")
+                    found.append(first)
+        finally:
+            connections.close_all()
+
+    threads = [Thread(target=count, args=names) for names in (("a", "b"), ("b", "a"))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 1
+    assert_counts({"a": 11, "b": 11, "c": 0})
+
+
+@pytest.mark.django_db
+class TestChecks:
+    def found(self) -> set[str]:
+        messages = run_checks(databases=["default"])
+        return {str(one.id) for one in messages if "counters.E04" in str(one.id)}
+
+    def test_this_server_is_fit_and_it_is_said_what_is_reduced(self) -> None:
+        assert self.found() == set()
+        (warning,) = [m for m in run_checks(databases=["default"]) if m.id == "counters.W019"]
+        assert "partitions" in warning.msg
+
+    def test_regional_counters_are_refused(
+        self, override_counters: Callable[..., None], settings: Any
+    ) -> None:
+        settings.COUNTERS_REGION = "eu"
+        override_counters(views={"REGIONAL": True})
+        assert self.found() >= {"counters.E044"}
+
+    @pytest.mark.parametrize("mode", ["''", "'ANSI_QUOTES'"])
+    def test_a_server_that_cuts_numbers_off_is_refused(self, mode: str) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT @@sql_mode")
+            (before,) = cursor.fetchone()
+            cursor.execute(f"SET SESSION sql_mode = {mode}")
+            try:
+                assert self.found() == {"counters.E044"}
+            finally:
+                cursor.execute("SET SESSION sql_mode = %s", [before])
+
+    @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
+    def test_another_isolation_is_refused(self, level: str) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
+            try:
+                assert self.found() == {"counters.E044"}
+            finally:
+                cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
