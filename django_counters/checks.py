@@ -188,7 +188,9 @@ def _reduced(alias: str) -> list[str]:
     """What a database does less well than PostgreSQL."""
     vendor = connections[alias].vendor
     found = DIALECTS[vendor].reduced if vendor in DIALECTS else ()
-    return [f"This is less than on PostgreSQL: {' '.join(found)}"] if found else []
+    if not found:
+        return []
+    return [f"Counters are experimental here. Less than on PostgreSQL: {' '.join(found)}"]
 
 
 def _partition_problems(alias: str) -> Iterator[str]:
