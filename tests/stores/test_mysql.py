@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from threading import Barrier, Thread
-from typing import Any
 
 import pytest
 from django.core.checks import run_checks
 from django.db import OperationalError, connection, connections, transaction
 from django.db.transaction import TransactionManagementError
+from django.test import override_settings
 
 from django_counters.models import Counter
-from django_counters.testing import assert_counts
+from django_counters.testing import assert_counts, override_counters
 from django_counters.types import INT8
 
 pytestmark = pytest.mark.skipif(
@@ -78,12 +77,12 @@ class TestChecks:
         (warning,) = [m for m in run_checks(databases=["default"]) if m.id == "counters.W019"]
         assert "partitions" in warning.msg
 
-    def test_regional_counters_are_refused(
-        self, override_counters: Callable[..., None], settings: Any
-    ) -> None:
-        settings.COUNTERS_REGION = "eu"
-        override_counters(views={"REGIONAL": True})
-        assert self.found() >= {"counters.E044"}
+    def test_regional_counters_are_refused(self) -> None:
+        with (
+            override_settings(COUNTERS_REGION="eu"),
+            override_counters(views={"REGIONAL": True}),
+        ):
+            assert self.found() >= {"counters.E044"}
 
     @pytest.mark.parametrize("mode", ["''", "'ANSI_QUOTES'"])
     def test_a_server_that_cuts_numbers_off_is_refused(self, mode: str) -> None:
