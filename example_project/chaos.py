@@ -108,7 +108,7 @@ def _victims(crew: Crew) -> Iterator[Victim]:
         yield Victim(name, lambda one=name: crew.kill(one), lambda one=name: crew.start(one))  # type: ignore[misc]
 
 
-def own_redis() -> None:
+def need_own_redis() -> None:
     """Return if the Redis is that of this run.
 
     Raises:

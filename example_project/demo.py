@@ -23,7 +23,7 @@ from example_project.blog.models import Post
 from example_project.bootstrap.commands import BEGAN
 from example_project.bootstrap.services import DATA
 from example_project.browser import Site
-from example_project.chaos import REDIS, Chaos, accidents, own_redis
+from example_project.chaos import REDIS, Chaos, accidents, need_own_redis
 from example_project.corrections import noting
 from example_project.crew import BEAT, FLUSHER, WORKER, Crew, working
 from example_project.flow import Meter, grouped
@@ -52,7 +52,7 @@ def main(options: Namespace) -> int:
     """
     stop = Stop()
     if options.chaos:
-        own_redis()
+        need_own_redis()
     with stop.listening():
         prepare(fresh=options.fresh)
         report = run(options, stop)

@@ -30,7 +30,7 @@ from django_counters.stores.sql.regions import COMPLETE, Of, SqlRegions, is_anot
 from django_counters.types import key_range
 from django_counters.upkeep.settling import settle
 from django_counters.upkeep.transfers import there_is_stock
-from django_counters.write.marks import Mark, Marks, is_ahead, marks_of, present
+from django_counters.write.marks import Mark, Marks, is_ahead, living, marks_of, present
 
 
 @dataclass(slots=True)
@@ -160,12 +160,12 @@ def landing_life(using: str) -> tuple[int, str] | None:
     policies = registry.policies().values()
     if not any(policy.regional and policy.recipe.can.outside for policy in policies):
         return None
-    own, life = regions().own, registry.regions(using).life()
-    number, mark = present(marks_of(own, using))
-    if mark.timeline != life:
+    own = regions().own
+    found = living(own, using)
+    if found is None:
         reason = "it has not published since its server was started"
         raise RegionRestored(region=own, reason=reason)
-    return number, life
+    return found
 
 
 def begin_life(declared: Regions, of: Of, before: str, life: str, using: str) -> None:

@@ -44,6 +44,16 @@ def present(marks: Marks) -> tuple[int, Mark]:
     return last, marks.get(last, Mark())
 
 
+def living(region: str, using: str) -> tuple[int, str] | None:
+    """The incarnation and the life that this region is in; None from a start of its server on.
+
+    Until it has published, it may have been restored. That asks the others.
+    """
+    number, mark = present(marks_of(region, using))
+    life = registry.regions(using).life()
+    return (number, life) if mark.timeline == life else None
+
+
 def is_ahead(known: Marks, last: int, mark: Mark) -> bool:
     """Whether a peer knows more than a region itself in its last incarnation: it was restored."""
     there = known.get(last, Mark())

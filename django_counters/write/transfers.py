@@ -14,7 +14,7 @@ from django_counters.stores.sql.regions import CLOSED
 from django_counters.tables.standing import COUNTERS
 from django_counters.types import check_integer, check_key
 from django_counters.values import Result, result_of
-from django_counters.write.marks import marks_of, present
+from django_counters.write.marks import living, marks_of, present
 from django_counters.write.pipeline import change_many
 
 
@@ -55,7 +55,6 @@ def _refuse_unfenced(region: str, using: str) -> None:
     Raises:
         RegionAway: it has not asked the others yet.
     """
-    _, mark = present(marks_of(region, using))
-    if mark.timeline != registry.regions(using).life():
+    if living(region, using) is None:
         reason = "its server was started and it has not published since"
         raise RegionAway(peer=region, region=region, reason=reason)

@@ -56,6 +56,11 @@ def once(wanted: str, act: Callable[[], object]) -> Step:
     return step
 
 
+def land_and_die(region: Region, step: str) -> None:
+    with pytest.raises(Killed):
+        land(region, kill_at(step))
+
+
 def values() -> tuple[int, int]:
     return EU.value(KEY), US.value(KEY)
 
@@ -121,8 +126,7 @@ class TestRestored:
         agree()
         backup = EU.backup()
         EU.count(KEY, 5)
-        with pytest.raises(Killed):
-            land(EU, kill_at("acknowledge"))
+        land_and_die(EU, "acknowledge")
         exchange(EU, US)
         EU.restore(backup)
         EU.fence()
@@ -133,8 +137,7 @@ class TestRestored:
         agree()
         backup = EU.backup()
         EU.count(KEY, 5)
-        with pytest.raises(Killed):
-            land(EU, kill_at("acknowledge"))
+        land_and_die(EU, "acknowledge")
         EU.restore(backup)
         EU.fence()
         assert agree() == 6
@@ -152,8 +155,7 @@ class TestRestored:
 
     def test_what_is_in_the_backup_and_was_not_acknowledged(self) -> None:
         EU.count(KEY, 5)
-        with pytest.raises(Killed):
-            land(EU, kill_at("acknowledge"))
+        land_and_die(EU, "acknowledge")
         backup = EU.backup()
         EU.count(KEY, 30)
         exchange(EU, US)
@@ -233,8 +235,7 @@ class TestSettled:
         EU.count(KEY, 5)
         land(EU)
         EU.count(KEY, 30)
-        with pytest.raises(Killed):
-            land(EU, kill_at("apply"))
+        land_and_die(EU, "apply")
         assert EU.publish().entries == 1
         assert EU.value(KEY) == 35
         assert agree() == 35
@@ -247,8 +248,7 @@ class TestSettled:
             count()
         assert read() == 5
         count()
-        with pytest.raises(Killed):
-            land(EU, kill_at("acknowledge"))
+        land_and_die(EU, "acknowledge")
         assert EU.publish().entries == 1
         assert read() == 5
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,8 @@ from django.apps import apps
 from django.db.backends import utils
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
+
+from django_counters.stores.sql.dialects import dialect_of
 
 if TYPE_CHECKING:
     from django_counters.stores.sql.wire import Wire
@@ -31,7 +34,7 @@ class Kept:
         self.driver: Any = cursor.cursor
         self.tells_all = False
         self._wire = _wire(cursor)
-        self._answers_later = cursor.db.vendor == "mysql"
+        self._answers_often = dialect_of(cursor.db.alias).answers_often
 
     def run(self, connection: BaseDatabaseWrapper, sql: str, params: Any) -> list[Any]:
         """Execute one statement and return its rows; the cursor is used only if it has to be."""
@@ -46,12 +49,15 @@ class Kept:
         self.cursor.execute(sql, params)
         # The driver's own method: Django's wrapper makes a new function for each fetch.
         with connection.wrap_database_errors:
-            rows: list[Any] = list(self.driver.fetchall())
-            # One text may be of several statements there.
-            while self._answers_later and self.driver.nextset():
-                if self.driver.description:
-                    rows = list(self.driver.fetchall())
-        return rows
+            rows: list[Any] = self.driver.fetchall()
+            return self._last(rows) if self._answers_often else rows
+
+    def _last(self, rows: Sequence[Any]) -> list[Any]:
+        """The rows of the last statement of a text that has any; ``rows``: those of the first."""
+        while self.driver.nextset():
+            if self.driver.description:
+                rows = self.driver.fetchall()
+        return list(rows)
 
 
 class KeptCursor(threading.local):

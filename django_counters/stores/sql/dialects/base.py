@@ -30,6 +30,7 @@ class Dialect(Spelling, Errors):
     """One kind of database.
 
     Attributes:
+        answers_often: a text may have several statements, and each of them an answer.
         appends_in_one_statement: one statement appends entries to the ledger, or says why not.
         every: the parameter of keys that stands for all.
         changes_chosen: one statement changes all rows that a query selects, or none.
@@ -43,6 +44,7 @@ class Dialect(Spelling, Errors):
         tells_isolation: a transaction can say what its statements see.
     """
 
+    answers_often = False
     appends_in_one_statement = False
     changes_chosen = False
     every: Any = None

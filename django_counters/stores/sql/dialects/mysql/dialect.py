@@ -52,6 +52,7 @@ class MySQL(Dialect):
     what it has written.
     """
 
+    answers_often = True
     every = ("",)
     keeps_regions = False
     reduced = REDUCED

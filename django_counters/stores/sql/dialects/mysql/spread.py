@@ -102,14 +102,16 @@ class MysqlRights(Rights):
             f"AND p.{pending.value} < 0)"
         )
         return (
-            f"{spread.given()}, @djc_floor = %s; SET @djc_row = (SELECT p.{pending.number} "
+            f"{spread.given()}, @djc_floor = %s; "
+            f"SET @djc_strange = {strange} OR {self._below()}, "
+            f"@djc_row = (SELECT p.{pending.number} "
             f"FROM {pending.name} p WHERE {owned} AND p.{pending.number} >= 0 "
             f"AND p.{pending.value} >= -@djc_by "
             f"ORDER BY p.{pending.number} <> @djc_row, p.{pending.value} DESC LIMIT 1); "
             f"UPDATE {pending.name} p SET p.{pending.value} = p.{pending.value} + @djc_by "
             f"WHERE {owned} AND p.{pending.number} = @djc_row "
             f"AND p.{pending.value} >= -@djc_by AND NOT @djc_strange; {spread.answer}"
-        ).replace("SET @djc_row", f"SET @djc_strange = {strange} OR {self._below()}, @djc_row")
+        )
 
     def arrange(
         self, by: int, floor: int, key: Hashable, address: tuple[Any, ...]
