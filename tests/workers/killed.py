@@ -121,6 +121,8 @@ def main(folder: Path, many: int, seed: int) -> None:
             if not group:
                 os.setpgid(0, 0)
                 live(folder, f"w{begun}", own)
+            # Here, too: else it may be ended before it has made its group, and would not be.
+            os.setpgid(group, group)
             groups[group] = time.monotonic() + chance.uniform(0.1, 0.7)
         for group, until in list(groups.items()):
             if time.monotonic() > until:

@@ -12,7 +12,7 @@ from django.db.backends import utils
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
 
-from django_counters.stores.sql.dialects import dialect_of
+from django_counters.stores.sql.dialects import DIALECTS
 
 if TYPE_CHECKING:
     from django_counters.stores.sql.wire import Wire
@@ -34,7 +34,7 @@ class Kept:
         self.driver: Any = cursor.cursor
         self.tells_all = False
         self._wire = _wire(cursor)
-        self._answers_often = dialect_of(cursor.db.alias).answers_often
+        self._answers_often = DIALECTS[cursor.db.vendor].answers_often
 
     def run(self, connection: BaseDatabaseWrapper, sql: str, params: Any) -> list[Any]:
         """Execute one statement and return its rows; the cursor is used only if it has to be."""
