@@ -149,6 +149,8 @@ def test_what_the_example_has_started_is_killed_and_nothing_is_lost(
 ) -> None:
     with started(url_of_the_test(), "--json", own_redis=own_redis) as process:
         visitor = Visitor(address(process))
+        # It says its address before it has started what may be killed.
+        assert until(lambda: chaos.NO_RUN not in visitor.page(), PATIENCE)
         said = visitor.press("/kill", do=chaos.REDIS)
         assert (chaos.NOT_OURS in said) == (not own_redis)
         for name in (chaos.REDIS, "worker") if own_redis else ("worker",):
