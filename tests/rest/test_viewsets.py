@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from django.core.cache import cache
 from django.db import connections, transaction
 from django.urls import resolve, reverse
 from drf_spectacular.generators import SchemaGenerator
@@ -58,7 +57,6 @@ class TestCounting:
 
     @ON_COMMIT
     def test_a_cached_field(self, as_: As, cached: str) -> None:
-        cache.clear()  # of the throttle, which is kept by the address of the tests
         client, article = as_("anonymous"), Article.objects.create()
         first = client.post(url_of(article, "reads"), {"by": 3}, **header("one"))
         assert_first(first)
@@ -104,7 +102,6 @@ class TestRefused:
         assert likes(post) == 5
 
     def test_by_the_throttle_of_the_view_set(self, as_: As, cached: str) -> None:
-        cache.clear()
         client, article = as_("user"), Article.objects.create()
         statuses = [client.post(url_of(article, "reads")).status_code for _ in range(4)]
         assert statuses == [200, 200, 200, 429]
@@ -138,7 +135,6 @@ class TestTransactions:
     def test_a_count_is_committed_before_the_answer(
         self, as_: As, cached: str, name: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        cache.clear()
         monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
         record = Post.objects.create() if name == "likes" else Article.objects.create()
         inside: list[bool] = []

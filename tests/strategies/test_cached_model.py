@@ -234,7 +234,8 @@ class Model(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.look_at_pages()
         flush()
-        assert not CounterIncident._base_manager.exists()
+        incidents = CounterIncident._base_manager.values_list("kind", "subject", "detail")
+        assert list(incidents) == []
         for (name, field), expected in self.counts.items():
             column = type(self.records[name])._base_manager.values_list(field, flat=True).get()
             assert column == expected
