@@ -34,6 +34,12 @@ from tests.selection import RUNS, TESTS, is_left_out
 examples.register_profile("counters", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 examples.load_profile("counters")
 
+# Markers of tests that do not run on each database: why, and where they do.
+NEEDS = {
+    "many_writers": ("needs many writers at once", ("postgresql", "mysql")),
+    "postgresql": ("is about PostgreSQL", ("postgresql",)),
+}
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the tests that take minutes, too")
@@ -96,9 +102,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="needs the server for itself: run with -n 0"))
         if item.get_closest_marker("faults") and not config.getoption("--faults"):
             item.add_marker(pytest.mark.skip(reason="kills servers: run with --faults"))
-        if item.get_closest_marker("postgres") and vendor != "postgresql":
-            reason = f"needs PostgreSQL (many writers at once); this run is on {vendor}"
-            item.add_marker(pytest.mark.skip(reason=reason))
+        for marker, (needs, vendors) in NEEDS.items():
+            if item.get_closest_marker(marker) and vendor not in vendors:
+                item.add_marker(pytest.mark.skip(reason=f"{needs}; this run is on {vendor}"))
 
 
 def pytest_collection_finish() -> None:

@@ -140,7 +140,7 @@ class TestEarlierStrategies:
 
 
 @COMMITS
-@pytest.mark.postgres
+@pytest.mark.many_writers
 class TestOneSnapshot:
     """A transaction that does not see what others commit is right, or told to try again."""
 

@@ -185,7 +185,7 @@ def test_a_request_stands_in_the_database_of_its_counter() -> None:
     assert Counter.objects.value("stock:a") == 0
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 @pytest.mark.django_db(transaction=True)
 def test_of_a_hundred_approvals_at_once_one_adjusts() -> None:
     asked = _asked()

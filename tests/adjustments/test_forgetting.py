@@ -115,7 +115,7 @@ def test_using_and_the_async_twin() -> None:
     assert (Counter.objects.value("a"), Counter.objects.value("a", using="other")) == (5, 0)
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 def test_all_that_is_counted_meanwhile_is_taken_or_stays(counter: Adjustable) -> None:
     def work(call: Any, times: int = TIMES) -> list[Any]:
         try:

@@ -150,7 +150,7 @@ class TestTheExport:
         assert set(rows[0]) == {field.name for field in CounterAdjustment._meta.fields}
 
 
-@pytest.mark.postgres
+@pytest.mark.postgresql
 @pytest.mark.django_db
 @pytest.mark.parametrize("address", [EXPORT, LIST])
 def test_what_the_database_cannot_look_up_is_no_error_of_the_server(

@@ -113,7 +113,7 @@ class TestQueries:
         assert len(rows) == min(each * len(names), 100)
         assert len(queries) == self.EXPECTED
 
-    @pytest.mark.postgres
+    @pytest.mark.postgresql
     @pytest.mark.slow
     def test_a_page_of_a_hundred_thousand_reads_little(self, viewer: Client) -> None:
         per = 25_000

@@ -32,7 +32,7 @@ from django_counters.sketches import EXACT
 from django_counters.stores.redis.keys import SLOTS
 
 pytestmark = [
-    pytest.mark.postgres,
+    pytest.mark.many_writers,
     pytest.mark.django_db(transaction=True, databases=["default", "other"]),
     pytest.mark.usefixtures("tables", "apart"),
 ]

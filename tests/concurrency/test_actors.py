@@ -23,7 +23,7 @@ from tests.concurrency.crowd import Threads
 from tests.stores.test_failures import wait_for_lock
 from tests.testapp.models import Note
 
-pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.many_writers, pytest.mark.django_db(transaction=True)]
 WRITERS = 16
 ONCE: dict[str, Any] = {
     "likes": {"ONCE": True, "PER": ["day"]},

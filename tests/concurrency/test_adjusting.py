@@ -31,7 +31,7 @@ from tests.concurrency.servers import execute
 from tests.concurrency.victims import victims
 from tests.settling import roll_up
 
-pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.many_writers, pytest.mark.django_db(transaction=True)]
 Elsewhere = Callable[[Callable[[], Any]], Any]
 
 

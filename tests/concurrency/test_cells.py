@@ -20,7 +20,7 @@ from django_counters.upkeep.rollup import rollup
 from tests.concurrency.book import Book
 from tests.concurrency.crowd import Threads, processes
 
-pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.many_writers, pytest.mark.django_db(transaction=True)]
 WRITERS = 6
 PER: dict[str, Any] = {"PER": ["hour", "day"], "TAGS": {"country": 2}}
 TOP: dict[str, Any] = {**PER, "TOP": ["day", "week"]}

@@ -33,7 +33,7 @@ def kill(elsewhere: Elsewhere) -> None:
     assert ended == [(True,)]
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 class TestCrowds:
     def test_a_thread_that_inherits_the_context_counts_at_once_too(
         self, elsewhere: Elsewhere
@@ -47,7 +47,7 @@ class TestCrowds:
         assert_counts({"a": 2})
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 class TestLostConnections:
     @pytest.fixture(autouse=True)
     def _clean(self) -> Iterator[None]:

@@ -17,7 +17,7 @@ from django_counters.values import Result
 from tests.concurrency.crowd import Threads
 from tests.testapp.models import Product
 
-pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.many_writers, pytest.mark.django_db(transaction=True)]
 STOCK = 500
 BUYERS = 32
 

@@ -17,7 +17,7 @@ from tests.concurrency.following import CROWD, WRITERS, among_others
 from tests.concurrency.servers import connected
 from tests.settling import let_others_end, roll_up
 
-pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.many_writers, pytest.mark.django_db(transaction=True)]
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,7 @@ from tests.holds.conftest import pass_time
 from tests.stores.test_failures import wait_for_lock
 from tests.testapp.models import Product
 
-pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.many_writers, pytest.mark.django_db(transaction=True)]
 KEY = "stock:lamp"
 
 

@@ -21,7 +21,7 @@ from tests.concurrency.leading import until
 from tests.concurrency.servers import connected, execute, server, waiting
 from tests.settling import let_others_end, roll_up
 
-pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.many_writers, pytest.mark.django_db(transaction=True)]
 
 
 @pytest.fixture(autouse=True)

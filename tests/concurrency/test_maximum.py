@@ -16,7 +16,7 @@ from django_counters.signals import batch_applied
 from tests.concurrency.crowd import Threads
 from tests.testapp.models import Article, Post
 
-pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.many_writers, pytest.mark.django_db(transaction=True)]
 CROWD, TIMES = 16, 30
 
 

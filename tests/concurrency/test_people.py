@@ -16,7 +16,7 @@ from django_counters.upkeep.rollup import rollup
 from tests.concurrency.book import Book
 from tests.concurrency.crowd import processes
 
-pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.many_writers, pytest.mark.django_db(transaction=True)]
 WRITERS, ROLLERS, FLUSHERS = 4, 2, 2
 PEOPLE = 60
 UNIQUE: dict[str, Any] = {"UNIQUE": ["day"], "TAGS": {"country": 3}}

@@ -10,7 +10,7 @@ from tests.concurrency import work
 from tests.concurrency.crowd import processes
 from tests.testapp.models import Post
 
-pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.many_writers, pytest.mark.django_db(transaction=True)]
 
 
 def test_one_key() -> None:

@@ -20,7 +20,7 @@ from tests.concurrency.leading import until
 from tests.concurrency.servers import waiting
 from tests.testapp.models import NewsPage, Page, Post, Song
 
-pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.many_writers, pytest.mark.django_db(transaction=True)]
 Elsewhere = Callable[[Callable[[], Any]], Any]
 
 

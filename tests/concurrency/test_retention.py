@@ -29,7 +29,7 @@ from tests.concurrency.narrow import dropped, know_tokens_for, narrow
 from tests.concurrency.servers import connected, execute
 from tests.settling import roll_up
 
-pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
 HOUR = timedelta(hours=1)
 AT_ONCE = timedelta(0)
 

@@ -11,7 +11,7 @@ from tests.concurrency import selling
 from tests.concurrency.crowd import processes
 from tests.testapp.models import Concert
 
-pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.many_writers, pytest.mark.django_db(transaction=True)]
 STOCK = 2_000
 
 

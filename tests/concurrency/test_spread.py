@@ -25,7 +25,7 @@ from tests.concurrency.servers import waiting
 from tests.settling import roll_up
 from tests.testapp.models import Song
 
-pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.many_writers, pytest.mark.django_db(transaction=True)]
 Elsewhere = Callable[[Callable[[], Any]], Any]
 
 

@@ -27,7 +27,7 @@ from tests.concurrency.leading import until
 from tests.concurrency.servers import connected, waiting
 from tests.settling import roll_up
 
-pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.many_writers, pytest.mark.django_db(transaction=True)]
 CROWD = 32
 NAMESPACES: dict[str, dict[str, Any]] = {
     "orders": {"STRATEGY": "ledger"},

@@ -25,7 +25,7 @@ ASSIGNED = re.compile(r"^([A-Z_]+=\S* +)+")
 SHELL = ("|", "||", "&", "&&", ";", ">", ">>", "<")
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 def test_the_blocks_of_python_work() -> None:
     finished = subprocess.run(
         [sys.executable, "-W", "error", "-m", "tests.docs.blocks"],

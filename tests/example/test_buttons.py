@@ -38,7 +38,7 @@ def _nobody_has_bought() -> Iterator[None]:
     rush._last.clear()
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 def test_fifty_buyers_get_what_there_is_and_nothing_more(transactional_db: None) -> None:
     with serving(get_wsgi_application(), 0) as port:
         host = {"host": f"localhost:{port}"}
@@ -56,7 +56,7 @@ def test_fifty_buyers_get_what_there_is_and_nothing_more(transactional_db: None)
     assert f"ours: {UNITS} sold of {UNITS}. Oversold: {naive.oversold} and 0." in page
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 @pytest.mark.parametrize(
     ("buy", "sold"), [(rush.buy_naively, [True, True]), (rush.buy_exactly, [False, True])]
 )
@@ -142,7 +142,7 @@ def address(process: subprocess.Popen[str]) -> str:
     raise AssertionError("it says no address")
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 @pytest.mark.parametrize("own_redis", [True, False])
 def test_what_the_example_has_started_is_killed_and_nothing_is_lost(
     transactional_db: None, own_redis: bool

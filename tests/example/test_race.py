@@ -70,7 +70,7 @@ def assert_adds_up(standing: Standing) -> None:
         assert left == sum(number or 0 for number in (one.waiting, one.landed, one.lost))
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 def test_two_requests_at_once_lose_a_view_in_the_column_and_none_of_ours(
     post: Post, race: Race
 ) -> None:

@@ -70,7 +70,7 @@ class Visitor:
         return found["fragments"]
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 @pytest.mark.django_db
 def test_who_was_cut_off_agrees_in_the_end() -> None:
     with regions(url_of_the_test(), "--seconds", "3", "--check") as process:
@@ -82,7 +82,7 @@ def test_who_was_cut_off_agrees_in_the_end() -> None:
     assert int(last.split()[0].replace(",", "")) > 0
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 @pytest.mark.django_db
 def test_the_page_shows_who_is_behind_and_that_all_agree() -> None:
     with regions(url_of_the_test(), "--port", "0") as process:

@@ -53,7 +53,7 @@ def test_fresh_refuses_a_database_that_is_not_ours(
     assert Counter.objects.value("page:/theirs") == 1
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 def test_with_and_without_tokens_in_turn(
     site: None,
     tmp_path: Path,
@@ -81,7 +81,7 @@ def test_with_and_without_tokens_in_turn(
     assert {(one["lines"], one["malformed"]) for one in found} == {(71, 1)}
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 def test_through_a_stream(site: None, tmp_path: Path) -> None:
     """Twice: the second time consumers go on where the first ones have ended.
 
@@ -101,7 +101,7 @@ def test_through_a_stream(site: None, tmp_path: Path) -> None:
             client.xadd(part.part, {"page": "page:/left"})
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 def test_through_kafka(site: None, tmp_path: Path) -> None:
     """How far the topic of an earlier broker was does not matter: that was another one."""
     pytest.importorskip("confluent_kafka", reason="confluent-kafka cannot be installed here")

@@ -37,7 +37,7 @@ def log(tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def _one_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     # The command closes its connection, which is also the one of the test's transaction.
-    if not request.node.get_closest_marker("postgres"):
+    if not request.node.get_closest_marker("many_writers"):
         monkeypatch.setattr("django.db.connections.close_all", lambda: None)
     monkeypatch.setattr(once, "BYTES_OF_A_BLOCK", 980)
     with override_counters(**{name: {"STRATEGY": "exact", "PER": ["day"]} for name in NAMESPACES}):
@@ -120,7 +120,7 @@ def test_a_log_that_was_cut_is_refused_and_counts_nothing(
     assert named_counters(*NAMESPACES) == expected
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 @pytest.mark.slow
 def test_killed_and_started_again_it_ends_exact(transactional_db: None, tmp_path: Path) -> None:
     url, log = url_of_the_test(), tmp_path / "long.log"

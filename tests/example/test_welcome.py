@@ -17,7 +17,7 @@ from tests.example.running import PATIENCE
 UNTIL_IT_IS_THERE = "import pathlib, sys\nwhile not pathlib.Path(sys.argv[1]).exists(): pass"
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 @pytest.mark.django_db(transaction=True)
 def test_the_command_that_is_printed_sees_what_waits_in_redis(site: None) -> None:
     post = Post.objects.create(title="A", slug="a", body="b")

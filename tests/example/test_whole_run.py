@@ -18,7 +18,7 @@ from tests.example.running import PATIENCE, printed, started, url_of_the_test
 SOLD, GIVEN_BACK = CounterHold.State.COMMITTED, CounterHold.State.RELEASED
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 def test_the_whole_run(transactional_db: None) -> None:
     """Until the worker, which beat tells what to do, has had its turns; then Ctrl-C."""
     with started(url_of_the_test(), "--seconds", "600", "--check", "--json") as process:
@@ -84,7 +84,7 @@ def assert_exact(found: dict[str, Any]) -> None:
     assert found["flow"]["written"] == found["views"]["sent"] + found["visits"]["sent"]
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 @pytest.mark.faults
 def test_redis_the_worker_and_the_flusher_are_killed_while_it_counts(
     transactional_db: None,

@@ -19,7 +19,7 @@ from tests.testapp.models import Mixed, Post
 pytestmark = pytest.mark.django_db
 
 
-@pytest.mark.postgres
+@pytest.mark.postgresql
 @pytest.mark.parametrize(
     ("model", "name", "key"), [(Mixed, "counted", "pk"), (Counter, "value", "key")]
 )

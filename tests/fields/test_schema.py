@@ -180,7 +180,7 @@ def test_adopting_a_column_keeps_the_counts(
             cursor.execute("DROP TABLE testapp_adopted")
 
 
-@pytest.mark.postgres
+@pytest.mark.postgresql
 @pytest.mark.django_db(transaction=True)
 def test_adopting_a_bigint_needs_no_statement_at_all() -> None:
     fields: list[tuple[str, models.Field[Any, Any]]] = [
@@ -211,7 +211,7 @@ def test_a_counter_can_be_added_to_a_table_with_rows() -> None:
             cursor.execute("DROP TABLE testapp_grown")
 
 
-@pytest.mark.postgres
+@pytest.mark.postgresql
 @pytest.mark.django_db
 def test_the_table_of_counters_has_one_index_and_room_for_updates() -> None:
     with connection.cursor() as cursor:

@@ -71,7 +71,7 @@ def test_a_source_of_its_own_is_counted_once() -> None:
     assert not CounterIncident.objects.exists()
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 @pytest.mark.parametrize("commits", [True, False])
 def test_two_who_land_it_at_once(commits: bool) -> None:
     parcel = parcel_of({"a": 5})
@@ -90,7 +90,7 @@ def test_two_who_land_it_at_once(commits: bool) -> None:
     assert_counts({"a": 5})
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 def test_killed_after_any_statement_all_of_it_is_counted_or_nothing() -> None:
     song = Song.objects.create()
     parcel = parcel_of({"a": 5, f"testapp.Song.plays {song.pk}": 2})

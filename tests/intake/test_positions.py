@@ -126,7 +126,7 @@ def test_a_rollback_leaves_the_position() -> None:
     assert_counts({"a": 0})
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 @pytest.mark.parametrize("commits", [True, False])
 @pytest.mark.parametrize("before", ["", "5"])
 def test_two_who_land_it_at_once(before: str, commits: bool) -> None:
@@ -154,7 +154,7 @@ def test_two_who_land_it_at_once(before: str, commits: bool) -> None:
     assert positions() == {"0": "9"}
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 def test_parts_move_in_one_order() -> None:
     """Else two who move the same parts wait for each other."""
     parts = [(part, "", "1") for part in "ab"]
@@ -172,7 +172,7 @@ def test_parts_move_in_one_order() -> None:
     assert_counts({"a": 0})
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 def test_a_part_is_held_by_one() -> None:
     known, batches = registry.positions("default"), registry.batches("default")
     for part in "ab":
@@ -190,7 +190,7 @@ def test_a_part_is_held_by_one() -> None:
         assert call(held).result(30) == [Position(), Position(), None]
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 def test_killed_after_any_statement_all_of_it_is_there_or_nothing() -> None:
     same = page({"a": 5}, ("0", "", "5"))
     with victims(partial(land, same)) as kill:

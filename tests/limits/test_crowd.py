@@ -97,7 +97,7 @@ def test_in_redis(options: dict[str, Any], most: int) -> None:
     check(one, asking(one, lambda work: at_once(work, CROWD)), most)
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 @COMMITS
 @ALGORITHMS
 def test_in_the_database(options: dict[str, Any], most: int) -> None:

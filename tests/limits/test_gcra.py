@@ -234,7 +234,7 @@ def test_a_hundred_at_once_admit_ten_in_redis(fresh: bool) -> None:
 
 
 @FRESH
-@pytest.mark.postgres
+@pytest.mark.many_writers
 @pytest.mark.django_db(transaction=True)
 def test_a_hundred_at_once_admit_ten_in_the_database(fresh: bool) -> None:
     name = some_name()

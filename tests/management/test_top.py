@@ -176,7 +176,7 @@ class TestPlain:
 
 
 class TestAway:
-    @pytest.mark.postgres
+    @pytest.mark.many_writers
     @pytest.mark.django_db(transaction=True, databases=["default", "other"])
     def test_a_database_that_is_away_is_shown_until_it_is_back(self) -> None:
         other = connections["other"]
@@ -213,7 +213,7 @@ def started(*options: str, stdout: int) -> Iterator[subprocess.Popen[bytes]]:
         process.communicate()
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 class TestProcess:
     def test_whoever_reads_it_may_go_away(self) -> None:
         with started("--every=0.05", stdout=subprocess.PIPE) as process:

@@ -262,7 +262,7 @@ def test_an_adjustment_is_no_increment(counted: Since) -> None:
     assert counted() == {}
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 @commits
 def test_threads_that_are_combined_are_seen_each(counted: Since) -> None:
     def count(_: int) -> None:

@@ -134,7 +134,7 @@ def output_of(running: subprocess.Popen[str]) -> str:
     return output
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 def test_several_processes_are_added_up(tmp_path: Path) -> None:
     for running in [process(tmp_path, COUNT, str(times)) for times in (30, 12)]:
         output_of(running)

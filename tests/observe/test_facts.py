@@ -131,7 +131,7 @@ class TestAway:
         # It may be half-open by now, on a machine that is busy.
         assert redis.breaker in ("open", "half-open")
 
-    @pytest.mark.postgres
+    @pytest.mark.many_writers
     @pytest.mark.django_db(transaction=True, databases=["default", "other"])
     def test_a_database_that_is_away(self) -> None:
         other = connections["other"]

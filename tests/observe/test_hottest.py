@@ -134,7 +134,7 @@ class TestLimits:
         monkeypatch.setattr(module, "MOST_FIELDS", 100)
         assert look().capped == ("Redis default",)
 
-    @pytest.mark.postgres
+    @pytest.mark.postgresql
     def test_what_takes_too_long_is_given_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
         Counter.objects.increment("a")
         CounterShard.objects.increment("b")

@@ -219,7 +219,7 @@ class TestHowItIsSetUp:
             assert [code for code, _ in weaknesses(pending)] == ["W015"] * warned
 
 
-@pytest.mark.postgres
+@pytest.mark.postgresql
 @pytest.mark.django_db
 def test_entries_of_cached_counters_need_partitions() -> None:
     while (partitions_ahead("default") or 0) > 1:

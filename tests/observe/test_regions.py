@@ -132,7 +132,7 @@ def closing_all(work: Callable[[], Any]) -> Any:
         connections.close_all()
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 @commits
 def test_while_somebody_else_does_it_nothing_is_done() -> None:
     """The other one may not come to its end."""
@@ -223,7 +223,7 @@ class TestTheDoctor:
         assert (finding.subject, finding.needed) == ("settings", True)
         assert "'nowhere'" in finding.action
 
-    @pytest.mark.postgres
+    @pytest.mark.many_writers
     def test_a_peer_that_is_away_and_one_that_does_not_answer(self) -> None:
         exchange(EU, US)
         with at("127.0.0.1", 1):

@@ -76,7 +76,7 @@ def test_a_region_that_was_renamed_is_found_under_both_names() -> None:
         assert EU.value("likes:x") == usa.value("likes:x") == 12
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 @pytest.mark.django_db(databases=["default", "other"], transaction=True)
 def test_servers_with_connections_of_their_own_see_the_same() -> None:
     with over_http(own=True):

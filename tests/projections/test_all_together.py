@@ -65,7 +65,7 @@ def play(pk: int, who: int, token: str | None = None) -> None:
     Talk.plays.of(pk).increment(who=who, tags={"country": "DE"}, token=token)
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 @pytest.mark.parametrize("token", [None, "told"])
 def test_killed_after_any_statement_all_is_counted_or_nothing(token: str | None) -> None:
     talk = Talk.objects.create()

@@ -33,7 +33,7 @@ LEDGER: dict[str, Any] = {"STRATEGY": "ledger", **MEASURED}
 DAY = timedelta(days=1)
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 def test_appends_with_cells_wait_for_nobody() -> None:
     """Two transactions append to the same counters, in another order each."""
     import threading
@@ -130,7 +130,7 @@ def test_the_first_moments_of_the_calendar() -> None:
             assert sum(cells("hits:a").values()) == Counter.objects.value("hits:a")
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 def test_without_autocommit() -> None:
     with override_counters(hits=MEASURED):
         transaction.set_autocommit(False)

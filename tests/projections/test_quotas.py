@@ -159,7 +159,7 @@ def test_a_token_is_not_used_up_by_a_refusal() -> None:
         assert (int(result), result.replayed) == (40, replayed)
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 @pytest.mark.parametrize("combine", [False, True])
 def test_parallel_writers_never_pass_it(combine: bool) -> None:
     """16 threads ask for three times as much as there is: all of it is given out, and no more."""
@@ -218,7 +218,7 @@ def test_shards_refuse() -> None:
     assert Counter.objects.value(KEY) == 0
 
 
-@pytest.mark.parametrize("copy", [False, pytest.param(True, marks=pytest.mark.postgres)])
+@pytest.mark.parametrize("copy", [False, pytest.param(True, marks=pytest.mark.many_writers)])
 def test_the_ledger_refuses(copy: bool) -> None:
     with pytest.raises(UnsupportedBounds):
         CounterDelta.objects.append(KEY, 1)

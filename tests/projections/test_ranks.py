@@ -217,7 +217,7 @@ def test_who_lands_ranks_what_he_has_never_counted() -> None:
     assert CounterRank.objects.get().value == 3
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 def test_cells_come_before_ranks() -> None:
     """Also within the one statement of many: else two of them could wait for each other."""
     keys = dict.fromkeys(KEYS, 1)

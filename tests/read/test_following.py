@@ -87,7 +87,7 @@ class TestPages:
         append(2, 3)
         assert follow(position)[0] == [2, 3]
 
-    @pytest.mark.postgres
+    @pytest.mark.postgresql
     def test_many_other_transactions_are_between(self) -> None:
         """So that one stretch of numbers has nothing in it, and the next one is longer."""
         append(1)
@@ -99,7 +99,7 @@ class TestPages:
         append(2, 3)
         assert follow(most=2)[0] == [1, 2, 3]
 
-    @pytest.mark.postgres
+    @pytest.mark.many_writers
     def test_what_does_not_fit_into_its_total_keeps_its_place(self) -> None:
         append(1)
         _, position = follow()
@@ -137,7 +137,7 @@ class TestPages:
 class TestGone:
     """Nothing is left out in silence."""
 
-    @pytest.mark.postgres
+    @pytest.mark.postgresql
     def test_partitions_that_were_dropped(self) -> None:
         with narrow(6 * HOUR, window=48 * HOUR):
             # Whatever the time is: this partition ends 36 to 42 hours ago, the next one 24 to 30.
@@ -162,7 +162,7 @@ class TestGone:
             (row,) = CounterPosition.objects.filter(source="ledger", part="dropped")
             assert row.timeline == "0"
 
-    @pytest.mark.postgres
+    @pytest.mark.postgresql
     def test_an_idle_ledger_of_which_all_was_read_and_dropped(self) -> None:
         with narrow(6 * HOUR, window=48 * HOUR):
             append(1, hours_ago=40)
@@ -216,7 +216,7 @@ class TestGone:
         assert CounterDelta.objects.since("-".join((fence, xid, seq, token))).entries == ()
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 class TestWithWhatIsDone:
     def test_a_reader_that_rolls_back_reads_the_page_again(self) -> None:
         append(1)

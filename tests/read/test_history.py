@@ -72,7 +72,7 @@ class TestBuckets:
         assert changes(found) == [1, 0, 1]
         assert (found[0].start, found[-1].end) == (at("2024-05-01T10:00"), at("2024-05-01T13:00"))
 
-    @pytest.mark.postgres
+    @pytest.mark.many_writers
     def test_a_sum_may_be_larger_than_any_entry(self) -> None:
         Counter.objects.create(key="a", value=-(2**62))
         for _ in range(3):

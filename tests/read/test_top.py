@@ -312,7 +312,7 @@ class TestSinceWhen:
         assert all_of().per("day").top(5, against=1) == []
 
 
-@pytest.mark.postgres
+@pytest.mark.postgresql
 def test_it_reads_as_many_rows_as_it_gives(monkeypatch: pytest.MonkeyPatch) -> None:
     count("hits:a", 10**6)
     stored = registry.measures("default").find("hits")

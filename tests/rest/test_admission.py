@@ -123,7 +123,7 @@ def test_a_refused_name_is_asked_for_again() -> None:
         assert client.do("increment", "likes:b").json()["value"] == 2
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 @pytest.mark.django_db(transaction=True)
 def test_fifty_names_at_once_fill_the_room_of_ten_exactly() -> None:
     user = User.objects.create_user("ann")
@@ -141,7 +141,7 @@ def test_fifty_names_at_once_fill_the_room_of_ten_exactly() -> None:
     assert sum(Counter.objects.values_of(made()).values()) == 10
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 @pytest.mark.django_db(transaction=True)
 def test_one_new_name_of_many_takes_room_once() -> None:
     user = User.objects.create_user("ann")

@@ -142,7 +142,7 @@ class TestAllOrNothing:
             problem(answer, 400, "unsupported")
             assert Counter.objects.value("views:a") == 0
 
-    @pytest.mark.postgres
+    @pytest.mark.many_writers
     @commits
     def test_one_half_is_never_nothing(self, cached: str) -> None:
         """An error of the database that has no name of ours came after one half was counted."""
@@ -165,7 +165,7 @@ def locked(key: str) -> Iterator[None]:
             execute("ROLLBACK", using="apart")
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 @commits
 def test_a_key_is_free_again_after_any_error_that_says_not_counted(as_: As, cached: str) -> None:
     """It was in progress for ten seconds, and then unknown for two days."""
@@ -206,7 +206,7 @@ class TestAdmission:
             assert len(captured) < 20
         assert_counts({"counters.created:likes": 500})
 
-    @pytest.mark.postgres
+    @pytest.mark.many_writers
     @commits
     def test_one_that_is_made_unseen_is_no_error_of_the_server(self) -> None:
         """A transaction of the caller's that is REPEATABLE READ does not see it."""

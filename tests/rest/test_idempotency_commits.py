@@ -27,7 +27,7 @@ from tests.settling import let_others_end
 from tests.stores.redis.proxy import Fault, Proxy
 
 pytestmark = [
-    pytest.mark.postgres,
+    pytest.mark.many_writers,
     pytest.mark.django_db(transaction=True),
     pytest.mark.urls("tests.rest.urls"),
     pytest.mark.usefixtures("namespaces"),

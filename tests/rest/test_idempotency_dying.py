@@ -213,7 +213,7 @@ def die(*_: object) -> None:
     raise Death
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 @pytest.mark.django_db(transaction=True)
 class TestSeveralAtOnce:
     @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def client_of(client: Client) -> Client:
     return twin
 
 
-@pytest.mark.postgres
+@pytest.mark.postgresql
 @pytest.mark.django_db(transaction=True)
 class TestTheDatabaseGoes:
     """Redis has counted; then the answer cannot be kept."""

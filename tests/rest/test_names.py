@@ -91,7 +91,7 @@ def test_a_namespace_that_is_full_is_told(as_: As, caplog: pytest.LogCaptureFixt
     assert "'likes'" in line
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 @pytest.mark.django_db(transaction=True)
 def test_bulks_at_once_make_no_more_than_there_is_room_for() -> None:
     """Names overlap, the project makes some of them, and nobody waits for ever."""
@@ -115,7 +115,7 @@ def test_bulks_at_once_make_no_more_than_there_is_room_for() -> None:
     assert rows - 20 <= by_http <= min(rows, 40)
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 @pytest.mark.django_db(transaction=True)
 def test_what_the_project_makes_meanwhile_takes_no_room() -> None:
     def work(number: int) -> object:

@@ -20,7 +20,7 @@ from tests.rest.site import Site, Told, serving
 from tests.stores.redis.counting import eventually
 from tests.testapp.models import Post, Ticket
 
-pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.many_writers, pytest.mark.django_db(transaction=True)]
 MANY = 100
 PATIENCE = 60
 KINDS = ["exact", "cached", "cached field"]

@@ -32,7 +32,7 @@ from tests.rest.schema import PATH
 from tests.testapp.models import Article, Post, Song
 
 pytestmark = [
-    pytest.mark.postgres,
+    pytest.mark.many_writers,
     pytest.mark.django_db(transaction=True),
     pytest.mark.urls("tests.rest.urls"),
 ]

@@ -33,7 +33,7 @@ NOT_NEXT = "an adjustment has the number after the last one"
 UPSERT = NOT_NEXT if connection.vendor == "sqlite" else REFUSED
 rows = CounterAdjustment.objects
 
-on_postgresql = pytest.mark.postgres
+on_postgresql = pytest.mark.postgresql
 on_sqlite = pytest.mark.skipif(
     connection.vendor != "sqlite", reason=f"only SQLite has it; this is {connection.vendor}"
 )

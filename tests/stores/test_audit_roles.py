@@ -22,7 +22,7 @@ from tests.stores.test_audit import (
     insert,
 )
 
-pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
+pytestmark = [pytest.mark.django_db, pytest.mark.postgresql]
 
 TABLE = CounterAdjustment._meta.db_table
 OWNER, APP = "counters_test_owner", "counters_test_app"

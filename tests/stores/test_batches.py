@@ -66,7 +66,7 @@ class TestClaim:
         # SQLite has no integers that are so wide, and keeps about what they are.
         assert abs(total - 2**70) <= (2**30 if connection.vendor == "sqlite" else 0)
 
-    @pytest.mark.postgres
+    @pytest.mark.many_writers
     @pytest.mark.parametrize("commits", [True, False])
     def test_a_second_landing_waits_for_the_first(self, commits: bool) -> None:
         (generation,) = generations(1)
@@ -81,7 +81,7 @@ class TestClaim:
             assert second.result(30) == (set() if commits else {generation})
         assert_counts({"a": 5})
 
-    @pytest.mark.postgres
+    @pytest.mark.many_writers
     def test_generations_are_claimed_in_their_order(self) -> None:
         """Otherwise two landings of the same generations wait for each other."""
         first, second = generations(2)
@@ -164,7 +164,7 @@ class TestTransaction:
             connection.rollback()
             connection.set_autocommit(True)
 
-    @pytest.mark.postgres
+    @pytest.mark.postgresql
     def test_what_holds_within_it_and_what_after_it(self) -> None:
         names = ["synchronous_commit", "transaction_isolation", "lock_timeout", "statement_timeout"]
 
@@ -181,7 +181,7 @@ class TestTransaction:
                 assert shown() == ["on", "read committed", "123ms", "4567ms"]
             assert shown() == ["off", "repeatable read", "0", "0"]
 
-    @pytest.mark.postgres
+    @pytest.mark.postgresql
     @pytest.mark.parametrize("patience", [{"lock_timeout": 50}, {"statement_timeout": 50}])
     def test_who_waits_too_long_is_told_to_try_again(self, patience: dict[str, int]) -> None:
         (generation,) = generations(1)
@@ -211,7 +211,7 @@ class TestTransaction:
             assert call(lambda: land(first)).result(30) == set()
             assert call(lambda: land(second)).result(30) == {second}
 
-    @pytest.mark.postgres
+    @pytest.mark.postgresql
     def test_a_connection_lost_before_commit(self) -> None:
         with pytest.raises(CounterUnavailable), BATCHES.landing():
             BATCHES.land_named({"a": 5})
@@ -220,7 +220,7 @@ class TestTransaction:
         connection.close()
         assert_counts({"a": 0})
 
-    @pytest.mark.postgres
+    @pytest.mark.many_writers
     def test_a_connection_lost_within_commit(self) -> None:
         (generation,) = generations(1)
         with lost_at_commit(CounterBatch), pytest.raises(OutcomeUnknown):

@@ -42,7 +42,7 @@ def test_a_cursor_in_use_is_nobody_elses() -> None:
     assert_counts({"hits": 2, "queries": 2})
 
 
-@pytest.mark.postgres
+@pytest.mark.postgresql
 def test_an_idle_connection_is_checked_as_django_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """With CONN_HEALTH_CHECKS a connection that died between requests is replaced."""
     Counter.objects.increment("a")
@@ -63,7 +63,7 @@ def test_an_idle_connection_is_checked_as_django_does(monkeypatch: pytest.Monkey
     assert Counter.objects.increment("a") == 2
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 def test_a_connection_that_is_known_to_be_lost_counts_nothing() -> None:
     Counter.objects.increment("a")
     wrapper().connection.close()

@@ -81,7 +81,7 @@ def _collect(using: str) -> None:
         Counter.objects.increment("a", using=using)
 
 
-@pytest.mark.postgres
+@pytest.mark.postgresql
 def test_a_read_only_transaction() -> None:
     calls: list[Callable[[], Any]] = [
         lambda: Counter.objects.increment("a"),
@@ -153,7 +153,7 @@ def ended_while_waiting(how: str, work: Callable[[], Any]) -> BaseException | No
     return error
 
 
-@pytest.mark.postgres
+@pytest.mark.postgresql
 def test_a_connection_lost_before_the_answer() -> None:
     error = ended_while_waiting(TERMINATED, lambda: Counter.objects.increment("a"))
     assert type(error) is OutcomeUnknown
@@ -161,7 +161,7 @@ def test_a_connection_lost_before_the_answer() -> None:
     assert_counts({"a": 1})
 
 
-@pytest.mark.postgres
+@pytest.mark.postgresql
 def test_a_connection_lost_inside_a_transaction_is_known_not_to_count() -> None:
     def in_transaction() -> None:
         with transaction.atomic():
@@ -200,7 +200,7 @@ def dies_at_commit() -> Iterator[None]:
         yield
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 @pytest.mark.usefixtures("dies_at_commit")
 def test_a_connection_lost_within_commit() -> None:
     """A bounded batch brings its own transaction: its COMMIT may be lost, too."""
@@ -210,7 +210,7 @@ def test_a_connection_lost_within_commit() -> None:
     assert_counts({"a:1": 0, "a:2": 0})
 
 
-@pytest.mark.postgres
+@pytest.mark.postgresql
 def test_a_read_never_says_that_nobody_knows() -> None:
     with transaction.atomic(), beside() as call:
         with connection.cursor() as cursor:
@@ -221,7 +221,7 @@ def test_a_read_never_says_that_nobody_knows() -> None:
     assert type(error) is CounterUnavailable
 
 
-@pytest.mark.postgres
+@pytest.mark.postgresql
 def test_other_errors_of_the_database_pass_and_mean_not_counted() -> None:
     Counter.objects.increment("a")
 
@@ -238,7 +238,7 @@ def test_other_errors_of_the_database_pass_and_mean_not_counted() -> None:
     assert_counts({"a": 2})
 
 
-@pytest.mark.postgres
+@pytest.mark.postgresql
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
 def test_stricter_isolation_never_counts_wrongly(level: str) -> None:
     """A change that met another one fails with the database's own error, and can be repeated."""

@@ -14,7 +14,7 @@ from tests.concurrency.crowd import PATIENCE, Threads
 from tests.stores.test_failures import wait_for_lock
 from tests.testapp.models import Song
 
-pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
 # Not those of the guard, which its migration makes.
 OURS = "proname LIKE 'django\\_counters\\_%' AND proname NOT LIKE '%guard%'"
 

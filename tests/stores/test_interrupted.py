@@ -21,7 +21,7 @@ from django_counters.testing import assert_counts
 from tests.stores.test_failures import CANCELLED, beside, ended_while_waiting, wait_for_lock
 from tests.stores.test_wire import watched
 
-pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
 
 
 class Late(Exception):

@@ -59,7 +59,7 @@ class TestNamed:
         assert list(Counter.objects.values_list("key", "value")) == [("a", 2)]
 
     @somebody_else
-    @pytest.mark.postgres
+    @pytest.mark.many_writers
     @pytest.mark.parametrize("full", [False, True])
     def test_totals_are_held_in_the_order_of_their_keys(self, full: bool) -> None:
         Counter.objects.increment_many({"a": 1, "b": 1})
@@ -128,7 +128,7 @@ class TestRecords:
         assert whole.visits == 0
 
     @somebody_else
-    @pytest.mark.postgres
+    @pytest.mark.many_writers
     def test_what_others_change_meanwhile_is_part_of_what_has_to_fit(self) -> None:
         small = Small.objects.create(hits=2**31 - 10)
         sums = {str(small.pk): 6}
@@ -140,7 +140,7 @@ class TestRecords:
             assert other.result(30) == {str(small.pk): "overflow"}
 
     @somebody_else
-    @pytest.mark.postgres
+    @pytest.mark.many_writers
     def test_rows_are_held_in_the_order_of_their_keys(self) -> None:
         # In the table they stand the other way round.
         posts = [Post.objects.create(pk=number) for number in range(50, 0, -1)]
@@ -157,7 +157,7 @@ class TestRecords:
 
 
 @somebody_else
-@pytest.mark.postgres
+@pytest.mark.many_writers
 @pytest.mark.parametrize("column", [False, True])
 def test_what_is_landed_meanwhile_is_neither_missing_nor_double(column: bool) -> None:
     """A reader adds what it was told of generations that are not landed: always the same sum."""

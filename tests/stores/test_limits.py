@@ -33,7 +33,7 @@ def test_a_closed_database(digest: bytes) -> None:
     assert caught.value.using == "other"
 
 
-@pytest.mark.postgres
+@pytest.mark.postgresql
 @pytest.mark.django_db(transaction=True)
 class TestHeld:
     """Somebody has taken in a transaction that goes on."""

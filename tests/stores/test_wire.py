@@ -27,7 +27,7 @@ from django_counters.stores.sql.tables import NAMED
 from django_counters.testing import assert_counts
 from tests.stores.test_failures import beside, wait_for_lock
 
-pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
 
 
 EXECUTE = "django_counters.stores.sql.wire.execute"

@@ -104,7 +104,7 @@ class TestFlush:
         assert (value(), cached_value()) == (4, 4)
         assert_sound()
 
-    @pytest.mark.postgres
+    @pytest.mark.many_writers
     def test_an_explanation_that_a_landing_overtakes(self, elsewhere: Elsewhere) -> None:
         """Redis is asked, then the database: what lands in between is in one of both."""
         Counter.objects.increment("views:a", 7)
@@ -161,7 +161,7 @@ class TestForgetting:
             assert (clock.now() - began).total_seconds() < 20
         assert cached_value() == 100
 
-    @pytest.mark.postgres
+    @pytest.mark.many_writers
     def test_a_reader_that_has_seen_the_old_total_does_not_fill_it_in(self, cached: str) -> None:
         """It asked Redis and the database before, and tells Redis after."""
         with override_counters(views={}):
@@ -191,7 +191,7 @@ class TestForgetting:
         assert known(cached) is None
         assert (cached_value(), value()) == (100, 100)
 
-    @pytest.mark.postgres
+    @pytest.mark.many_writers
     def test_a_reader_in_between_does_not_fill_in_what_is_not_committed(
         self, elsewhere: Elsewhere
     ) -> None:

@@ -204,7 +204,7 @@ def database_away() -> Iterator[None]:
         connection.close()
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 class TestWithoutTheDatabase:
     def test_redis_goes_on_counting(self) -> None:
         flush()

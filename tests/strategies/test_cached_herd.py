@@ -88,7 +88,7 @@ class Herd:
         return max(self.times) - min(self.times)
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 def test_one_asks_before_it_is_too_old_and_nobody_waits_for_him(
     aged: Aging, elsewhere: Callable[..., Any]
 ) -> None:
@@ -102,7 +102,7 @@ def test_one_asks_before_it_is_too_old_and_nobody_waits_for_him(
     assert read().value == 5
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 def test_one_asks_for_what_is_too_old_and_the_others_wait_for_him(
     aged: Aging, elsewhere: Callable[..., Any]
 ) -> None:
@@ -151,7 +151,7 @@ def test_an_exact_read_waits_for_nobody(aged: Aging, cached: str) -> None:
     assert read().value == 5
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 def test_who_may_not_leave_it_lets_the_others_ask(
     aged: Aging, cached: str, elsewhere: Callable[..., Any]
 ) -> None:
@@ -174,7 +174,7 @@ def test_a_correction_ends_the_turn(aged: Aging, cached: str) -> None:
     assert told == ["look", "fill"]
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 def test_without_the_database_what_is_known_is_good_to_the_end(aged: Aging) -> None:
     aged(HOUR * 9 // 10)
     with database_away():

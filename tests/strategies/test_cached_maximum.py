@@ -202,7 +202,7 @@ def test_how_old_a_total_may_be(cached: str, server: Any, seconds: int, found: i
     assert value() == max(found, 20 + 18 * (seconds < 5))
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 @pytest.mark.parametrize("what", ["adjust", "flush", "maximum"])
 def test_something_happens_while_the_total_is_asked_for(elsewhere: Elsewhere, what: str) -> None:
     """The total that was found does not go any more with what waits: it is asked for again."""
@@ -229,7 +229,7 @@ def test_something_happens_while_the_total_is_asked_for(elsewhere: Elsewhere, wh
     assert landed() == value() == (20 if what == "flush" else 30)
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 def test_something_is_flushed_each_time_that_the_total_is_asked_for(elsewhere: Elsewhere) -> None:
     def overtake(execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
         answer = execute(sql, *rest)

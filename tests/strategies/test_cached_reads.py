@@ -101,7 +101,7 @@ def test_what_only_a_transaction_sees_is_not_for_others() -> None:
     assert Counter.objects.increment("views:a") == 2
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 @pytest.mark.usefixtures("old_snapshot")
 def test_what_an_old_snapshot_sees_is_not_for_others(elsewhere: Callable[..., Any]) -> None:
     cached_value("views:a")

@@ -127,7 +127,7 @@ class TestAnotherOfThisName:
             call_command("counters", "flush", "--adopt", "--loop", "1")
 
 
-@pytest.mark.postgres
+@pytest.mark.postgresql
 @pytest.mark.django_db(transaction=True, databases=["default", "other"])
 def test_an_identity_is_of_one_database_and_its_schema() -> None:
     assert identity_of("default") != identity_of("other")

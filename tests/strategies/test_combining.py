@@ -38,7 +38,7 @@ from tests.concurrency.leading import (
 from tests.stores.test_failures import closed_database, wait_for_lock
 
 pytestmark = pytest.mark.django_db(transaction=True)
-needs_threads = pytest.mark.postgres
+needs_threads = pytest.mark.postgresql
 LOWEST, HIGHEST = INT8
 
 

@@ -21,7 +21,7 @@ from django_counters.stores.sql.tables import NAMED
 from django_counters.strategies import combining
 from django_counters.testing import override_counters
 
-pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.many_writers, pytest.mark.django_db(transaction=True)]
 WITHIN = 1.0
 # In the order in which they come.
 ROLES = ("leader", "next", "follower", "last")

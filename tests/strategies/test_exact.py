@@ -69,7 +69,7 @@ def test_a_saved_instance_does_not_overwrite_newer_counts() -> None:
     assert_counts({"a": 11})
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 @pytest.mark.django_db(transaction=True)
 def test_nobody_is_refused_while_there_is_enough() -> None:
     """A delivery that arrives between the refusal and its reason is sold, not refused."""

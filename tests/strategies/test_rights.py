@@ -280,7 +280,7 @@ def test_a_refusal_and_most_sales_are_one_statement(
         stock.take(1)
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 @pytest.mark.django_db(transaction=True)
 class TestOthers:
     """What is taken while others have transactions open."""

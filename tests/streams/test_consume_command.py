@@ -64,7 +64,7 @@ def test_a_redis_that_is_away_fails_it(clicks: Clicks) -> None:
         output("clicks")
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 def test_a_loop_goes_on_and_ends_when_it_is_asked_to(clicks: Clicks) -> None:
     ids = clicks.add("a", "b")
     source = "stream clicks"

@@ -59,7 +59,7 @@ def test_brokers_that_are_away_fail_it_within_seconds(topic: Topic) -> None:
     assert time.monotonic() - began < 15
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 def test_a_loop_goes_on_when_the_brokers_are_back(topic: Topic) -> None:
     """Brokers of its own: nothing else may find them away."""
     from example_project.broker import Broker

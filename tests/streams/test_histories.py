@@ -32,7 +32,7 @@ def test_a_repeat_in_another_part(clicks: Clicks) -> None:
     assert (landed(), done.repeats) == (7, 3)
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 def test_two_that_count_a_repeat_at_once(clicks: Clicks, monkeypatch: Any) -> None:
     """Both have read how far the history is, and neither has moved it."""
     publish(7)
@@ -144,8 +144,10 @@ def test_the_rest_of_a_history_that_is_forgotten(clicks: Clicks) -> None:
         {"sums": {"hits:home": 1.5}},
         {"sums": {"testapp.Post.likes 1": 7}},
         {"sums": {"#1.x.5  hits:home": 7}},
-        pytest.param({"sums": {f"#1.3.5 {'x' * 300} hits:home": 7}}, marks=pytest.mark.postgres),
-        pytest.param({"sums": {"#1.3.5 a\0b hits:home": 7}}, marks=pytest.mark.postgres),
+        pytest.param(
+            {"sums": {f"#1.3.5 {'x' * 300} hits:home": 7}}, marks=pytest.mark.many_writers
+        ),
+        pytest.param({"sums": {"#1.3.5 a\0b hits:home": 7}}, marks=pytest.mark.postgresql),
         {"sums": 5},
         {"more": 1},
     ],

@@ -18,7 +18,7 @@ from tests.streams.chaos import Fate, fates, play
 
 pytest.importorskip("confluent_kafka", reason="confluent-kafka cannot be installed here")
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.many_writers]
 PARTITIONS = 4
 EACH = 40
 # A group whose leader dies between two requests answers nobody: the members have to ask again.

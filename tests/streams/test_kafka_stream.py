@@ -81,7 +81,7 @@ def test_a_message_is_as_it_was_written(topic: Topic, monkeypatch: pytest.Monkey
     assert not Counter.objects.exists()
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 def test_what_the_database_does_not_take_is_put_aside(topic: Topic) -> None:
     for part in range(2):
         topic.add("a", "b", part=part)
@@ -160,7 +160,7 @@ def other_group(topic: Topic) -> int:
         return done.messages
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 def test_one_who_stands_still_within_its_transaction_holds_nobody_up(topic: Topic) -> None:
     topic.add("a")
 
@@ -356,7 +356,7 @@ def test_a_topic_that_was_made_again_is_counted_from_its_beginning(topic: Topic,
     assert (again.messages, again.incidents) == (0, [])
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 def test_whoever_is_late_does_not_begin_a_new_topic_again(
     topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,7 @@ from tests.streams.publishers import publisher
 from tests.streams.roads import ROADS
 from tests.streams.test_redis_exactly_once import LEASE
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.many_writers]
 
 
 class Publishers:

@@ -16,7 +16,7 @@ from django_counters.registry import registry
 from django_counters.streams import Stream
 from tests.streams.chaos import fates, play, without_session
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.many_writers]
 STEPS = ["read", "land", "commit", "committed"]
 # Seconds after which the server ends the transaction of one who stands still.
 LEASE = 0.3

@@ -118,7 +118,7 @@ def test_messages_that_count_nothing_move_the_position(clicks: Clicks) -> None:
     assert not Counter.objects.exists()
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 def test_a_part_is_read_by_one_at_a_time(clicks: Clicks) -> None:
     clicks.add("a")
     other = clicks.consumer()
@@ -136,7 +136,7 @@ def test_a_part_is_read_by_one_at_a_time(clicks: Clicks) -> None:
     assert_counts({"a": 2})
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 def test_one_who_stands_still_loses_the_part(clicks: Clicks) -> None:
     clicks.add("a")
     other = clicks.consumer()
@@ -212,7 +212,7 @@ def test_a_bound_on_the_other_side_is_not_in_the_way(clicks: Clicks) -> None:
     assert_counts({"stock:a": 2})
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 def test_what_the_database_does_not_take_is_put_aside(clicks: Clicks) -> None:
     """Its error ends the transaction, and names no message."""
     clicks.add("a", "b", "c")
@@ -230,7 +230,7 @@ def test_what_the_database_does_not_take_is_put_aside(clicks: Clicks) -> None:
     assert "many" in str(told[0])
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 def test_other_errors_of_the_database_say_nothing_of_a_message(clicks: Clicks) -> None:
     clicks.add("a")
     decode = "tests.streams.decoding.asking_elsewhere"
@@ -243,7 +243,7 @@ def test_other_errors_of_the_database_say_nothing_of_a_message(clicks: Clicks) -
     assert positions()[clicks.parts[0]] == ""
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 def test_a_slow_function_ends_the_page_before_the_lease_does(clicks: Clicks) -> None:
     """All together take longer than the server waits."""
     clicks.add(*"a" * 12)

@@ -118,7 +118,7 @@ class TestPartitions:
         assert output("partitions", "--plan") == "Nothing has to be done."
         assert json.loads(output("partitions", "--plan", "--json")) == []
 
-    @pytest.mark.postgres
+    @pytest.mark.postgresql
     def test_it_says_what_it_would_do_and_what_it_did(self) -> None:
         (*_, extent) = SqlPartitions("default").present()
         with connection.cursor() as cursor:

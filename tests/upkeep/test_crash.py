@@ -12,7 +12,7 @@ from tests.concurrency.victims import victims
 from tests.testapp.models import Song
 from tests.upkeep.test_rollup import make_shards, make_slots
 
-pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.many_writers, pytest.mark.django_db(transaction=True)]
 STATEMENTS = 200
 
 

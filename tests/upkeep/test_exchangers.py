@@ -208,7 +208,7 @@ def test_two_fences_at_once_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert EU.fence().restored is False
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 @pytest.mark.django_db(transaction=True, databases=["default", "other"])
 def test_who_comes_second_is_told_that_somebody_is_busy() -> None:
     """A row that is held is passed over, and nothing is changed."""

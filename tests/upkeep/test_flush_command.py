@@ -125,7 +125,7 @@ def looped(*options: str, **streams: Any) -> list[dict[str, Any]]:
 
 
 # Waiting for a row from a thread needs a database that another connection can read.
-@pytest.mark.postgres
+@pytest.mark.many_writers
 @pytest.mark.usefixtures("cached")
 class TestLoop:
     @pytest.mark.django_db(transaction=True, databases=["default", "other"])

@@ -56,7 +56,7 @@ def opened(elsewhere: Elsewhere) -> Iterator[None]:
         elsewhere(lambda: block.__exit__(None, None, None))
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 class TestOthers:
     def test_the_doctor_says_who_it_is(self, elsewhere: Elsewhere) -> None:
         append(a=100)
@@ -71,7 +71,7 @@ class TestOthers:
             assert finding.verdict is Verdict.WARN
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 class TestOverflow:
     """Each entry fitted when it was appended; all of them together do not."""
 

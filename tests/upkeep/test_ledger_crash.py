@@ -19,7 +19,7 @@ from tests.concurrency.narrow import dropped, know_tokens_for, narrow
 from tests.concurrency.victims import HOUR, fold, seal_and_drop, victims
 from tests.settling import roll_up
 
-pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.many_writers, pytest.mark.django_db(transaction=True)]
 STATEMENTS = 45
 DAYS = 48 * HOUR
 

@@ -25,7 +25,7 @@ from django_counters.tokens import mint, moment_of
 from django_counters.upkeep.partitions import Report, maintain, partitions_ahead, plan
 from django_counters.upkeep.rollup import rollup
 
-pytestmark = [pytest.mark.postgres, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 QUARTER = 6 * HOUR
 

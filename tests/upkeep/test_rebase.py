@@ -53,7 +53,7 @@ class TestRebase:
         assert_counts({"orders:a": 5})
 
 
-@pytest.mark.postgres
+@pytest.mark.postgresql
 class TestOneSnapshot:
     """Where a transaction sees what was, and not what is, nothing can be folded for sure."""
 
@@ -92,7 +92,7 @@ class TestFence:
         append(a=3)
         CounterHorizon.objects.update(horizon=2**60)
 
-    @pytest.mark.postgres
+    @pytest.mark.many_writers
     @pytest.mark.usefixtures("_restored")
     def test_a_rollup_is_refused_but_for_shards(self) -> None:
         CounterShard.objects.increment("likes:a", 2)

@@ -59,7 +59,7 @@ def kept(transactional_db: None) -> Iterator[list[UUID]]:
         yield count()
 
 
-@pytest.mark.postgres
+@pytest.mark.postgresql
 class TestSealing:
     def test_those_to_which_no_token_can_belong_and_what_they_have_is_kept(
         self, kept: list[UUID]
@@ -118,7 +118,7 @@ class TestSealing:
         assert_intact()
 
 
-@pytest.mark.postgres
+@pytest.mark.postgresql
 class TestDropping:
     def test_those_that_are_past_their_retention(self, kept: list[UUID]) -> None:
         sealed = maintain(width=QUARTER).sealed

@@ -96,7 +96,7 @@ class TestWhatDoesNotFit:
         rollup()
         assert totals() == {"likes:a": HIGHEST - 15}
 
-    @pytest.mark.postgres
+    @pytest.mark.many_writers
     @pytest.mark.parametrize("values", [(HIGHEST, 0, HIGHEST), (LOWEST, 0, LOWEST)])
     def test_a_sum_of_shards_that_does_not_fit_harms_nobody_else(
         self, values: tuple[int, ...]
@@ -111,7 +111,7 @@ class TestWhatDoesNotFit:
         assert totals()["likes:b"] == 1
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 @pytest.mark.django_db(transaction=True)
 class TestNobodyWaits:
     """The connection elsewhere gives up where it would have to wait for a lock."""

@@ -197,7 +197,7 @@ class TestPrune:
         assert prune() == 2_500
         assert CounterToken.objects.count() == 1
 
-    @pytest.mark.postgres
+    @pytest.mark.many_writers
     @pytest.mark.django_db(transaction=True)
     def test_one_that_somebody_holds_is_left(
         self, elsewhere: Callable[[Callable[[], Any]], Any]

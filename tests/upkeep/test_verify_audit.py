@@ -253,7 +253,7 @@ class TestAnchors:
             (f"counters.audited:{before.digest if before else None}", 3)
         ]
 
-    @pytest.mark.postgres
+    @pytest.mark.postgresql
     def test_where_nothing_can_be_written(self, caplog: pytest.LogCaptureFixture) -> None:
         append(2)
         with transaction.atomic(), connection.cursor() as cursor:

@@ -19,7 +19,7 @@ from tests.workers.filled import NO_DISK
 from tests.workers.killed import BOOK
 from tests.workers.running import PATIENCE, Crew
 
-pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.many_writers, pytest.mark.django_db(transaction=True)]
 MANY = 100
 
 

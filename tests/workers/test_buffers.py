@@ -12,7 +12,7 @@ from example_project.bootstrap.children import Child
 from tests.stores.redis.counting import eventually
 from tests.workers.running import PATIENCE, Crew
 
-pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.many_writers, pytest.mark.django_db(transaction=True)]
 MODULE = "tests.workers.buffered"
 MANY = 100
 

@@ -18,7 +18,7 @@ from tests.stores.redis.counting import eventually, server  # noqa: E402
 from tests.workers.connections import shared  # noqa: E402
 from tests.workers.running import PATIENCE, Crew, check, counting, is_drained, landed, waits  # noqa: E402
 
-pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.many_writers, pytest.mark.django_db(transaction=True)]
 STEPS = ("look", "cut", "judge", "read", "apply", "acknowledge", "acknowledged")
 DUPLICATES = 50
 

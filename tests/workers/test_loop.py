@@ -10,7 +10,7 @@ from example_project.bootstrap.children import Child
 from tests.stores.redis.counting import eventually
 from tests.workers.running import PATIENCE, Crew, check, counting, landed, waits
 
-pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.many_writers, pytest.mark.django_db(transaction=True)]
 
 
 def loop(crew: Crew) -> Child:

@@ -17,7 +17,7 @@ pytest.importorskip("confluent_kafka", reason="confluent-kafka cannot be install
 if TYPE_CHECKING:
     from tests.streams.topics import Topic
 
-pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.many_writers, pytest.mark.django_db(transaction=True)]
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from tests.workers.running import (
     waits,
 )
 
-pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.many_writers, pytest.mark.django_db(transaction=True)]
 PRELOADED = "views:loaded"
 VISITORS = 4
 MANY = 50

@@ -17,7 +17,7 @@ from tests.workers.connections import shared
 from tests.workers.running import PATIENCE, Crew, waits
 from tests.workers.test_servers import PRELOADED, Visits, check, more
 
-pytestmark = [pytest.mark.postgres, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.many_writers, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 
 class Uwsgi:

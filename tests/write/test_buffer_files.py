@@ -337,7 +337,7 @@ def test_the_command_and_what_tells_of_files(root: Path, inner: str, capsys: Any
     assert not [one for one in examine() if one.subject == "files of buffers"]
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 def test_a_living_process_adopts(root: Path, monkeypatch: Any) -> None:
     Counter.objects.increment("hits:home", 7)
     die()
@@ -354,7 +354,7 @@ def test_a_living_process_adopts(root: Path, monkeypatch: Any) -> None:
     assert eventually(lambda: others() == 0, 10)
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 def test_it_is_read_while_it_is_landed(root: Path) -> None:
     over, wrong, reads = threading.Event(), list[tuple[int, int, int]](), list[int]()
     begun = [0]

@@ -113,7 +113,7 @@ class TestThreads:
         (worker,) = buffers._workers.values()
         assert eventually(worker._running.locked, 30), "nobody lands it"
 
-    @pytest.mark.postgres
+    @pytest.mark.many_writers
     def test_one_that_does_not_answer_holds_up_no_other(self, land: Land, monkeypatch: Any) -> None:
         begun, go = threading.Event(), threading.Event()
 
@@ -139,7 +139,7 @@ class TestThreads:
 
 
 class TestFull:
-    @pytest.mark.postgres
+    @pytest.mark.many_writers
     def test_each_outage_is_tried_once(self, monkeypatch: Any) -> None:
         """By whoever finds the buffer full first; the others do not wait for attempts of theirs."""
         attempts, go = list[int](), threading.Event()
@@ -211,7 +211,7 @@ class TestFull:
         values = Counter.objects.values_of([f"full:{name}" for name in "abcz"])
         assert list(values.values()) == [10, 10, 10, 1]
 
-    @pytest.mark.postgres
+    @pytest.mark.many_writers
     def test_two_that_fill_each_other(self) -> None:
         """Who hears of a landing counts in the other one, which is landed at the same moment."""
         both = threading.Barrier(2, timeout=20)

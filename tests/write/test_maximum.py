@@ -120,7 +120,7 @@ def test_what_waits_elsewhere_is_part_of_the_value(gauge: Gauge, heard: list[Any
     assert (gauge.value(), heard) == (20, [(5, 20)])
 
 
-@pytest.mark.postgres
+@pytest.mark.many_writers
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(("by", "found"), [(-3, 10), (2, 10), (20, 25)])
 def test_somebody_changes_it_in_between(
