@@ -24,6 +24,7 @@ REDIS = "Redis"
 # What a page may ask for.
 ASKED_FOR = (REDIS, WORKER)
 NO_RUN = "Nothing that this process has started can be killed: start python3 -m example_project."
+STARTING = "starting…"
 NOT_OURS = "This Redis is that of REDIS_URL. Only what the example has started itself is killed."
 
 
@@ -119,6 +120,18 @@ def need_own_redis() -> None:
 
 
 _running: list[Chaos] = []
+# The last of them says why nothing can be killed while nothing is running.
+_reasons = [NO_RUN]
+
+
+@contextmanager
+def starting() -> Iterator[None]:
+    """Accidents come later in this block; until then the pages say that they are starting."""
+    _reasons.append(STARTING)
+    try:
+        yield
+    finally:
+        _reasons.remove(STARTING)
 
 
 @contextmanager
@@ -135,12 +148,12 @@ def accidents(crew: Crew, *, by_itself: bool) -> Iterator[Chaos]:
 
 def ask(name: str) -> str:
     """Have something killed; return why that cannot be, and "" if it will be."""
-    return _running[-1].ask(name) if _running else NO_RUN
+    return _running[-1].ask(name) if _running else _reasons[-1]
 
 
 def why_not(name: str) -> str:
     """Why something cannot be killed by the button of a page; "" if it can."""
-    return _running[-1].why_not(name) if _running else NO_RUN
+    return _running[-1].why_not(name) if _running else _reasons[-1]
 
 
 def killed() -> dict[str, int]:

@@ -23,7 +23,7 @@ from example_project.blog.models import Post
 from example_project.bootstrap.commands import BEGAN
 from example_project.bootstrap.services import DATA
 from example_project.browser import Site
-from example_project.chaos import REDIS, Chaos, accidents, need_own_redis
+from example_project.chaos import REDIS, Chaos, accidents, need_own_redis, starting
 from example_project.corrections import noting
 from example_project.crew import BEAT, FLUSHER, WORKER, Crew, working
 from example_project.flow import Meter, grouped
@@ -125,6 +125,7 @@ def _begin(options: Namespace, stack: ExitStack, name: str) -> Work:
     meter = Meter(lambda: together(sent, visitors))
     race = stack.enter_context(racing(Race(lambda: together(sent, visitors))))
     stack.enter_context(noting(visitors))
+    stack.enter_context(starting())
     port = stack.enter_context(serving(Watched(application, visitors), options.port))
     count_for(f"http://{HOST}:{port}", f"http://localhost:{port}")
     ready = time.time() - float(os.environ.get(BEGAN, time.time()))

@@ -1,4 +1,4 @@
-"""The buttons of the first page: something is killed, and a hot item is opened to buyers."""
+"""The buttons of two pages: something is killed, and a hot item is opened to buyers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, JsonResponse
 from django.shortcuts import redirect
+from django.template.loader import render_to_string
 from django.views.decorators.csrf import csrf_protect, ensure_csrf_cookie
 from django.views.decorators.http import require_POST, require_safe
 
@@ -19,6 +20,10 @@ from example_project.server import HOST
 
 # What is sent by the buyers is no load that somebody checks.
 RUN = "rush"
+# What of these pages changes while it is shown.
+PARTS = ("victims", "killed", "rush")
+# Where a press comes from, and goes back to without JavaScript.
+PAGES = ("home", "live")
 
 
 @require_POST
@@ -60,14 +65,25 @@ def buy(_: HttpRequest, pk: int) -> JsonResponse:
 
 
 def shown() -> dict[str, Any]:
-    """What the page needs for its buttons."""
+    """What a page needs for its buttons."""
     found = [{"name": name, "why_not": chaos.why_not(name)} for name in ASKED_FOR]
     return {"victims": found, "killed": chaos.killed(), "rush": rush.last()}
 
 
+def fragments() -> dict[str, str]:
+    """What changes of it while it is shown, by the id of its element."""
+    found = shown()
+    return {part: render_to_string(f"live/{part}.html", found).strip() for part in PARTS}
+
+
 def _done(request: HttpRequest, said: str) -> HttpResponse:
     wants_json = request.headers.get("Accept") == "application/json"
-    return JsonResponse({"said": said}) if wants_json else redirect("home")
+    return JsonResponse({"said": said}) if wants_json else redirect(_came_from(request))
+
+
+def _came_from(request: HttpRequest) -> str:
+    came = request.POST.get("came", "")
+    return came if came in PAGES else PAGES[0]
 
 
 def _refused(reason: str) -> HttpResponse:

@@ -43,7 +43,7 @@ def home(request: HttpRequest) -> HttpResponse:
 def page(request: HttpRequest) -> HttpResponse:
     """The page. Without JavaScript it shows the numbers of the moment."""
     shown = {"tables": _tables(), "charts": charts.all_charts(), "race": standing()}
-    context = {**shown, "week": top.of_the_week(), "rising": top.rising()}
+    context = {**shown, **buttons.shown(), "week": top.of_the_week(), "rising": top.rising()}
     return count_visit(request, render(request, "live/live.html", context), "live")
 
 
@@ -61,7 +61,7 @@ def counts(_: HttpRequest) -> JsonResponse:
             "tables": _tables(),
             "fragments": {
                 **charts.fragments(charts.all_charts()),
-                **_of_the_buttons(),
+                **buttons.fragments(),
                 "race": render_to_string("live/race.html", {"race": standing()}).strip(),
                 "top-week": _rows(top.of_the_week()),
                 "top-rising": _rows(top.rising()),
@@ -71,13 +71,6 @@ def counts(_: HttpRequest) -> JsonResponse:
             # Redis expires in whole seconds, hence the second look at the age.
             cache.set(CACHE_KEY, found, timeout=1)
     return JsonResponse(found)
-
-
-def _of_the_buttons() -> dict[str, str]:
-    found = buttons.shown()
-    return {
-        name: render_to_string(f"live/{name}.html", found).strip() for name in ("killed", "rush")
-    }
 
 
 def _rows(rows: Sequence[Ranked]) -> str:

@@ -28,9 +28,12 @@ function show(cell, number) {
 
 function replace(id, content) {
   const place = document.getElementById(id);
-  if (!place) return;
-  if (contents.get(id) !== content) place.innerHTML = content;
+  if (!place || contents.get(id) === content) return;
   contents.set(id, content);
+  const made = place.cloneNode();
+  made.innerHTML = content;
+  // A button that is as it was keeps the focus.
+  if (made.innerHTML.trim() !== place.innerHTML.trim()) place.innerHTML = content;
 }
 
 function say(text) {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,8 +13,10 @@ from django.urls import reverse
 from example_project import rush
 from example_project.blog.models import Post
 from example_project.bootstrap.children import until
-from example_project.chaos import NO_RUN
+from example_project.chaos import NO_RUN, STARTING, accidents, starting
+from example_project.crew import Crew
 from example_project.race import Race, racing
+from example_project.tally import Tally
 from tests.browser.conftest import PATIENCE
 from tests.browser.watching import fits
 
@@ -57,14 +60,25 @@ def test_nothing_is_cut_off(page: Page, post: Post, name: str, width: int, schem
     assert fits(page)
 
 
-def test_a_button_that_cannot_kill_says_why(page: Page, post: Post) -> None:
-    page.goto(reverse("home"))
-    assert page.get_by_role("button", name="Kill Redis").is_disabled()
-    assert page.get_by_text(NO_RUN).count() == 2
+@pytest.mark.parametrize("name", ["home", "live"])
+def test_a_button_says_why_it_cannot_kill_until_it_can(
+    page: Page, post: Post, name: str, tmp_path: Path
+) -> None:
+    worker = page.get_by_role("button", name="Kill the worker")
+    with starting():
+        page.goto(reverse(name))
+        assert page.get_by_text(STARTING).count() == 2
+        assert worker.is_disabled()
+        with accidents(Crew(tmp_path, Tally()), by_itself=False):
+            page.locator("button:enabled", has_text="Kill the worker").wait_for()
+            assert page.get_by_text(STARTING).count() == 0
+    page.get_by_text(NO_RUN).first.wait_for()
+    assert worker.is_disabled()
 
 
-def test_fifty_buyers_come_at_the_press_of_a_button(page: Page, post: Post) -> None:
-    page.goto(reverse("home"))
+@pytest.mark.parametrize("name", ["home", "live"])
+def test_fifty_buyers_come_at_the_press_of_a_button(page: Page, post: Post, name: str) -> None:
+    page.goto(reverse(name))
     page.evaluate("window.isTheSame = true")
     page.get_by_role("button", name="Open it to 50 buyers").click()
     page.get_by_text("50 buyers come for 20 items.").wait_for()

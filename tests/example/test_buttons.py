@@ -1,4 +1,4 @@
-"""The buttons of the first page: something is killed, and a hot item is sold to many at once."""
+"""The buttons of two pages: something is killed, and a hot item is sold to many at once."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.cookiejar import CookieJar
+from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import urlencode
@@ -24,9 +25,11 @@ from django.urls import reverse
 
 from example_project import chaos, rush
 from example_project.bootstrap.children import until
+from example_project.crew import WORKER, Crew
 from example_project.rush import BUYERS, NAIVE, OURS, UNITS, Rush, Sold
 from example_project.server import serving
 from example_project.shop.models import HotItem
+from example_project.tally import Tally
 from tests.example.running import PATIENCE, started, url_of_the_test
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -104,6 +107,24 @@ def test_where_nothing_was_started_nothing_is_killed(client: Client) -> None:
     assert client.post(reverse("kill"), {"do": "PostgreSQL"}).status_code == 400
 
 
+def test_what_is_starting_can_be_killed_as_soon_as_it_runs(client: Client, tmp_path: Path) -> None:
+    press = {"do": WORKER, "came": "live"}
+    with chaos.starting():
+        assert client.post(reverse("kill"), press).content.decode() == chaos.STARTING
+        with chaos.accidents(Crew(tmp_path, Tally()), by_itself=False):
+            answer = client.post(reverse("kill"), press)
+    assert (answer.status_code, answer["Location"]) == (302, reverse("live"))
+
+
+def test_without_javascript_a_press_goes_back_to_a_page_of_ours(
+    client: Client, tmp_path: Path
+) -> None:
+    with chaos.accidents(Crew(tmp_path, Tally()), by_itself=False):
+        for came in ("home", "//elsewhere.example/", ""):
+            answer = client.post(reverse("kill"), {"do": WORKER, "came": came})
+            assert answer["Location"] == reverse("home")
+
+
 def test_who_has_no_token_presses_nothing() -> None:
     stranger = Client(enforce_csrf_checks=True)
     for name in ("kill", "rush-open"):
@@ -150,7 +171,7 @@ def test_what_the_example_has_started_is_killed_and_nothing_is_lost(
     with started(url_of_the_test(), "--json", own_redis=own_redis) as process:
         visitor = Visitor(address(process))
         # It says its address before it has started what may be killed.
-        assert until(lambda: chaos.NO_RUN not in visitor.page(), PATIENCE)
+        assert until(lambda: chaos.STARTING not in visitor.page(), PATIENCE)
         said = visitor.press("/kill", do=chaos.REDIS)
         assert (chaos.NOT_OURS in said) == (not own_redis)
         for name in (chaos.REDIS, "worker") if own_redis else ("worker",):
