@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from django.db.models import Sum
 
@@ -22,46 +22,65 @@ VISITS = "visits"
 class Flow:
     """Changes of cached counters, by where they are.
 
-    As long as all are known: written + unanswered = in Redis + in PostgreSQL + lost.
+    As long as all are known: written + in flight + unknown = in Redis + in PostgreSQL + lost +
+    not counted.
 
     Attributes:
         written: those whose requests were answered; None where nobody keeps an account.
         waiting: those in Redis; None while it does not answer.
         landed: those in the database, entries that were spilled there included.
         unknown: those of which nobody knows whether they were counted.
+        asked: those that were being counted while this was read.
     """
 
     written: int | None
     waiting: int | None
     landed: int
     unknown: int = 0
+    asked: int = 0
 
     @property
     def lost(self) -> int | None:
-        """Those that were answered and are nowhere; None where that cannot be told."""
-        if self.written is None or self.waiting is None:
-            return None
-        return max(0, self.written - self.waiting - self.landed)
+        """Those that were answered and are nowhere; None where that cannot be told.
+
+        It may be more by those in flight and unknown that are not among `not_counted`.
+        """
+        return None if self._missing is None else max(0, self._missing)
 
     @property
-    def unanswered(self) -> int | None:
-        """Those that are counted, and nobody was told so (yet); None where that is not known."""
+    def in_flight(self) -> int | None:
+        """Those that nobody was told of yet, counted or not; None where that is not known.
+
+        Not all ways to count say that they begin: some are seen when they have counted.
+        """
+        return None if self._missing is None else max(self.asked, -self._missing - self.unknown)
+
+    @property
+    def not_counted(self) -> int | None:
+        """Those in flight and unknown that are nowhere; None where that is not known."""
+        if self.in_flight is None or self._missing is None:
+            return None
+        return self.in_flight + self.unknown + min(0, self._missing)
+
+    def as_json(self) -> dict[str, int | None]:
+        """All of this as plain data."""
+        told = {"in_flight": self.in_flight, "lost": self.lost, "not_counted": self.not_counted}
+        return {**asdict(self), **told}
+
+    @property
+    def _missing(self) -> int | None:
+        """How many more were answered than are somewhere."""
         if self.written is None or self.waiting is None:
             return None
-        return max(0, self.waiting + self.landed - self.written)
+        return self.written - self.waiting - self.landed
 
     def __str__(self) -> str:
-        parts = {
-            "written": self.written,
-            "unanswered": self.unanswered,
-            "in Redis": self.waiting,
-            "in PostgreSQL": self.landed,
-            "lost": self.lost,
-        }
-        if self.written is None:
-            parts = {name: parts[name] for name in ("in Redis", "in PostgreSQL")}
+        parts = {"in Redis": self.waiting, "in PostgreSQL": self.landed}
+        if self.written is not None:
+            before = {"written": self.written, "in flight": self.in_flight}
+            parts = {**before, **parts, "lost": self.lost}
         if self.unknown:
-            parts["unknown"] = self.unknown
+            parts |= {"unknown": self.unknown, "not counted": self.not_counted}
         return " · ".join(f"{name} {grouped(number)}" for name, number in parts.items())
 
 

@@ -23,10 +23,12 @@ from example_project.tally import VIEWS, Tally, unknown
 NAIVE, OURS = "naive", "ours"
 ROWS = {
     "written": "Written",
-    "unanswered": "+ counted, not answered yet",
+    "in_flight": "+ in flight",
+    "unknown": "+ unknown",
     "waiting": "= in Redis",
     "landed": "+ in the database",
     "lost": "+ lost",
+    "not_counted": "+ not counted",
 }
 
 
@@ -43,7 +45,7 @@ class Standing(NamedTuple):
 
     @property
     def rows(self) -> list[tuple[str, str, str]]:
-        """What is shown of both: the first two numbers of each are its last three."""
+        """What is shown of both: the first three numbers of each are its last four."""
         naive, ours = (
             [grouped(getattr(flow, what)) for what in ROWS] for flow in (self.naive, self.ours)
         )
@@ -68,8 +70,17 @@ class Race:
     def read(self) -> Standing:
         """Where the views are at this moment.
 
-        What was told is read first. So nothing seems lost that is only on its way.
+        What was told is read first, and what has begun last. So nothing seems lost that is only on
+        its way, and all that may be on its way is in flight.
         """
+        return Standing(self._naive(), self._ours())
+
+    def _naive(self) -> Flow:
+        told = self.told.sums()
+        column = _in_the_column() - self._began[NAIVE]
+        return Flow(told[NAIVE], 0, column, asked=self._asked(NAIVE, told))
+
+    def _ours(self) -> Flow:
         told, doubts = self.told.sums(), self._sums()
         landed = landed_views() - self._began[OURS]
         try:
@@ -77,8 +88,11 @@ class Race:
         except CounterUnavailable:
             waiting = None
         unsure = sum(by for name, by in doubts.items() if name.startswith(unknown(VIEWS)))
-        column = _in_the_column() - self._began[NAIVE]
-        return Standing(Flow(told[NAIVE], 0, column), Flow(told[OURS], waiting, landed, unsure))
+        return Flow(told[OURS], waiting, landed, unsure, self._asked(OURS, told))
+
+    def _asked(self, way: str, told: Mapping[str, int]) -> int:
+        """How many have begun by now and had not ended when that was told."""
+        return self.told.sums()[f"{way} begun"] - told.get(f"{way} ended", 0)
 
     def hear(self, batch: Batch, subject: str, **_: object) -> None:
         """Note what our counter has counted, whoever has asked for it."""
@@ -113,13 +127,27 @@ def standing() -> Standing | None:
     return _races[-1].read() if _races else None
 
 
+@contextmanager
+def counting(way: str) -> Iterator[None]:
+    """A view is counted in this block: it is in flight until the end."""
+    asked = list(_races)
+    for race in asked:
+        race.told.add(f"{way} begun")
+    try:
+        yield
+    finally:
+        for race in asked:
+            race.told.add(f"{way} ended")
+
+
 def count_naively(pk: int) -> None:
     """Read, add, write. Whoever has read before another one writes, takes that one's view away."""
     post = Post.objects.get(pk=pk)
     post.naive_views = post.naive_views + 1
-    post.save()
-    for race in _races:
-        race.told.add(NAIVE)
+    with counting(NAIVE):
+        post.save()
+        for race in _races:
+            race.told.add(NAIVE)
 
 
 def _in_the_column() -> int:

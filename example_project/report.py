@@ -96,13 +96,9 @@ class Report:
             "turned_away": self.turned_away,
             "drifts": list(self.drifts),
             "generations": self.generations,
-            "flow": {
-                **asdict(self.flow),
-                "unanswered": self.flow.unanswered,
-                "lost": self.flow.lost,
-            },
+            "flow": self.flow.as_json(),
             "race": {
-                name: {**asdict(flow), "lost": flow.lost}
+                name: flow.as_json()
                 for name, flow in (self.race._asdict() if self.race else {}).items()
             },
             "kills": dict(self.kills),

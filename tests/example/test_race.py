@@ -11,17 +11,20 @@ from typing import Any
 import pytest
 from django.core.cache import cache
 from django.db import connections
-from django.db.models.signals import post_init
+from django.db.models.signals import ModelSignal, post_init, post_save, pre_save
+from django.dispatch import Signal
 from django.test import Client
 from django.urls import reverse
 
 from django_counters import CounterUnavailable
 from django_counters.intake.flush import flush
+from django_counters.signals import batch_applied
 from example_project import race as of_the_race
 from example_project.blog.models import Post
 from example_project.flow import Flow
 from example_project.live.views import CACHE_KEY
 from example_project.race import Race, Standing, racing
+from example_project.tally import VIEWS, unknown
 from tests.admin.reading import rows_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -66,8 +69,9 @@ def both_have_read(readers: int) -> Iterator[None]:
 
 def assert_adds_up(standing: Standing) -> None:
     for one in standing:
-        left = sum(number or 0 for number in (one.written, one.unanswered))
-        assert left == sum(number or 0 for number in (one.waiting, one.landed, one.lost))
+        before = (one.written, one.in_flight, one.unknown)
+        after = (one.waiting, one.landed, one.lost, one.not_counted)
+        assert sum(number or 0 for number in before) == sum(number or 0 for number in after)
 
 
 @pytest.mark.many_writers
@@ -116,6 +120,55 @@ def test_what_redis_has_lost_is_shown(post: Post, race: Race) -> None:
     assert_adds_up(race.read())
 
 
+@contextmanager
+def read_at(signal: ModelSignal | Signal, race: Race) -> Iterator[list[Standing]]:
+    """What is read whenever this signal is sent."""
+    found: list[Standing] = []
+
+    def read(**_: Any) -> None:
+        found.append(race.read())
+
+    signal.connect(read)
+    try:
+        yield found
+    finally:
+        signal.disconnect(read)
+
+
+@pytest.mark.parametrize(("moment", "not_counted"), [(pre_save, 1), (post_save, 0)])
+def test_what_the_column_is_told_at_this_moment_is_in_flight(
+    post: Post, race: Race, moment: ModelSignal, not_counted: int
+) -> None:
+    with read_at(moment, race) as found:
+        see(post)
+    # The column is written last.
+    (naive, _) = found[-1]
+    assert (naive.in_flight, naive.lost, naive.not_counted) == (1, 0, not_counted)
+    assert_adds_up(found[-1])
+    assert (race.read().naive.in_flight, race.read().naive.not_counted) == (0, 0)
+
+
+def test_what_our_counter_is_told_at_this_moment_is_in_flight(post: Post) -> None:
+    race = Race()
+    # This one hears of it before the race does.
+    with read_at(batch_applied, race) as found, racing(race):
+        see(post)
+    assert [(one.ours.written, one.ours.in_flight, one.ours.waiting) for one in found] == [
+        (0, 1, 1)
+    ]
+    assert_adds_up(found[0])
+    assert race.read().ours == Flow(1, 1, 0)
+
+
+def test_of_what_nobody_knows_it_is_shown_how_much_is_nowhere(post: Post) -> None:
+    with racing(Race(lambda: {unknown(f"{VIEWS}:{post.pk}"): 3})) as race:
+        see(post)
+        # Two of the three are counted.
+        Post.objects.filter(pk=post.pk).update(views=2)
+        ours = race.read().ours
+    assert (ours.in_flight, ours.unknown, ours.lost, ours.not_counted) == (0, 3, 0, 1)
+
+
 def test_without_redis_nobody_says_that_nothing_is_lost(
     post: Post, race: Race, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,10 +191,12 @@ def test_the_pages_show_it_side_by_side(client: Client, post: Post, race: Race, 
     assert fragment in found
     assert rows_of(fragment)[1:] == [
         ["Written", "1", "1"],
-        ["+ counted, not answered yet", "0", "0"],
+        ["+ in flight", "0", "0"],
+        ["+ unknown", "0", "0"],
         ["= in Redis", "0", "1"],
         ["+ in the database", "0", "0"],
         ["+ lost", "1", "0"],
+        ["+ not counted", "0", "0"],
     ]
 
 
