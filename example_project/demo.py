@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import shlex
 import sys
 import time
 from argparse import Namespace
@@ -21,7 +20,6 @@ from django_counters.upkeep.holds import prune_holds
 from example_project import sales, seeds, verify
 from example_project.blog.models import Post
 from example_project.bootstrap.commands import BEGAN
-from example_project.bootstrap.services import DATA
 from example_project.browser import Site
 from example_project.chaos import REDIS, Chaos, accidents, need_own_redis, starting
 from example_project.corrections import noting
@@ -30,6 +28,8 @@ from example_project.flow import Meter, grouped
 from example_project.race import Race, racing
 from example_project.report import Report
 from example_project.restock import restocking
+from example_project.run import PROGRAM, TOP
+from example_project.running import findable
 from example_project.screen import LiveLine, say, written
 from example_project.server import HOST, serving
 from example_project.settling import settle
@@ -126,6 +126,7 @@ def _begin(options: Namespace, stack: ExitStack, name: str) -> Work:
     race = stack.enter_context(racing(Race(lambda: together(sent, visitors))))
     stack.enter_context(noting(visitors))
     stack.enter_context(starting())
+    stack.enter_context(findable())
     port = stack.enter_context(serving(Watched(application, visitors), options.port))
     count_for(f"http://{HOST}:{port}", f"http://localhost:{port}")
     ready = time.time() - float(os.environ.get(BEGAN, time.time()))
@@ -161,18 +162,9 @@ def _welcome(options: Namespace, port: int, ready: float) -> None:
     say(f"{base}{reverse('api-docs')} is the API that the pages count with.")
     if seeds.runs_on_our_own_server():
         say("There clerk adjusts counters, boss approves it, and demo is a superuser;")
-        say("the password of each is the name. In another terminal, the hottest counters:")
-        say(top_command())
+        say("the password of each is the name.")
+    say(f"{PROGRAM} {TOP} in another terminal shows the hottest counters.")
     say("Below: how far the views and visits have come. Ctrl-C stops the load and checks all.")
-
-
-def top_command() -> str:
-    """What shows the hottest counters of this run, to be pasted into another terminal."""
-    names = ("DATABASE_URL", "REDIS_URL", DATA)
-    known = [f"{name}={shlex.quote(os.environ[name])}" for name in names if name in os.environ]
-    known.append("DJANGO_SETTINGS_MODULE=example_project.settings")
-    python = shlex.quote(sys.executable)
-    return " ".join([*known, python, "-m", "django", "counters", "top"])
 
 
 def _watch(options: Namespace, stop: Stop, work: Work) -> None:
