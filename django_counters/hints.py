@@ -75,6 +75,7 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "COUNTERS_REGION_SECRETS is a list of secrets of 32 characters or more.",
         "E043": "Declare a namespace with REGIONAL for this model alone.",
         "E044": "Change the OPTIONS of the database, or its server, as the message says.",
+        "E045": 'Declare per=["day"] on the field, or remove the Sparkline from list_display.',
         "W010": "Remove the index, or silence this warning where the counter seldom changes.",
         "W011": "Run manage.py counters partitions, as the owner of the table, every hour.",
         "W012": "Set maxmemory-policy to noeviction, or give the counters a Redis of their own.",

@@ -24,12 +24,12 @@ from django_counters.adjustments.adjustment import Preview, adjust, preview
 from django_counters.adjustments.approval import ask
 from django_counters.adjustments.orders import request_id_of
 from django_counters.admin.forms import BY, TO, AdjustForm
-from django_counters.admin.numbers import grouped
 from django_counters.admin.readonly import ReadOnlyAdmin, address, linked
 from django_counters.admin.refusals import said
 from django_counters.admin.subjects import Seen, seen
 from django_counters.measure import Measure
 from django_counters.models import AdjustmentRequest, CounterAdjustment
+from django_counters.templatetags.counters_admin import grouped
 from django_counters.tokens import mint
 
 # Errors that another number would avoid.

@@ -11,9 +11,9 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from django_counters.admin.export import ExportAdmin
-from django_counters.admin.numbers import grouped, signed
 from django_counters.admin.readonly import ChoiceFilter, linked
 from django_counters.models import Counter, CounterAdjustment
+from django_counters.templatetags.counters_admin import grouped, signed
 
 
 class PeopleFilter(ChoiceFilter):

@@ -13,8 +13,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
 from django_counters import clock
-from django_counters.admin.numbers import grouped
 from django_counters.read.chart import ALL, OTHERS, WITHOUT, Chart, Row
+from django_counters.templatetags.counters_admin import grouped
 
 WIDTH, HEIGHT = 640, 220
 _TOP, _BOTTOM = 24, 196

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from django.contrib import admin
+from django.db import models
 from django.utils.formats import number_format
 from django.utils.safestring import SafeString
 from django.utils.text import format_lazy
@@ -14,8 +15,12 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_counters.admin.sparkline import sparkline
-from django_counters.fields import CounterField
+from django_counters.calendar import PERIODS
+from django_counters.fields import CounterField, counter_fields
+from django_counters.templatetags.counters_admin import grouped
 
+# Those that tell a day: the day itself, and what is summed to one.
+_WITHIN_A_DAY = PERIODS[: PERIODS.index("day") + 1]
 _ENDS = (0, 1, *(10**zeros for zeros in range(1, 7)))
 
 
@@ -43,12 +48,11 @@ class CounterFilter(admin.FieldListFilter):
         yield self._choice(changelist, {}, _("All"))
         yield self._choice(changelist, {self._end: "0"}, "< 0")
         for low, end in pairwise(_ENDS):
-            name = number_format(low, force_grouping=True)
+            name = grouped(low)
             if end - low > 1:
-                name = f"{name} – {number_format(end - 1, force_grouping=True)}"  # noqa: RUF001
+                name = f"{name} – {grouped(end - 1)}"  # noqa: RUF001
             yield self._choice(changelist, {self._low: str(low), self._end: str(end)}, name)
-        most = number_format(_ENDS[-1], force_grouping=True)
-        yield self._choice(changelist, {self._low: str(_ENDS[-1])}, f"≥ {most}")
+        yield self._choice(changelist, {self._low: str(_ENDS[-1])}, f"≥ {grouped(_ENDS[-1])}")
 
     def _choice(self, changelist: Any, asked: dict[str, str], name: str) -> dict[str, Any]:
         others = [one for one in self.expected_parameters() if one not in asked]
@@ -79,12 +83,17 @@ class Sparkline:
         lines: dict[object, SafeString] = vars(record).get("_counter_lines", {})
         return lines.get(self, SafeString(""))
 
-    def load(self, field: CounterField, records: Sequence[Any]) -> None:
-        """Let the records of a page know their lines.
+    def problems(self, model: type[models.Model]) -> Iterator[tuple[str, str]]:
+        """Yield E045 if the page would fail."""
+        column = f"{model._meta.label}: Sparkline({self.name!r})"
+        field = {one.name: one for one in counter_fields(model)}.get(self.name)
+        if field is None:
+            yield "E045", f"{column} names no counter field of the model."
+        elif field.measure is None or not set(_WITHIN_A_DAY) & set(field.measure.per):
+            yield "E045", f"{column} needs a field that is counted by day."
 
-        Raises:
-            UnsupportedSeries: the field is not counted by day.
-        """
+    def load(self, field: CounterField, records: Sequence[Any]) -> None:
+        """Let the records of a page know their lines."""
         found = getattr(type(records[0]), field.name).series.of(records).per("day").last(self.days)
         points = found.each()
         for record in records:

@@ -15,12 +15,12 @@ from django.utils.translation import gettext_lazy as _
 
 from django_counters.admin.export import ExportAdmin
 from django_counters.admin.listing import CounterList
-from django_counters.admin.numbers import grouped
 from django_counters.admin.page import CounterPageMixin
 from django_counters.admin.readonly import ChoiceFilter
 from django_counters.conf import DEFAULT
 from django_counters.read.readings import readings_of
 from django_counters.registry import registry
+from django_counters.templatetags.counters_admin import grouped
 from django_counters.types import key_range
 
 # No namespace has a colon in its name.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.contrib import admin, messages
 from django.contrib.admin.views.main import ChangeList
+from django.core.checks import CheckMessage, Error
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
@@ -16,6 +17,7 @@ from django_counters.admin.columns import Sparkline
 from django_counters.admin.holding import Held, held_of
 from django_counters.exceptions import CounterError, CounterUnavailable
 from django_counters.fields import counter_fields
+from django_counters.hints import HINTS
 from django_counters.write.change import Ref
 from django_counters.write.records import of_record
 
@@ -50,6 +52,15 @@ class CounterFieldsAdmin(_ModelAdmin):
 
     class Media:
         css = {"all": ("django_counters/sparkline.css",)}
+
+    def check(self, **given: Any) -> list[CheckMessage]:
+        """Also report a `Sparkline` that the page cannot draw."""
+        lines = (column for column in self.list_display if isinstance(column, Sparkline))
+        return super().check(**given) + [
+            Error(message, hint=HINTS[code], obj=type(self), id=f"counters.{code}")
+            for line in lines
+            for code, message in line.problems(self.model)
+        ]
 
     def get_changelist(self, request: HttpRequest, **_given: Any) -> type[ChangeList]:  # noqa: ARG002
         """A list of exact values."""

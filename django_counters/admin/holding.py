@@ -17,10 +17,10 @@ from django_counters.adjustments.orders import request_id_of
 from django_counters.adjustments.releasing import release_hold
 from django_counters.admin.adjusting import AdjustingMixin, form_url
 from django_counters.admin.forms import AdjustForm
-from django_counters.admin.numbers import grouped
 from django_counters.admin.readonly import address
 from django_counters.admin.refusals import said
 from django_counters.exceptions import CounterError, HoldEnded, HoldMissing
+from django_counters.templatetags.counters_admin import grouped
 from django_counters.write.change import Ref
 from django_counters.write.holds import Hold, find, held
 

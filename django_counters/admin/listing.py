@@ -14,7 +14,6 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from django_counters import clock
-from django_counters.admin.numbers import grouped
 from django_counters.admin.readonly import MOST, BoundedPaginator
 from django_counters.admin.sparkline import sparkline
 from django_counters.models import Counter, CounterDelta, CounterShard
@@ -22,6 +21,7 @@ from django_counters.read.readings import readings_of
 from django_counters.read.samples import totals_at
 from django_counters.read.series import series
 from django_counters.registry import registry
+from django_counters.templatetags.counters_admin import grouped
 from django_counters.types import Reading, why_no_key
 
 # Counters without a row that are shown above the list.

@@ -6,7 +6,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from django_counters import exceptions as errors
-from django_counters.admin.numbers import grouped
+from django_counters.templatetags.counters_admin import grouped
 
 _MEANWHILE = _("Somebody else has changed it at the same time. Nothing was changed; try again.")
 _SENT: dict[type[errors.CounterError], str | Promise] = {

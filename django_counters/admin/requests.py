@@ -22,12 +22,12 @@ from django_counters.adjustments.adjustment import preview
 from django_counters.adjustments.orders import Person, person_of, request_id_of
 from django_counters.admin.adjusting import spelt
 from django_counters.admin.forms import ApproveForm, RejectForm
-from django_counters.admin.numbers import grouped, signed
 from django_counters.admin.readonly import ReadOnlyAdmin, linked, named, row_url
 from django_counters.admin.refusals import said
 from django_counters.admin.subjects import Seen, is_gone, seen, visible
 from django_counters.exceptions import CounterError, RecordMissing
 from django_counters.models import AdjustmentRequest, CounterAdjustment
+from django_counters.templatetags.counters_admin import grouped, signed
 
 _WAITING = AdjustmentRequest.State.WAITING
 # Requests on the page of a counter.

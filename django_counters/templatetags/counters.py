@@ -13,6 +13,7 @@ from django.utils.translation import pgettext
 from django_counters.fields.regional import CounterOverRegions
 from django_counters.fields.values import Counting
 from django_counters.models import Counter
+from django_counters.templatetags.counters_admin import grouped
 from django_counters.values import Unknown
 
 register = template.Library()
@@ -38,7 +39,7 @@ def compact(value: Any) -> Any:
             whole, tenth = divmod(abs(int(value)) * 10 // size, 10)
             # Django cuts off the other places.
             return number_format(Decimal(value) / size, 1 if tenth and whole < 100 else 0) + unit
-    return number_format(value, force_grouping=True)
+    return grouped(value)
 
 
 @register.simple_tag
@@ -57,7 +58,7 @@ def counter(counted: Any) -> Any:
     value = _value_of(counted)
     if not isinstance(value, int | Decimal):
         return value
-    exact = number_format(value, force_grouping=True)
+    exact = grouped(value)
     return format_html('<data value="{}" title="{}">{}</data>', str(value), exact, compact(value))
 
 

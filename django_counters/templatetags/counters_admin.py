@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 from django import template
@@ -10,10 +11,17 @@ from django.utils.formats import number_format
 register = template.Library()
 
 
-@register.filter
-def grouped(value: Any) -> Any:
-    """A number with its thousands apart, as the active language writes it: ``12,345``.
+def grouped(number: int | Decimal) -> str:
+    """A number with its thousands apart, as the active language writes it: ``12,345``."""
+    return number_format(number, force_grouping=True)
 
-    What is no number comes back as it is.
-    """
-    return number_format(value, force_grouping=True) if isinstance(value, int) else value
+
+def signed(change: int) -> str:
+    """A change with its sign."""
+    return f"{'+' if change > 0 else ''}{grouped(change)}"
+
+
+@register.filter("grouped")
+def grouped_number(value: Any) -> Any:
+    """`grouped` for templates. A value that is no integer is returned unchanged."""
+    return grouped(value) if isinstance(value, int) else value

@@ -29,6 +29,7 @@ OF_SETTING, OF_FIELDS = "the `COUNTERS` setting", "counter fields"
 SUBJECTS = {
     "conf.py": OF_SETTING,
     "checks.py": "databases",
+    "columns.py": "lists of the admin",
     "problems.py": OF_FIELDS,
     "backlog.py": "the Redis of cached counters",
     "limit.py": "settings",

@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 from django.contrib import admin
-from django.db import connection
+from django.db import connection, models
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import path, reverse
 
 from django_counters.admin import CounterFieldsAdmin, CounterFilter, Sparkline
-from django_counters.exceptions import UnsupportedSeries
-from tests.testapp.models import Post, Site
+from tests.testapp.models import Post, Site, Tune
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls(__name__)]
 site = admin.AdminSite(name="columns")
@@ -26,12 +25,7 @@ class SiteAdmin(CounterFieldsAdmin):
     list_filter = (("visits", CounterFilter),)
 
 
-class PostAdmin(CounterFieldsAdmin):
-    list_display = ("id", Sparkline("views"))
-
-
 site.register(Site, SiteAdmin)
-site.register(Post, PostAdmin)
 urlpatterns = [path("columns/", site.urls)]
 
 
@@ -95,7 +89,20 @@ def test_an_empty_list(root: Client) -> None:
     assert visits(listed(root)) == []
 
 
-def test_a_field_that_is_not_counted_by_day(root: Client) -> None:
-    Post.objects.create()
-    with pytest.raises(UnsupportedSeries):
-        root.get(reverse("columns:testapp_post_changelist"))
+@pytest.mark.parametrize(
+    ("model", "field", "wrong"),
+    [
+        (Site, "visits", None),
+        (Tune, "hearts", None),  # hours make up a day
+        (Post, "views", "needs a field that is counted by day."),
+        (Site, "id", "names no counter field of the model."),
+        (Site, "visit", "names no counter field of the model."),
+    ],
+)
+def test_a_field_that_is_not_counted_by_day_is_reported(
+    model: type[models.Model], field: str, wrong: str | None
+) -> None:
+    lists = type("Lists", (CounterFieldsAdmin,), {"list_display": ("id", Sparkline(field))})
+    found = [(one.id, one.msg, one.obj) for one in lists(model, site).check()]
+    message = f"{model._meta.label}: Sparkline({field!r}) {wrong}"
+    assert found == ([("counters.E045", message, lists)] if wrong else [])
