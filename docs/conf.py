@@ -47,4 +47,5 @@ napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 
 html_theme = "furo"
+html_search_scorer = str(HERE / "_ext" / "scorer.js")
 html_title = f"{project} {release}"
