@@ -117,7 +117,8 @@ class SqlFolding:
         dialect = self._session.dialect
         try:
             with self._session.all_or_nothing(), self._session.hurried(_HURRY):
-                self._session.run(self._sql.ensure, (*self._bare(), dialect.keys(keys)))
+                params = (*self._bare(), dialect.keys(keys))
+                self._session.run(self._sql.ensure_at_once, params)
         except Error as error:
             if not dialect.timed_out(error):
                 raise

@@ -61,6 +61,11 @@ class Fold:
         """
         return self._made("DO NOTHING")
 
+    @property
+    def ensure_at_once(self) -> str:
+        """The same for one who waits as little as can be said."""
+        return self.ensure
+
     @cached_property
     def hold(self) -> str:
         """Hold totals in the order of their keys, and make those that are missing. Rows: as above.

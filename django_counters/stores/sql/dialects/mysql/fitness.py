@@ -13,9 +13,7 @@ REDUCED = (
     "The ledger has no partitions: entries that are past their retention are deleted one by one.",
     "TRUNCATE, and whoever may drop triggers, passes the guard of adjustments.",
     "A shard belongs to a connection: two connections may have one, and wait for each other.",
-    "Sharded and slotted counters with a floor end in deadlocks, as RetryTransaction, where many "
-    "take at once: nothing is sold twice, but exact ones are faster.",
-    "Rollups, landings and adjustments wait for what others hold as long as "
+    "Landings and adjustments, and on MySQL rollups, wait for what others hold as long as "
     "innodb_lock_wait_timeout says.",
     "Followers of the ledger see an entry when it is rolled up.",
 )

@@ -3,39 +3,82 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import NamedTuple
 
 from django_counters.stores.sql.dialects.fold import Fold
+from django_counters.stores.sql.dialects.mysql.waiting import at_most
 from django_counters.stores.sql.dialects.spelling import Together
 from django_counters.stores.sql.dialects.tables import TOTAL
+
+
+class _Total(NamedTuple):
+    """Where totals stand, and what a new one is: among the slots where they have no column."""
+
+    table: str
+    key: str
+    value: str
+    columns: str
+    row: str
+    there: str
+    scope: str = ""
 
 
 class MysqlFold(Fold):
     """The statements of a rollup. A row is deleted when it is held, and has been read then."""
 
+    @cached_property
+    def ensure_at_once(self) -> str:
+        """Make totals that are missing; an error of a lock where somebody is just making one."""
+        return self._ensuring(at_most(0))
+
     def _made(self, present: str) -> str:
         """Make totals that are missing; ``hold`` holds all of them."""
+        if present == "DO NOTHING":
+            return self._ensuring()
+        total, rows = self._total, self._rows
+        kept = f"{total.table}.{total.value} = {total.table}.{total.value}"
+        return Together(
+            f"{total.scope}SET @djc_keys = JSON_ARRAY%s; INSERT INTO {total.columns} "
+            f"SELECT {total.row} FROM {rows} {self._in.ordered('u.k')} "
+            f"ON DUPLICATE KEY UPDATE {kept}; SELECT t.{total.key} FROM {rows} "
+            f"STRAIGHT_JOIN {total.table} t ON {total.there} FOR UPDATE"
+        )
+
+    def _ensuring(self, patience: str = "") -> str:
+        """Make totals. Whoever changes one that is there is not waited for. A row for each."""
+        total, rows = self._total, self._rows
+        there = f"SELECT 1 FROM {total.table} t WHERE {total.there}"
+        numbers = "JSON_TABLE(@djc_keys, '$[*]' COLUMNS (n FOR ORDINALITY)) AS u"
+        # Nothing but a row that is there can be ignored: what is pending has the same keys.
+        return (
+            f"{total.scope}SET @djc_keys = JSON_ARRAY%s; "
+            f"{patience}INSERT IGNORE INTO {total.columns} SELECT {total.row} FROM {rows} "
+            f"WHERE NOT EXISTS ({there}) {self._in.ordered('u.k')}; "
+            f"SET @djc_made = ROW_COUNT(); SELECT 1 FROM {numbers} WHERE u.n <= @djc_made"
+        )
+
+    @cached_property
+    def _rows(self) -> str:
+        """The keys that are given, in a column ``k``."""
+        return self._in.each("text").replace("%s", "@djc_keys").replace("JSON_ARRAY@", "@")
+
+    @cached_property
+    def _total(self) -> _Total:
         table, pending = self._table, self._table.pending
         if table.value:
-            name, value, key = table.name, table.value, table.key
-            into, scope = f"{name} ({key}, {value}, {table.touched})", ""
-            what, there = f"u.k, 0, {self._in.now}", f"t.{key} = u.k"
-        else:
-            kind, key, label = pending.owner
-            name, value = pending.name, pending.value
-            into = f"{name} ({kind}, {label}, {key}, {pending.number}, {value})"
-            scope = "SET @djc_kind = %s, @djc_name = %s; "
-            what = f"@djc_kind, @djc_name, u.k, {TOTAL}, 0"
-            there = (
-                f"t.{kind} = @djc_kind AND t.{label} = @djc_name AND t.{key} = u.k "
-                f"AND t.{pending.number} = {TOTAL}"
-            )
-        rows = self._in.each("text").replace("%s", "@djc_keys").replace("JSON_ARRAY@", "@")
-        held = "" if present == "DO NOTHING" else " FOR UPDATE"
-        return Together(
-            f"{scope}SET @djc_keys = JSON_ARRAY%s; "
-            f"INSERT INTO {into} SELECT {what} FROM {rows} {self._in.ordered('u.k')} "
-            f"ON DUPLICATE KEY UPDATE {name}.{value} = {name}.{value}; "
-            f"SELECT t.{key} FROM {rows} STRAIGHT_JOIN {name} t ON {there}{held}"
+            columns = f"{table.name} ({table.key}, {table.value}, {table.touched})"
+            row, there = f"u.k, 0, {self._in.now}", f"t.{table.key} = u.k"
+            return _Total(table.name, table.key, table.value, columns, row, there)
+        kind, key, label = pending.owner
+        return _Total(
+            pending.name,
+            key,
+            pending.value,
+            f"{pending.name} ({kind}, {label}, {key}, {pending.number}, {pending.value})",
+            f"@djc_kind, @djc_name, u.k, {TOTAL}, 0",
+            f"t.{kind} = @djc_kind AND t.{label} = @djc_name AND t.{key} = u.k "
+            f"AND t.{pending.number} = {TOTAL}",
+            "SET @djc_kind = %s, @djc_name = %s; ",
         )
 
     @cached_property

@@ -19,6 +19,7 @@ from django_counters.stores.sql.dialects.ledger import (
     Rolling,
 )
 from django_counters.stores.sql.dialects.mysql.audit import CHAIN
+from django_counters.stores.sql.dialects.mysql.waiting import at_most
 from django_counters.stores.sql.dialects.spelling import Spelling, Together
 from django_counters.stores.sql.dialects.tables import ARCHIVE, COUNTER, DELTAS, HORIZON, TOKENS
 
@@ -137,7 +138,8 @@ class MysqlRolling(Rolling):
         "COALESCE(CONCAT('[', GROUP_CONCAT(IF(j.fits, NULL, JSON_QUOTE(j.k))), ']'), '[]'), "
         "COALESCE(CONCAT('[', GROUP_CONCAT(IF(j.fits AND j.waited, JSON_QUOTE(j.k), NULL)), ']'), "
         f"'[]') INTO @djc_entries, @djc_counters, @djc_stuck, @djc_freed FROM ({_JUDGED}) j; "
-        f"INSERT INTO {COUNTER} (`key`, value, updated_at, outside) "
+        # Whoever holds a total may want what is held here.
+        f"{at_most(1)}INSERT INTO {COUNTER} (`key`, value, updated_at, outside) "
         f"SELECT j.k, j.d, UTC_TIMESTAMP(6), 0 FROM ({_JUDGED}) j "
         "WHERE NOT JSON_CONTAINS(@djc_stuck, JSON_QUOTE(j.k)) ORDER BY CAST(j.k AS BINARY) "
         f"ON DUPLICATE KEY UPDATE outside = COALESCE({COUNTER}.outside, {COUNTER}.value), "
@@ -157,7 +159,7 @@ class MysqlRolling(Rolling):
     )
     keep_out = f"SELECT id FROM {EPOCHS} FOR UPDATE"
     restart = Together(
-        f"SET @djc_edge = (SELECT MAX(id) FROM {EPOCHS}); "
+        f"SELECT MAX(id) INTO @djc_edge FROM {EPOCHS}; "
         f"DELETE FROM {EPOCHS} WHERE id < @djc_edge; "
         f"SELECT @djc_edge, COALESCE(MAX(seq), 0) FROM {DELTAS}"
     )
@@ -242,7 +244,7 @@ class MysqlLedger(Ledger):
         named = (
             "SET @djc_before = %s; SELECT horizon INTO @djc_horizon "
             f"FROM {HORIZON} WHERE id = 1 FOR UPDATE; "
-            f"SET @djc_last = (SELECT MAX(seq) FROM {DELTAS})"
+            f"SELECT MAX(seq) INTO @djc_last FROM {DELTAS}"
         )
         self.forget = (
             f"{named}; INSERT INTO {ARCHIVE} (`partition`, `key`, entries, delta_sum) "

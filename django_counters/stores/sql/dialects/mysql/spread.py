@@ -87,30 +87,39 @@ class MysqlSpread(Spread):
 
 
 class MysqlRights(Rights):
-    """Takes from a row that has enough: at best from that of the connection."""
+    """Takes from a row that nobody holds and that has enough: at best that of the connection.
+
+    Whoever finds none holds none: so it may wait for the total, then for all rows.
+    """
 
     _spread: MysqlSpread
 
     @cached_property
     def take(self) -> str:
-        """Take away. A row that was found is asked again when it is held."""
+        """Take away. Without a transaction a row that was found is asked again when it is held."""
         pending, spread = self._table.pending, self._spread
-        owned = spread.owned()
-        # A row below zero, a total below the floor, or entries that wait are of another strategy.
-        strange = (
-            f"EXISTS (SELECT 1 FROM {pending.name} p WHERE {owned} AND p.{pending.number} >= 0 "
-            f"AND p.{pending.value} < 0)"
+        enough = f"{spread.owned()} AND p.{pending.value} >= -@djc_by AND NOT @djc_strange"
+        found = (
+            f"SELECT p.{pending.number} INTO @djc_found FROM {pending.name} p WHERE {enough} "
+            f"AND p.{pending.number}"
         )
+        free = f"LIMIT 1 FOR UPDATE{self._in.skipping}; "
         return (
-            f"{spread.given()}, @djc_floor = %s; "
-            f"SET @djc_strange = {strange} OR {self._below()}, "
-            f"@djc_row = (SELECT p.{pending.number} "
-            f"FROM {pending.name} p WHERE {owned} AND p.{pending.number} >= 0 "
-            f"AND p.{pending.value} >= -@djc_by "
-            f"ORDER BY p.{pending.number} <> @djc_row, p.{pending.value} DESC LIMIT 1); "
+            f"{spread.given()}, @djc_floor = %s, @djc_found = NULL; "
+            # SET would hold all that it reads, in share mode; a SELECT holds nothing.
+            f"SELECT {self._strange()} OR {self._below()} INTO @djc_strange; "
+            f"{found} >= @djc_row {free}{found} >= 0 AND @djc_found IS NULL {free}"
+            "SET @djc_row = @djc_found; "
             f"UPDATE {pending.name} p SET p.{pending.value} = p.{pending.value} + @djc_by "
-            f"WHERE {owned} AND p.{pending.number} = @djc_row "
-            f"AND p.{pending.value} >= -@djc_by AND NOT @djc_strange; {spread.answer}"
+            f"WHERE {enough} AND p.{pending.number} = @djc_row; {spread.answer}"
+        )
+
+    def _strange(self) -> str:
+        """Whether a row is below zero: another strategy has left it so."""
+        pending = self._table.pending
+        return (
+            f"EXISTS (SELECT 1 FROM {pending.name} p WHERE {self._spread.owned()} "
+            f"AND p.{pending.number} >= 0 AND p.{pending.value} < 0)"
         )
 
     def arrange(
@@ -120,7 +129,7 @@ class MysqlRights(Rights):
         return (by, None, key, *address, floor, *self._spread.again(key))
 
     def _below(self) -> str:
-        """Whether the total is below the floor, or entries wait."""
+        """Whether the total is below the floor, or entries wait: the same."""
         table = self._table
         mine = f"t.{table.key} = {self._spread.key}"
         below = (
