@@ -53,8 +53,9 @@ def order(
         # Nobody waits here but those who send the same order at the same time.
         if CounterDelta.objects.append(ORDERS, 1, token=number).replayed:
             return Placed(Order.objects.select_related("product").get(number=number), True)
+        # Before the order: on MySQL its foreign key holds the product in share mode, and two buyers
+        # who both change it then would wait for each other.
+        take()
         made = Order(product=product, quantity=quantity, buyer=buyer, number=number)
         made.save(force_insert=True)
-        # Last, because the other buyers of this product wait from here to the commit.
-        take()
     return Placed(made, False)
