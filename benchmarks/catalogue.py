@@ -23,6 +23,7 @@ from benchmarks.cases import (
     ledger,
     likes,
     limits,
+    mysql,
     peers_cache,
     peers_database,
     peers_visits,
@@ -45,6 +46,7 @@ from benchmarks.harness import Case, at_least, at_most
 CAPACITY = "capacity"
 # A row for each case, below the title of its theme: its name, the words of both sides, its target.
 ROWS = Path(__file__).with_name("rows.txt")
+MYSQL_ROWS = Path(__file__).with_name("rows_mysql.txt")
 FAST = {
     **exact.CASES,
     **cached.CASES,
@@ -83,18 +85,18 @@ TARGETS = {"≥": at_least, "≤": at_most}
 
 
 @cache
-def themes() -> dict[str, list[Case]]:
+def themes(rows: Path = ROWS) -> dict[str, list[Case]]:
     """The rows that stand in one table, by its title."""
+    every = {**FAST, **DURABLE, **mysql.CASES}
     found: dict[str, list[Case]] = {}
-    for line in filter(None, ROWS.read_text(encoding="utf-8").splitlines()):
+    for line in filter(None, rows.read_text(encoding="utf-8").splitlines()):
         if line.startswith("# "):
             cases = found[line.removeprefix("# ")] = []
         else:
             name, subject, reference, target = line.split(" | ")
             sign, _, number = target.partition(" ")
             judged = TARGETS[sign](float(number)) if number else None
-            work = FAST.get(name) or DURABLE[name]
-            cases.append(Case(name, subject, reference, judged, work))
+            cases.append(Case(name, subject, reference, judged, every[name]))
     return found
 
 
@@ -131,8 +133,10 @@ def titles() -> dict[str, str]:
     return {case.name: title for title, cases in themes().items() for case in cases}
 
 
-def groups() -> list[Group]:
-    """All there is."""
+def groups(vendor: str = "postgresql") -> list[Group]:
+    """All there is, for one kind of database."""
+    if vendor == "mysql":
+        return [Group(True, [case for cases in themes(MYSQL_ROWS).values() for case in cases])]
     every = [case for cases in themes().values() for case in cases]
     fast, durable = ([case for case in every if case.name in some] for some in (FAST, DURABLE))
     quick, slow = ([one for one in GROWTHS if one.durable is waits] for waits in (False, True))

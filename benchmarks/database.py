@@ -47,7 +47,8 @@ def scratch(url: str) -> Iterator[str]:
         yield name
     finally:
         use(own)
-        execute(f"DROP DATABASE {connection.ops.quote_name(name)} WITH (FORCE)")
+        force = " WITH (FORCE)" if connection.vendor == "postgresql" else ""
+        execute(f"DROP DATABASE {connection.ops.quote_name(name)}{force}")
         connection.close()
 
 
@@ -86,6 +87,8 @@ def settle() -> None:
     """
     from benchmarks.models import NaiveCounter, Post
 
+    if connection.vendor != "postgresql":
+        return
     models = (Counter, CounterCell, CounterShard, SlottedCounter, *LEDGER, NaiveCounter, Post)
     execute(f"VACUUM ANALYZE {', '.join(model._meta.db_table for model in models)}")
 

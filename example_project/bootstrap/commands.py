@@ -72,10 +72,7 @@ def _prepare_tests() -> None:
     from example_project.bootstrap.binaries import find_chromium
     from example_project.bootstrap.folders import BootstrapError
 
-    if os.environ.get("DATABASE_URL", "").startswith("mysql"):
-        _prepare("mysql")
-        return
-    if find_chromium():
+    if not _on_mysql() and find_chromium():
         with suppress(BootstrapError):
             _prepare("browser")
             return
@@ -105,9 +102,14 @@ def _helped(package: str, group: str, argv: Sequence[str]) -> int:
 
 
 def _prepare(group: str) -> None:
+    """With the driver of the database that is exported: one includes all of the others."""
     from example_project.bootstrap import environment
 
-    environment.prepare(group)
+    environment.prepare("mysql" if _on_mysql() else group)
+
+
+def _on_mysql() -> bool:
+    return os.environ.get("DATABASE_URL", "").startswith("mysql")
 
 
 def _main(package: str) -> Callable[[list[str]], int]:
