@@ -21,6 +21,7 @@ from django_counters.limits import Limit
 from django_counters.limits.admission import Refusal, admit
 from django_counters.limits.principal import network_of, principal_of
 from django_counters.projections.event import PLAIN, Event, event_of
+from django_counters.registry import registry
 from django_counters.rest.actors import actor_of_request
 from django_counters.rest.bodies import Body, checker
 from django_counters.rest.idempotency import Work, once_of
@@ -118,6 +119,19 @@ class CounterView(APIView):
         permission = self.may()
         admitted = [key for key in keys if permission.admits(self.request, self, access_to(key))]
         return self._present(permission, admitted)
+
+    def admit_namespace(self, name: str) -> None:
+        """Refuse a request that may not act on counters of a namespace, or where there is none.
+
+        Raises:
+            NotAuthenticated, PermissionDenied, NotFound: the request may not.
+        """
+        access = access_to(f"{name}:")
+        if not self.may().admits(self.request, self, access):
+            self._refuse(access)
+        if name not in registry.policies():
+            # Fields are no namespaces: their records are somebody's.
+            raise drf.NotFound(NO_SUCH)
 
     def _present(self, permission: CounterPermission, keys: Sequence[str]) -> dict[str, Target]:
         return {

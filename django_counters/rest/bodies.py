@@ -227,6 +227,16 @@ class ReadingAnswer(Described):
     consistency = Word(choices=["exact", "cached", "landed"])
 
 
+class ListAnswer(Described):
+    """A page of a list. There is no way back, so previous is always null."""
+
+    of_fields = {"next": {"format": "uri"}}
+
+    next = serializers.CharField(allow_null=True)
+    previous = serializers.CharField(allow_null=True)
+    results = ReadingAnswer(many=True)
+
+
 class ChangeAnswer(Described):
     """A change. The value is null where counting reads none, as in a ledger."""
 

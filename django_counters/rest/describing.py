@@ -172,6 +172,20 @@ OPERATIONS: Mapping[str, Operation] = {
         {"namespace": "views", "per": "week", "as_of": _MOMENT, "counters": [_RANKED]},
         parameters.OF_TOP,
     ),
+    "list": Operation(
+        "Read the counters of a namespace, page by page.",
+        "In the order of their keys, with exact values. A counter that was there before the first"
+        " page and still is at the last one is in one of them, once. It is listed once it has a"
+        " row: at once where the API has counted it, else from the next flush or rollup on.",
+        _ONE,
+        bodies.ListAnswer,
+        {
+            "next": "https://example.org/api/v1/counters?namespace=likes&cursor=bGlrZXM6cG9zdDo0NTY",
+            "previous": None,
+            "results": [{**_READING, "consistency": "exact"}],
+        },
+        parameters.OF_LIST,
+    ),
     "increment": Operation(
         "Add to a counter.",
         "By one, where nothing is said. It is never above its ceiling.",

@@ -29,6 +29,10 @@ EXAMPLE = "likes:post:456"
 MOST_POINTS = 1000
 # Of counters that have counted most, in an answer.
 MOST_RANKED = 100
+# Of counters, in one page of a list.
+MOST_LISTED = 500
+# Of 200 characters with four bytes each, in base64.
+CURSOR_LENGTH = 1067
 LAST_LENGTH = 10
 ZONE_LENGTH = 60
 WHERE = "where."
@@ -135,6 +139,26 @@ OF_TOP = (
 )
 
 
+OF_LIST = (
+    _asks("namespace", "Of which counters.", "votes", required=True, maxLength=KEY_LENGTH),
+    _asks(
+        "prefix",
+        "How the names begin that stand behind the colon; without it, all of them.",
+        "2026-",
+        maxLength=KEY_LENGTH,
+    ),
+    _asks(
+        "limit", "How many, at most.", type="integer", minimum=1, maximum=MOST_LISTED, default=100
+    ),
+    _asks(
+        "cursor",
+        "Where to go on: `next` of the answer before has it.",
+        pattern="^[A-Za-z0-9_-]+$",
+        maxLength=CURSOR_LENGTH,
+    ),
+)
+
+
 class SeriesQuery(Body):
     """The parameters of a series, except those that begin with ``where.``."""
 
@@ -160,6 +184,15 @@ class TopQuery(Body):
     per = Word(choices=PERIODS)
     n = Digits(min_value=1, max_value=MOST_RANKED, default=10)
     against = Digits(min_value=1, max_value=MOST_BEFORE, required=False)
+
+
+class ListQuery(Body):
+    """The parameters of a list of counters."""
+
+    namespace = Text(max_length=KEY_LENGTH)
+    prefix = Text(max_length=KEY_LENGTH, default="", allow_blank=True, trim_whitespace=False)
+    limit = Digits(min_value=1, max_value=MOST_LISTED, default=100)
+    cursor = Text(max_length=CURSOR_LENGTH, required=False, trim_whitespace=False)
 
 
 class Question(NamedTuple):
@@ -213,7 +246,7 @@ class Question(NamedTuple):
             yield "by", methodcaller("by", *self.by)
 
 
-_ONCE = {*SeriesQuery._declared_fields, *TopQuery._declared_fields}
+_ONCE = {name for query in (SeriesQuery, TopQuery, ListQuery) for name in query._declared_fields}
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from django.urls.converters import StringConverter
 
 from django_counters.rest.bulk import IncrementManyView, ReadManyView
 from django_counters.rest.holds import CommitView, ExtendView, HoldView, ReleaseView
+from django_counters.rest.listing import ListView
 from django_counters.rest.series import HistoryView, SeriesView
 from django_counters.rest.top import TopView
 from django_counters.rest.unique import UniqueView
@@ -31,6 +32,7 @@ register_converter(KeyConverter, "counter_key")
 
 urlpatterns = [
     path("bulk/read", ReadManyView.as_view(), name="read-many"),
+    path("counters", ListView.as_view(), name="list"),
     path("top", TopView.as_view(), name="top"),
     path("bulk/increment", IncrementManyView.as_view(), name="increment-many"),
     path("counters/<counter_key:key>/increment", IncrementView.as_view(), name="increment"),

@@ -61,8 +61,8 @@ enabled = false
 [checks.positive_data_acceptance]
 expected-statuses = {expected}
 
-# that no counter is there twice, that all of them are kept in one place, or which of them are
-# counted by which tags and periods.
+# that no counter is there twice, that all of them are kept in one place, which of them are
+# counted by which tags and periods, or which texts are cursors.
 [[operations]]
 include-operation-id = {refusing}
 [operations.checks.positive_data_acceptance]
@@ -80,6 +80,10 @@ parameters = {{ "path.key" = "signups:a" }}
 [[operations]]
 include-operation-id = "counters_top"
 parameters = {{ "query.namespace" = "ranked" }}
+
+[[operations]]
+include-operation-id = "counters_list"
+parameters = {{ "query.namespace" = "likes" }}
 """
 # What a value may be at its edges is most of the requests.
 FEW = ("--max-examples", "8", "--generation-deterministic", "--phases", "examples,fuzzing")
@@ -92,7 +96,7 @@ amounts = pytest.mark.parametrize(
 )
 REFUSING = [
     f"counters_{name}"
-    for name in ("increment", "decrement", "increment_many", "series", "unique", "top")
+    for name in ("increment", "decrement", "increment_many", "series", "unique", "top", "list")
 ]
 # Requests at random seldom name a hold of their own; tests/rest/test_holds.py does.
 ENDING = {"commit", "release", "extend"}
