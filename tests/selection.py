@@ -44,6 +44,7 @@ TABLE = {
     "benchmarks": Row(NOWHERE, "figures are taken on one machine"),
     "bootstrap": Row(NOWHERE, "starts servers of its own"),
     "browser": Row(NOWHERE, "one browser, one site"),
+    "browser/test_axe.py": Row(("pair", "newest"), "pages of the admin are in Django's"),
     "concurrency": Row(("server",), "locks and snapshots are the server's"),
     "docs": Row(NOWHERE, "the pages are the same everywhere"),
     "example": Row(NOWHERE, "a site on what the other rows prove"),
