@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,21 @@ from example_project.bootstrap import binaries, folders, postgres
 from example_project.bootstrap.binaries import Program
 
 # A thread that has several connections would wait for itself for ever.
-IMPATIENT = "-c lock_timeout=2s"
+IMPATIENT = {
+    "postgresql": {"options": "-c lock_timeout=2s"},
+    "mysql": {"init_command": "SET SESSION innodb_lock_wait_timeout = 2"},
+}
+_LOCKED = {
+    "postgresql": (
+        "SELECT COUNT(*) FROM pg_stat_activity "
+        "WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    ),
+    "mysql": (
+        "SELECT COUNT(*) FROM information_schema.INNODB_TRX t "
+        "JOIN information_schema.PROCESSLIST p ON p.ID = t.trx_mysql_thread_id "
+        "WHERE t.trx_state = 'LOCK WAIT' AND p.DB = DATABASE()"
+    ),
+}
 
 
 @contextmanager
@@ -30,7 +45,7 @@ def connected(*aliases: str, **changes: object) -> Iterator[None]:
         made = connections["default"].copy(alias)
         made.settings_dict.update(changes)
         known = made.settings_dict["OPTIONS"]
-        made.settings_dict["OPTIONS"] = {**known, "options": IMPATIENT}
+        made.settings_dict["OPTIONS"] = {**known, **IMPATIENT[made.vendor]}
         connections[alias] = made
     try:
         yield
@@ -49,11 +64,54 @@ def execute(sql: str, *params: Any, using: str = "default") -> list[tuple[Any, .
 
 def waiting() -> int:
     """How many connections to the database wait for a lock; in a transaction that stands still."""
+    vendor = connections["default"].vendor
+    if vendor == "mysql":
+        # It looks again only if nobody has asked for a tenth of a second.
+        time.sleep(0.15)
+    ((number,),) = execute(_LOCKED[vendor])
+    return int(number)
+
+
+def hurry(milliseconds: int, using: str = "default") -> None:
+    """Let a connection wait for a lock no longer. MySQL waits a second at least."""
+    seconds = max(1, milliseconds // 1000)
+    on_mysql = connections[using].vendor == "mysql"
+    execute(
+        f"SET SESSION innodb_lock_wait_timeout = {seconds}"
+        if on_mysql
+        else f"SET lock_timeout = '{milliseconds}ms'",
+        using=using,
+    )
+
+
+def be_patient(using: str = "default") -> None:
+    """Let it wait as long as others do."""
+    on_mysql = connections[using].vendor == "mysql"
+    execute(
+        "SET SESSION innodb_lock_wait_timeout = DEFAULT" if on_mysql else "RESET lock_timeout",
+        using=using,
+    )
+
+
+def backend(using: str = "default") -> int:
+    """The number of a connection at its server."""
+    on_mysql = connections[using].vendor == "mysql"
     ((number,),) = execute(
-        "SELECT COUNT(*) FROM pg_stat_activity "
-        "WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        f"SELECT {'CONNECTION_ID' if on_mysql else 'pg_backend_pid'}()", using=using
     )
     return int(number)
+
+
+def end(number: int) -> None:
+    """End the server's side of another connection; it is over when this returns."""
+    if connections["default"].vendor != "mysql":
+        assert execute("SELECT pg_terminate_backend(%s, 30000)", number) == [(True,)]
+        return
+    execute(f"KILL CONNECTION {number:d}")
+    deadline = time.monotonic() + 30
+    while execute("SELECT 1 FROM information_schema.PROCESSLIST WHERE ID = %s", number):
+        assert time.monotonic() < deadline, "it does not end"
+        time.sleep(0.01)
 
 
 def others() -> int:

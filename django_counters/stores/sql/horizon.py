@@ -83,7 +83,11 @@ class SqlHorizon:
                 if state is None:
                     return None
                 # Another rollup may have come in between: ask anew which transaction is next.
-                self._check(state, self._mark())
+                present = self._mark()
+                self._check(state, present)
+                if self._sql.next_epoch and present.xid == state.horizon + 1:
+                    # It has folded what we meant to, and the next epoch is the present one.
+                    return None
                 with self._session.hurried(HURRY):
                     folded = self._folded(state)
                 self._settle(state, mark, folded)

@@ -27,7 +27,13 @@ EPOCHS = "django_counters_counterepoch"
 INT8 = "-9223372036854775808 AND 9223372036854775807"
 # As on PostgreSQL: added to the epoch of entries that do not fit into their total.
 _NEVER = 2**62
-_EPOCH = f"(SELECT id FROM {EPOCHS} ORDER BY id DESC LIMIT 1 LOCK IN SHARE MODE) p"
+# An append holds the newest epoch, and whatever comes while it waits for that: it may be folded and
+# gone by then. The sum keeps the server from going backwards, from an end that is the end no more.
+_NEWEST = f"SELECT MAX(id) INTO @djc_newest FROM {EPOCHS}; "
+_EPOCH = (
+    f"(SELECT MAX(e.id + 0) AS id FROM {EPOCHS} e WHERE e.id >= @djc_newest "
+    "HAVING id IS NOT NULL LOCK IN SHARE MODE) p"
+)
 _HORIZON = f"(SELECT COALESCE(MAX(h.horizon), 0) FROM {HORIZON} h)"
 _FENCE = f"(SELECT COALESCE(MAX(h.fence), 0) FROM {HORIZON} h)"
 _WIDE = "CAST({} AS DECIMAL(40, 0))"
@@ -58,7 +64,7 @@ class MysqlAppends(Appends):
         f"AS u STRAIGHT_JOIN {TOKENS} t ON t.digest = UNHEX(u.k) LOCK IN SHARE MODE"
     )
     adjust = (
-        f"INSERT INTO {DELTAS} (token, created_at, `key`, delta, kind, xid) "
+        f"{_NEWEST}INSERT INTO {DELTAS} (token, created_at, `key`, delta, kind, xid) "
         f"SELECT %s, %s, %s, %s, {ADJUSTMENT}, p.id FROM {_EPOCH}"
     )
 
@@ -81,7 +87,7 @@ class MysqlAppends(Appends):
         given = spelling.rows(t="uuid", at="timestamptz", k="text", d="bigint")
         # Nothing but a token that is there can be ignored: all else was looked at before.
         self.add = (
-            f"INSERT IGNORE INTO {DELTAS} (token, created_at, `key`, delta, kind, xid) "
+            f"{_NEWEST}INSERT IGNORE INTO {DELTAS} (token, created_at, `key`, delta, kind, xid) "
             f"SELECT u.t, u.at, u.k, u.d, 0, p.id FROM {_EPOCH}, {given} ORDER BY u.t; "
             "SELECT ROW_COUNT()"
         )

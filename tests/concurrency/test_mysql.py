@@ -1,0 +1,108 @@
+"""Locks of MySQL and MariaDB: nothing of ours deadlocks, and an epoch is folded when it is over."""
+
+from __future__ import annotations
+
+from collections import Counter as Sums
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from django.db import connection, connections, transaction
+
+from django_counters.models import Counter, CounterDelta, CounterHorizon
+from django_counters.stores.sql.dialects.mysql.ledger import EPOCHS
+from django_counters.stores.sql.horizon import SqlHorizon
+from django_counters.testing import assert_counts
+from django_counters.upkeep.verify import verify
+from tests.concurrency import crossing
+from tests.concurrency.book import Book
+from tests.concurrency.crowd import PATIENCE, processes
+from tests.concurrency.leading import until
+from tests.concurrency.servers import connected, execute, waiting
+from tests.settling import roll_up
+
+pytestmark = [
+    pytest.mark.skipif(
+        connection.vendor != "mysql", reason=f"is about MySQL; this run is on {connection.vendor}"
+    ),
+    pytest.mark.django_db(transaction=True),
+]
+SELLERS, STOCK = 16, 3_000
+
+
+@pytest.mark.parametrize("times", [125, pytest.param(1_250, marks=pytest.mark.slow)])
+def test_sorted_batches_do_not_deadlock(times: int) -> None:
+    """Eight processes; a deadlock would be an error of one of them."""
+    sums: Sums[str] = Sums()
+    for added in processes(8, crossing.batches, times):
+        sums.update(added)
+    assert_counts(sums)
+
+
+@pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ"])
+def test_a_floor_is_exact(level: str) -> None:
+    """Each unit is sold once, and what was told is one chain of values."""
+    Counter.objects.increment("stock:a", STOCK)
+    told = [left for one in processes(SELLERS, crossing.sell, level) for left in one]
+    assert sorted(told) == list(range(STOCK))
+    assert_counts({"stock:a": 0})
+
+
+@pytest.mark.parametrize("locked", [True, False], ids=["locked", "without the lock"])
+def test_who_commits_late_is_rolled_up_once(locked: bool) -> None:
+    """Each value is right; it is wrong where nobody holds the epoch of his entries."""
+    Counter.objects.create(key="a", value=0, outside=0)
+    book = Book.of(crossing.CROWD)
+    committed = sum(processes(crossing.CROWD, crossing.append_late, 20, book, locked))
+    roll_up()
+    total = Counter.objects.get(key="a").value
+    assert (total == committed == Counter.objects.value("a")) is locked
+    assert (verify().drifts == []) is locked
+
+
+def test_an_epoch_that_is_folded_while_it_is_waited_for_is_not_taken() -> None:
+    """Who waits for it takes the next one: what is folded already would miss the entry."""
+    Counter.objects.create(key="a", value=0, outside=0)
+    CounterDelta.objects.append("a", 1)
+    with connected("roller"), ThreadPoolExecutor(1) as pool:
+        with transaction.atomic(using="roller"):
+            ((oldest,),) = execute(f"SELECT MAX(id) FROM {EPOCHS} FOR UPDATE", using="roller")
+            appending = pool.submit(_append)
+            until(lambda: waiting() == 1 or appending.done(), "one who waits for the epoch")
+            # Another connection begins the next one, as each rollup does before it folds.
+            execute(f"INSERT INTO {EPOCHS} (id) VALUES (%s)", oldest + 1)
+            folded = SqlHorizon("roller").fold()
+            assert folded is not None
+            assert folded.entries == 1
+        appending.result(PATIENCE)
+    assert [entry.xid for entry in CounterDelta.objects.order_by("seq")] == [oldest, oldest + 1]
+    assert Counter.objects.value("a") == 3
+    roll_up()
+    assert Counter.objects.get(key="a").value == 3
+
+
+def test_two_rollups_leave_an_epoch_to_those_who_append() -> None:
+    """One that begins the next epoch, and then is overtaken, does not fold it."""
+    Counter.objects.create(key="a", value=0, outside=0)
+    CounterDelta.objects.append("a", 1)
+
+    def overtake(execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
+        if "FOR UPDATE" in sql and CounterHorizon.objects.get().horizon == before:
+            assert SqlHorizon("default").fold() is not None
+        return execute(sql, *rest)
+
+    roll_up()
+    before = CounterHorizon.objects.get().horizon
+    with connected("roller"), connections["roller"].execute_wrapper(overtake):
+        assert SqlHorizon("roller").fold() is None
+    assert CounterDelta.objects.append("a", 2).token
+    roll_up()
+    assert Counter.objects.get(key="a").value == 3
+
+
+def _append() -> None:
+    try:
+        CounterDelta.objects.append("a", 2)
+    finally:
+        connections.close_all()
