@@ -6,7 +6,7 @@ visitors call themselves cannot be the name of a user.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from django.contrib.auth import get_user_model
@@ -16,6 +16,7 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from django_counters.access import ADDRESS
+from django_counters.exceptions import InvalidActor
 from django_counters.limits.principal import address_of_client
 from django_counters.projections import event
 from django_counters.rest.permissions import MayAdjust, is_anonymous, is_user, user_of
@@ -26,6 +27,34 @@ VISITOR = "visitor:"
 _ADDRESS = "address:"
 #: How long a ``who`` may be: with what stands before it, an actor has 64 characters.
 WHO_LENGTH = event.WHO_LENGTH - len(VISITOR)
+
+
+def event_of_change(
+    request: Request,
+    view: APIView,
+    targets: Collection[Target],
+    asked: Mapping[str, Any],
+    *,
+    takes: bool = False,
+) -> event.Event:
+    """What was told of a change of these counters, and whose it is.
+
+    Args:
+        takes: it is a decrement. Who takes back what counts once for each actor.
+
+    Raises:
+        ValidationError: who is not logged in says when it happened.
+        PermissionDenied, InvalidActor: as `actor_of_request`; nobody can be taken out of a set.
+    """
+    if "at" in asked and not is_user(request):
+        raise drf.ValidationError({"at": ["Only who is logged in may say when it happened."]})
+    if takes and not all(target.counts_once for target in targets):
+        if "who" in asked:
+            reason = "a decrement takes no one out of a set; leave who out"
+            raise InvalidActor(who=asked["who"], reason=reason)
+        return event.event_of(**asked)
+    who = actor_of_request(request, view, targets, asked.get("who"))
+    return event.event_of(**{**asked, "who": who})
 
 
 def actor_of_request(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, ClassVar, NoReturn
@@ -20,9 +20,8 @@ from django_counters.access import ANYONE, BEACON, Access
 from django_counters.limits import Limit
 from django_counters.limits.admission import Refusal, admit
 from django_counters.limits.principal import network_of, principal_of
-from django_counters.projections.event import PLAIN, Event, event_of
+from django_counters.projections.event import PLAIN, Event
 from django_counters.registry import registry
-from django_counters.rest.actors import actor_of_request
 from django_counters.rest.bodies import Body, checker
 from django_counters.rest.idempotency import Work, once_of
 from django_counters.rest.parsing import OnlyJSON, StrictJSONParser, check_carried
@@ -158,15 +157,6 @@ class CounterView(APIView):
         valid: dict[str, Any] = checker(body).run_validation(self.request.data)
         return valid
 
-    def event_by(self, targets: Collection[Target], asked: Mapping[str, Any]) -> Event:
-        """What was told of a change of these counters, and whose it is.
-
-        Raises:
-            PermissionDenied, InvalidActor: as `actor_of_request`.
-        """
-        who = actor_of_request(self.request, self, targets, asked.get("who"))
-        return event_of(**{**asked, "who": who})
-
     def admit_changes(
         self, changes: Mapping[str, tuple[Target, int]], events: Mapping[str, Event]
     ) -> None:
@@ -175,8 +165,6 @@ class CounterView(APIView):
         Raises:
             ValidationError, Refused, Throttled, NotFound: the changes are refused.
         """
-        if any(one.at is not None for one in events.values()) and not is_user(self.request):
-            raise drf.ValidationError({"at": ["Only who is logged in may say when it happened."]})
         for key, (target, by) in changes.items():
             target.check(events.get(key, PLAIN))
             self._admit_size(key, target.access, by)

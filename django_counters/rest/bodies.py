@@ -103,12 +103,6 @@ class ChangeBody(CircumstancesBody):
     who = Text(required=False, max_length=WHO_LENGTH, trim_whitespace=False)
 
 
-class IncrementBody(Body):
-    """By how much to count in a view set: ``{"by": 3}``; an empty body counts one."""
-
-    by = Amount(default=1)
-
-
 _TOKEN = {"token": {"minLength": 1, "description": "The Idempotency-Key of the hold."}}
 
 

@@ -16,6 +16,7 @@ from django_counters.projections.event import Event, event_of
 from django_counters.querysets import CounterQuerySet
 from django_counters.read.readings import readings_of
 from django_counters.registry import registry
+from django_counters.rest.actors import event_of_change
 from django_counters.rest.base import CounterView, answer_once
 from django_counters.rest.bodies import ChangeManyBody, ReadManyBody
 from django_counters.rest.describing import described
@@ -131,7 +132,7 @@ class IncrementManyView(CounterView):
         items = {item["key"]: item["by"] for item in asked.pop("counters")}
         targets = self.targets(list(items))
         changes = {key: (targets[key], by) for key, by in items.items()}
-        event = self.event_by(targets.values(), asked)
+        event = event_of_change(request, self, targets.values(), asked)
         events = _events(targets, event, is_named="who" in asked)
         joins, using = _place(targets, events)
         self.admit_changes(changes, events)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -14,8 +14,7 @@ from rest_framework.response import Response
 
 from django_counters import clock
 from django_counters.adjustments.orders import request_id_of
-from django_counters.exceptions import InvalidActor
-from django_counters.projections.event import Event, event_of
+from django_counters.rest.actors import event_of_change
 from django_counters.rest.base import CounterView, answer_once, iso
 from django_counters.rest.bodies import AdjustBody, ChangeBody
 from django_counters.rest.describing import described
@@ -64,15 +63,12 @@ class ChangeView(CounterView):
 
     sign: ClassVar[int]
 
-    def event(self, targets: Collection[Target], asked: Mapping[str, Any]) -> Event:
-        """What was told of the change, and whose it is."""
-        return self.event_by(targets, asked)
-
     def post(self, request: Request, key: str) -> Response:
         """Count. With an Idempotency-Key, count once however often the request is sent."""
         target = self.target(key)
         asked = self.checked(ChangeBody)
-        by, event = self.sign * asked.pop("by"), self.event([target], asked)
+        by = self.sign * asked.pop("by")
+        event = event_of_change(request, self, [target], asked, takes=self.sign < 0)
         self.admit_changes({key: (target, by)}, {key: event})
 
         def work(token: UUID | None) -> dict[str, Any]:
@@ -98,19 +94,6 @@ class DecrementView(ChangeView):
 
     may = MayDecrement
     sign = -1
-
-    def event(self, targets: Collection[Target], asked: Mapping[str, Any]) -> Event:
-        """What was told, and who takes back what counts once for each actor.
-
-        Raises:
-            InvalidActor: nobody can be taken out of a set.
-        """
-        if all(target.counts_once for target in targets):
-            return self.event_by(targets, asked)
-        if "who" in asked:
-            reason = "a decrement takes no one out of a set; leave who out"
-            raise InvalidActor(who=asked["who"], reason=reason)
-        return event_of(**asked)
 
 
 @described("adjust")

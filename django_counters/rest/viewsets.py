@@ -1,9 +1,9 @@
-"""Counts in view sets of a project's own: ``POST posts/1/likes/increment/``."""
+"""Counts in view sets of a project's own: ``POST posts/1/likes/increment/``, ``/decrement/``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 from uuid import UUID
 
 from django.db import connections
@@ -18,9 +18,8 @@ from rest_framework.viewsets import GenericViewSet
 from django_counters.access import Access
 from django_counters.exceptions import CounterError, InvalidConfiguration
 from django_counters.fields import counter_fields
-from django_counters.projections.event import event_of
 from django_counters.rest import bodies, parameters
-from django_counters.rest.actors import actor_of_request
+from django_counters.rest.actors import event_of_change
 from django_counters.rest.base import NO_SUCH, answer_once
 from django_counters.rest.exposed import Exposed
 from django_counters.rest.parsing import OnlyJSON, StrictJSONParser, check_carried
@@ -29,21 +28,41 @@ from django_counters.rest.targets import OfRecord, told
 from django_counters.rest.views import change_body
 from django_counters.strategies.declaring import MAX_AGE
 
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 # What `OfRecord` has of `expose()`, which is not asked here: the view set decides.
 _OF_VIEW_SET = Access()
+_described = extend_schema(
+    request={"application/json": bodies.ChangeBody},
+    parameters=[parameters.ONCE],
+    responses={(200, "application/json"): bodies.ChangeAnswer},
+)
 
 
-class IncrementMixin(GenericViewSet[Any]):
-    """A view set that counts: ``POST posts/1/likes/increment/`` adds one to a field of the record.
+def _route(verb: str) -> Callable[[_Method], _Method]:
+    """The action ``POST <record>/<counter>/<verb>/``, which speaks JSON as the API does."""
+    # Its stubs promise another type than the methods have.
+    untyped: Any = action
+    made: Callable[[_Method], _Method] = untyped(
+        detail=True,
+        methods=["post"],
+        url_path=rf"(?P<counter>\w+)/{verb}",
+        parser_classes=[StrictJSONParser],
+        renderer_classes=[JSONRenderer],
+        content_negotiation_class=OnlyJSON,
+    )
+    return made
 
-    Who may do it is the business of the view set: of its queryset, its permission classes and its
-    throttles. The action is called ``increment``, so ``get_permissions`` can tell it by
-    ``self.action``. With an ``Idempotency-Key`` a request counts once, however often it is sent.
-    The body is JSON: nothing, or ``{"by": 3}``.
+
+class CountingViewSet(GenericViewSet[Any]):
+    """What the actions of `IncrementMixin` and `DecrementMixin` have in common.
+
+    Who may do them is the business of the view set: of its queryset, its permission classes and
+    its throttles. With an ``Idempotency-Key`` a request counts once, however often it is sent.
+    The body is that of the API: nothing, or JSON with ``by``, ``tags``, ``at`` and ``who``.
 
     Attributes:
         counter_fields: the fields that can be counted: none, unless you name them.
-        counter_max_delta: the most that one request may add.
+        counter_max_delta: the most that one request may add or take.
     """
 
     counter_fields: ClassVar[Collection[str]] = ()
@@ -52,44 +71,38 @@ class IncrementMixin(GenericViewSet[Any]):
     @classmethod
     def as_view(cls, actions: Any = None, **initkwargs: Any) -> Any:
         view: Any = super().as_view(actions, **initkwargs)
-        if actions == {"post": "increment"}:
+        named = list((actions or {}).values())
+        if len(named) == 1 and cls._is_of_counters(named[0]):
             # Commit before the answer, also with ATOMIC_REQUESTS. Other actions stay as they are.
             view._non_atomic_requests = set(connections)
         return view
 
-    @extend_schema(
-        request={"application/json": bodies.IncrementBody},
-        parameters=[parameters.ONCE],
-        responses={(200, "application/json"): bodies.ChangeAnswer},
-    )
-    @action(
-        detail=True,
-        methods=["post"],
-        url_path=r"(?P<counter>\w+)/increment",
-        parser_classes=[StrictJSONParser],
-        renderer_classes=[JSONRenderer],
-        content_negotiation_class=OnlyJSON,
-    )
-    def increment(self, request: Request, counter: str, **_lookup: Any) -> Response:
-        """Add to a counter of the record, by one where nothing is said."""
+    @classmethod
+    def _is_of_counters(cls, name: str | None) -> bool:
+        """Whether an action is one of ours, and none of the project that is called alike."""
+        ours = {"increment": IncrementMixin, "decrement": DecrementMixin}
+        return name in ours and issubclass(cls, ours[name])
+
+    def _change(self, request: Request, counter: str, sign: int) -> Response:
         target = self._target(counter)
         check_carried(request)
-        by = bodies.checker(bodies.IncrementBody).run_validation(request.data)["by"]
-        if by > self.counter_max_delta:
+        asked = bodies.checker(bodies.ChangeBody).run_validation(request.data)
+        amount = asked.pop("by")
+        if amount > self.counter_max_delta:
             raise drf.ValidationError({"by": [f"At most {self.counter_max_delta} at once."]})
-        event = event_of(who=actor_of_request(request, self, [target], None))
-        target.check(event)
+        by = sign * amount
+        event = event_of_change(request, self, [target], asked, takes=sign < 0)
 
         def work(token: UUID | None) -> dict[str, Any]:
             return change_body(target, by, target.change(by, token, event))
 
-        asked = {"by": by, **told(event)}
-        return answer_once(request, asked, work, target.alias, joins=target.joins)
+        whole = {"by": by, **told(event)}
+        return answer_once(request, whole, work, target.alias, joins=target.joins)
 
     def get_exception_handler(self) -> Callable[[Exception, Mapping[str, Any]], Response | None]:
         """Errors of counters are answered as the API does, all others as the view set does."""
         own: Any = super().get_exception_handler()
-        if self.action != "increment":
+        if not self._is_of_counters(self.action):
             return own  # type: ignore[no-any-return]
 
         def handle(error: Exception, context: Mapping[str, Any]) -> Response | None:
@@ -113,3 +126,30 @@ class IncrementMixin(GenericViewSet[Any]):
         key = f"{exposed.label}:{record.pk}"
         declared = (field.recipe, field.measure, MAX_AGE)
         return OfRecord(key, exposed.access, *declared, exposed, record)
+
+
+class IncrementMixin(CountingViewSet):
+    """A view set that counts: ``POST posts/1/likes/increment/`` adds one to a field of the record.
+
+    The action is called ``increment``, so ``get_permissions`` can tell it by ``self.action``.
+    """
+
+    @_described
+    @_route("increment")
+    def increment(self, request: Request, counter: str, **_lookup: Any) -> Response:
+        """Add to a counter of the record, by one where nothing is said."""
+        return self._change(request, counter, 1)
+
+
+class DecrementMixin(CountingViewSet):
+    """A view set that takes back: ``POST posts/1/likes/decrement/`` takes one from a field.
+
+    The action is called ``decrement``. Where each actor counts once, it takes back what the same
+    one has counted.
+    """
+
+    @_described
+    @_route("decrement")
+    def decrement(self, request: Request, counter: str, **_lookup: Any) -> Response:
+        """Take from a counter of the record, by one where nothing is said."""
+        return self._change(request, counter, -1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -9,18 +10,21 @@ from django.db import connections, transaction
 from django.urls import resolve, reverse
 from drf_spectacular.generators import SchemaGenerator
 
-from django_counters.exceptions import InvalidConfiguration
+from django_counters.exceptions import CounterUnavailable, InvalidConfiguration
 from tests.rest import viewset_urls
 from tests.rest.asking import assert_first, assert_replayed, header
-from tests.rest.conftest import As, problem
-from tests.testapp.models import Account, Article, Note, Post, Product
+from tests.rest.conftest import As, Client, problem
+from tests.rest.measured import land
+from tests.testapp.models import Account, Article, Note, Post, Product, Story
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.rest.viewset_urls")]
+THEN = datetime(2024, 5, 1, 10, tzinfo=UTC)
 ON_COMMIT = pytest.mark.django_db(transaction=True)
 
 
-def url_of(record: Any, field: str) -> str:
-    return f"/{type(record).__name__.lower()}s/{record.pk}/{field}/increment/"
+def url_of(record: Any, field: str, verb: str = "increment") -> str:
+    name = "stories" if isinstance(record, Story) else f"{type(record).__name__.lower()}s"
+    return f"/{name}/{record.pk}/{field}/{verb}/"
 
 
 @pytest.fixture
@@ -73,6 +77,86 @@ class TestCounting:
         assert Note.objects.get().likes == 2
 
 
+class TestWhatIsTold:
+    """Tags, moments and who it is, and what is taken back: as by the endpoints of the API."""
+
+    @ON_COMMIT
+    @pytest.mark.parametrize("field", ["opens", "plays", "reads"])
+    def test_tags_and_a_moment(self, as_: As, cached: str, field: str) -> None:
+        client, story = as_("user"), Story.objects.create()
+        past: dict[str, Any] = {"tags": {"country": "FR"}, "at": "2024-05-01T12:00:00+02:00"}
+        told = ({"by": 4, "tags": {"country": "DE"}}, {"by": 2, **past})
+        for body in told:
+            assert_first(client.post(url_of(story, field), body))
+        assert_first(client.post(url_of(story, field, "decrement"), past))
+        land()
+        series = getattr(Story.objects.get(), field).series
+        values = {value: series.where(country=value).total() for value in ("DE", "FR")}
+        assert values == {"DE": 4, "FR": 1}
+        assert series.between(datetime(2024, 5, 1, tzinfo=UTC), THEN).total() == 0
+        assert series.between(THEN, datetime(2024, 5, 2, tzinfo=UTC)).total() == 1
+
+    def test_another_moment_is_another_request(self, as_: As) -> None:
+        client, story = as_("user"), Story.objects.create()
+        url, at = url_of(story, "opens"), "2024-05-01T12:00:00Z"
+        first = client.post(url, {"at": at}, **header("one"))
+        assert_first(first)
+        assert_replayed(client.post(url, {"at": at, "by": 1}, **header("one")), first)
+        problem(client.post(url, {}, **header("one")), 422, "idempotency-key-reused")
+        # Of another address the key is another one.
+        assert_first(client.post(url_of(story, "opens", "decrement"), {"at": at}, **header("one")))
+        assert Story.objects.get().opens == 0
+
+    @pytest.mark.parametrize("verb", ["increment", "decrement"])
+    def test_what_cannot_be_counted_so(self, as_: As, post: Post, verb: str) -> None:
+        user, visitor, story = as_("user"), as_("anonymous"), Story.objects.create(opens=5)
+        url = url_of(story, "opens", verb)
+        for body in ({"tags": {"planet": "Mars"}}, {"at": "2999-01-01T00:00:00Z"}):
+            problem(user.post(url, body), 400, "invalid")
+        wrong: dict[str, Any] = {"tags": [], "at": "2024-05-01T12:00:00", "who": "", "when": 1}
+        for body in ({name: value} for name, value in wrong.items()):
+            answer = user.post(url, body)
+            assert (answer.status_code, list(answer.json())) == (400, list(body))
+        naive = visitor.post(url, {"at": "2024-05-01T12:00:00Z"})
+        assert (naive.status_code, list(naive.json())) == (400, ["at"])
+        problem(user.post(url_of(post, "likes"), {"tags": {"country": "DE"}}), 400, "unsupported")
+        assert user.post(url, {"by": 11}).status_code == 400
+        assert (Story.objects.get().opens, likes(post)) == (5, 5)
+
+    def test_no_more_is_taken_than_there_is(self, as_: As) -> None:
+        client, story = as_("user"), Story.objects.create(opens=5)
+        url = url_of(story, "opens", "decrement")
+        found = problem(client.post(url, {"by": 6}), 409, "insufficient-count")
+        assert (found["requested"], found["available"]) == (6, 5)
+        answer = client.post(url, {"by": 5}).json()
+        assert (answer["value"], answer["applied"]) == (0, -5)
+        # A decrement takes nobody out of a set.
+        problem(client.post(url, {"who": "x"}), 400, "invalid")
+
+    def test_who_counts_once_takes_it_back(self, as_: As) -> None:
+        note, first, second = Note.objects.create(), as_("user"), as_("user")
+        for client, verb, value, replayed in (
+            (first, "increment", 1, False),
+            (second, "decrement", 1, True),
+            (second, "increment", 2, False),
+            (first, "decrement", 1, False),
+            (first, "decrement", 1, True),
+        ):
+            body = client.post(url_of(note, "likes", verb)).json()
+            assert (body["value"], body["replayed"]) == (value, replayed)
+
+    def test_a_visitor_says_who_it_is(self, as_: As) -> None:
+        note, visitor, user = Note.objects.create(), as_("anonymous"), as_("user")
+        for who, value in (("x", 1), ("x", 1), ("y", 2)):
+            assert visitor.post(url_of(note, "likes"), {"who": who}).json()["value"] == value
+        assert visitor.post(url_of(note, "likes", "decrement"), {"who": "x"}).json()["value"] == 1
+        # Nobody is taken for somebody else.
+        for verb in ("increment", "decrement"):
+            answer = user.post(url_of(note, "likes", verb), {"who": "y"})
+            assert (answer.status_code, list(answer.json())) == (403, ["detail"])
+        assert Note.objects.get().likes == 1
+
+
 class TestRefused:
     def test_by_the_permissions_of_the_view_set(self, as_: As, post: Post) -> None:
         assert as_("anonymous").post(url_of(post, "likes")).status_code == 401
@@ -89,6 +173,8 @@ class TestRefused:
         for name in ("views", "title", "nothing", "pk", "delete"):
             assert client.post(url_of(post, name)).status_code == 404
         assert client.post(f"/silent/{post.pk}/likes/increment/").status_code == 404
+        # Only those count down that say so.
+        assert client.post(url_of(post, "likes", "decrement")).status_code == 404
         assert client.get(url_of(post, "likes")).status_code == 405
         assert likes(post) == 5
 
@@ -129,6 +215,11 @@ class TestTransactions:
 
         assert left_out(url_of(post, "likes")) == set(connections)
         assert left_out(f"/posts/{post.pk}/") == set()
+        assert left_out(url_of(Story.objects.create(), "opens", "decrement")) == set(connections)
+        assert left_out(f"/own/{post.pk}/decrement/") == set()
+        # An action of the project that is called alike has its own errors, too.
+        with pytest.raises(CounterUnavailable):
+            Client().post(f"/own/{post.pk}/decrement/")
 
     @ON_COMMIT
     @pytest.mark.parametrize("name", ["likes", "reads"])
@@ -156,5 +247,5 @@ def test_it_is_in_the_schema() -> None:
     schema = generator(patterns=viewset_urls.urlpatterns).get_schema(public=True)
     found = schema["paths"]["/posts/{id}/{counter}/increment/"]["post"]
     content = found["requestBody"]["content"]["application/json"]["schema"]
-    assert content == {"$ref": "#/components/schemas/CounterIncrementBody"}
+    assert content == {"$ref": "#/components/schemas/CounterChangeBody"}
     assert {one["name"] for one in found["parameters"]} >= {"id", "counter", "Idempotency-Key"}

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from rest_framework import serializers
+from rest_framework.decorators import action
 from rest_framework.permissions import AllowAny, BasePermission, IsAuthenticated
 from rest_framework.response import Response
 from rest_framework.routers import DefaultRouter
 from rest_framework.throttling import UserRateThrottle
 from rest_framework.viewsets import ModelViewSet
 
-from django_counters.rest.viewsets import IncrementMixin
-from tests.testapp.models import Account, Article, Note, Post, Product
+from django_counters.exceptions import CounterUnavailable
+from django_counters.rest.viewsets import DecrementMixin, IncrementMixin
+from tests.testapp.models import Account, Article, Note, Post, Product, Story
 
 
 class Thrice(UserRateThrottle):
@@ -59,9 +61,23 @@ class ArticleViewSet(OpenViewSet):
     throttle_classes = [Thrice]
 
 
-class NoteViewSet(OpenViewSet):
+class NoteViewSet(DecrementMixin, OpenViewSet):
     queryset = Note.objects.all()
     counter_fields = ["likes"]
+
+
+class StoryViewSet(DecrementMixin, OpenViewSet):
+    queryset = Story.objects.all()
+    counter_fields = ["opens", "plays", "reads"]
+    counter_max_delta = 10
+
+
+class OwnDecrementViewSet(OpenViewSet):
+    queryset = Post.objects.all()
+
+    @action(detail=True, methods=["post"])
+    def decrement(self, request: Any, pk: str) -> Response:
+        raise CounterUnavailable(using="theirs", reason="to be answered by their own handler")
 
 
 class AccountViewSet(OpenViewSet):
@@ -79,5 +95,7 @@ router.register("products", ProductViewSet)
 router.register("articles", ArticleViewSet)
 router.register("notes", NoteViewSet)
 router.register("accounts", AccountViewSet)
+router.register("stories", StoryViewSet)
+router.register("own", OwnDecrementViewSet, basename="own")
 router.register("silent", SilentViewSet, basename="silent")
 urlpatterns = router.urls
