@@ -73,7 +73,7 @@ def buffering_problems(
         yield f"BUFFER merges changes, and {strategy} keeps each of them."
     against = (name for option, name in _AGAINST.items() if given.get(option) is not None)
     for name in dict.fromkeys(against):
-        yield f"BUFFER cannot stand beside {name}: what waits in a process is known to it alone."
+        yield f"BUFFER cannot stand beside {name}: only its own process knows a pending change."
 
 
 def _value_problems(declared: Mapping[Any, Any]) -> Iterator[str]:

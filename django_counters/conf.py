@@ -118,13 +118,13 @@ _OF_NAMESPACES = (
         "API",
         None,
         "dictionary of [who may what](#api), or None",
-        "Who may reach the counters over HTTP. None: nobody.",
+        "Who may reach the counters over HTTP. None: no one.",
     ),
     Option(
         "OPTIONS",
         {},
         "dictionary of the options below",
-        "What the strategy lets you choose.",
+        "Options of the strategy.",
     ),
 )
 
@@ -374,7 +374,7 @@ def _access_problems(name: str, declared: object) -> Iterator[Problem]:
     for message in access_problems(declared):
         yield Problem("E026", f"{where}: {message}")
     if declared is not None and name == DEFAULT:
-        problem = "API is for declared namespaces: what is not declared cannot be reached."
+        problem = "API is for declared namespaces: others cannot be reached."
         yield Problem("E026", f"{where}: {problem}")
     if declared is not None and name in (CREATED, AUDITED):
         problem = "API cannot be there: it would let others change what the app keeps for itself."

@@ -116,7 +116,7 @@ class InvalidMoment(CounterError, ValueError):
 
 
 class InvalidActor(CounterError, ValueError):
-    """Nobody can be counted by this: {reason}."""
+    """This is no actor: {reason}."""
 
     who: object
     reason: str
@@ -195,7 +195,7 @@ class HoldEnded(CounterError):
 class HoldExpired(HoldEnded):
     """The hold {token!r:.80} on {quantity} of {key} has expired.
 
-    What was held is others' by now. Nothing was changed.
+    The quantity is others' by now. Nothing was changed.
     """
 
 
@@ -206,7 +206,7 @@ class TokenExpired(CounterError, ValueError):
     changed.
 
     Attributes:
-        token: what was given.
+        token: the given one.
         created_at: the time that the token carries.
     """
 
@@ -236,8 +236,8 @@ class PartitionMissing(CounterError, DatabaseError):
 class LedgerFenced(CounterError, DatabaseError):
     """The ledger of {using!r} {reason}: run manage.py counters rebase.
 
-    Raised after a dump was restored into another server: what was rolled up there cannot be told
-    from what was not. Nothing was changed.
+    Raised after a dump was restored into another server: rolled-up entries cannot be told from
+    others there. Nothing was changed.
     """
 
     using: str
@@ -259,7 +259,7 @@ class PositionGone(CounterError, LookupError):
 
 
 class HistoryNotKept(CounterError, LookupError):
-    """The history of {key} is kept from {since} on; what was before is not.
+    """The history of {key} is kept from {since} on, and not before.
 
     Attributes:
         key: the counter, or the namespace or field whose periods were asked for.
@@ -391,7 +391,7 @@ class ReadOnlyDatabase(CounterError, DatabaseError):
 
 
 class OutcomeUnknown(CounterError, OperationalError):
-    """The answer of {using!r} was lost: counted or not, nobody knows.
+    """The answer of {using!r} was lost, so the outcome is not known.
 
     The connection was lost, or the call was cancelled or interrupted, when the statement or its
     COMMIT had been sent.

@@ -15,7 +15,7 @@ HINTS: Mapping[str, str] = MappingProxyType(
     {
         "E001": 'Write a dictionary of options for each namespace: {"stock": {"FLOOR": 0}}.',
         "E002": 'Name what stands before the first ":" of keys, without white space and ":". '
-        'What is not declared is "default".',
+        'Undeclared namespaces have the policy of "default".',
         "E003": "Write options in capital letters, and those of one strategy within OPTIONS.",
         "E004": f'STRATEGY is one of {_NAMED}; without it, "exact".',
         "E005": "A bound is an integer of 64 bits or None, and FLOOR is not above CEILING.",
@@ -82,8 +82,8 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "W013": "Set appendonly to yes, or silence this warning if you accept the loss.",
         "W014": "Look at its address, and let its user execute INFO: counting needs that, too.",
         "W015": "Use Redis 6.2 or newer, or Valkey.",
-        "W016": "Before somebody counts, name a cache of CACHES whose backend is the RedisCache of "
-        "Django or django-redis, or made from it; or a URL such as redis://host:6379/0.",
+        "W016": "Before the first increment, name a cache of CACHES whose backend is the "
+        "RedisCache of Django or django-redis, or made from it; or a URL such as redis://host:6379/0.",
         "W017": "Remove the setting where the site runs.",
         "W018": "Use a UUIDField as the primary key, or silence this warning if one region alone "
         "makes records.",

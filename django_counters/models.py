@@ -91,7 +91,7 @@ class CounterDelta(DeltaColumns):
     """An entry of the ledger. Write one with ``CounterDelta.objects.append``; nothing alters it.
 
     On PostgreSQL the table is partitioned by days of ``created_at``, which is the time that the
-    token carries: a token is therefore unique, in whatever partition it belongs to.
+    token carries: a token is therefore unique in all partitions.
     """
 
     objects = DeltaManager()

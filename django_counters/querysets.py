@@ -51,7 +51,7 @@ class CounterQuerySet(models.QuerySet[_Model]):
 
         The values come with the rows, in the same query, and can be filtered and ordered by. Those
         of cached fields come after the rows, for 500 of them in one round trip to Redis and one
-        query; filters, the order and ``values()`` see what has landed in the column. With
+        query. So filters, the order and ``values()`` see what has landed in the column. With
         ``consistency="cached"`` they come from Redis alone where the totals there are not older
         than ``max_age`` seconds (5).
 
@@ -100,7 +100,8 @@ class CounterQuerySet(models.QuerySet[_Model]):
             RecordMissing: a record was deleted meanwhile.
             InvalidDelta, InvalidMoment, InvalidTags, UnsupportedSeries, CounterOverflow,
                 CounterUnavailable, ReadOnlyDatabase: as for named counters; nothing is counted.
-            OutcomeUnknown: as for named counters, or some is counted and what is cached is not.
+            OutcomeUnknown: as for named counters, or exact counters were changed and cached ones
+                were not.
         """
         return self._count("increment", by, 1, event_of(at, tags, who))
 

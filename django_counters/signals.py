@@ -13,7 +13,7 @@ logger = logging.getLogger("django_counters")
 
 
 class News(Signal):
-    """A signal of what was done, which no receiver can undo."""
+    """A signal of a change that is done, which no receiver can undo."""
 
     def tell(self, sender: type, **named: object) -> None:
         """Call all receivers. What goes wrong there is logged: what they are told of was done."""

@@ -59,7 +59,7 @@ OPTIONS = (
         "BACKEND",
         None,
         " or ".join(map(repr, KINDS)),
-        "What the stream is.",
+        "The kind of stream.",
         lambda value: isinstance(value, str) and value in KINDS,
         tuple(KINDS),
     ),

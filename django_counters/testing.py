@@ -43,11 +43,11 @@ class override_counters(override_settings):  # noqa: N801
 
 @contextmanager
 def isolated_counters() -> Iterator[None]:
-    """Let cached counters count where nobody else does, for a block or as a decorator.
+    """Give cached counters a place of their own in Redis, for a block or as a decorator.
 
-    What is counted in a Redis, or waits in a buffer, is not rolled back with a test: without this,
-    the next test would find it. At the end it is deleted, also what was not flushed. Other
-    processes, such as a worker that the test started, go on where they were.
+    Increments in a Redis or in a buffer are not rolled back with a test: without this, the next
+    test would find them. At the end it is deleted, also what was not flushed. Other processes, such
+    as a worker that the test started, go on where they were.
 
     Raises:
         CounterUnavailable, OutcomeUnknown: a Redis could not be reached to delete it.

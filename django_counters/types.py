@@ -221,7 +221,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A value and what is known of it.
+    """A value and its parts.
 
     Attributes:
         value: total + pending.

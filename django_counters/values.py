@@ -69,7 +69,7 @@ class Unknown(str):
     DATABASE: ClassVar = "it is counted, but the database could not be asked for the total"
     UNASKED: ClassVar = 'it is counted; its option "returns" asks for no value'
     SPILLED: ClassVar = (
-        "Redis is away: it is counted in the database, what waits in Redis is not known"
+        "Redis is away: it is counted in the database, and increments in Redis are not known"
     )
 
     key: str
@@ -144,7 +144,7 @@ NewValues: TypeAlias = Mapping[Hashable, int | Unknown]
 
 
 class CountedMany(dict[str, Result]):
-    """What a call for many counters returns, by key.
+    """The results of a call for many counters, by key.
 
     Attributes:
         replayed: whether a call with the same token was counted before.

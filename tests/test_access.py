@@ -113,7 +113,7 @@ def test_what_is_right_is_no_error(declared: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("namespace", "why"),
     [
-        ("default", "what is not declared cannot be reached"),
+        ("default", "others cannot be reached"),
         (CREATED, "what the app keeps for itself"),
         (AUDITED, "what the app keeps for itself"),
     ],

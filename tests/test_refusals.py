@@ -59,7 +59,7 @@ SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({"DEFAULT": {"FLOOR": 0}}, "E002 'DEFAULT' cannot be a namespace"),
     ({"Default": {}}, "has the policy of 'default', in small letters"),
     ({"default": {}, "defaults": {}}, ""),
-    ({"views": {"STRATEGY": "redis"}}, "What is counted in Redis is 'cached'."),
+    ({"views": {"STRATEGY": "redis"}}, "Counting in Redis is 'cached'."),
 ]
 FIELDS: list[tuple[dict[str, Any], str]] = [
     ({"default": None}, "E015 The default None is no integer."),
@@ -69,7 +69,7 @@ FIELDS: list[tuple[dict[str, Any], str]] = [
     ({"db_default": Value(0), "floor": 1}, ""),
     ({"default": int}, ""),
     ({"default": 3, "db_default": 3, "floor": 1}, ""),
-    ({"strategy": "redis"}, "What is counted in Redis is 'cached'."),
+    ({"strategy": "redis"}, "Counting in Redis is 'cached'."),
 ]
 
 

@@ -127,7 +127,7 @@ def reject(
     second = person_of(actor, "an actor")
     asked = _rows(alias).get(pk=request)
     if requester_of(asked).is_same(second):
-        raise InvalidAdjustment(problem="nobody decides on a request of their own")
+        raise InvalidAdjustment(problem="a request is decided by another person than its author")
     if len(note) > REASON_LENGTH:
         raise InvalidAdjustment(problem=f"a note may have {REASON_LENGTH} characters")
     with transaction.atomic(alias):

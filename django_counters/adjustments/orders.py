@@ -86,7 +86,9 @@ def order_of(
     who = person_of(actor, "an actor")
     second = None if approver is None else person_of(approver, "an approver")
     if second and second.is_same(who):
-        raise InvalidAdjustment(problem="nobody approves an adjustment of their own")
+        raise InvalidAdjustment(
+            problem="an adjustment is approved by another person than its author"
+        )
     return Order(
         to=None if to is None else check_integer(to),
         by=None if by is None else check_delta(by),

@@ -53,7 +53,7 @@ class AdjustForm(forms.Form):
     )
     case = forms.CharField(
         label=_("Case"),
-        help_text=_("What it belongs to, such as the number of a ticket. May be left empty."),
+        help_text=_("A reference, such as the number of a ticket. May be left empty."),
         max_length=100,
         required=False,
         widget=AdminTextInputWidget(),

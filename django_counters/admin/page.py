@@ -178,8 +178,12 @@ def shown_of(counter: Counter) -> Shown:
     except CounterError as error:
         reading = readings_of([counter.key])[counter.key]
         parts = [
-            (pgettext("of a counter", "Total"), reading.total, _("what is rolled up")),
-            (pgettext("of a counter", "Pending"), reading.pending, _("what waits for its rollup")),
+            (pgettext("of a counter", "Total"), reading.total, _("rolled up")),
+            (
+                pgettext("of a counter", "Pending"),
+                reading.pending,
+                _("pending until the next rollup"),
+            ),
         ]
         exact = reading.consistency == "exact"
         return Shown(reading.value, exact, parts, problem=str(error))
@@ -189,10 +193,10 @@ def shown_of(counter: Counter) -> Shown:
 def _parts(found: Explanation) -> list[tuple[str, int, str]]:
     """The total, and what waits in each place."""
     parts = [
-        (pgettext("of a counter", "Total"), found.total, _("what is rolled up")),
-        (_("Shards"), found.shards, _("what waits in shards")),
+        (pgettext("of a counter", "Total"), found.total, _("rolled up")),
+        (_("Shards"), found.shards, _("pending in shards")),
         (_("Tail"), found.tail, _("entries of the ledger that are not rolled up yet")),
     ]
     if found.redis is not None:
-        parts.append((_("Redis"), found.redis, _("what waits in Redis for a flush")))
+        parts.append((_("Redis"), found.redis, _("pending in Redis until the next flush")))
     return parts

@@ -8,7 +8,7 @@ from django.utils.translation import gettext_lazy as _
 from django_counters import exceptions as errors
 from django_counters.templatetags.counters_admin import grouped
 
-_MEANWHILE = _("Somebody else has changed it at the same time. Nothing was changed; try again.")
+_MEANWHILE = _("It was changed at the same time. Nothing was changed; try again.")
 _SENT: dict[type[errors.CounterError], str | Promise] = {
     errors.ApprovalRequired: _(
         "A change by %(delta)s needs a second person: one alone may do up to %(limit)s."
@@ -22,7 +22,7 @@ _SENT: dict[type[errors.CounterError], str | Promise] = {
     ),
     errors.InsufficientCount: _("The value may not fall below its floor, %(floor)s."),
     errors.LedgerFenced: _(
-        "The ledger was restored elsewhere: somebody has to run manage.py counters rebase first."
+        "The ledger was restored elsewhere: run manage.py counters rebase first."
         " Nothing was changed."
     ),
     errors.OutcomeUnknown: _(
@@ -30,8 +30,8 @@ _SENT: dict[type[errors.CounterError], str | Promise] = {
         " sent, it adjusts once."
     ),
     errors.PartitionMissing: _(
-        "The ledger has no partition for today: somebody has to run manage.py counters partitions"
-        " first. Nothing was changed."
+        "The ledger has no partition for today: run manage.py counters partitions first."
+        " Nothing was changed."
     ),
     errors.QuotaExceeded: _("In this period %(available)s are left of the quota of %(ceiling)s."),
     errors.ReadOnlyDatabase: _("The database is read-only at present. Nothing was changed."),

@@ -22,7 +22,7 @@ class CountingActors:
     _instance: models.Model
 
     def toggle(self, who: Who, *, using: str | None = None) -> Toggled:
-        """Count somebody who does not count, else take the count back; see `increment`.
+        """Count an actor that does not count yet, else take the count back; see `increment`.
 
         ``has, likes = post.likes.toggle(user)``. The new value is set on the instance.
 
@@ -38,7 +38,7 @@ class CountingActors:
         return toggled
 
     def has(self, who: Who, *, using: str | None = None) -> bool:
-        """Whether somebody counts: with a cool-down, whether it is not over yet.
+        """Whether an actor counts: with a cool-down, whether it is not over yet.
 
         ``Post.likes.has_many(posts, user)`` asks for a page of records at once.
         """
@@ -47,7 +47,7 @@ class CountingActors:
     def actors(
         self, *, limit: int = 20, before: str | None = None, using: str | None = None
     ) -> list[Actor]:
-        """Who has counted, the last one first: ``[Actor(who, at)]``.
+        """The actors that have counted, the last one first: ``[Actor(who, at)]``.
 
         ``before``: the ``cursor`` of the last one of the page before.
 

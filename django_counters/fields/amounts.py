@@ -55,7 +55,7 @@ class CountedAmount(_Plain):
 
 @dataclass(frozen=True, slots=True)
 class AmountReading:
-    """A value and what is known of it, as `Reading`."""
+    """A value and its parts, as `Reading`."""
 
     value: Decimal
     total: Decimal
@@ -95,7 +95,7 @@ class _CountingAmounts(Counting):
         return self._change(-self._units(by), floor, ceiling, options)
 
     def read(self, **options: Any) -> AmountReading:  # type: ignore[override]
-        """The present value, and what is known of it, in amounts; see `CounterValue.read`."""
+        """The present value and its parts, in amounts; see `CounterValue.read`."""
         found = super().read(**options)
         numbers = (found.value, found.total, found.pending)
         value, total, pending = (amount_of(number, self._places) for number in numbers)
@@ -109,7 +109,7 @@ class _CountingAmounts(Counting):
         expected: Amount | None = None,
         **asked: Any,
     ) -> CounterAdjustment:
-        """Set the row right; see `CounterValue.adjust`. What is written down is in units."""
+        """Set the row right; see `CounterValue.adjust`. The row of the adjustment is in units."""
         asked |= self._given(to=to, by=by, expected=expected)
         with self._in_amounts():
             return super().adjust(**asked)
@@ -197,4 +197,4 @@ class AmountNotLoaded(_CountingAmounts, NotLoaded):
 
 
 class AmountOf(_CountingAmounts, CounterOf):
-    """The amount of the record with a primary key, which nobody has loaded; see `CounterOf`."""
+    """The amount of the record with a primary key, which is not loaded; see `CounterOf`."""

@@ -62,7 +62,7 @@ class BaseCounterField(TotalField):
         super().__init__(*args, **kwargs)
 
     def units(self, amount: Any) -> Any:
-        """What the column holds for what a caller says."""
+        """The number in the column for the number of a caller."""
         return amount
 
     def declared_units(self, amount: Any) -> Any:
@@ -71,7 +71,7 @@ class BaseCounterField(TotalField):
 
     @property
     def exact_field(self) -> models.Field[Any, Any]:
-        """What the exact value is to expressions."""
+        """The exact value as a field for expressions."""
         return models.BigIntegerField()
 
     @property

@@ -48,20 +48,20 @@ class CounterAttribute(TotalAttribute):
 
     @property
     def series(self) -> RecordSeries:
-        """What was counted of all records, or of some: ``Post.views.series.of(posts)``."""
+        """The counts of all records, or of some: ``Post.views.series.of(posts)``."""
         return series_of_all(self.field, self._heir or self.field.model)
 
     def has_many(
         self, records: Iterable[object], who: Who, *, using: str | None = None
     ) -> set[Any]:
-        """The primary keys of those records that somebody has counted, in one query.
+        """The primary keys of those records that an actor has counted, in one query.
 
         ``liked = Post.likes.has_many(page, request.user)``, where the field declares ``once``.
         ``records`` are instances, or primary keys.
 
         Raises:
             UnsupportedActors: the field declares no ``once``.
-            InvalidActor: this names nobody.
+            InvalidActor: this is no actor.
         """
         return has_many(self.field, self._heir or self.field.model, records, who, using)
 
@@ -93,14 +93,14 @@ class CounterAttribute(TotalAttribute):
 class CounterField(BaseCounterField):
     """A counter in a column of the model: a BIGINT that starts at zero.
 
-    ``post.views`` is an int, ``post.views.increment()`` counts, ``post.save()`` never overwrites
-    what was counted, and ``filter``, ``order_by``, ``F`` and ``values`` work as with any integer.
+    ``post.views`` is an int, ``post.views.increment()`` counts, ``post.save()`` never overwrites an
+    increment, and ``filter``, ``order_by``, ``F`` and ``values`` work as with any integer.
 
     Args:
         strategy: where increments wait for their rollup. ``"exact"``: nowhere, the column is the
             value. ``"slotted"``: in rows that writers share without waiting for each other; the
             column alone is the rolled-up value, ``with_counts`` and ``read`` give the exact one.
-            ``"cached"``: in Redis, until a flush; what is read is as with slots.
+            ``"cached"``: in Redis, until a flush; reads are as with slots.
         cache: which Redis, where it is cached: an alias of ``CACHES``, or a URL.
         on_redis_down: where increments go while it cannot be reached: into the column
             (``"exact"``), or nowhere (``"raise"``).

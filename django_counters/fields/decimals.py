@@ -77,9 +77,9 @@ class DecimalCounterField(Scaled, CounterField):
     """A `CounterField` of amounts: ``balance = DecimalCounterField(places=2)``.
 
     ``account.balance`` is a `Decimal`, ``account.balance.increment(Decimal("12.50"))`` counts. The
-    column is the same BIGINT, of units: 12.50 is 1250. So sums are exact, whatever the database,
-    and nothing is ever rounded: what has more places is refused, and so are floats. Amounts have 64
-    bits together: with two places they end at ±92,233,720,368,547,758.07.
+    column is the same BIGINT, of units: 12.50 is 1250. So sums are exact in every database, and
+    nothing is ever rounded: numbers with more places are refused, and so are floats. Amounts have
+    64 bits together: with two places they end at ±92,233,720,368,547,758.07.
 
     Takes the arguments of `CounterField` but ``once``, and of these ``floor``, ``ceiling``,
     ``approve_above`` and ``default`` are amounts.

@@ -115,7 +115,9 @@ def _forget_in_redis(field: CounterField, keys: Sequence[Any], using: str) -> No
         except CounterError as error:
             # They are deleted. A flush finds what it can add to no record, and writes it down.
             told = (field.table.label, len(keys), error)
-            logger.warning("What waits for %s of %d deleted records stays in Redis: %s", *told)
+            logger.warning(
+                "Pending increments of %s stay in Redis for %d deleted records: %s", *told
+            )
 
     transaction.on_commit(discard, using=using, robust=True)
 

@@ -31,7 +31,7 @@ class CountingHolds:
     ) -> Hold:
         """Take ``quantity`` from the row, and hold it; see `CounterManager.hold`.
 
-        ``hold = product.stock.hold(2, token=cart.token)``. What is left is set on the instance.
+        ``hold = product.stock.hold(2, token=cart.token)``. The rest is set on the instance.
 
         Raises:
             UnsavedInstance, RecordMissing: there is no row.
@@ -44,11 +44,11 @@ class CountingHolds:
         return made
 
     def holds(self, *, limit: int = 100, using: str | None = None) -> list[Hold]:
-        """What is held of it and has not ended, the first to expire first."""
+        """Its holds that have not ended, the first to expire first."""
         return holds.held(self._field.ref(self._instance, using), limit)
 
     def stocktake(self, *, using: str | None = None) -> Stock:
-        """What is available, held and sold of it; see `CounterManager.stocktake`.
+        """Its available, held and sold quantity; see `CounterManager.stocktake`.
 
         Raises:
             UnsavedInstance, RecordMissing: there is no row.

@@ -26,8 +26,8 @@ class RegionalCounter:
     """An attribute of a model: each record has a counter of a namespace that is ``REGIONAL``.
 
     It is no column. The counter of a record is named by the namespace and the primary key, such as
-    ``likes:42``, so the record needs the same primary key in all regions: a UUID, or whatever the
-    region that makes it gives it. Deleting a record leaves its counter: others may still count.
+    ``likes:42``. So the record needs the same primary key in all regions, such as a UUID. Deleting
+    a record leaves its counter: others may still count.
 
     Args:
         namespace: as it is declared in ``COUNTERS``, for this model alone.
@@ -47,7 +47,7 @@ class RegionalCounter:
         return self if instance is None else CounterOverRegions(self.key(instance))
 
     def key(self, record: models.Model) -> str:
-        """What the counter of a record is called.
+        """The key of the counter of a record.
 
         Raises:
             UnsavedInstance: it has no primary key yet.
@@ -100,7 +100,7 @@ class CounterOverRegions:
     """The counter of one record in all regions.
 
     Attributes:
-        key: what it is called. Methods of ``Counter.objects`` that have no twin here take it.
+        key: its name. Methods of ``Counter.objects`` that have no twin here take it.
     """
 
     key: str

@@ -46,7 +46,7 @@ class Counting(CountingActors, CountingHolds, CountingMaxima):
     ) -> Result:
         """Add ``by`` to the row, in one statement; the new value is set on the instance.
 
-        Exact under concurrency, whatever the instance holds. ``floor`` and ``ceiling`` narrow what
+        Exact under concurrency, also with a stale instance. ``floor`` and ``ceiling`` narrow what
         the field declares; only the bound that the value moves towards is asked. With a token the
         change counts once: a repeated call returns what the first one returned, and says so in
         ``replayed``. Where the field is cached the change is made in Redis, and within a
@@ -104,7 +104,7 @@ class Counting(CountingActors, CountingHolds, CountingMaxima):
         max_age: float | None = None,
         using: str | None = None,
     ) -> Reading:
-        """The present value, and what is known of it: total, pending, as of when.
+        """The present value and its parts: total, pending, as of when.
 
         A cached field offers ``consistency="cached"``: from Redis alone, where the total there is
         not older than ``max_age`` seconds (5).
@@ -123,7 +123,7 @@ class Counting(CountingActors, CountingHolds, CountingMaxima):
         max_age: float | None = None,
         using: str | None = None,
     ) -> int:
-        """The present value, whatever the instance holds; of a cached field as fresh as asked for.
+        """The present value, not that of the instance; of a cached field as fresh as asked for.
 
         As `CounterManager.value`: with ``consistency="cached"`` other fields are read exactly.
 
@@ -137,7 +137,7 @@ class Counting(CountingActors, CountingHolds, CountingMaxima):
 
     @property
     def series(self) -> Series:
-        """What was counted of this record over time and by tag, where the field declares ``per``.
+        """The counts of this record over time and by tag, where the field declares ``per``.
 
         See `Series`. ``Post.views.series`` is that of all records.
         """
@@ -399,7 +399,7 @@ class NotLoaded(Counting, NoNumber):
 
 
 class CounterOf(NotLoaded):
-    """The counter of the record with a primary key, which nobody has loaded: it counts and reads.
+    """The counter of the record with a primary key, which is not loaded: it counts and reads.
 
     It is no number: to use it as one raises `ValueNotKnown`.
     """

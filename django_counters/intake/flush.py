@@ -34,17 +34,17 @@ LARGEST = 20_000
 
 @dataclass
 class Report:
-    """What a flush did.
+    """The result of a flush.
 
     Attributes:
         generations: how many generations were landed.
         counters: how often a total was changed.
         quarantined: amounts that could not be landed, by counter; each is in an incident.
-        incidents: what was found to be lost.
+        incidents: the losses that were found.
         busy: sources where others held what was needed; they are flushed by the next run.
         away: sources that were not flushed, and why: they could not be reached, hold increments
             for another database, or wait until it is known whether a region was restored.
-        elsewhere: sources that somebody else was flushing.
+        elsewhere: sources that another process was flushing.
     """
 
     generations: int = 0
@@ -75,8 +75,8 @@ def flush(
 
     Any number of these can run at once, be repeated, or die at any moment: a generation of
     increments is in the totals exactly once, because its id is written in the transaction that adds
-    it, and it is removed from Redis only after that is committed. What Redis lost is found by the
-    generations that are missing, and recorded as an incident.
+    it. It is removed from Redis only after the commit. What Redis lost is found by the generations
+    that are missing, and recorded as an incident.
 
     Args:
         using: the database.

@@ -33,8 +33,8 @@ class Taken(NamedTuple):
         remaining: how many more could be taken at once.
         retry_after: seconds until as many could be taken; 0 if they were.
         more: seconds until one more than ``remaining`` could be taken.
-        counted: False where the store was away, so that nobody has counted, and ``allowed`` is
-            what the limit says for that case.
+        counted: False where the store was away: the request was not counted, and ``allowed`` is the
+            setting of the limit for that case.
     """
 
     allowed: bool

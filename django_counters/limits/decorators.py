@@ -48,9 +48,9 @@ def limited(
 ) -> Limited:
     """Limit the requests of a view, sync or async; or, named in ``MIDDLEWARE``, of the site.
 
-    A request beyond the limit is answered with 429, and one that nobody can count, because the
-    store is away and the limit then refuses, with 503; both with Retry-After. The view is not
-    called. Answers tell clients of the nearest limit in RateLimit and RateLimit-Policy.
+    A request beyond the limit is answered with 429. While the store is away and the limit then
+    refuses, the answer is 503. Both have Retry-After. The view is not called. Answers tell clients
+    of the nearest limit in RateLimit and RateLimit-Policy.
 
     Args:
         rate: such as ``"100/min"``, or a `Limit`, which then has all of the options.
@@ -91,7 +91,7 @@ class Limited:
         limit, is_async = self.limit, iscoroutinefunction(view)
         if iscoroutinefunction(self.refused) and not is_async:
             raise ImproperlyConfigured(
-                f"refused={self.refused!r} is async, and what is limited is not: {view!r}."
+                f"refused={self.refused!r} is async, and the limited view is not: {view!r}."
             )
         if limit.name == _NAMELESS:
             limit = replace(limit, name=_name_of(view))

@@ -67,7 +67,7 @@ def tell(request: HttpRequest, response: HttpResponseBase) -> None:
 
 @sync_and_async_middleware
 def tell_limits(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
-    """A middleware: answers that Django makes of what a limited view raises tell of its limit, too.
+    """A middleware that adds the headers of a limit to the answers that Django makes of errors.
 
     They are made outside of the view: of `Http404`, of `PermissionDenied`, of any error.
     """

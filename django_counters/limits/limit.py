@@ -53,17 +53,17 @@ class Limit:
     the clock of the store, in microseconds (of SQLite, milliseconds).
 
     In the database it is part of the caller's transaction, if there is one: a rollback gives back
-    what was taken, and others who are the same one wait for the end of the transaction.
+    the cost, and calls for the same one wait for the end of the transaction.
 
     Attributes:
-        name: what is limited: 1 to 200 characters. Clients are told it.
+        name: 1 to 200 characters. Clients are told it.
         rate: such as ``"100/min"``.
         burst: with ``"gcra"``, how many at once: then no window of the time ever has more than the
             rate says. Without it, that is as many as the rate has, and some window may have twice
             as many, less one.
-        by: who is limited where a request is: ``"user"`` (nobody where nobody is logged in),
-            ``"address"``, ``"user_or_address"``, or a plain function of the request that returns a
-            text, or None for no limit.
+        by: who is limited where a request is: ``"user"`` (no limit without a login), ``"address"``,
+            ``"user_or_address"``, or a plain function of the request that returns a text, or None
+            for no limit.
         algorithm: ``"gcra"``, ``"fixed"`` or ``"log"``.
         network: how many bits of an IPv6 address are one client: 16 to 64.
         cache: the alias of ``CACHES`` whose Redis keeps it. The database does if that is None or
@@ -108,7 +108,7 @@ class Limit:
             yield f"a name is a text of 1 to {LONGEST_NAME} characters."
         by: object = self.by
         if isinstance(by, str) and by not in _BY:
-            yield f"nobody is limited by {by!r}.{did_you_mean(by, _BY)}"
+            yield f"a limit cannot be by {by!r}.{did_you_mean(by, _BY)}"
         elif not isinstance(by, str) and (not callable(by) or iscoroutinefunction(by)):
             yield f"by is one of {', '.join(_BY)}, or a plain function, not {by!r}."
         if not is_integer(self.network, 16, NETWORK_BITS):
@@ -133,10 +133,10 @@ class Limit:
             raise ValueError(f"The limit {self.name!r} ({self.rate}) never has {cost!r} at once.")
 
     def of(self, request: HttpRequest) -> str | None:
-        """Who is limited of those who send requests; None for nobody.
+        """The one that a request is counted for; None without a limit.
 
         Raises:
-            ImproperlyConfigured: it is by user, and nobody has looked who that is.
+            ImproperlyConfigured: it is by user, and no middleware has set the user of the request.
             TypeError: the function of the limit returned something else than a text or None.
         """
         if self.by == "address":
@@ -158,14 +158,14 @@ class Limit:
 
     @async_unsafe("Limits have an async call, too: await atake() instead of take().")
     def take(self, who: str | models.Model, cost: int = 1) -> Taken:
-        """Take ``cost`` for somebody, all or none: one atomic step, in one round trip.
+        """Take ``cost`` for a user or address, all or none: one atomic step, in one round trip.
 
         Args:
             who: any text, or a saved user. Only a digest of it is kept.
             cost: how many to take.
 
         Raises:
-            ValueError: a full limit never has as many, or that is nobody.
+            ValueError: a full limit never has as many, or ``who`` is no text and no saved user.
             InvalidConfiguration: the cache cannot keep it.
         """
         draw = self._draw(who, cost)
@@ -189,7 +189,7 @@ class Limit:
         if isinstance(who, models.Model) and who.pk is not None:
             who = user_text(who)
         if not isinstance(who, str) or not who:
-            raise ValueError(f"{who!r:.80} is nobody: a limit is for a text, or for a saved user.")
+            raise ValueError(f"{who!r:.80} is no text and no saved user.")
         named = self._start + who.encode(errors="surrogatepass")
         return self._algorithm.draw(hashlib.sha256(named).digest(), cost)
 

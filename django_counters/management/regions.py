@@ -31,7 +31,7 @@ def add_arguments(parser: ArgumentParser) -> None:
             "or give one another name"
         ),
     )
-    parser.add_argument("former", nargs="?", default="", help=_("rename: what it was called"))
+    parser.add_argument("former", nargs="?", default="", help=_("rename: its former name"))
     said = parser.add_mutually_exclusive_group()
     said.add_argument(
         "--restored",
@@ -45,7 +45,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         dest="restored",
         action="store_const",
         const=False,
-        help=_("nothing is missing, whatever its database looks like"),
+        help=_("nothing is missing, although its database looks restored"),
     )
 
 
@@ -56,7 +56,7 @@ def run_publish(out: OutputWrapper, using: str, *, as_json: bool, **_options: An
         CommandError: a Redis of cached counters could not be reached.
     """
     done = publish(using)
-    busy = "; busy: somebody else publishes" if done.busy else ""
+    busy = "; busy: another process publishes" if done.busy else ""
     data = {"database": using, **asdict(done)}
     out.write(json.dumps(data) if as_json else f"{done.entries} entries published{busy}")
     if done.problem:
@@ -75,7 +75,7 @@ def run_pull(out: OutputWrapper, using: str, *, as_json: bool, **_options: Any) 
         out.write(json.dumps({"database": using, "regions": copied}))
     else:
         for name, done in found.items():
-            busy = "; busy: somebody else copies" if done.busy else ""
+            busy = "; busy: another process copies" if done.busy else ""
             moved = [f"; {done.received} received"] if done.received else []
             moved += [f"; {done.sent} sent"] if done.sent else []
             out.write(f"{name}: {done.entries} entries copied{''.join(moved)}{busy}")

@@ -23,7 +23,7 @@ class ActorManager(PastManager[Row]):
     """Tells who has counted, where the namespace declares ``ONCE``."""
 
     def toggle(self, key: str, who: Who, *, using: str | None = None) -> Toggled:
-        """Count somebody who does not count, else take the count back.
+        """Count an actor that does not count yet, else take the count back.
 
         ``has, result = Counter.objects.toggle("likes:post:5", user)``. Two at the same time are
         one after the other: each of them has an effect.
@@ -36,15 +36,15 @@ class ActorManager(PastManager[Row]):
         return toggle(named(key, using or self._db), Event(who=who))
 
     def has(self, key: str, who: Who, *, using: str | None = None) -> bool:
-        """Whether somebody counts: with a cool-down, whether it is not over yet."""
+        """Whether an actor counts: with a cool-down, whether it is not over yet."""
         return bool(self.has_many([key], who, using=using))
 
     def has_many(self, keys: Iterable[str], who: Who, *, using: str | None = None) -> set[str]:
-        """The keys among these that somebody has counted, in one query for each namespace.
+        """The keys among these that an actor has counted, in one query for each namespace.
 
         Raises:
             UnsupportedActors: a namespace declares no ``ONCE``.
-            InvalidActor: this names nobody.
+            InvalidActor: this is no actor.
         """
         alias = COUNTERS.reading(using or self._db)
         found: set[str] = set()
@@ -65,7 +65,7 @@ class ActorManager(PastManager[Row]):
         before: str | None = None,
         using: str | None = None,
     ) -> list[Actor]:
-        """Who has counted, the last one first: ``[Actor(who, at)]``.
+        """The actors that have counted, the last one first: ``[Actor(who, at)]``.
 
         ``before``: the ``cursor`` of the last one of the page before.
 

@@ -41,25 +41,24 @@ class AdjustingManager(RowsManager[Row]):
         """Set a counter right, and keep for ever what it was, who did it and why.
 
         Either ``to`` gives the new value or ``by`` the change. In one transaction (the caller's, if
-        there is one) the exact value is read, the difference is added to the total or, where the
-        namespace is a ledger, appended as an entry of its own kind, and an immutable
-        `CounterAdjustment` is written. Increments are never removed: those that others make
-        meanwhile come on top, and those that wait in shards, in the ledger or in Redis are part
-        of the value and stay where they are.
+        there is one) the exact value is read, the difference is added to the total, and an
+        immutable `CounterAdjustment` is written. In a ledger the difference is an entry of its own
+        kind. Increments are never removed: those that others make meanwhile come on top, and those
+        that wait in shards, in the ledger or in Redis are part of the value and stay there.
 
-        Adjustments come one after the other, whatever the counter, so each one meets the value
-        that the one before has left. Another one waits until this transaction ends: adjust in
-        short transactions, and before counting in the same one.
+        Adjustments of all counters come one after the other, so each one meets the value that the
+        one before has left. Another one waits until this transaction ends: adjust in short
+        transactions, and before counting in the same one.
 
         Args:
             key: the counter.
             to: the new value.
             by: the change.
             expected: the value that the decision was made on; another one is refused.
-            reason: why, for whoever asks later. Up to 1,000 characters.
-            actor: a user, or the name of whatever else adjusts. Kept as a text.
+            reason: why, for readers of the audit. Up to 1,000 characters.
+            actor: a user, or the name of a script or job. Kept as a text.
             approver: who else has agreed, where ``APPROVE_ABOVE`` asks for a second person.
-            case: what it belongs to, such as the number of a ticket.
+            case: a reference, such as the number of a ticket.
             request_id: which request of a client it was.
             token: adjust once, however often the call is repeated: a UUIDv7 or any text, for 48
                 hours, as for increments. A repeated call returns the first adjustment; its
@@ -69,13 +68,14 @@ class AdjustingManager(RowsManager[Row]):
 
         Raises:
             ValueChanged: the value is not the expected one; the error has it.
-            ApprovalRequired: it is more than one person alone may do, and nobody has approved.
+            ApprovalRequired: it is more than one person alone may do, and it is not approved.
             InsufficientCount, CeilingExceeded, CounterOverflow: the value may not become that.
             InvalidAdjustment: the reason or the actor is missing, or both or none of ``to`` and
                 ``by`` are given, or the approver is the actor.
             InvalidKey, InvalidDelta, InvalidToken, TokenConflict, TokenExpired: as `increment`.
             CounterUnavailable: the database, or the Redis of a cached counter, cannot be asked.
-            RetryTransaction: under REPEATABLE READ, somebody else has counted or adjusted since.
+            RetryTransaction: under REPEATABLE READ, another transaction has counted or adjusted
+                since.
             OutcomeUnknown: the answer was lost, outside a transaction: counted or not.
         """
         return adjustment.adjust(
@@ -108,11 +108,11 @@ class AdjustingManager(RowsManager[Row]):
     ) -> CounterAdjustment:
         """Set a counter to zero, and keep for ever what it was, who did it and why.
 
-        As ``adjust(key, to=0)``, with its arguments, its errors and its promises. ``before`` of
-        the adjustment is all that was counted until then, and ``-delta`` what is taken away;
-        what others count meanwhile comes on top. A counter that is zero already gets a row, too,
-        with a ``delta`` of zero. A ceiling below zero refuses, and so does a floor above it
-        unless ``allow_below_floor``.
+        As ``adjust(key, to=0)``, with its arguments, its errors and its promises. ``before`` of the
+        adjustment is the value until then, and ``-delta`` the same number; increments that others
+        make meanwhile come on top. A counter that is zero already gets a row, too, with a ``delta``
+        of zero. A ceiling below zero refuses, and so does a floor above it unless
+        ``allow_below_floor``.
         """
         return self.adjust(
             key,
@@ -147,7 +147,7 @@ class AdjustingManager(RowsManager[Row]):
         """Adjust many counters for one reason, ``step`` of them in a transaction.
 
         Each is adjusted at most once for a ``case``: the same call goes on where it was
-        interrupted, whoever repeats it. A counter that is refused (by its floor, by
+        interrupted, also in another process. A counter that is refused (by its floor, by
         ``APPROVE_ABOVE``, because the case has adjusted it by another number) is reported, and the
         others go on.
 
@@ -161,8 +161,8 @@ class AdjustingManager(RowsManager[Row]):
         Raises:
             InvalidAdjustment, InvalidKey, InvalidDelta: something is wrong with what is asked;
                 nothing was changed.
-            CounterUnavailable, OutcomeUnknown, RetryTransaction: what was adjusted until then
-                stays. Repeat the call.
+            CounterUnavailable, OutcomeUnknown, RetryTransaction: the adjustments made until then
+                stay. Repeat the call.
         """
         return cases.adjust_many(
             cases.given(to, by, lambda key: named(key, using or self._db)),
@@ -181,16 +181,16 @@ class AdjustingManager(RowsManager[Row]):
     def forget(self, key: str, *, using: str | None = None) -> int:
         """Let a counter be zero, as if it had never been counted, and return what it was.
 
-        Right for every strategy, in one transaction (the caller's, if there is one): what waits in
-        shards, in the ledger or in Redis is part of what is taken away, and what others count
-        meanwhile stays. The row goes, unless something is still to be folded into it. Entries of a
+        Right for every strategy, in one transaction (the caller's, if there is one). Pending
+        increments in shards, the ledger and Redis are deleted, too. Increments that others make
+        meanwhile stay. The row goes, unless something is still to be folded into it. Entries of a
         ledger, recorded totals, tokens and adjustments are kept. It asks no bounds, and writes down
         neither who did it nor why: people adjust, with ``to=0``.
 
         Raises:
             InvalidKey: the key is none.
             CounterUnavailable: the database, or the Redis of a cached counter, cannot be asked.
-            RetryTransaction: under REPEATABLE READ, somebody else has counted since.
+            RetryTransaction: under REPEATABLE READ, another transaction has counted since.
             OutcomeUnknown: the connection was lost, outside a transaction, before the answer.
         """
         return adjustment.forget(key, using or self._db)

@@ -55,9 +55,9 @@ class DeltaManager(_RowsManager[_Row]):
     ) -> Appended:
         """Append an entry: ``delta`` is added to the counter, in the caller's transaction.
 
-        Waits for nobody, but the first entry of a counter for another one that is the first. With
-        a token the entry counts once; see `CounterManager.increment`. ``at`` and ``tags`` say what
-        it is counted by, where its namespace has ``PER``; the entry has the time of its token.
+        It never waits, but the first entry of a counter does for another first one. With a token
+        the entry counts once; see `CounterManager.increment`. ``at`` and ``tags`` say what it is
+        counted by, where its namespace has ``PER``; the entry has the time of its token.
 
         Returns:
             The token of the entry, and whether it was there already. No value: nothing is read.
@@ -102,11 +102,12 @@ class DeltaManager(_RowsManager[_Row]):
     ) -> LedgerPage[_Row]:
         """The next entries after a position: the ledger as an outbox.
 
-        Waits for nobody, and locks nothing. Entries come by the transaction that wrote them, and
-        within it as they were written. Nothing can appear before an entry that was read, however
-        late it is committed: entries wait until every transaction that began to write before them
-        has ended. So a reader who keeps the position in the transaction of what he does with the
-        page has each entry once. An entry is never altered, only ``xid`` may differ in the table.
+        Waits for no other transaction, and locks nothing. Entries come by the transaction that
+        wrote them, and within it as they were written. Nothing can appear before an entry that was
+        read, however late it is committed: entries wait until every transaction that began to write
+        before them has ended. So a reader who keeps the position in the transaction of what he does
+        with the page has each entry once. An entry is never altered, only ``xid`` may differ in the
+        table.
 
         Args:
             position: that of the last page; empty: after the last entry that was dropped, which is

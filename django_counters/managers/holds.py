@@ -33,8 +33,8 @@ class HoldManager(ActorManager[Row]):
         """Take ``quantity`` from a counter, and hold it for so many minutes.
 
         The value is what is available. The row of the hold and the change of the counter are one
-        step: a crash leaves both or neither. Nobody is refused while there is enough: what others
-        hold beyond their time is given back before. The counter stays at its floor or above, at
+        step: a crash leaves both or neither. No caller is refused while there is enough: holds of
+        others that have expired are given back before. The counter stays at its floor or above, at
         zero where none is declared. Signals, periods and transactions are those of a decrement.
 
         With a ``token`` (a cart) the same call answers with the same hold, for 30 days; ``state``
@@ -62,14 +62,14 @@ class HoldManager(ActorManager[Row]):
         return holds.find(token, using or self._db)
 
     def holds(self, key: str, *, limit: int = 100, using: str | None = None) -> list[Hold]:
-        """What is held of a counter and has not ended, the first to expire first."""
+        """The holds of a counter that have not ended, the first to expire first."""
         return holds.held(named(key, using or self._db), limit)
 
     def stocktake(self, key: str, *, using: str | None = None) -> Stock:
-        """What is available, held and sold of a counter, in one statement and so of one moment.
+        """The available, held and sold quantity of a counter, all of one moment.
 
-        Whoever knows what the stock was can compare it with ``total``. It reads all rows of holds
-        that are kept: it is for audits, not for pages.
+        Compare ``total`` with the stock that you began with. It reads all rows of holds that are
+        kept: it is for audits, not for pages.
 
         Raises:
             UnsupportedHold: nothing can be held of the counter.
@@ -86,7 +86,7 @@ class HoldManager(ActorManager[Row]):
         request_id: str = "",
         using: str | None = None,
     ) -> CounterAdjustment:
-        """Give back what somebody holds, and keep who did it and why, as `adjust` does.
+        """Give back a hold, and keep who did it and why, as `adjust` does.
 
         The ``case`` of the adjustment names the hold: ``hold 'basket-17'``. For staff:
         ``hold.release()`` writes nothing down. The page of a counter in the admin has a form for

@@ -18,13 +18,13 @@ class MaximumManager(HoldManager[Row]):
         """Set a counter to ``number`` if its value is smaller, in one atomic step.
 
         Repeated, it changes nothing, so it needs no token; of several calls the largest number
-        counts, in whatever order they come. A counter that was never counted is zero. Where the
-        namespace is exact it is part of the caller's transaction, and where the value is large
-        enough nothing is written and no row is held. Where it is cached, it adds in Redis what the
-        value lacks, within a transaction when that commits; a total that was changed in another
-        way than by counting may be missed for 5 seconds. While Redis is away it is refused,
-        whatever ``ON_REDIS_DOWN`` says: repeat it later. Signals hear what was added, if anything
-        was. In a block of `collect` it is made at once, after what is owed to the counter.
+        counts, in any order. A counter that was never counted is zero. Where the namespace is exact
+        it is part of the caller's transaction, and where the value is large enough nothing is
+        written and no row is held. Where it is cached, it adds the difference in Redis, within a
+        transaction when that commits. A total that was changed in another way than by counting may
+        be missed for 5 seconds. While Redis is away it is refused, with each ``ON_REDIS_DOWN``:
+        repeat it later. Signals hear what was added, if anything was. In a block of `collect` it is
+        made at once, after what is owed to the counter.
 
         Returns:
             The value afterwards: ``number``, or what was larger. `Unknown` of a cached counter in

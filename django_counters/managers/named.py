@@ -49,9 +49,9 @@ class CounterManager(TransferManager[Row]):
         A counter that was never counted starts at zero. ``floor`` and ``ceiling`` narrow what the
         namespace declares; only the bound that the value moves towards is asked. Linearizable
         where the namespace is exact: a concurrent change waits for this transaction and then
-        starts from its result. Where it is sharded nobody waits, the value is that of this
+        starts from its result. Where it is sharded no call waits, the value is that of this
         statement's snapshot and ``by``, and ``shard_key`` (a user, a request) always leads to the
-        same shard. Where it is a ledger nobody waits.
+        same shard. Where it is a ledger no call waits.
 
         With a ``token`` (a UUIDv7, or any text up to 255 characters) the change counts once,
         however often and by whomever the call is repeated: a repeated call returns what the first
@@ -65,19 +65,19 @@ class CounterManager(TransferManager[Row]):
 
         ``at`` says when it happened (now, where it is not given) and ``tags`` what it is counted
         by, where the namespace declares ``PER`` and ``TAGS``: the total and the cell of each period
-        change together or not at all. What is too long ago for one period is counted in those that
+        change together or not at all. An event too long ago for one period is counted in those that
         are kept for longer.
 
         Where the namespace has a ``BUFFER`` the change waits in this process, within a transaction
         from its commit on; one with a token, or with ``immediately``, goes past the buffer.
 
         Returns:
-            The new value, `Counted`, which is an int. `Unknown` where nobody knows it: in a ledger,
+            The new value, `Counted`, which is an int. `Unknown` where it is not known: in a ledger,
             in a collector, in a buffer, and of a cached counter in a transaction or without its
             Redis.
 
         Raises:
-            InvalidKey, InvalidDelta, InvalidToken: what is given is no key, no integer other than
+            InvalidKey, InvalidDelta, InvalidToken: an argument is no key, no integer other than
                 zero, no token.
             InsufficientCount, CeilingExceeded: the value would cross its floor, or its ceiling.
             UnsupportedBounds: the namespace is not exact, and it is not the floor that a sharded
@@ -218,12 +218,12 @@ class CounterManager(TransferManager[Row]):
     def collect(self, *, using: str | None = None) -> AbstractContextManager[None]:
         """A block whose increments are merged by key and applied in one statement at its end.
 
-        The block is a transaction, or a savepoint in the caller's; what it counts is applied as the
-        last thing of it, in the order of the keys, so that rows are held for as short as can be and
-        two such blocks cannot deadlock. Changes that a floor or ceiling concerns are made at once.
-        An increment that is collected returns `Unknown`; reads within the block see it. A savepoint
-        that is rolled back takes its increments with it, and so does a block that ends with an
-        error. A block within is applied with the outer one. Counter fields are not collected.
+        The block is a transaction, or a savepoint in the caller's. Its changes are applied at its
+        end, in the order of the keys. So rows are locked briefly, and two such blocks cannot
+        deadlock. Changes that a floor or ceiling concerns are made at once. An increment that is
+        collected returns `Unknown`; reads within the block see it. A savepoint that is rolled back
+        takes its increments with it, and so does a block that ends with an error. A block within is
+        applied with the outer one. Counter fields are not collected.
 
         Raises:
             CounterOverflow: a sum does not fit, at the end of the block.
@@ -233,8 +233,8 @@ class CounterManager(TransferManager[Row]):
     def acollect(self, *, using: str | None = None) -> AbstractAsyncContextManager[None]:
         """`collect` for async code, where no transaction is open: applied after the block.
 
-        Changes that a floor or ceiling concerns are committed at once, whatever becomes of the
-        block. A transaction of synchronous code within counts by itself.
+        Changes that a floor or ceiling concerns are committed at once, even if the block fails. A
+        transaction of synchronous code within counts by itself.
         """
         return pipeline.acollect(using or self._db)
 
@@ -246,11 +246,11 @@ class CounterManager(TransferManager[Row]):
         max_age: float | None = None,
         using: str | None = None,
     ) -> Reading:
-        """The value of a counter, and what is known of it.
+        """The value of a counter, and its parts.
 
         ``consistency="cached"``, for cached counters: from Redis alone where the total there is not
-        older than ``max_age`` seconds. Where Redis is away, what has landed in the database, and
-        the reading says so: its consistency is ``"landed"``.
+        older than ``max_age`` seconds. Where Redis is away, only flushed increments, and the
+        reading says so: its consistency is ``"landed"``.
 
         Raises:
             UnsupportedConsistency: the counter's strategy does not offer ``consistency``.

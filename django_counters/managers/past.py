@@ -27,7 +27,7 @@ class PastManager(AdjustingManager[Row]):
         namespace: str | None = None,
         using: str | None = None,
     ) -> Series:
-        """What was counted over time and by tag, of a counter or of several of one namespace.
+        """The counts over time and by tag, of a counter or of several of one namespace.
 
         The namespace declares ``PER``, is a ledger, or has a ``HISTORY``; the last two have no
         tags. Of all counters of a namespace that declares periods: ``namespace="views"``. See
@@ -54,8 +54,8 @@ class PastManager(AdjustingManager[Row]):
         A shorthand of `series`: of its periods where the namespace declares ``PER``, else of its
         entries or of its recorded totals.
         ``by`` is a minute, hour, day, week or month, as the clocks of ``tz`` show them, so a day
-        may have 23 or 25 hours; where it is not given, those by which periods are stored, and of a
-        ledger those of the current time zone. The first period is the one that ``since`` falls
+        may have 23 or 25 hours. Where it is not given, periods begin as they are stored. Those of a
+        ledger begin as in the current time zone. The first period is the one that ``since`` falls
         into, the last one begins before ``until`` (now). Entries stand at the time of their token.
 
         Raises:
@@ -67,7 +67,7 @@ class PastManager(AdjustingManager[Row]):
         return series.history(key, by, since, until, tz, using or self._db)
 
     def value_at(self, key: str, moment: datetime, *, using: str | None = None) -> int:
-        """What the value of a counter of the ledger was at a moment.
+        """The value that a counter of the ledger had at a moment.
 
         It is what the value is now, without the entries whose token is later than the moment. What
         did not come through the ledger counts as if it had always been there.
@@ -93,7 +93,7 @@ class PastManager(AdjustingManager[Row]):
     def explain(  # type: ignore[override]
         self, key: str, *, last: int = 10, using: str | None = None
     ) -> Explanation:
-        """What a value is made of, and the last entries, in one statement: the parts sum to it.
+        """The parts of a value, which sum to it, and the last entries, in one statement.
 
         Django's own ``explain()``, of a query, is that of a queryset: ``objects.all().explain()``.
         """

@@ -22,9 +22,9 @@ _Row = TypeVar("_Row", bound=ShardColumns)
 
 
 class ShardManager(models.Manager[_Row]):
-    """Counts in shards, whatever the namespace declares; `Counter.objects` reads the same values.
+    """Counts in shards, in any namespace; `Counter.objects` reads the same values.
 
-    A writer takes a shard that nobody holds, so that no transaction waits for another one.
+    A writer takes a shard that no transaction has locked, so no transaction waits for another one.
     """
 
     def increment(
@@ -42,7 +42,8 @@ class ShardManager(models.Manager[_Row]):
         """Add ``by`` to a counter and return its value: this statement's snapshot and ``by``.
 
         ``shard_key`` (a user, a request) always leads to the same shard, and waits for it; without
-        it a shard is taken that nobody holds. ``at`` and ``tags`` say what it is counted by.
+        it a shard is taken that no transaction has locked. ``at`` and ``tags`` say what it is
+        counted by.
 
         Raises:
             InvalidKey, InvalidDelta, InvalidMoment, InvalidTags, UnsupportedSeries,

@@ -94,7 +94,7 @@ class SlotManager(models.Manager[_Row]):
         consistency: str = "exact",
         using: str | None = None,
     ) -> Reading:
-        """The value of a counter of a record, and what is known of it."""
+        """The value of a counter of a record, and its parts."""
         return read(record, name, consistency, using or self._db)
 
     def adjust(

@@ -29,7 +29,7 @@ class TransferManager(BufferManager[Row]):
 
         The namespace declares ``REGIONAL`` and ``FLOOR: 0``: each region takes from its own stock.
         This one falls at once. The other one grows when it has copied that, after the next
-        ``publish`` here and ``pull`` there. Until then nobody can take it. So all regions together
+        ``publish`` here and ``pull`` there. Until then it cannot be taken. So all regions together
         never give more than there was, whether or not they can talk.
 
         With a ``token`` it is sent once, however often the call is repeated; see `increment`.

@@ -156,7 +156,7 @@ MOST_CREATED = _gauge(
 )
 FINDINGS = _gauge(
     "django_counters_findings",
-    "How many things somebody has to do something about: what `counters doctor` says is needed.",
+    "How many findings of `counters doctor` need an action.",
 )
 BUFFERED = _gauge(
     "django_counters_buffered_amount",

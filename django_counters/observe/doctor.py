@@ -63,10 +63,10 @@ class Finding:
         rows: how many rows wait, or generations for cached counters.
         counters: the number of their counters; for cached counters, at most.
         action: what to do, or why something waits; may be empty.
-        needed: whether somebody has to do something.
+        needed: whether an administrator has to act.
         lag: how many seconds something waits in Redis at most; None for others.
         command: the command in ``action``; empty if no command helps.
-        warns: whether it is unusual, though nobody has to do something now.
+        warns: whether it is unusual, though no action is needed now.
     """
 
     subject: str
@@ -94,7 +94,7 @@ def _wrong(subject: str, strategy: str, text: str, command: str = "", **told: ob
 
 
 def examine(using: str = DEFAULT_DB_ALIAS) -> list[Finding]:
-    """Examine one database: what waits where, and whether it belongs there.
+    """Examine one database: pending increments, their places, and problems.
 
     Asks other regions, too, whether this one was restored from a backup. A Redis that does not
     answer is a finding. Wrong settings and missing tables end the

@@ -247,7 +247,7 @@ def _guard(using: str) -> str:
     return "" if found == guard.wanted_state(using) else found
 
 
-_TO_DO = gettext_noop("what has to be done")
+_TO_DO = gettext_noop("work to do")
 # All parts in their order: the name for people, and how to read it.
 PARTS: Mapping[str, tuple[str, Callable[[str], Any]]] = MappingProxyType(
     {

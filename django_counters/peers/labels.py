@@ -81,5 +81,5 @@ def relabel_in(region: str, labels: list[Label], life: str, using: str) -> Marks
         for number, before, after in labels:
             ends = after == CLOSED or before != CLOSED
             if not ends or not positions.relabel(source_of(region), str(number), before, after):
-                raise PeerAway(reason="somebody else greets it at this moment")
+                raise PeerAway(reason="another process greets it at this moment")
         return marks_of(region, using)

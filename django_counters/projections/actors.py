@@ -59,7 +59,7 @@ ACTORS = Projection(
             "once",
             None,
             "True, or a time such as `'30m'` or `'24h'`; or None",
-            "How often somebody counts: "
+            "How often an actor counts: "
             "[once, until it is taken back](../how-to/one-like-per-person.md), or not again for a "
             "time. None: as often as they like. Not with `'cached'` and `'ledger'`.",
         ),

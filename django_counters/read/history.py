@@ -33,15 +33,15 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What a value is made of, all of one moment: ``value = total + shards + tail + redis``.
+    """The parts of a value, all of one moment: ``value = total + shards + tail + redis``.
 
     Attributes:
         key: the counter.
         value: the exact value.
-        total: what is rolled up.
-        shards: what waits in shards, after a change of strategy.
-        tail: what waits in the ledger.
-        redis: what waits in Redis; None where the counter is not cached.
+        total: the rolled-up part.
+        shards: pending in shards, after a change of strategy.
+        tail: pending in the ledger.
+        redis: pending in Redis; None where the counter is not cached.
         outside: how much of the total did not come through the ledger; None where nothing ever did.
         archived: how much of the total came from entries that are dropped.
         entries: the last entries, the latest first.

@@ -18,7 +18,7 @@ class Point:
     Attributes:
         start: when it begins.
         end: when the next one does.
-        value: what was counted in it; zero where nothing was.
+        value: the count of the period.
     """
 
     start: datetime
@@ -28,12 +28,12 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """What was counted of one counter in one period.
+    """The count of one counter in one period.
 
     Attributes:
         start: when the period begins.
         end: when the next one begins.
-        change: what was counted in it; zero where nothing was.
+        change: the count of the period.
         entries: how many entries of a ledger there are; None where they are not what was read.
     """
 
@@ -45,7 +45,7 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The periods of what was counted with the same values of some tags.
+    """The periods of the counts with the same values of some tags.
 
     Attributes:
         tags: the values by the names of the tags: ``"~"`` for those that are not counted apart,

@@ -116,7 +116,7 @@ class _Asking(Generic[_Row, _Total]):
 
     @property
     def as_of(self) -> datetime | None:
-        """What was counted before this moment is in what is read after it: the present moment.
+        """The present moment: reads after it contain all counts before it.
 
         Of cached counters a moment before the last flush; None where none is known. The database
         is asked for it.
@@ -148,7 +148,7 @@ class _Asking(Generic[_Row, _Total]):
         return {name: self._rows(told, key) for key, name in told.names.items()}
 
     def total(self) -> _Total:
-        """What was counted in all of the time; without a time, in all that is kept."""
+        """The count of all of the time; without a time, of all that is kept."""
         raise NotImplementedError
 
     async def alist(self) -> _Rows[_Row]:
@@ -176,14 +176,14 @@ class _Asking(Generic[_Row, _Total]):
 
 
 class Series(_Asking[Point, int]):
-    """What was counted over time. Lazy: `list`, `total`, `each` and a loop ask the database.
+    """The counts over time. Lazy: `list`, `total`, `each` and a loop ask the database.
 
         Counter.objects.series("signups:site").per("day").last(30).list()
 
     Raises:
         UnsupportedSeries: nothing tells when the counters changed; it says which option does.
-        InvalidPeriod: what is stored does not begin where the periods do that are asked for.
-        HistoryNotKept: what was then is not kept; it says from when on it is.
+        InvalidPeriod: the stored periods begin at other times than those that are asked for.
+        HistoryNotKept: counts of that time are not kept; it says from when on they are.
         CounterUnavailable: the database cannot be reached.
     """
 
@@ -202,15 +202,15 @@ class Series(_Asking[Point, int]):
         return Splits(replace(self._asked, tags=check_tags(source, tags)))
 
     def total(self) -> int:
-        """What was counted in all of the time; without a time, in all that is kept."""
+        """The count of all of the time; without a time, of all that is kept."""
         return sum(sum(row) for row in found(self._asked, summed=True).amounts.values())
 
     def unique(self) -> Distinct:
         """How many distinct actors there were in all of the time, and with which error.
 
-        Somebody who came in several of its periods, or to several of the counters, is one. Exact up
-        to 512 actors in each stored period, and in all; else estimated with a standard error of
-        0.81 %. Of cached counters those count that have landed: see `as_of`.
+        An actor of several of its periods, or of several of the counters, is one. Exact up to 512
+        actors in each stored period, and in all; else estimated with a standard error of 0.81 %. Of
+        cached counters those count that have landed: see `as_of`.
 
         Raises:
             UnsupportedSeries: the counters declare no ``unique`` periods.
@@ -218,7 +218,7 @@ class Series(_Asking[Point, int]):
         return uniques.found(self._asked).get(("", ()), Distinct.of(Sketch()))
 
     def uniques(self) -> _Rows[UniquePoint]:
-        """The same for each period. Their sum is more than `unique`, where somebody came again."""
+        """The same for each period. Their sum is more than `unique`, where an actor came again."""
         self._check_time()
         return uniques.points(self._asked)[()]
 
@@ -274,8 +274,8 @@ class Series(_Asking[Point, int]):
             n: how many.
             against: compare with the period so many before, 1 for the last one, and order by the
                 rise. Of a period that is not over, the one before counts up to the same time of
-                day, to the end of the finest period that is kept of it; where no finer one is, it
-                counts as a whole. Who has less than zero in that time before may be missed.
+                day. That is the end of the finest period that is kept of it. Without a finer one it
+                counts as a whole. A counter below zero in that time before may be missed.
 
         Raises:
             UnsupportedSeries: ``top`` does not name this period, nor, with `where`, ``per``.
@@ -299,7 +299,7 @@ class Series(_Asking[Point, int]):
 
         Raises:
             UnsupportedSeries: ``top`` does not name this period; or this is the series of several
-                counters, or of what was counted with a tag.
+                counters, or of a tag.
             InvalidPeriod, HistoryNotKept: as `top`.
         """
         return place(self._asked)
@@ -313,7 +313,7 @@ class Series(_Asking[Point, int]):
 
 
 class Splits(_Asking[Split, dict[Any, int]]):
-    """What was counted over time, by tag: `Split` after `Split`, the largest first."""
+    """The counts over time, by tag: `Split` after `Split`, the largest first."""
 
     __slots__ = ()
 
@@ -323,7 +323,7 @@ class Splits(_Asking[Split, dict[Any, int]]):
         return self._asked.tags
 
     def total(self) -> dict[Any, int]:
-        """What was counted in all of the time, by value, the largest first.
+        """The counts of all of the time, by value, the largest first.
 
         Of several tags the values are a tuple.
         """

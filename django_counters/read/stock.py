@@ -17,8 +17,9 @@ class Stock:
 
     Attributes:
         available: the value of the counter.
-        held: what is taken from it and has not ended, also beyond its time.
-        sold: what was committed, of the holds that are kept: 30 days after their time they are not.
+        held: the quantity of holds that have not ended, also beyond their time.
+        sold: the quantity of committed holds that are kept: they are deleted 30 days after their
+            time.
     """
 
     available: int

@@ -31,13 +31,13 @@ _MORE = 4
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A counter, and what it has counted in a period.
+    """A counter and its count in a period.
 
     Attributes:
         key: of a named counter its key, of a record its primary key.
         record: the record, as the queryset has loaded it; None for a named counter.
-        value: what was counted in the period.
-        before: what was counted in the one that it is compared with; None without ``against``.
+        value: the count of the period.
+        before: the count of the period that it is compared with; None without ``against``.
     """
 
     key: Any
@@ -53,7 +53,7 @@ class Placed:
     Attributes:
         place: 1 for the largest count; those with the same count have the same place. None where
             the counter has counted nothing, and where more than 10,000 have counted more.
-        value: what it has counted.
+        value: its count.
     """
 
     place: int | None
@@ -108,7 +108,7 @@ def top(asked: Asked, n: int, against: int | None) -> list[Ranked]:
 def place(asked: Asked) -> Placed:
     """Which place one counter has; see `Series`."""
     if not asked.source.is_one or asked.where:
-        reason = "place() is of one counter, whatever its tags are"
+        reason = "place() is of one counter, and not of tags"
         raise UnsupportedSeries(key=asked.source.label, reason=reason)
     by, using = _period_of(asked), asked.source.database(asked.using)
     with Session(using).translated(), within_dates(asked.span):

@@ -161,7 +161,7 @@ def read(key: object, consistency: str, using: str | None, max_age: object = Non
     name = check_key(key)
     policy = registry.policy(name)
     if policy.regional:
-        reason = "value() adds up regions, and a reading is of what waits in one"
+        reason = "value() adds up regions, and a reading is of one region"
         raise UnsupportedRegions(key=name, reason=reason)
     age = policy.max_age if max_age is None else check_age(max_age)
     strategy = registry.strategy(policy.recipe, NAMED, reading_alias(policy, using))

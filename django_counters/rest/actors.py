@@ -71,7 +71,9 @@ def actor_of_request(
         if is_anonymous(request):
             return VISITOR + given
         if given != _own(request) and not _may_name_others(request, view, targets):
-            raise drf.PermissionDenied("Only who may adjust the counter may say who somebody is.")
+            raise drf.PermissionDenied(
+                "Only users who may adjust the counter may name another actor."
+            )
         return given
     counting = [target for target in targets if target.counts_actors]
     if not counting:

@@ -74,7 +74,9 @@ class CircumstancesBody(Body):
     """What a change is counted by, and when it happened: of counters with periods."""
 
     of_fields = {
-        "tags": {"description": "What it is counted by. An integer is counted as its text."},
+        "tags": {
+            "description": "The tags that it is counted by. An integer is counted as its text."
+        },
         "at": {"description": "When it happened; now, where it is not given. Needs a login."},
     }
 
@@ -213,7 +215,7 @@ class AdjustBody(Body):
 
 
 class ReadingAnswer(Described):
-    """A value and what is known of it."""
+    """A value and its parts."""
 
     key = serializers.CharField()
     value = Value()
@@ -399,7 +401,7 @@ class Problem(Described):
     retry_after = serializers.IntegerField(required=False, help_text="Seconds, as in Retry-After.")
     key = serializers.CharField(required=False, help_text="The counter.")
     reason = serializers.CharField(
-        required=False, help_text="What is wrong with a key, tags, a moment or who."
+        required=False, help_text="The problem of a key, tags, a moment or who."
     )
     requested = WholeNumber(required=False)
     available = WholeNumber(required=False, help_text="How much the bound admits.")

@@ -100,7 +100,7 @@ _OF_LIMITS = (
     ),
     (
         "RateLimit",
-        "What is left of it: `r` requests, and no more within `t` seconds.",
+        "The rest of the limit: `r` requests, and no more within `t` seconds.",
         '^"[^"]+";r=[0-9]+;t=[0-9]+$',
     ),
 )
@@ -155,7 +155,7 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "unique": Operation(
         "Read how many distinct actors there were.",
-        "With `per`, of each period, too: somebody who came in two of them is one in `value`."
+        "With `per`, of each period, too: an actor of two periods is one in `value`."
         " Exact up to 512, else an estimate with its relative standard error. Without a time, of"
         " all that is kept.",
         _ONE,
@@ -208,7 +208,7 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "hold": Operation(
         "Hold a quantity of a counter for a while.",
-        "The Idempotency-Key is needed: it names the hold. What nobody commits comes back.",
+        "The Idempotency-Key is needed: it names the hold. Without a commit it comes back.",
         _CHANGES,
         bodies.HoldAnswer,
         _HOLD,

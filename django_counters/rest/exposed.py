@@ -53,8 +53,8 @@ def expose(
     """Add counter fields of a model to the API: ``expose(Post, "views", read="anyone")``.
 
     The key of such a counter is ``<app>.<Model>.<field>:<primary key>``. The arguments are those of
-    the ``API`` option of a namespace; nobody may do what is not named. Call it where the URLs are;
-    a second call for the same field replaces the first.
+    the ``API`` option of a namespace; actions that are not named are forbidden. Call it where the
+    URLs are; a second call for the same field replaces the first.
 
     Args:
         names: counter fields.

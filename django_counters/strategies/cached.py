@@ -464,7 +464,7 @@ _RETURNS = choice(
     "Whether a change returns the new value, or [nothing](../how-to/hot-counters.md#no-total): "
     "then it never asks for a total.",
 )
-_IS_REDIS = "What is counted in Redis is 'cached'."
+_IS_REDIS = "Counting in Redis is 'cached'."
 DECLARED = Declaration(
     Cached,
     Capabilities(joins=False, outside=True, cached=True, ranks=True, raises=True),

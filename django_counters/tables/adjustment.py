@@ -19,9 +19,9 @@ CASE_LENGTH = 100
 class CounterAdjustment(models.Model):
     """One correction of one counter. ``Counter.objects.adjust`` writes it; nothing alters it.
 
-    Rows have the numbers 1, 2, 3 and so on without a gap, in the order in which they were
-    committed, and each carries a digest of itself and of the one before. Triggers of the database
-    refuse to change or delete any of them.
+    Rows have the numbers 1, 2, 3 and so on without a gap, in the order of their commits. Each
+    carries a digest of itself and of the one before. Triggers of the database refuse to change or
+    delete any of them.
 
     People are kept as text, so that an adjustment outlives who made it.
     """

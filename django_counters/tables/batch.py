@@ -13,7 +13,7 @@ SOURCE_LENGTH = 255
 class CounterBatch(models.Model):
     """A generation of increments that is in the totals, written in the transaction that added it.
 
-    It is applied by whoever inserts its row, and by nobody else. Pruned when no such generation
+    The process that inserts its row applies it, and no other one. Pruned when no such generation
     may be applied any more.
     """
 
@@ -34,7 +34,7 @@ class CounterBatch(models.Model):
 
 
 class CounterSource(models.Model):
-    """What was last seen in one slot of a source: by that it is noticed when Redis loses something.
+    """The last seen state of one slot of a source: it tells when Redis loses something.
 
     ``seen`` is the generation that was open then, ``timeline`` the history of the Redis that had
     it.

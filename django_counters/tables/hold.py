@@ -14,8 +14,9 @@ HELD = 0
 class CounterHold(models.Model):
     """A quantity of one counter that is held until a moment. ``Counter.objects.hold`` makes it.
 
-    A row that is held stands for what was taken from its counter and may come back. One that has
-    ended says how much of it was ``sold``; the rest is back in the counter, at every commit.
+    A row that is held stands for a quantity that was taken from its counter and may come back. One
+    that has ended says how much of it was ``sold``; the rest is back in the counter, at every
+    commit.
     """
 
     class State(models.IntegerChoices):

@@ -10,7 +10,7 @@ class CounterIncident(models.Model):
     """Something that a person has to look at. Nothing is repaired silently."""
 
     class Kind(models.TextChoices):
-        """What was found."""
+        """The kinds of incidents."""
 
         DRIFT = "drift", _("a value differs from its entries")
         FENCED = "fenced", _("the ledger was restored elsewhere")

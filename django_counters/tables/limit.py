@@ -9,7 +9,9 @@ from django_counters.tables.digest import DigestField
 
 
 class CounterLimit(models.Model):
-    """What somebody has taken under a rate limit in the database. Pruned when it counts no more.
+    """The use of a rate limit by one user or address, in the database.
+
+    Pruned when it counts no more.
 
     ``arrival`` is when that is, in microseconds since 1970. It has no index: each request would
     write that, too. ``moments`` is for logs alone: pairs of a moment and how many were taken then.

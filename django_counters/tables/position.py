@@ -15,11 +15,10 @@ POSITION_LENGTH = 255
 class CounterPosition(models.Model):
     """How far one part of a source is in the totals, moved in the transaction that adds to them.
 
-    What lands in order needs no row for each page: whoever moves the position from where the page
-    begins to where it ends has landed the page, and nobody else. ``position`` is a text of the
-    source; it is empty before the first page. ``timeline`` is the history that it means something
-    in: a position of another one does not move. Some rows stay empty: they say when something was
-    done.
+    Pages that land in order need no row each: the process that moves the position from the begin of
+    the page to its end has landed it, and no other one. ``position`` is a text of the source; it is
+    empty before the first page. ``timeline`` is the history that it means something in: a position
+    of another one does not move. Some rows stay empty: they say when something was done.
     """
 
     pk = models.CompositePrimaryKey("source", "part")

@@ -10,7 +10,7 @@ from django_counters.tables.counter import KeyField
 
 
 class AdjustmentRequest(models.Model):
-    """Somebody wants to adjust a counter by more than one person may do alone."""
+    """A request to adjust a counter by more than one person may do alone."""
 
     class State(models.TextChoices):
         """What became of it."""

@@ -9,7 +9,7 @@ from django_counters.tables.digest import DigestField
 
 
 class CounterToken(models.Model):
-    """A token, what it was used for, and what was returned. Pruned when nobody may use it again.
+    """A token, its use, and the result of the call. Deleted when it may not be used again.
 
     Neither the token nor its scope is kept as text, only their digest.
     """

@@ -25,8 +25,8 @@ _FOR_PAGES = "cached"
 def compact(value: Any) -> Any:
     """A number in a few characters, as the active language writes it: ``12.3M``, ``12,3 Mio.``.
 
-    It is rounded towards zero, so it never says more than was counted. What is no integer and no
-    ``Decimal`` comes back as it is.
+    It is rounded towards zero, so it never says more than was counted. Other values are returned
+    unchanged.
     """
     if not isinstance(value, int | Decimal):
         return value
@@ -46,7 +46,7 @@ def compact(value: Any) -> Any:
 def counter(counted: Any) -> Any:
     """The value of a counter as a compact number; the exact one is in its title.
 
-    ``counted`` is a number that was loaded (``post.views``), which asks nobody. Or it is a key
+    ``counted`` is a number that was loaded (``post.views``), which takes no query. Or it is a key
     (``"likes:post:1"``), ``Post.views.of(1)``, or the attribute of a `RegionalCounter`: these are
     read with ``consistency="cached"``. While Redis is away that shows what has landed, and raises
     nothing. Anything else is shown as it is.

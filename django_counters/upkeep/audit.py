@@ -29,7 +29,7 @@ REPLACED = "not what the anchor says"
 
 
 class Anchor(NamedTuple):
-    """An adjustment as it was once: its number and its digest, kept where nobody can alter it."""
+    """An adjustment as it was once: its number and its digest, kept where it cannot be altered."""
 
     number: int
     digest: str
@@ -51,7 +51,7 @@ class Anchor(NamedTuple):
 
 
 class Flaw(NamedTuple):
-    """Adjustments that are not as they were: the first number, the last one, and what is wrong."""
+    """Adjustments that are not as they were: the first number, the last one, and the problem."""
 
     first: int
     last: int
@@ -64,7 +64,7 @@ class Flaw(NamedTuple):
 
 @dataclass
 class AuditReport:
-    """What was found.
+    """The findings of `verify_audit`.
 
     Attributes:
         checked: how many adjustments were looked at.
@@ -92,15 +92,14 @@ def verify_audit(using: str = DEFAULT_DB_ALIAS, *, anchor: Anchor | None = None)
     """Compare every adjustment with its digest, and with the one before it.
 
     The head of the last run without a flaw is kept in a counter, and is compared with, too: so are
-    what requests say that they led to, and corrections in the ledger. What is missing or differs
+    what requests say that they led to, and corrections in the ledger. A missing or different row
     becomes an incident; nothing is repaired. It holds no locks, and adjustments that are made
     meanwhile do no harm. The head is logged, too.
 
     Args:
         using: the database.
-        anchor: the head of an earlier report, kept elsewhere. Without one it cannot be known
-            whether somebody has cut off the last adjustments, or has written all of them anew, who
-            has altered the head that is kept here, too.
+        anchor: the head of an earlier report, kept elsewhere. Without one, an attacker who alters
+            the head here, too, can cut off the last adjustments or write all of them anew.
     """
     # Before the walk: what is adjusted meanwhile is not missed.
     kept, led_to = audited.head(using), audited.led_to(using)

@@ -136,7 +136,7 @@ def _begin(
     positions.make(source_of(region), str(first))
     held = positions.hold(source_of(region), str(first))
     if held is None or held.timeline == CLOSED:
-        reason = "somebody publishes or fences at this moment"
+        reason = "another process publishes or fences at this moment"
         raise RegionAway(peer=region, region=region, reason=reason)
     clock = Mark.of(held).position
     known = _ask(declared)

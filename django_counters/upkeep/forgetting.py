@@ -67,7 +67,7 @@ def forget_actor(
     often a person was counted is not known, so the count stays in any case.
 
     Raises:
-        InvalidActor: this names nobody.
+        InvalidActor: this is no actor.
     """
     asked = Asked(actor_of(who), using, keep_counts, dry_run)
     found: Tally[str] = Tally()

@@ -20,9 +20,9 @@ from django_counters.write.records import ref_of
 def expire_holds(using: str = DEFAULT_DB_ALIAS) -> int:
     """Give back all that is held beyond its time; how many holds that were.
 
-    Each counter in a transaction of its own. What is held of a record that is gone ends as well,
-    and what is held of a model that is gone becomes an incident, because nobody can tell whose it
-    was. The clock is that of the database.
+    Each counter in a transaction of its own. Holds of a deleted record end as well. Holds of a
+    deleted model become an incident, because their record cannot be found. The clock is that of the
+    database.
     """
     if not router.allow_migrate_model(using, CounterHold):
         return 0

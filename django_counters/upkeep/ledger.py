@@ -75,7 +75,7 @@ def _holder(horizon: SqlHorizon, rolled_up_at: datetime) -> Holder | None:
 def rebase(using: str = DEFAULT_DB_ALIAS) -> int:
     """Compute all totals of the ledger anew, after a dump was restored; how many changed.
 
-    Exact whenever the entries and the archive are: nobody can append meanwhile, and what did not
-    come through the ledger stays as it is. Takes as long as adding up all entries.
+    Exact whenever the entries and the archive are: no entry can be appended meanwhile, and counts
+    that did not come through the ledger stay. Takes as long as adding up all entries.
     """
     return SqlHorizon(using).rebase()

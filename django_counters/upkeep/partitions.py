@@ -36,9 +36,10 @@ class Step:
 
 @dataclass
 class Report:
-    """What was done.
+    """The result of `maintain`.
 
-    ``busy``: what somebody held, to be tried again. ``failed``: what the database refused, and why.
+    ``busy``: locked partitions, to be tried again. ``failed``: partitions that the database
+    refused, and why.
     """
 
     created: list[str] = field(default_factory=list)
@@ -70,7 +71,7 @@ def plan(
     keep: timedelta | None = None,
     width: timedelta = DAY,
 ) -> list[Step]:
-    """What has to be done now to the partitions of one database.
+    """The work to do now on the partitions of one database.
 
     Args:
         using: the database.
@@ -94,9 +95,9 @@ def maintain(
     """Do what `plan` says. Any number of these can run at once; those who count never wait long.
 
     A partition is sealed when no token can belong to it any more and all of it is rolled up, and
-    dropped when it is sealed and past its retention. What somebody holds is left for the next run.
-    The clock is that of the database: one of a host that is wrong would drop too early.
-    Where a database has no partitions, entries that are past their retention are deleted.
+    dropped when it is sealed and past its retention. A locked partition is left for the next run.
+    The clock is that of the database: one of a host that is wrong would drop too early. Where a
+    database has no partitions, entries that are past their retention are deleted.
     """
     report, store = Report(), SqlPartitions(using)
     if not store.exist:

@@ -23,10 +23,10 @@ _LAST = "\U0010ffff"
 def record_history(using: str = DEFAULT_DB_ALIAS) -> int:
     """Record the totals of namespaces with ``HISTORY``; how many were written.
 
-    What is recorded for a period is the last total that was seen in it: each run brings the present
-    period up to date, and a period that is over is never changed again. A counter that is as it was
-    is not written. Any number can run at once; a run that is missed leaves its changes to the next
-    one, in whose period they then are.
+    A period is recorded with the last total that was seen in it: each run brings the present period
+    up to date, and a period that is over is never changed again. A counter that is as it was is not
+    written. Any number can run at once; a run that is missed leaves its changes to the next one, in
+    whose period they then are.
     """
     if not router.allow_migrate_model(using, CounterSample):
         return 0

@@ -57,7 +57,7 @@ def _renamed(store: SqlRegions, of: Of, to: Of, using: str) -> int:
     positions = registry.positions(using)
     held = positions.hold(of.source, of.part)
     if held is None or held.timeline == CLOSED:
-        reason = "somebody publishes or renames at this moment"
+        reason = "another process publishes or renames at this moment"
         raise RegionAway(peer=of.region, region=of.region, reason=reason)
     _refuse_stock(store, of)
     clock, entries = Mark.of(held).position + 1, 0

@@ -27,15 +27,15 @@ PAGE = 500
 
 @dataclass
 class Report:
-    """What a rollup did, or would do.
+    """The result of a rollup, or of a dry run.
 
     Attributes:
         rows: how many rows of shards and slots were folded and are gone.
         counters: how often a total was changed: at most twice for each counter.
         orphans: how many rows waited for records that are no more, and were dropped.
-        left: how many rows are there now: held by somebody, or new.
+        left: how many rows are there now: locked, or new.
         stuck: counters whose total would not fit, and slots whose record id cannot be one of their
-            model; what they have pending stays where it is.
+            model; their increments stay pending.
         entries: how many entries of the ledger were folded.
         waiting: how many entries wait now: of transactions that have not ended, or new.
         members: how many actors were put into their sets, or wait for that in a dry run.
@@ -61,13 +61,13 @@ def rollup(
     page: int = PAGE,
     progress: Progress = lambda label, report: None,  # noqa: ARG005
 ) -> Report:
-    """Fold all shards and slots that nobody holds, and all finished entries, into the totals.
+    """Fold all shards and slots that are not locked, and all finished entries, into the totals.
 
     Each page of counters is one transaction for one half of their rows, so that writers always
     find a row that is free. Any number of rollups can run at once; a row is folded by one of them,
-    exactly once, also when a process dies. Counters that nobody increments end with no row but
-    their total. The entries of the ledger are folded in one transaction, by one rollup at a time.
-    Transactions are READ COMMITTED, whatever the connection declares. Within a
+    exactly once, also when a process dies. Counters without increments end with no row but their
+    total. The entries of the ledger are folded in one transaction, by one rollup at a time.
+    Transactions are READ COMMITTED, also on connections that declare another level. Within a
     caller's transaction all of it is held until that ends.
 
     Args:

@@ -23,16 +23,16 @@ from django_counters.write.records import labelled
 
 @dataclass
 class Report:
-    """What was found.
+    """The findings of `verify`.
 
     Attributes:
         checked: how many counters were looked at.
         partitions: how many sealed partitions were counted again.
-        drifts: counters whose total is not what their entries say, and partitions whose entries
-            are not what they were when they were sealed; and counters of actors (``once=True``)
-            whose value is not how many rows of actors they have; and counters of which something
-            is held an hour beyond its time: nothing should be, and upkeep does not run; and stocks
-            whose available, held and sold units are not as many as the caller says.
+        drifts: counters whose total is not the sum of their entries. Partitions whose entries have
+            changed since they were sealed. Counters of actors (``once=True``) whose value is not
+            the number of their rows of actors. Counters with a hold an hour beyond its time, as
+            upkeep does not run. Stocks whose available, held and sold units are not as many as the
+            caller says.
         measures: how many namespaces and fields were looked at whose counters count actors.
         stocks: how many stocks were compared with the caller's figures.
     """
@@ -53,10 +53,10 @@ def verify(
 ) -> Report:
     """Compare the totals of the ledger with its entries: archive + retained = total + tail.
 
-    What came into a total otherwise (before the counter was in the ledger, or by another strategy)
-    is known, and stays out of it. Each difference becomes an incident; nothing is repaired. All
-    counters are compared in one statement, so increments that go on do no harm. So are those of
-    a namespace or field that counts actors: value = rows.
+    Counts from before the ledger, or by another strategy, are known and left out. Each difference
+    becomes an incident; nothing is repaired. All counters are compared in one statement, so
+    increments that go on do no harm. So are those of a namespace or field that counts actors: value
+    = rows.
 
     Args:
         using: the database.

@@ -43,7 +43,7 @@ _NOT_BELOW_ZERO = Bounds(0)
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A quantity of one counter that is held for somebody until a moment.
+    """A quantity of one counter that is held for a buyer until a moment.
 
     It can be kept in a session by its ``token``, and found again; see `CounterManager.find_hold`.
 
@@ -55,8 +55,8 @@ class Hold:
         expires_at: when it is over; by the clock of the database.
         state: ``"held"``, ``"committed"``, ``"released"`` or ``"expired"``, as it was then.
         sold: how much was committed.
-        note: what the caller said.
-        available: what was left; None where the token was known.
+        note: a text of the caller.
+        available: the quantity that was left; None where the token was known.
         replayed: whether an earlier call with the same token has made or ended it.
         using: the database.
     """
@@ -80,7 +80,7 @@ class Hold:
         no counter. A repeated call changes nothing, and says so in ``replayed``.
 
         Raises:
-            HoldExpired: it is over, also where nobody has given it back yet.
+            HoldExpired: it is over, also where it was not given back yet.
             HoldEnded: it was released, or committed with another quantity.
             InvalidDelta: it holds less.
             HoldMissing, RetryTransaction.
@@ -150,7 +150,7 @@ def check_holds(ref: Ref) -> None:
     if not ref.recipe.can.holds:
         raise UnsupportedHold(key=ref.label, reason=f"{ref.strategy} counters cannot promise it")
     if ref.buffer is not None:
-        reason = "nobody knows what waits in the buffers of other processes"
+        reason = "increments in the buffers of other processes are not known"
         raise UnsupportedHold(key=ref.label, reason=reason)
     if is_regional(ref):
         raise UnsupportedHold(key=ref.label, reason="a region knows what others count too late")
@@ -184,7 +184,7 @@ def name_of(token: object) -> str:
 def _positive(quantity: object) -> int:
     number = check_delta(quantity)
     if number < 0:
-        raise InvalidDelta(delta=quantity, reason="what is held is more than nothing")
+        raise InvalidDelta(delta=quantity, reason="a held quantity is above zero")
     return number
 
 

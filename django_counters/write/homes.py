@@ -44,7 +44,7 @@ class Home:
         hidden.mkdir(0o700)
         number = _lock(hidden)
         if number is None:
-            raise FileNotFoundError(f"{hidden} has been taken by somebody who tidies up")
+            raise FileNotFoundError(f"{hidden} has been taken by a process that tidies up")
         home = cls(path, number)
         try:
             hidden.rename(path)

@@ -38,7 +38,7 @@ def _refuse(ref: Ref) -> None:
         reason = f"{ref.strategy} counters cannot promise it"
         raise UnsupportedMaximum(key=ref.label, reason=reason)
     if ref.buffer is not None:
-        reason = "nobody knows its value while increments wait in the buffers of processes"
+        reason = "its value is not known while increments wait in the buffers of processes"
         raise UnsupportedMaximum(key=ref.label, reason=reason)
     if is_regional(ref):
         raise UnsupportedMaximum(key=ref.label, reason="a region knows what others count too late")

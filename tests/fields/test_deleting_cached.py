@@ -129,5 +129,5 @@ def test_without_redis_the_record_is_deleted_and_the_flush_says_what_it_had(
         article.delete()
     assert not Article.objects.exists()
     (said,) = caplog.messages
-    assert said.startswith("What waits for testapp.Article.reads of 1 deleted records stays")
+    assert said.startswith("Pending increments of testapp.Article.reads stay in Redis for 1")
     assert flush().quarantined == {name: 3}

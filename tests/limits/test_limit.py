@@ -54,7 +54,7 @@ async def nobody(request: Any) -> None:
         ({"algorithm": "sliding"}, "no algorithm 'sliding'"),
         ({"algorithm": "fix"}, "Did you mean 'fixed'?"),
         ({"algorithm": "log", "rate": "1001/h"}, "too long: up to 1000"),
-        ({"by": "ip"}, "nobody is limited by 'ip'"),
+        ({"by": "ip"}, "a limit cannot be by 'ip'"),
         ({"by": "adress"}, "Did you mean 'address'?"),
         ({"by": None}, "or a plain function"),
         ({"by": nobody}, "or a plain function"),
@@ -76,7 +76,7 @@ def test_a_cost_that_it_never_has(cost: Any) -> None:
 
 @pytest.mark.parametrize("who", ["", None, 7, b"ann", User(username="ann")])
 def test_nobody(who: Any) -> None:
-    with pytest.raises(ValueError, match="is nobody"):
+    with pytest.raises(ValueError, match="is no text and no saved user"):
         some_limit().take(who)
 
 

@@ -122,7 +122,7 @@ class TestLimited:
         ask(view)
         answer = ask(view)
         assert (answer.status_code, "Retry-After" in answer) == (420, True)
-        with pytest.raises(ImproperlyConfigured, match="async, and what is limited is not"):
+        with pytest.raises(ImproperlyConfigured, match="async, and the limited view is not"):
             one(plain)
 
     def test_an_answer_for_all_tells_nothing(self) -> None:

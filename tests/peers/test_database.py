@@ -69,7 +69,7 @@ def test_a_label_is_changed_from_what_was_read_or_not_at_all() -> None:
     life = registry.regions("other").life()
     assert THERE.greet(Of("eu", 1), says("a life")) == {1: Mark(timeline="a life")}
     assert THERE.relabel("eu", [Label(1, "", "a life")], life) == {1: Mark(timeline="a life")}
-    with pytest.raises(PeerAway, match="somebody else"):
+    with pytest.raises(PeerAway, match="another process"):
         THERE.relabel("eu", [Label(2, "", "b"), Label(1, "", "b")], life)
     with pytest.raises(PeerAway, match="was started"):
         THERE.relabel("eu", [Label(1, "a life", "b")], f"not {life}")
@@ -88,6 +88,6 @@ def test_who_comes_late_tells_no_former_life() -> None:
         lambda: THERE.close("eu", range(0, 1), meanwhile),
     ):
         CounterPosition.objects.using("other").all().delete()
-        with pytest.raises(PeerAway, match="somebody else"):
+        with pytest.raises(PeerAway, match="another process"):
             change()
         assert labels() == {"1": "second"}

@@ -378,7 +378,7 @@ def test_a_place_far_behind_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> N
     [
         (lambda: all_of().per("week"), "place() is of one counter"),
         (lambda: objects.series(["hits:a", "hits:b"]).per("week"), "place() is of one counter"),
-        (lambda: objects.series("hits:a").where(country="de").per("week"), "whatever its tags"),
+        (lambda: objects.series("hits:a").where(country="de").per("week"), "and not of tags"),
         (lambda: objects.series("hits:a").per("hour"), "needs top=['hour']"),
         (lambda: Tune.hearts.series.per("week"), "place() is of one counter"),
     ],

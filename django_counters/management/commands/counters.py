@@ -55,7 +55,7 @@ _WORK = {
     "history": gettext_noop("record the totals of namespaces that ask for it"),
     "expire": gettext_noop("give back what is held beyond its time"),
     "prune": gettext_noop("forget tokens, landed generations and samples that are old enough"),
-    "doctor": gettext_noop("say whether counters are healthy, and what has to be done"),
+    "doctor": gettext_noop("say whether counters are healthy, and list the work to do"),
     "top": gettext_noop("show the counters that change most, again and again"),
 }
 # Their messages say what to do, without a traceback.
@@ -115,7 +115,7 @@ class Command(BaseCommand):
             type=_stock,
             default=[],
             metavar="COUNTER=NUMBER",
-            help=_("what is available, held and sold of a counter together; may be repeated"),
+            help=_("the available, held and sold quantity of a counter together; may be repeated"),
         )
         sub["verify-audit"].add_argument(
             "--anchor",

@@ -60,8 +60,8 @@ OPTIONS = (
         "TOPIC",
         None,
         "name of a topic",
-        "What is read, and what buffers publish to. Each partition is a part: as many consumers "
-        "work at once as there are.",
+        "The topic that is read, and that buffers publish to. Each partition is a part: as many "
+        "consumers work at once as there are.",
         _is_name,
     ),
     Option(

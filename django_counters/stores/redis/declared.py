@@ -31,7 +31,8 @@ OPTIONS = (
         "STREAM",
         None,
         "key of a stream, or a list of them",
-        "What is read. Each stream is a part: as many consumers work at once as there are parts.",
+        "The streams that are read. Each is a part: as many consumers work at once as there are "
+        "parts.",
         _is_stream,
     ),
 )

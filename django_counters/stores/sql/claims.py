@@ -53,7 +53,7 @@ class Claims:
                 what it stands for, or without it.
         """
         if self._session.commits_at_once():
-            raise TransactionManagementError("A claim needs the transaction of what it is for.")
+            raise TransactionManagementError("A claim needs the transaction of its change.")
         if not rows:
             return []
         return [name for (name,) in self._session.run(*self._sql.claim(rows))]

@@ -247,7 +247,7 @@ class SqlHorizon:
         rows = self._session.run(self._sql.fold, known)
         if not rows:
             # The row is locked: nobody else can have moved it, unless by hand.
-            raise LedgerFenced(using=self._using, reason="has a horizon that somebody moved")
+            raise LedgerFenced(using=self._using, reason="has a horizon that was moved by hand")
         ((state.horizon, entries, counters, *keys),) = rows
         stuck, freed = (json.loads(k) if isinstance(k, str) else k for k in keys)
         among = self._session.dialect.keys
