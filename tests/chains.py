@@ -7,14 +7,24 @@ from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
+import pytest
 from django.db import connections, transaction
 
 from django_counters.models import CounterAdjustment
 from django_counters.stores.sql import guard
 from django_counters.stores.sql.audit import SqlAudit
 from django_counters.stores.sql.chain import digest_of
+from tests.schemas import DDL_COMMITS
 
 ENTRY = UUID("01890a5d-ac96-774b-bcce-b302099a8057")
+
+
+@pytest.fixture(name="guarded")
+def _guarded(db: None) -> Iterator[None]:
+    """Bring the guard of a test database back before it is emptied, where no rollback does."""
+    yield
+    if DDL_COMMITS:
+        guard.make("default")
 
 
 def append(count: int = 1, using: str = "default", **columns: Any) -> None:

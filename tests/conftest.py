@@ -24,6 +24,7 @@ from pytest_django import DjangoDbBlocker
 from pytest_django.plugin import blocking_manager_key
 
 from django_counters.registry import slots_of
+from django_counters.stores.sql.dialects import dialect_of
 from django_counters.testing import override_counters
 from tests import template
 from tests.durations import Durations
@@ -163,6 +164,13 @@ def elsewhere() -> Iterator[Callable[[Callable[[], Any]], Any]]:
     with ThreadPoolExecutor(1) as pool:
         yield lambda call: pool.submit(impatient, call).result(60)
         pool.submit(connections.close_all).result(60)
+
+
+@pytest.fixture
+def keeps_regions() -> None:
+    """For tests of regional counters: skips them where the database cannot have any."""
+    if not dialect_of("default").keeps_regions:
+        pytest.skip(f"needs regional counters, which {connection.vendor} cannot keep")
 
 
 @pytest.fixture

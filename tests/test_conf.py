@@ -16,6 +16,7 @@ from django_counters.exceptions import InvalidConfiguration
 from django_counters.hints import HINTS
 from django_counters.models import Counter
 from django_counters.registry import registry
+from django_counters.stores.sql.dialects import dialect_of
 from django_counters.strategies import cached
 from django_counters.types import Bounds
 from django_counters.upkeep.partitions import retention
@@ -127,7 +128,12 @@ def test_django_reports_a_wrong_setting() -> None:
 
 @pytest.mark.django_db(databases=["default", "other"])
 def test_the_project_of_the_tests_is_clean() -> None:
-    assert run_checks(databases=["default", "other"], include_deployment_checks=False) == []
+    found = run_checks(databases=["default", "other"], include_deployment_checks=False)
+    if not (dialect := dialect_of("default")).reduced:
+        assert found == []
+    # What a database does less well is said once for each of the two; Django says more.
+    ours = [one.id for one in found if str(one.id).startswith("counters.")]
+    assert ours == (["counters.W019"] * 2 if dialect.reduced else [])
 
 
 def test_nothing_is_required() -> None:

@@ -30,12 +30,14 @@ def test_no_migration_is_missing() -> None:
 @pytest.mark.django_db(transaction=True)
 def test_the_app_can_be_removed_and_come_back() -> None:
     Counter.objects.increment("a")
-    call_command("migrate", "django_counters", "zero", verbosity=0)
-    assert Counter._meta.db_table not in connection.introspection.table_names()
-    call_command("migrate", "django_counters", verbosity=0)
-    assert Counter.objects.increment("a") == 1
-    # Those of other apps that build on it have gone with it, and other tests need their columns.
-    call_command("migrate", verbosity=0)
+    try:
+        call_command("migrate", "django_counters", "zero", verbosity=0)
+        assert Counter._meta.db_table not in connection.introspection.table_names()
+        call_command("migrate", "django_counters", verbosity=0)
+        assert Counter.objects.increment("a") == 1
+    finally:
+        # Those of other apps that build on it have gone with it: other tests need their columns.
+        call_command("migrate", verbosity=0)
 
 
 @pytest.mark.django_db

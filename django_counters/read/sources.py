@@ -304,7 +304,7 @@ class Records:
     def among(self, rows: Cells, using: str) -> Cells:
         if self.chosen is None:
             return rows
-        if isinstance(self.chosen, models.QuerySet):
+        if isinstance(self.chosen, models.QuerySet) and _can_be_within(self.chosen, using):
             text = Cast(self._pk.attname, models.TextField())
             return rows.filter(key__in=self.chosen.using(using).values_list(text))
         return _of_keys(rows, tuple(self.names(using, ())))
@@ -345,6 +345,11 @@ class Records:
         if record._state.adding or key is None:
             raise UnsavedInstance(key=f"{self.label}:{key}")
         return key
+
+
+def _can_be_within(chosen: models.QuerySet[Any], using: str) -> bool:
+    """Whether a queryset can be part of another one: on MySQL not if it is sliced."""
+    return connections[using].features.allow_sliced_subqueries_with_in or not chosen.query.is_sliced
 
 
 def _of_keys(rows: Cells, keys: tuple[str, ...]) -> Cells:

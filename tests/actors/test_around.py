@@ -253,7 +253,7 @@ def _told(*arguments: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.many_writers
+@pytest.mark.postgresql
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_statement(kind: str) -> None:
     """What is counted, what was counted before, and what is taken back."""

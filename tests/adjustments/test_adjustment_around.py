@@ -140,7 +140,7 @@ class TestEarlierStrategies:
 
 
 @COMMITS
-@pytest.mark.many_writers
+@pytest.mark.postgresql
 class TestOneSnapshot:
     """A transaction that does not see what others commit is right, or told to try again."""
 

@@ -22,6 +22,7 @@ from django_counters.observe.doctor import Finding, examine
 from django_counters.stores.sql import guard
 from django_counters.testing import override_counters
 from django_counters.upkeep.rollup import rollup
+from tests.schemas import changes_schema
 from tests.testapp.models import Post, Song, Talk
 
 pytestmark = pytest.mark.django_db
@@ -35,6 +36,7 @@ def _new_content_types() -> Iterator[None]:
     ContentType.objects.clear_cache()
 
 
+@changes_schema
 def test_a_guard_that_is_gone_is_found() -> None:
     assert examine() == []
     guard.remove("default")

@@ -30,6 +30,7 @@ from django_counters.stores.sql.partitions import SqlPartitions
 from django_counters.testing import override_counters
 from django_counters.upkeep.partitions import partitions_ahead
 from example_project.bootstrap import binaries, folders, valkey
+from tests.schemas import changes_schema, renamed
 from tests.upkeep.test_command import output
 
 ROOT = Path(__file__).parents[2]
@@ -145,10 +146,10 @@ class TestNotThere:
 
 @pytest.mark.django_db
 class TestTables:
+    @changes_schema
     def test_one_that_is_missing_is_named(self) -> None:
-        with connection.cursor() as cursor:
-            cursor.execute("ALTER TABLE django_counters_countersource RENAME TO something_else")
-        (found,) = examine()
+        with renamed("django_counters_countersource"):
+            (found,) = examine()
         assert found.action == (
             "default does not have the django_counters_countersource: run manage.py migrate"
         )

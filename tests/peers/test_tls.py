@@ -15,7 +15,10 @@ from django_counters.peers.peer import PeerAway
 from tests.peers.between import eu_asks
 from tests.peers.serving import over_http
 
-pytestmark = pytest.mark.django_db(databases=["default", "other"])
+pytestmark = [
+    pytest.mark.django_db(databases=["default", "other"]),
+    pytest.mark.usefixtures("keeps_regions"),
+]
 CERTIFICATE = Path(__file__).with_name("localhost.pem")
 
 

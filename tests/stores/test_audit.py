@@ -20,20 +20,25 @@ from django_counters.models import Counter, CounterAdjustment
 from django_counters.stores.sql import guard
 from django_counters.stores.sql.chain import digest_of, holds
 from django_counters.upkeep.audit import verify_audit
-from tests.chains import append, stored
+from tests.chains import _guarded, append, stored  # noqa: F401 - a fixture
+from tests.schemas import changes_schema, renamed
 
-pytestmark = pytest.mark.django_db
+pytestmark = [changes_schema, pytest.mark.usefixtures("guarded")]
 
 TABLE = CounterAdjustment._meta.db_table
 COLUMNS = [field.attname for field in CounterAdjustment._meta.concrete_fields]
-LIST = ", ".join(f'"{name}"' for name in COLUMNS)
+LIST = ", ".join(map(connection.ops.quote_name, COLUMNS))
+NUMBER = connection.ops.quote_name("number")
 REFUSED = "adjustments are never changed or deleted"
 NOT_NEXT = "an adjustment has the number after the last one"
-# SQLite asks about the row before it knows of the conflict.
-UPSERT = NOT_NEXT if connection.vendor == "sqlite" else REFUSED
+# Others ask about the row before they know of the conflict.
+UPSERT = REFUSED if connection.vendor == "postgresql" else NOT_NEXT
 rows = CounterAdjustment.objects
 
 on_postgresql = pytest.mark.postgresql
+on_mysql = pytest.mark.skipif(
+    connection.vendor != "mysql", reason=f"only MySQL has it; this is {connection.vendor}"
+)
 on_sqlite = pytest.mark.skipif(
     connection.vendor != "sqlite", reason=f"only SQLite has it; this is {connection.vendor}"
 )
@@ -47,7 +52,7 @@ def execute(*statements: str) -> None:
 
 def copies(number: str, where: str) -> str:
     """Rows that are there, under another number."""
-    return f"SELECT {LIST.replace(chr(34) + 'number' + chr(34), number)} FROM {TABLE} WHERE {where}"
+    return f"SELECT {LIST.replace(NUMBER, number)} FROM {TABLE} WHERE {where}"
 
 
 def insert(number: str, ending: str = "", verb: str = "INSERT") -> str:
@@ -68,9 +73,8 @@ def bulk_update() -> None:
 def upsert() -> None:
     row = rows.get(number=2)
     row.reason = "none"
-    rows.bulk_create(
-        [row], update_conflicts=True, unique_fields=["number"], update_fields=["reason"]
-    )
+    unique = ["number"] if connection.features.supports_update_conflicts_with_target else None
+    rows.bulk_create([row], update_conflicts=True, unique_fields=unique, update_fields=["reason"])
 
 
 BY_DJANGO: dict[str, Callable[[], object]] = {
@@ -83,11 +87,22 @@ BY_DJANGO: dict[str, Callable[[], object]] = {
     "upsert": upsert,
     "save_base": raw_save,
 }
+# How a conflict is passed over, and how it becomes an update.
+PASSED_OVER = (
+    {"verb": "INSERT IGNORE"}
+    if connection.vendor == "mysql"
+    else {"ending": "ON CONFLICT DO NOTHING"}
+)
+ON_CONFLICT = (
+    "ON DUPLICATE KEY UPDATE reason = ''"
+    if connection.vendor == "mysql"
+    else "ON CONFLICT (number) DO UPDATE SET reason = ''"
+)
 BY_SQL = {
     "update": "UPDATE {0} SET reason = ''",
     "delete": "DELETE FROM {0} WHERE number = 2",
     "returning": "DELETE FROM {0} WHERE number = 2 RETURNING reason",
-    "upsert": insert("1", "ON CONFLICT (number) DO UPDATE SET reason = ''"),
+    "upsert": insert("1", ON_CONFLICT),
 }
 BY_POSTGRESQL = {
     "update of no row": "UPDATE {0} SET reason = '' WHERE false",
@@ -112,6 +127,12 @@ MERGE = (
     "MERGE INTO {0} t USING (SELECT 2 AS number) s ON t.number = s.number "
     "WHEN MATCHED THEN UPDATE SET reason = ''"
 )
+BY_MYSQL = {
+    "ignore": "UPDATE IGNORE {0} SET reason = ''",
+    "delete ignore": "DELETE IGNORE FROM {0}",
+    "join": "UPDATE {0} t JOIN (SELECT 2 AS number) s ON t.number = s.number SET t.reason = ''",
+    "delete of a join": "DELETE t FROM {0} t JOIN {0} o ON o.number = t.number",
+}
 BY_SQLITE = {
     "or ignore": "UPDATE OR IGNORE {0} SET reason = ''",
     "or replace": "UPDATE OR REPLACE {0} SET number = 1 WHERE number = 2",
@@ -175,10 +196,19 @@ class TestGuard:
         assert_refused(lambda: execute(by_rowid), NOT_NEXT)
         assert stored() == chain
 
-    @pytest.mark.parametrize("ending", ["", "ON CONFLICT DO NOTHING"])
-    def test_a_number_is_the_one_after_the_last(self, chain: list[Any], ending: str) -> None:
+    @on_mysql
+    def test_mysql_is_refused(self, chain: list[Any]) -> None:
+        for statement in BY_MYSQL.values():
+            assert_refused(partial(execute, statement))
+        assert_refused(lambda: execute(insert("1", verb="REPLACE")), NOT_NEXT)
+        assert stored() == chain
+
+    @pytest.mark.parametrize("how", [{}, PASSED_OVER])
+    def test_a_number_is_the_one_after_the_last(
+        self, chain: list[Any], how: dict[str, str]
+    ) -> None:
         for number in ("0", "1", "4"):
-            assert_refused(partial(execute, insert(number, ending)), NOT_NEXT)
+            assert_refused(partial(execute, insert(number, **how)), NOT_NEXT)
         assert stored() == chain
 
     def test_several_at_once_are_taken_in_order(self, chain: list[Any]) -> None:
@@ -276,9 +306,9 @@ class TestMaking:
             assert guard.state("default") == guard.FLUSHABLE
 
     def test_without_the_table_there_is_nothing_to_guard(self) -> None:
-        execute(f"ALTER TABLE {TABLE} RENAME TO elsewhere")
-        guard.make("default")
-        assert guard.state("default") == guard.MISSING
+        with renamed(TABLE):
+            guard.make("default")
+            assert guard.state("default") == guard.MISSING
 
     @pytest.mark.parametrize(
         ("name", "test_name", "wanted"),
@@ -295,8 +325,9 @@ class TestMaking:
     ) -> None:
         settings = connections["default"].settings_dict
         changed = {**settings, "NAME": name, "TEST": {**settings["TEST"], "NAME": test_name}}
-        monkeypatch.setattr(connections["default"], "settings_dict", changed)
-        assert guard.wanted_state("default") == wanted
+        with monkeypatch.context() as patch:
+            patch.setattr(connections["default"], "settings_dict", changed)
+            assert guard.wanted_state("default") == wanted
 
     @on_sqlite
     @pytest.mark.parametrize("name", [":memory:", "file:any?mode=memory&cache=shared"])

@@ -220,7 +220,7 @@ class TestTransaction:
         connection.close()
         assert_counts({"a": 0})
 
-    @pytest.mark.many_writers
+    @pytest.mark.postgresql
     def test_a_connection_lost_within_commit(self) -> None:
         (generation,) = generations(1)
         with lost_at_commit(CounterBatch), pytest.raises(OutcomeUnknown):

@@ -70,7 +70,8 @@ def test_a_connection_that_is_known_to_be_lost_counts_nothing() -> None:
     for _ in range(2):
         with pytest.raises(CounterUnavailable):
             Counter.objects.increment("a")
-    connection.close()
+    # Some drivers refuse to close it again.
+    wrapper().connection = None
     assert Counter.objects.increment("a") == 2
 
 

@@ -10,9 +10,11 @@ from django.db import OperationalError, connection, connections, transaction
 from django.db.transaction import TransactionManagementError
 from django.test import override_settings
 
-from django_counters.models import Counter
+from django_counters.models import Counter, CounterShard, SlottedCounter
 from django_counters.testing import assert_counts, override_counters
 from django_counters.types import INT8
+from django_counters.upkeep.rollup import rollup
+from tests.testapp.models import Device, Gadget
 
 pytestmark = pytest.mark.skipif(
     connection.vendor != "mysql", reason=f"is about MySQL; this run is on {connection.vendor}"
@@ -103,3 +105,62 @@ class TestChecks:
                 assert self.found() == {"counters.E044"}
             finally:
                 cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_is_gathered_is_not_cut_off() -> None:
+    """A server keeps a kilobyte of it, or a megabyte, if it is not told to keep more."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET SESSION group_concat_max_len = 64")
+    with override_counters(hits={"STRATEGY": "sharded"}, sales={"STRATEGY": "ledger"}):
+        large, sold = [f"sales:large{n}" for n in range(20)], [f"sales:{n}" for n in range(20)]
+        hits = dict.fromkeys([f"hits:{n}" for n in range(20)], 1)
+        Counter.objects.increment_many({**hits, **dict.fromkeys(sold, 2)})
+        for _ in range(3):
+            # As a sum they do not fit, and have to wait.
+            Counter.objects.increment_many(dict.fromkeys(large, 2**62))
+        rollup()
+        assert_counts({**hits, **dict.fromkeys(sold, 2)})
+        assert not CounterShard.objects.filter(shard__gte=0).exists()
+        assert set(Counter.objects.filter(key__in=large).values_list("value", flat=True)) == {0}
+        Counter.objects.filter(key__in=large).update(value=-(2**63), outside=-(2**63))
+        rollup()
+        assert_counts(dict.fromkeys(large, 2**62))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_uuid_that_is_a_text_of_32_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MySQL, and MariaDB before 10.7, have no type for it: Django makes another column there."""
+    models = (Device, Gadget)
+    with connection.schema_editor() as editor:
+        for model in models:
+            editor.delete_model(model)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(connection.features, "has_native_uuid_field", False)
+            patch.setitem(connection.data_types, "UUIDField", "char(32)")
+            with connection.schema_editor() as editor:
+                for model in models:
+                    editor.create_model(model)
+            count_two_of_each()
+    finally:
+        with connection.schema_editor() as editor:
+            for model in models:
+                editor.delete_model(model)
+                editor.create_model(model)
+
+
+def count_two_of_each() -> None:
+    devices = [Device.objects.create() for _ in range(2)]
+    gadgets = [Gadget.objects.create() for _ in range(2)]
+    for number, (device, gadget) in enumerate(zip(devices, gadgets, strict=True), 1):
+        assert device.events.increment(number) == number
+        assert gadget.beeps.increment(number) == number
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT id FROM testapp_gadget ORDER BY id")
+        assert [key for (key,) in cursor.fetchall()] == sorted(one.pk.hex for one in gadgets)
+    counted = {gadget.pk: number for number, gadget in enumerate(gadgets, 1)}
+    assert SlottedCounter.objects.values_of(gadgets, "beeps") == counted
+    rollup()
+    assert SlottedCounter.objects.values_of(gadgets, "beeps") == counted
+    assert dict(Gadget.objects.values_list("pk", "beeps")) == counted

@@ -88,7 +88,7 @@ class Herd:
         return max(self.times) - min(self.times)
 
 
-@pytest.mark.many_writers
+@pytest.mark.postgresql
 def test_one_asks_before_it_is_too_old_and_nobody_waits_for_him(
     aged: Aging, elsewhere: Callable[..., Any]
 ) -> None:
@@ -102,7 +102,7 @@ def test_one_asks_before_it_is_too_old_and_nobody_waits_for_him(
     assert read().value == 5
 
 
-@pytest.mark.many_writers
+@pytest.mark.postgresql
 def test_one_asks_for_what_is_too_old_and_the_others_wait_for_him(
     aged: Aging, elsewhere: Callable[..., Any]
 ) -> None:

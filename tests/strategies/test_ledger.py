@@ -116,7 +116,7 @@ def test_to_ask_what_is_returned_for_a_number_is_an_error() -> None:
         assert returned.key == "orders:a"
 
 
-@pytest.mark.many_writers
+@pytest.mark.postgresql
 class TestStatements:
     def test_an_append_is_one(self) -> None:
         for _ in range(2):
@@ -243,7 +243,7 @@ class TestTransactions:
         assert totals() == {"plain": (6, None)}
 
 
-@pytest.mark.many_writers
+@pytest.mark.postgresql
 @pytest.mark.parametrize("order", [("plain", "orders:a"), ("orders:a", "plain")])
 def test_what_others_wait_for_comes_after_what_nobody_waits_for(order: tuple[str, str]) -> None:
     with CaptureQueriesContext(connection) as captured:

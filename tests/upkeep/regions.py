@@ -124,7 +124,7 @@ def says(life: str) -> Callable[[], str]:
 
 
 @pytest.fixture(name="regional", autouse=True)
-def _regional() -> Iterator[None]:
+def _regional(keeps_regions: None) -> Iterator[None]:
     """Namespaces of each kind, and one that is counted in its region alone."""
     with (
         override_settings(COUNTERS_REGION="eu"),

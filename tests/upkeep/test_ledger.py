@@ -58,6 +58,7 @@ def opened(elsewhere: Elsewhere) -> Iterator[None]:
 
 @pytest.mark.many_writers
 class TestOthers:
+    @pytest.mark.postgresql
     def test_the_doctor_says_who_it_is(self, elsewhere: Elsewhere) -> None:
         append(a=100)
         roll_up()

@@ -176,7 +176,7 @@ def test_any_number_at_once_leave_one_sample_that_is_right() -> None:
     assert record_history() == 0
 
 
-@pytest.mark.many_writers
+@pytest.mark.postgresql
 @pytest.mark.django_db(transaction=True)
 def test_a_run_waits_for_another_one_and_takes_no_snapshot_of_before(
     elsewhere: Callable[[Callable[[], Any]], Any],

@@ -25,15 +25,16 @@ from django_counters.upkeep.audit import (
     Flaw,
     verify_audit,
 )
-from tests.chains import append, spoil, unguarded, write_anew
+from tests.chains import _guarded, append, spoil, unguarded, write_anew  # noqa: F401 - a fixture
+from tests.schemas import changes_schema
 
-pytestmark = pytest.mark.django_db
+pytestmark = [changes_schema, pytest.mark.usefixtures("guarded")]
 
 # What somebody might put instead, for each column that can be changed alone.
 OTHERS: dict[str, str] = {
     "field": "'shop.Product.stock'",
     "key": "'stock:b'",
-    "before": "before - 1",
+    "before": f"{connection.ops.quote_name('before')} - 1",
     "after": "after + 1",
     "delta": "delta - 1",
     "reason": "'none'",
@@ -44,7 +45,7 @@ OTHERS: dict[str, str] = {
     "approver_name": "''",
     "request_id": "''",
     "entry": "NULL",
-    "created_at": "'2020-01-01 00:00:00+00:00'",
+    "created_at": "'2020-01-01 00:00:00'",
 }
 
 
@@ -64,7 +65,7 @@ def forget() -> None:
 
 
 def change(number: int, column: str, value: str) -> None:
-    spoil(f'UPDATE {{}} SET "{column}" = {value} WHERE number = {number}')
+    spoil(f"UPDATE {{}} SET {connection.ops.quote_name(column)} = {value} WHERE number = {number}")
 
 
 class TestWhatIsSound:

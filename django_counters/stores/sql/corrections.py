@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from django_counters.exceptions import CounterOverflow
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.records import RecordKeys
-from django_counters.stores.sql.totals import SqlReads
+from django_counters.stores.sql.totals import SqlReads, under
 from django_counters.types import Amounts
 
 
@@ -48,7 +48,7 @@ class SqlCorrections(SqlReads):
         without a look at the total.
         """
         params = (*self._bare(), self._session.dialect.keys(keys))
-        told = {key for key, *_ in self._session.run(self._sql.hold, params)}
+        told = {key for key, *_ in under(keys, self._session.run(self._sql.hold, params))}
         # What waits for a record that is gone has no total to be part of.
         self._gather([key for key in whole if self.inserts or key in told])
         # A statement of its own: it sees what those have committed whom the first one waited for.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,33 @@ _EXECUTE = vars(CursorWrapper)["execute"]
 _UNTRACED = type(_EXECUTE) is FunctionType and _EXECUTE.__code__.co_filename == utils.__file__
 
 
+class LastAnswer:
+    """A driver's cursor where a text has several statements: its rows are the last ones.
+
+    All answers are read at once. Whatever asks something else on the connection before the rows are
+    fetched, as an execute wrapper may, would take an answer that is left for its own.
+    """
+
+    def __init__(self, cursor: Any) -> None:
+        self._cursor = cursor
+        self._rows: list[Any] = []
+
+    def execute(self, sql: str, params: Any = None) -> Any:
+        done = self._cursor.execute(sql, params)
+        rows = self._cursor.fetchall()
+        while self._cursor.nextset():
+            if self._cursor.description:
+                rows = self._cursor.fetchall()
+        self._rows = list(rows)
+        return done
+
+    def fetchall(self) -> list[Any]:
+        return self._rows
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cursor, name)
+
+
 class Kept:
     """Django's own cursor, and the way below it, where there is one.
 
@@ -30,11 +56,12 @@ class Kept:
     """
 
     def __init__(self, cursor: CursorWrapper) -> None:
+        if DIALECTS[cursor.db.vendor].answers_often:
+            cursor.cursor = LastAnswer(cursor.cursor)
         self.cursor = cursor
         self.driver: Any = cursor.cursor
         self.tells_all = False
         self._wire = _wire(cursor)
-        self._answers_often = DIALECTS[cursor.db.vendor].answers_often
 
     def run(self, connection: BaseDatabaseWrapper, sql: str, params: Any) -> list[Any]:
         """Execute one statement and return its rows; the cursor is used only if it has to be."""
@@ -50,14 +77,7 @@ class Kept:
         # The driver's own method: Django's wrapper makes a new function for each fetch.
         with connection.wrap_database_errors:
             rows: list[Any] = self.driver.fetchall()
-            return self._last(rows) if self._answers_often else rows
-
-    def _last(self, rows: Sequence[Any]) -> list[Any]:
-        """The rows of the last statement of a text that has any; ``rows``: those of the first."""
-        while self.driver.nextset():
-            if self.driver.description:
-                rows = self.driver.fetchall()
-        return list(rows)
+            return rows
 
 
 class KeptCursor(threading.local):

@@ -215,7 +215,9 @@ class PlainDeltas(SqlDeltas):
     def append_many(self, entries: Sequence[tuple[str, int]]) -> None:
         """Append entries with tokens of their own, all or none."""
         now = clock.utc()
-        self.append_many_once({mint(now): entry for entry in entries})
+        # Where many write, entries are inserted in the order of their tokens.
+        tokens = sorted(mint(now) for _ in entries)
+        self.append_many_once(dict(zip(tokens, entries, strict=True)))
 
     def adjust(self, changes: Mapping[str, int]) -> Mapping[str, UUID]:
         """Append an entry that corrects each counter; the tokens, each of its own."""

@@ -44,7 +44,7 @@ class SqlReads:
         """Return total and pending of those that exist among ``keys``, in one statement."""
         asked = list(keys)
         rows = self._session.run(self._reads.many, self._asked(asked), writes=False)
-        return _amounts(_under(asked, rows))
+        return _amounts(under(asked, rows))
 
     def read_landed(
         self, keys: Iterable[Hashable], generations: Sequence[str]
@@ -62,7 +62,7 @@ class SqlReads:
         params = (*self._asked(asked), dialect.keys(generations))
         rows = self._session.run(sql, params, writes=False)
         landed = frozenset(hex_of(row[3]) for row in rows if row[3] is not None)
-        return _amounts(_under(asked, [row[:3] for row in rows if row[3] is None])), landed
+        return _amounts(under(asked, [row[:3] for row in rows if row[3] is None])), landed
 
     def _asked(self, keys: Iterable[Hashable]) -> tuple[Any, ...]:
         among = self._session.dialect.keys(list(keys))
@@ -133,7 +133,7 @@ def _amounts(rows: Iterable[tuple[Any, ...]]) -> dict[Hashable, Amounts]:
     }
 
 
-def _under(keys: Sequence[Hashable], rows: Sequence[tuple[Any, ...]]) -> Iterable[tuple[Any, ...]]:
+def under(keys: Sequence[Hashable], rows: Sequence[tuple[Any, ...]]) -> Iterable[tuple[Any, ...]]:
     """Rows under the keys that were asked for: some drivers give a UUID as a text."""
     uuids = {str(key): key for key in keys if isinstance(key, UUID)}
     return ((uuids.get(str(key), key), *rest) for key, *rest in rows) if uuids else rows

@@ -66,4 +66,5 @@ class Samples:
     def _within(self, key: str) -> str:
         """The condition that a key is within a scope."""
         other = f"{self._in.namespace(key)} {self._in.among('text', '%(others)s')}"
-        return f"{key} >= %(low)s AND {key} < %(high)s AND NOT ({other})"
+        # Where there are no others, some databases cannot say that a key is not among them.
+        return f"{key} >= %(low)s AND {key} < %(high)s AND NOT COALESCE({other}, false)"

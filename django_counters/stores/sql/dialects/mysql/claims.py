@@ -9,14 +9,10 @@ from typing import Any
 from uuid import UUID
 
 from django_counters.stores.sql.dialects.claims import ClaimSql, ClaimTable
+from django_counters.stores.sql.dialects.mysql.taking import delete_some
 from django_counters.stores.sql.dialects.tables import DELTAS, HORIZON, TOKENS
 
 NOW = "UTC_TIMESTAMP(6)"
-#: As many rows as the statement before it has changed, of 1,000 at most.
-COUNTED = (
-    "SET @djc_gone = ROW_COUNT(); WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL "
-    "SELECT i + 1 FROM n WHERE i < @djc_gone) SELECT i FROM n WHERE i <= @djc_gone"
-)
 _WINDOW = f"COALESCE((SELECT token_window FROM {HORIZON} WHERE id = 1), 172800000000)"
 _FRESH = (
     f"(@djc_at IS NULL OR (@djc_at > {NOW} - INTERVAL {_WINDOW} MICROSECOND "
@@ -53,10 +49,8 @@ class MysqlClaims(ClaimSql):
         self.held = self.found + self.holding
         self.known = f"SELECT {first} FROM {table.name} WHERE {first} IN %s"
         self.answer = f"UPDATE {table.name} SET {columns[-1]} = %s WHERE {first} = %s"
-        self.prune = (
-            f"DELETE FROM {table.name} WHERE {table.moment} < %s ORDER BY {table.moment} LIMIT %s; "
-            f"{COUNTED}"
-        )
+        old = f"WHERE {table.moment} < %s ORDER BY {table.moment} LIMIT %s"
+        self.prune = delete_some(table.name, old, "1")
         given = f"SELECT IF(LAST_INSERT_ID(1), %s, NULL){', %s' * (len(columns) - 1)}, {NOW}"
         into = f"INSERT INTO {table.name} ({', '.join(columns)}, {table.moment})"
         asked = f" FROM DUAL WHERE {_FRESH}" if table.are_tokens else ""

@@ -207,4 +207,6 @@ class MySQL(Dialect):
         """The type of a column of given rows."""
         if kind in ("int", "bigint", "smallint", "integer"):
             return "BIGINT"
-        return _TYPES.get(kind, "VARCHAR(255)" if "char" in kind or kind == "uuid" else "BIGINT")
+        if "char" in kind:
+            return kind
+        return _TYPES.get(kind, "VARCHAR(255)" if kind == "uuid" else "BIGINT")

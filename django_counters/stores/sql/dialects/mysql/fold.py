@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from django_counters.stores.sql.dialects.fold import Fold
+from django_counters.stores.sql.dialects.mysql.taking import ROOM
 from django_counters.stores.sql.dialects.mysql.waiting import at_most
 from django_counters.stores.sql.dialects.spelling import Together
 from django_counters.stores.sql.dialects.tables import TOTAL
@@ -106,7 +107,7 @@ class MysqlFold(Fold):
         for name in ("@djc_kind", "@djc_name") if record else ():
             scoped = scoped.replace("%s", name, 1)
         return Together(
-            f"{scope}SELECT JSON_ARRAYAGG(JSON_ARRAY(p.{self._key}, p.{pending.number}, "
+            f"{ROOM}{scope}SELECT JSON_ARRAYAGG(JSON_ARRAY(p.{self._key}, p.{pending.number}, "
             f"p.{pending.value})) INTO @djc_rows FROM {pending.name} p "
             f"WHERE {scoped} AND {which} FOR UPDATE{skipping}; "
             f"DELETE p FROM {gone} STRAIGHT_JOIN {pending.name} p "
@@ -155,7 +156,7 @@ class MysqlFold(Fold):
             "n BIGINT PATH '$[1]')) AS u"
         )
         return Together(
-            "SET @djc_kind = %s, @djc_name = %s; "
+            f"{ROOM}SET @djc_kind = %s, @djc_name = %s; "
             f"SELECT JSON_ARRAYAGG(JSON_ARRAY(p.{self._key}, p.{pending.number})) INTO @djc_rows "
             f"FROM {pending.name} p WHERE {scoped} AND p.{self._key} IN %s "
             f"AND NOT EXISTS ({record}) FOR UPDATE{self._in.skipping}; "

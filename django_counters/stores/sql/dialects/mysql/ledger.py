@@ -19,6 +19,7 @@ from django_counters.stores.sql.dialects.ledger import (
     Rolling,
 )
 from django_counters.stores.sql.dialects.mysql.audit import CHAIN
+from django_counters.stores.sql.dialects.mysql.taking import ROOM
 from django_counters.stores.sql.dialects.mysql.waiting import at_most
 from django_counters.stores.sql.dialects.spelling import Spelling, Together
 from django_counters.stores.sql.dialects.tables import ARCHIVE, COUNTER, DELTAS, HORIZON, TOKENS
@@ -74,14 +75,13 @@ class MysqlAppends(Appends):
         # Whoever has entries already is not held by others who append.
         self.open = (
             f"INSERT INTO {COUNTER} (`key`, value, updated_at, outside) "
-            f"SELECT DISTINCT u.k, 0, {spelling.now}, 0 FROM {spelling.each('text')} "
+            f"SELECT u.k, 0, {spelling.now}, 0 FROM {spelling.each('text')} "
             f"WHERE NOT EXISTS ({there}) {spelling.ordered('u.k')} ON DUPLICATE KEY UPDATE "
             f"outside = COALESCE({COUNTER}.outside, {COUNTER}.value)"
         )
-        tail = f"COALESCE(({tail_of('t.key')}), 0)"
         self.over = (
             f"SELECT t.key FROM {spelling.rows(k='text', d='numeric')} STRAIGHT_JOIN {COUNTER} t "
-            f"ON u.k = t.key WHERE {_WIDE.format('t.value')} + {tail} + u.d NOT BETWEEN {INT8} "
+            f"ON u.k = t.key WHERE {_WIDE.format('t.value')} + u.d NOT BETWEEN {INT8} "
             "LIMIT 1"
         )
         given = spelling.rows(t="uuid", at="timestamptz", k="text", d="bigint")
@@ -134,12 +134,14 @@ class MysqlRolling(Rolling):
     # Whatever was committed before this moment is of an epoch that was there.
     mark = f"SELECT UTC_TIMESTAMP(6), MAX(id) + 1 FROM {EPOCHS}"
     first_epoch = f"SELECT MIN(id) FROM {EPOCHS}"
+    # From a horizon that is no epoch nothing goes on: somebody has moved it.
     next_epoch = (
-        f"INSERT IGNORE INTO {EPOCHS} (id) SELECT h.horizon + 1 FROM {HORIZON} h WHERE h.id = 1"
+        f"INSERT IGNORE INTO {EPOCHS} (id) SELECT h.horizon + 1 FROM {HORIZON} h "
+        f"WHERE h.id = 1 AND EXISTS (SELECT 1 FROM {EPOCHS} e WHERE e.id = h.horizon)"
     )
     # What is folded cannot change any more: so the same is summed twice.
     fold = Together(
-        f"SELECT id FROM {EPOCHS} WHERE id = %(horizon)s FOR UPDATE NOWAIT; "
+        f"{ROOM}SELECT id FROM {EPOCHS} WHERE id = %(horizon)s FOR UPDATE NOWAIT; "
         "SELECT COALESCE(SUM(IF(j.fits, j.n, 0)), 0), COALESCE(SUM(j.fits), 0), "
         "COALESCE(CONCAT('[', GROUP_CONCAT(IF(j.fits, NULL, JSON_QUOTE(j.k))), ']'), '[]'), "
         "COALESCE(CONCAT('[', GROUP_CONCAT(IF(j.fits AND j.waited, JSON_QUOTE(j.k), NULL)), ']'), "
@@ -186,7 +188,8 @@ class MysqlRolling(Rolling):
             "d BIGINT PATH '$[1]' ERROR ON ERROR)) AS u"
         )
         self.recompute = Together(
-            f"SELECT JSON_ARRAYAGG(JSON_ARRAY(v.k, v.d)) INTO @djc_rows FROM ({differing}) v; "
+            f"{ROOM}SELECT JSON_ARRAYAGG(JSON_ARRAY(v.k, v.d)) INTO @djc_rows "
+            f"FROM ({differing}) v; "
             f"INSERT INTO {COUNTER} (`key`, value, updated_at, outside) "
             f"SELECT u.k, u.d, {spelling.now}, 0 FROM {gone} {spelling.ordered('u.k')} "
             f"ON DUPLICATE KEY UPDATE outside = COALESCE({COUNTER}.outside, {COUNTER}.value), "

@@ -6,6 +6,7 @@ from functools import cached_property
 
 from django_counters.stores.sql.dialects.limits import Limits
 from django_counters.stores.sql.dialects.mysql.actors import MADE
+from django_counters.stores.sql.dialects.mysql.taking import ROOM
 from django_counters.stores.sql.dialects.spelling import Spelling, Together
 from django_counters.stores.sql.dialects.tables import LIMITS
 
@@ -49,7 +50,7 @@ class MysqlLimits(Limits):
             f"WHERE l.digest = %(digest)s AND {self._recent('u.a')} FOR UPDATE"
         )
         return Together(
-            f"{held}; {found}; UPDATE {LIMITS} SET arrival = {now} + %(span)s, moments = "
+            f"{ROOM}{held}; {found}; UPDATE {LIMITS} SET arrival = {now} + %(span)s, moments = "
             f"JSON_ARRAY_APPEND(@djc_rows, '$', JSON_ARRAY({now}, %(cost)s)) "
             f"WHERE digest = %(digest)s AND @djc_used + %(cost)s <= %(full)s; "
             f"SELECT (SELECT SUM(b) FROM {pairs}), 0, (SELECT MIN(a) FROM {pairs}) + %(span)s "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django_counters.stores.sql.dialects.mysql.actors import FOUND, MADE
+from django_counters.stores.sql.dialects.mysql.taking import ROOM
 from django_counters.stores.sql.dialects.positions import POSITIONS, Positions
 from django_counters.stores.sql.dialects.spelling import Spelling, Together
 
@@ -28,7 +29,7 @@ class MysqlPositions(Positions):
         moves = "p.position = u.`before` AND p.timeline IN ('', u.line)"
         # A row that is to begin is made at its place, and then is moved from there like others.
         self.move = Together(
-            "SET @djc_rows = %s; "
+            f"{ROOM}SET @djc_rows = %s; "
             f"{_INTO} SELECT u.source, u.part, '', u.line, {now} FROM {given} "
             f"WHERE u.`before` = '' ORDER BY u.source, u.part "
             f"ON DUPLICATE KEY UPDATE source = {POSITIONS}.source; "

@@ -19,10 +19,16 @@ class MysqlSamples(Samples):
             f"SELECT l.value FROM {SAMPLES} l WHERE l.key = c.key AND l.moment <= %(moment)s "
             "ORDER BY l.moment DESC LIMIT 1"
         )
+        there = (
+            f"SELECT ROW_NUMBER() OVER () AS n FROM {SAMPLES} s "
+            f"WHERE s.moment = %(moment)s AND {self._within('s.key')}"
+        )
+        # A row that is changed counts as two affected ones: so they are counted when they are read.
         return Together(
-            f"INSERT INTO {SAMPLES} (`key`, moment, value) "
-            f"SELECT d.key, %(moment)s, d.value FROM (SELECT c.key, c.value FROM {COUNTER} c "
+            f"SET @djc_made = 0; INSERT INTO {SAMPLES} (`key`, moment, value) "
+            "SELECT d.key, %(moment)s, d.value + 0 * (@djc_made := @djc_made + 1) "
+            f"FROM (SELECT c.key, c.value FROM {COUNTER} c "
             f"WHERE {self._within('c.key')} AND COALESCE(c.value <> ({last}), true)) d "
             f"ORDER BY d.key ON DUPLICATE KEY UPDATE value = VALUES(value); "
-            f"SELECT 1 FROM {SAMPLES} s WHERE s.moment = %(moment)s AND {self._within('s.key')}"
+            f"SELECT 1 FROM ({there}) t WHERE t.n <= @djc_made"
         )

@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from functools import cached_property
 from typing import Any
 
+from django_counters.stores.sql.dialects.mysql.taking import ROOM
 from django_counters.stores.sql.dialects.rights import Rights
 from django_counters.stores.sql.dialects.spread import Spread
 
@@ -145,7 +146,7 @@ class MysqlRights(Rights):
         owners = ", ".join(f"{name} = %s" for name in spread.owned_by())
         gone = "JSON_TABLE(@djc_rows, '$[*]' COLUMNS (n BIGINT PATH '$[0]', d BIGINT PATH '$[1]'))"
         return (
-            f"SET {owners}, @djc_most = %s; "
+            f"{ROOM}SET {owners}, @djc_most = %s; "
             f"SELECT JSON_ARRAYAGG(JSON_ARRAY(p.{pending.number}, p.{pending.value})) "
             f"INTO @djc_rows FROM {pending.name} p WHERE {spread.owned()} "
             f"AND p.{pending.number} >= 0 AND p.{pending.value} <= @djc_most FOR UPDATE; "

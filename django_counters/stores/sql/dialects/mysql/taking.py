@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from django_counters.stores.sql.dialects.landing import BATCHES, SOURCES
 from django_counters.stores.sql.dialects.positions import POSITIONS
 from django_counters.stores.sql.dialects.spelling import Together
 from django_counters.stores.sql.dialects.tables import (
@@ -13,9 +14,12 @@ from django_counters.stores.sql.dialects.tables import (
     MEMBERS,
     RANKS,
     SAMPLES,
+    TOKENS,
     UNIQUES,
 )
 
+#: What is gathered has room: MariaDB cuts it off after a megabyte, MySQL a list after a kilobyte.
+ROOM = "SET group_concat_max_len = 4294967295; "
 _KEY, _MOMENT, _NUMBER = "VARCHAR(255)", "DATETIME(6)", "BIGINT"
 _OF_PERIOD = {
     "measure_id": _NUMBER,
@@ -34,6 +38,9 @@ _NAMED_BY: Mapping[str, Mapping[str, str]] = {
     HOLDS: {"token": _KEY},
     POSITIONS: {"source": _KEY, "part": _KEY},
     LIMITS: {"digest": _KEY},
+    TOKENS: {"digest": _KEY},
+    BATCHES: {"generation": _KEY},
+    SOURCES: {"source": _KEY, "slot": _NUMBER},
 }
 
 
@@ -48,7 +55,7 @@ def delete_some(table: str, which: str, returning: str) -> str:
     asked = [name.strip() for name in returning.split(",")]
     told = ", ".join(_given(name) if name in names else name for name in asked)
     return Together(
-        f"SELECT JSON_ARRAYAGG(JSON_ARRAY({kept})) INTO @djc_rows FROM "
+        f"{ROOM}SELECT JSON_ARRAYAGG(JSON_ARRAY({kept})) INTO @djc_rows FROM "
         f"(SELECT {held} FROM {table} {which} FOR UPDATE SKIP LOCKED) d; "
         f"DELETE t FROM {gone} STRAIGHT_JOIN {table} t ON {same}; SELECT {told} FROM {gone}"
     )
