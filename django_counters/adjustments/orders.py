@@ -10,7 +10,7 @@ from django_counters.exceptions import InvalidAdjustment
 from django_counters.tables.adjustment import CASE_LENGTH, NAME_LENGTH, REASON_LENGTH
 from django_counters.types import check_delta, check_integer
 
-_LONGEST_REQUEST_ID = 128
+LONGEST_REQUEST_ID = 128
 # They change the direction of the following text.
 _TURNS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 # Invisible letters and signs: fillers of Hangul, the empty pattern of Braille.
@@ -159,4 +159,4 @@ def _is_seen(character: str) -> bool:
 def request_id_of(given: str) -> str:
     """The ``X-Request-ID`` of a request, if it can be kept; else an empty text."""
     name = given.strip()
-    return name if len(name) <= _LONGEST_REQUEST_ID and name.isprintable() else ""
+    return name if len(name) <= LONGEST_REQUEST_ID and name.isprintable() else ""

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any, ClassVar, NoReturn
 
 from django.db import connections
+from django.http import HttpRequest
 from django.utils import timezone
 from rest_framework import exceptions as drf
 from rest_framework.permissions import AllowAny
@@ -16,7 +17,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from django_counters import clock
 from django_counters.access import ANYONE, BEACON, Access
+from django_counters.adjustments.orders import request_id_of
 from django_counters.limits import Limit
 from django_counters.limits.admission import Refusal, admit
 from django_counters.limits.principal import network_of, principal_of
@@ -34,6 +37,7 @@ from django_counters.rest.targets import (
     targets_of,
 )
 from django_counters.rest.throttling import charge
+from django_counters.tokens import mint
 from django_counters.types import namespace_of
 
 NO_SUCH = "There is no such counter."
@@ -56,6 +60,8 @@ class CounterView(APIView):
     # Permissions of models in the settings only ask for a login here: there is no model.
     _ignore_model_permissions = True
     may: ClassVar[type[CounterPermission]]
+    #: Names the request in its answer, and in the audit of an adjustment.
+    request_id: str
 
     @classmethod
     def as_view(cls, **initkwargs: Any) -> Any:
@@ -79,6 +85,18 @@ class CounterView(APIView):
 
     def get_exception_handler(self) -> Any:
         return answer
+
+    def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:
+        self.request_id = request_id_for(request)
+        return super().initialize_request(request, *args, **kwargs)
+
+    def finalize_response(
+        self, request: Request, response: Response, *args: Any, **kwargs: Any
+    ) -> Response:
+        self.headers["X-Request-ID"] = self.request_id
+        if response.exception:
+            response.data["request_id"] = self.request_id
+        return super().finalize_response(request, response, *args, **kwargs)
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
@@ -214,6 +232,12 @@ class CounterView(APIView):
             return
         if self.request.META.get("HTTP_ORIGIN", "").lower() not in access.origins:
             raise Refused(403, "origin", "Beacons are taken from declared sites only.")
+
+
+def request_id_for(request: HttpRequest) -> str:
+    """The ``X-Request-ID`` that was sent; a new one where there is none that a header can have."""
+    sent = request_id_of(request.META.get("HTTP_X_REQUEST_ID", ""))
+    return sent if sent and sent.isascii() else str(mint(clock.utc()))
 
 
 def mark(body: Mapping[str, Any], *, replayed: bool) -> Mapping[str, Any]:

@@ -397,6 +397,7 @@ class Problem(Described):
     title = serializers.CharField(help_text="The phrase of the status.")
     status = serializers.IntegerField()
     detail = serializers.CharField(help_text="For people.")
+    request_id = serializers.CharField(help_text="That of the answer's X-Request-ID.")
     errors = ProblemItem(many=True, required=False)  # type: ignore[assignment]
     retry_after = serializers.IntegerField(required=False, help_text="Seconds, as in Retry-After.")
     key = serializers.CharField(required=False, help_text="The counter.")

@@ -14,6 +14,7 @@ from drf_spectacular.utils import (
     extend_schema_view,
 )
 
+from django_counters.adjustments.orders import LONGEST_REQUEST_ID
 from django_counters.rest import bodies, parameters, values
 from django_counters.rest.problems import CONTENT_TYPE
 
@@ -291,7 +292,7 @@ def described(name: str) -> Callable[[_View], _View]:
         description=operation.promise,
         tags=["counters"],
         request={"application/json": operation.body} if operation.body else None,
-        parameters=[*operation.parameters, *_headers(operation)],
+        parameters=[*operation.parameters, parameters.REQUEST_ID, *_headers(operation)],
         responses=dict(_responses(operation)),
         examples=examples,
     )
@@ -316,6 +317,8 @@ def _headers(operation: Operation) -> Iterable[OpenApiParameter]:
         everywhere.append(304)
         says = "Stands for the value, whenever it was read."
         yield _header("ETag", says, [200, 304], pattern='^W/"-?[0-9]+"$')
+    pattern = f"^[ -~]{{1,{LONGEST_REQUEST_ID}}}$"
+    yield _header("X-Request-ID", "Names the request.", everywhere, pattern=pattern)
     yield _header("Cache-Control", "Who may keep the answer, and for how long.", everywhere)
     if {parameters.ONCE, parameters.HOLD} & set(operation.parameters):
         says = "The answer is that of an earlier request with this Idempotency-Key."

@@ -14,6 +14,7 @@ from drf_spectacular.utils import OpenApiExample, OpenApiParameter
 from rest_framework import exceptions as drf
 from rest_framework import serializers
 
+from django_counters.adjustments.orders import LONGEST_REQUEST_ID
 from django_counters.calendar import PERIODS
 from django_counters.exceptions import InvalidPeriod, InvalidTags
 from django_counters.measure import MOST_TAGS, TAG_LENGTH
@@ -66,6 +67,16 @@ HOLD = OpenApiParameter(
     required=True,
     description="Names the hold, for as long as it is known. It belongs to who sends it.",
     examples=[OpenApiExample("basket", "basket-17")],
+)
+REQUEST_ID = OpenApiParameter(
+    "X-Request-ID",
+    {"type": "string"},
+    OpenApiParameter.HEADER,
+    description=(
+        "Names this request for people who look for it later. It is in the answer, if it has up to"
+        f" {LONGEST_REQUEST_ID} printable characters of ASCII; else the answer has a new one."
+    ),
+    examples=[OpenApiExample("uuid", "018f6d0e-4b5a-7c3d-9e8f-0a1b2c3d4e60")],
 )
 SEEN = OpenApiParameter(
     "If-None-Match",

@@ -13,7 +13,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from django_counters import clock
-from django_counters.adjustments.orders import request_id_of
 from django_counters.rest.actors import event_of_change
 from django_counters.rest.base import CounterView, answer_once, iso
 from django_counters.rest.bodies import AdjustBody, ChangeBody
@@ -113,10 +112,9 @@ class AdjustView(CounterView):
             raise drf.NotAuthenticated
         order = self.checked(AdjustBody)
         self.admit_changes({key: (target, 0)}, {})
-        request_id = request_id_of(request.META.get("HTTP_X_REQUEST_ID", ""))
 
         def work(_: UUID | None) -> dict[str, Any]:
-            row = target.adjust(**order, actor=request.user, request_id=request_id)
+            row = target.adjust(**order, actor=request.user, request_id=self.request_id)
             more = {"consistency": "exact", "number": row.number, "before": row.before}
             return {**change_body(target, row.delta, result_of(row.after)), **more}
 

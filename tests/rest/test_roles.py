@@ -121,7 +121,7 @@ def test_unknown_and_forbidden_are_the_same_bytes(role: str, as_: As) -> None:
     record = f"testapp.Post.likes:{Post.objects.create().pk}"
     keys = ["nowhere:a", "guarded:a", "guarded:b", "secret:a", record, "testapp.Post.likes:0"]
     keys += ["testapp.Post.views:1", "plain", "default:a", "nowhere:" + "x" * 180, "no%20key"]
-    client = as_(role)
+    client = as_(role, HTTP_X_REQUEST_ID="r-7")
     for endpoint in ENDPOINTS:
         seen = {_bytes(ask(client, endpoint, key), key) for key in keys}
         assert len(seen) == 1, (endpoint, seen)
@@ -140,7 +140,7 @@ def test_a_record_that_is_hidden_is_one_that_there_is_not(as_: As) -> None:
     hidden = Post.objects.create(title="draft")
     shown = Post.objects.create(title="published")
     expose(Post, "likes", **ALL, records=Post.objects.filter(title="published"))
-    root = as_("superuser")
+    root = as_("superuser", HTTP_X_REQUEST_ID="r-7")
     for endpoint in SINGLE:
         there_is_not, not_shown, there_is = (
             ask(root, endpoint, f"testapp.Post.likes:{pk}") for pk in (0, hidden.pk, shown.pk)
