@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import pytest
@@ -19,10 +19,18 @@ NONSENSE = (ImportError, NameError, SyntaxError)
 
 
 @pytest.fixture(scope="session")
-def django_db_setup(django_db_blocker: Any) -> None:
+def django_db_setup(request: pytest.FixtureRequest, django_db_blocker: Any) -> None:
     """As that of pytest-django, which it replaces: the databases are copies."""
     with django_db_blocker.unblock():
-        databases.copy()
+        databases.copy(_asked_for(request.session.items))
+
+
+def _asked_for(items: Sequence[pytest.Item]) -> set[str]:
+    """The databases that tests may reach."""
+    marks = [mark for item in items for mark in item.iter_markers("django_db")]
+    named = [mark.kwargs.get("databases") or () for mark in marks]
+    named += [getattr(getattr(item, "cls", None), "databases", ()) for item in items]
+    return {"default", *(alias for aliases in named for alias in aliases)}
 
 
 class Judge:
