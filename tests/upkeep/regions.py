@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from typing import Any
@@ -91,6 +91,11 @@ class Region:
     def value(self, key: str, region: str | None = None) -> int:
         found: int = self.within(Counter.objects.value, key, region=region)
         return found
+
+    def values(self, keys: Sequence[str]) -> list[int]:
+        """The same of several: each time this process comes into a region, it reads its settings."""
+        with self.settings():
+            return [Counter.objects.value(key, using=self.using) for key in keys]
 
     def pass_time(self, seconds: float) -> None:
         """Let all that was done in this region be longer ago."""
