@@ -1,4 +1,4 @@
-"""What the processes of a crowd do on MySQL: whatever could deadlock there, or be folded too early."""
+"""What a crowd does on MySQL: what could deadlock there, or be folded too early."""
 
 from __future__ import annotations
 

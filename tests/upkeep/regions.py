@@ -93,7 +93,7 @@ class Region:
         return found
 
     def values(self, keys: Sequence[str]) -> list[int]:
-        """The same of several: each time this process comes into a region, it reads its settings."""
+        """The same of several, in one visit: each one reads the settings of the region."""
         with self.settings():
             return [Counter.objects.value(key, using=self.using) for key in keys]
 
