@@ -297,6 +297,11 @@ PAGES: dict[str, dict[str, Made]] = {
             "created": lately(cast).timestamp(),
         },
     },
+    "docs/how-to/trace.md": {
+        "seconds": lambda cast: 0.5,
+        "subject": lambda cast: "",
+        "trace_upkeep.work": lambda cast: "flush",
+    },
     "docs/reference/http.md": {
         "COUNTERS": lambda cast: {"votes": {"API": {"increment": "authenticated"}}},
     },

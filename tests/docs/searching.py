@@ -62,6 +62,8 @@ QUESTIONS = [
         "how-to/audit": ("restore a backup",),
         "how-to/several-regions": ("several regions", "regions"),
         "reference/upgrades": ("upgrade", "upgrade to a new version"),
+        "how-to/celery-beat": ("django-celery-beat", "celery beat"),
+        "how-to/trace": ("OpenTelemetry", "Sentry", "tracing"),
         "explanation/comparison": ("Redis INCR", "why not Redis INCR alone"),
     }.items()
     for typed in several
