@@ -50,7 +50,7 @@ counter_adjusted = Signal()
 
 #: A call has changed counters: sent in its process, once for each batch, before the caller's
 #: transaction ends, so that what is rolled back later was told, too. Not sent for a repeated token
-#: (but for that of a cached counter in a transaction: before the commit nobody knows), for an
+#: (but for that of a cached counter in a transaction: before the commit it is not known), for an
 #: error, or for what is collected before it is applied. What receivers raise is logged.
 #: Arguments: ``batch``, ``values``, ``strategy``, ``subject``, ``using``.
 batch_applied = PlainSignal(use_caching=True)
