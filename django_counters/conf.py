@@ -333,8 +333,9 @@ def _value_problems(declared: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:
     for option in (*COMMON, *_OF_NAMESPACES):
         for message in option.problems(_value(declared, option)):
             yield option.code, message
+    given = _given(declared)
     for one in PROJECTIONS:
-        for message in one.problems(**_given(declared)):
+        for message in one.problems(**given):
             yield one.in_namespaces, message
 
 
@@ -402,11 +403,12 @@ def _strategy_problems(
     bounds = _bounds(declared)
     for message in unheld(strategy, bounds, strategies()):
         yield Problem("E009", f"{where}: {message}")
-    for code, message in conflicts(strategy, bounds, _given(declared)):
+    given = _given(declared)
+    for code, message in conflicts(strategy, bounds, given):
         yield Problem(code, f"{where}: {message}")
     if strategy.can.entries and declared.get("HISTORY") is not None:
         yield Problem("E025", f"{where}: HISTORY is not for {name}: entries are a history already.")
-    given = {**_given(declared), "floor": bounds.floor}
+    given["floor"] = bounds.floor
     keeps = strategy.can.entries
     buffer, known = declared.get("BUFFER"), stream_names()
     for message in buffering_problems(buffer, name, entries=keeps, given=given, streams=known):
