@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib.auth.models import AnonymousUser
@@ -42,7 +42,7 @@ class CounterPermission(BasePermission):
         """Whether the request may act on any counter with this access."""
         rule = access.rule(self.action)
         if rule not in _RULES:
-            return bool(import_string(rule)().has_permission(request, view))
+            return bool(self._own(rule).has_permission(request, view))
         admitted = _RULES[rule](request, self.action)
         if not admitted and rule != PERMISSION:
             # A forbidden counter and an unknown one take the same time to refuse.
@@ -56,7 +56,15 @@ class CounterPermission(BasePermission):
         rule = obj.access.rule(self.action)
         if rule in _RULES:
             return True
-        return bool(import_string(rule)().has_object_permission(request, view, obj))
+        return bool(self._own(rule).has_object_permission(request, view, obj))
+
+    def _own(self, rule: str) -> Any:
+        """The permission of the project that is a rule."""
+        found = import_string(rule)()
+        if isinstance(found, HasScope):
+            # Not that of the view: an increment may ask who may adjust.
+            found.action = self.action
+        return found
 
 
 class MayRead(CounterPermission):
@@ -87,6 +95,47 @@ class MayAdjust(CounterPermission):
     """May adjust a counter, with a reason that is kept."""
 
     action = "adjust"
+
+
+class HasScope(BasePermission):
+    """A rule: admits a request whose scopes name the action and the counter.
+
+    A scope is an action, a colon and a key: ``increment:votes:tea``. A ``*`` at the end stands for
+    how the key goes on, and one in place of the action for every action. A class that extends this
+    one says where the scopes of a request are.
+    """
+
+    #: The action that the rule is asked for; the permission that asks sets it.
+    action: str = ""
+
+    def scopes_of(self, request: Request) -> Iterable[str]:
+        """Those of the token, by the name ``scope``: a text with spaces between them, or a list."""
+        auth: Any = request.auth
+        found = auth.get("scope") if hasattr(auth, "get") else getattr(auth, "scope", None)
+        if isinstance(found, str):
+            return found.split()
+        return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        """Whether there is a counter for which a scope admits the action."""
+        return super().has_permission(request, view) and any(self._keys_of(request))
+
+    def has_object_permission(self, request: Request, view: APIView, obj: Target) -> bool:
+        """Whether a scope admits the action for this counter."""
+        admitted = any(_is_like(obj.key, pattern) for pattern in self._keys_of(request))
+        return admitted and super().has_object_permission(request, view, obj)
+
+    def _keys_of(self, request: Request) -> Iterator[str]:
+        for scope in self.scopes_of(request):
+            action, _, pattern = scope.partition(":")
+            if self.action and action in ("*", self.action):
+                yield pattern
+
+
+def _is_like(key: str, pattern: str) -> bool:
+    if pattern.endswith("*"):
+        return key.startswith(pattern[:-1])
+    return key == pattern
 
 
 def user_of(request: Request) -> Any:
