@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from django_counters.stores.sql.dialects.fold import Fold
 from django_counters.stores.sql.dialects.mysql.taking import ROOM
-from django_counters.stores.sql.dialects.mysql.waiting import at_most
+from django_counters.stores.sql.dialects.mysql.waiting import BY_KEY, at_most
 from django_counters.stores.sql.dialects.spelling import Together
 from django_counters.stores.sql.dialects.tables import TOTAL
 
@@ -42,7 +42,7 @@ class MysqlFold(Fold):
             f"{total.scope}SET @djc_keys = JSON_ARRAY%s; INSERT INTO {total.columns} "
             f"SELECT {total.row} FROM {rows} {self._in.ordered('u.k')} "
             f"ON DUPLICATE KEY UPDATE {kept}; SELECT t.{total.key} FROM {rows} "
-            f"STRAIGHT_JOIN {total.table} t ON {total.there} FOR UPDATE"
+            f"STRAIGHT_JOIN {total.table} t {BY_KEY} ON {total.there} FOR UPDATE"
         )
 
     def _ensuring(self, patience: str = "") -> str:
@@ -110,7 +110,7 @@ class MysqlFold(Fold):
             f"{ROOM}{scope}SELECT JSON_ARRAYAGG(JSON_ARRAY(p.{self._key}, p.{pending.number}, "
             f"p.{pending.value})) INTO @djc_rows FROM {pending.name} p "
             f"WHERE {scoped} AND {which} FOR UPDATE{skipping}; "
-            f"DELETE p FROM {gone} STRAIGHT_JOIN {pending.name} p "
+            f"DELETE p FROM {gone} STRAIGHT_JOIN {pending.name} p {BY_KEY} "
             f"ON {scoped} AND p.{self._key} = u.k AND p.{pending.number} = u.n; "
             f"SELECT {columns} FROM {gone}"
         )
@@ -136,10 +136,10 @@ class MysqlFold(Fold):
                 f"AND t.{pending.number} = {TOTAL}"
             )
         return (
-            f"{scope}SET @djc_rows = %s; UPDATE {rows} STRAIGHT_JOIN {name} t ON {there} "
-            f"SET t.{value} = CAST(t.{value} AS SIGNED) + u.d{also}; SET @djc_made = ROW_COUNT(); "
-            "SELECT 1 FROM JSON_TABLE(@djc_rows, '$[*]' COLUMNS (n FOR ORDINALITY)) AS u "
-            "WHERE u.n <= @djc_made"
+            f"{scope}SET @djc_rows = %s; UPDATE {rows} STRAIGHT_JOIN {name} t {BY_KEY} "
+            f"ON {there} SET t.{value} = CAST(t.{value} AS SIGNED) + u.d{also}; "
+            "SET @djc_made = ROW_COUNT(); SELECT 1 FROM JSON_TABLE(@djc_rows, '$[*]' "
+            "COLUMNS (n FOR ORDINALITY)) AS u WHERE u.n <= @djc_made"
         )
 
     @cached_property
@@ -160,7 +160,7 @@ class MysqlFold(Fold):
             f"SELECT JSON_ARRAYAGG(JSON_ARRAY(p.{self._key}, p.{pending.number})) INTO @djc_rows "
             f"FROM {pending.name} p WHERE {scoped} AND p.{self._key} IN %s "
             f"AND NOT EXISTS ({record}) FOR UPDATE{self._in.skipping}; "
-            f"DELETE p FROM {gone} STRAIGHT_JOIN {pending.name} p "
+            f"DELETE p FROM {gone} STRAIGHT_JOIN {pending.name} p {BY_KEY} "
             f"ON {scoped} AND p.{self._key} = u.k AND p.{pending.number} = u.n; "
             f"SELECT 1 FROM {gone}"
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django_counters.stores.sql.dialects.holds import COMMITTED, EXPIRED, HELD, RELEASED, Holds
 from django_counters.stores.sql.dialects.mysql.actors import MADE
 from django_counters.stores.sql.dialects.mysql.taking import ROOM
+from django_counters.stores.sql.dialects.mysql.waiting import BY_KEY
 from django_counters.stores.sql.dialects.spelling import Spelling, Together
 from django_counters.stores.sql.dialects.tables import HOLDS
 
@@ -53,6 +54,6 @@ class MysqlHolds(Holds):
             f"{ROOM}SELECT JSON_ARRAYAGG(JSON_ARRAY(d.token, d.quantity)) INTO @djc_rows FROM "
             f"(SELECT token, quantity FROM {HOLDS} WHERE field = %s AND `key` = %s "
             f"AND state = {HELD} AND expires_at <= {now} ORDER BY expires_at LIMIT %s "
-            f"FOR UPDATE SKIP LOCKED) d; UPDATE {gone} STRAIGHT_JOIN {HOLDS} t ON t.token = u.k "
-            f"SET t.state = {EXPIRED}; SELECT u.d FROM {gone}"
+            f"FOR UPDATE SKIP LOCKED) d; UPDATE {gone} STRAIGHT_JOIN {HOLDS} t {BY_KEY} "
+            f"ON t.token = u.k SET t.state = {EXPIRED}; SELECT u.d FROM {gone}"
         )

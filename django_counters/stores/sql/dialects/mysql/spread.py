@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from django_counters.stores.sql.dialects.mysql.taking import ROOM
+from django_counters.stores.sql.dialects.mysql.waiting import BY_KEY
 from django_counters.stores.sql.dialects.rights import Rights
 from django_counters.stores.sql.dialects.spread import Spread
 
@@ -108,29 +109,38 @@ class MysqlRights(Rights):
         return (
             f"{spread.given()}, @djc_floor = %s, @djc_found = NULL; "
             # SET would hold all that it reads, in share mode; a SELECT holds nothing.
-            f"SELECT {self._strange()} OR {self._below()} INTO @djc_strange; "
+            f"{self._looks()}; "
             f"{found} >= @djc_row {free}{found} >= 0 AND @djc_found IS NULL {free}"
             "SET @djc_row = @djc_found; "
             f"UPDATE {pending.name} p SET p.{pending.value} = p.{pending.value} + @djc_by "
             f"WHERE {enough} AND p.{pending.number} = @djc_row; {spread.answer}"
         )
 
-    def _strange(self) -> str:
-        """Whether a row is below zero: another strategy has left it so."""
-        pending = self._table.pending
+    def _looks(self) -> str:
+        """Whether rows have to be shared anew before one is taken from.
+
+        They are strange where another strategy has left one below zero, the total below the floor,
+        or entries that wait. Where fewer than half of those that there may be have enough, writers
+        would meet at these.
+        """
+        pending, spread = self._table.pending, self._spread
+        have = f"COALESCE(SUM(p.{pending.value}), 0) + ({spread.source()}) - @djc_floor"
+        rich = f"COALESCE(SUM(p.{pending.value} >= -@djc_by), 0)"
         return (
-            f"EXISTS (SELECT 1 FROM {pending.name} p WHERE {self._spread.owned()} "
-            f"AND p.{pending.number} >= 0 AND p.{pending.value} < 0)"
+            f"SELECT COALESCE(MIN(p.{pending.value}) < 0, false) OR {self._below()} "
+            f"OR 2 * {rich} < LEAST({spread.cap}, ({have}) DIV -@djc_by) INTO @djc_strange "
+            f"FROM {pending.name} p WHERE {spread.owned()} AND p.{pending.number} >= 0"
         )
 
     def arrange(
         self, by: int, floor: int, key: Hashable, address: tuple[Any, ...]
     ) -> tuple[Any, ...]:
         """The parameters of ``take``."""
-        return (by, None, key, *address, floor, *self._spread.again(key))
+        again = self._spread.again(key)
+        return (by, None, key, *address, floor, *again[:1], *again)
 
     def _below(self) -> str:
-        """Whether the total is below the floor, or entries wait: the same."""
+        """Whether the total is below the floor, or entries wait."""
         table = self._table
         mine = f"t.{table.key} = {self._spread.key}"
         below = (
@@ -150,7 +160,7 @@ class MysqlRights(Rights):
             f"SELECT JSON_ARRAYAGG(JSON_ARRAY(p.{pending.number}, p.{pending.value})) "
             f"INTO @djc_rows FROM {pending.name} p WHERE {spread.owned()} "
             f"AND p.{pending.number} >= 0 AND p.{pending.value} <= @djc_most FOR UPDATE; "
-            f"DELETE p FROM {gone} AS u STRAIGHT_JOIN {pending.name} p "
+            f"DELETE p FROM {gone} AS u STRAIGHT_JOIN {pending.name} p {BY_KEY} "
             f"ON {spread.owned()} AND p.{pending.number} = u.n; SELECT u.d FROM {gone} AS u"
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from django_counters.stores.sql.dialects.landing import BATCHES, SOURCES
+from django_counters.stores.sql.dialects.mysql.waiting import BY_KEY
 from django_counters.stores.sql.dialects.positions import POSITIONS
 from django_counters.stores.sql.dialects.spelling import Together
 from django_counters.stores.sql.dialects.tables import (
@@ -57,7 +58,8 @@ def delete_some(table: str, which: str, returning: str) -> str:
     return Together(
         f"{ROOM}SELECT JSON_ARRAYAGG(JSON_ARRAY({kept})) INTO @djc_rows FROM "
         f"(SELECT {held} FROM {table} {which} FOR UPDATE SKIP LOCKED) d; "
-        f"DELETE t FROM {gone} STRAIGHT_JOIN {table} t ON {same}; SELECT {told} FROM {gone}"
+        f"DELETE t FROM {gone} STRAIGHT_JOIN {table} t {BY_KEY} ON {same}; "
+        f"SELECT {told} FROM {gone}"
     )
 
 

@@ -1,6 +1,10 @@
-"""How long a statement of MariaDB waits for what others hold."""
+"""Whom a statement of MySQL waits for, and how long."""
 
 from __future__ import annotations
+
+#: After a table: rows that are named are found by their primary key. Of a small table the server
+#: would read all rows, and hold or wait for each.
+BY_KEY = "FORCE INDEX (PRIMARY)"
 
 
 def at_most(seconds: int) -> str:
