@@ -1,4 +1,4 @@
-"""What a crowd does on MySQL: what could deadlock there, or be folded too early."""
+"""What processes do on MySQL: whatever could deadlock there, or be folded too early."""
 
 from __future__ import annotations
 

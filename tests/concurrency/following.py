@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import random
+import time
 from typing import Any
 
-from django.db import connection, transaction
+from django.db import transaction
 
 from django_counters.models import Counter, CounterDelta, CounterPosition
 from django_counters.upkeep.rollup import rollup
 from tests.concurrency.book import Book
-from tests.settling import let_others_end
+from tests.settling import let_followers_see
 
 WRITERS, ROLLERS, READERS = 5, 1, 2
 CROWD = WRITERS + ROLLERS + READERS
@@ -36,8 +37,7 @@ def _write(number: int, times: int, book: Book) -> None:
                 for _ in range(chance.randint(1, 3)):
                     CounterDelta.objects.append(f"k:{chance.randrange(5)}", 1)
                 # Others begin later and commit earlier meanwhile.
-                with connection.cursor() as cursor:
-                    cursor.execute("SELECT pg_sleep(%s)", (chance.random() * 0.02,))
+                time.sleep(chance.random() * 0.02)
                 transaction.set_rollback(turn % 7 == 3)
     finally:
         book.ended[number] = 1
@@ -49,7 +49,7 @@ def _read(number: int, book: Book) -> int:
     while True:
         ended = all(book.ended[:WRITERS])
         if ended:
-            let_others_end()
+            let_followers_see()
         done, more = _handle(chance)
         handled += done
         if ended and not more:

@@ -27,7 +27,7 @@ from tests.adjustments.adjustables import (
 from tests.concurrency import adjusting
 from tests.concurrency.adjusting import CASE
 from tests.concurrency.crowd import processes
-from tests.concurrency.servers import execute
+from tests.concurrency.servers import hurry
 from tests.concurrency.victims import victims
 from tests.settling import roll_up
 
@@ -81,7 +81,7 @@ def test_what_is_left_is_taken_once(kind: Kind, elsewhere: Elsewhere) -> None:
 
 
 def _take(counter: Adjustable) -> bool:
-    execute("SET lock_timeout = '50ms'")
+    hurry(50)
     try:
         counter.increment(-5)
     except (InsufficientCount, OperationalError):
@@ -133,7 +133,7 @@ def test_somebody_counts_and_rolls_up_before_each_statement(
 
 
 def _count_and_roll_up(counter: Adjustable) -> bool:
-    execute("SET lock_timeout = '50ms'")
+    hurry(50)
     try:
         counter.increment()
     except OperationalError:

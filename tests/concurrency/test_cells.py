@@ -19,6 +19,7 @@ from django_counters.testing import override_counters
 from django_counters.upkeep.rollup import rollup
 from tests.concurrency.book import Book
 from tests.concurrency.crowd import Threads, processes
+from tests.concurrency.servers import hurry
 
 pytestmark = [pytest.mark.many_writers, pytest.mark.django_db(transaction=True)]
 WRITERS = 6
@@ -144,6 +145,7 @@ def _count_and_flush(number: int, times: int) -> dict[str, int]:
     return added
 
 
+@pytest.mark.postgresql  # on MySQL two connections may have one shard
 def test_nobody_waits_for_the_cells_of_others() -> None:
     """A transaction that is open holds its shard and the cells of that, no more."""
     with override_counters(**NAMESPACES):
@@ -173,7 +175,7 @@ def test_the_first_ones_do_not_wait_for_each_other() -> None:
 
 
 def _hurried(key: str) -> str:
-    with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("SET LOCAL lock_timeout = '2s'")
+    hurry(2_000)
+    with transaction.atomic():
         Counter.objects.increment(key, tags={"country": "DE"})
     return "counted"

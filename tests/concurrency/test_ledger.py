@@ -18,7 +18,7 @@ from django_counters.upkeep.rollup import rollup
 from django_counters.upkeep.verify import verify
 from tests.concurrency.crowd import PATIENCE
 from tests.concurrency.leading import until
-from tests.concurrency.servers import connected, execute, server, waiting
+from tests.concurrency.servers import be_patient, connected, execute, hurry, server, waiting
 from tests.settling import let_others_end, roll_up
 
 pytestmark = [pytest.mark.many_writers, pytest.mark.django_db(transaction=True)]
@@ -26,11 +26,11 @@ pytestmark = [pytest.mark.many_writers, pytest.mark.django_db(transaction=True)]
 
 @pytest.fixture(autouse=True)
 def _connections(transactional_db: None) -> Iterator[None]:
-    execute("SET lock_timeout = '2s'")
+    hurry(2_000)
     make("a")
     with connected("late", "later", "roller"):
         yield
-    execute("RESET lock_timeout")
+    be_patient()
 
 
 def make(*keys: str, using: str = "default") -> None:
@@ -69,6 +69,7 @@ class TestLateCommits:
         assert value("a") == 103
         assert_all_rolled_up("a", 103)
 
+    @pytest.mark.postgresql
     @pytest.mark.django_db(transaction=True, databases=["default", "other"])
     def test_a_writer_of_another_database_of_the_server(self) -> None:
         """It holds the rollup up, which does no harm; the rollup goes on when it has ended."""
@@ -84,6 +85,7 @@ class TestLateCommits:
         assert_all_rolled_up("a", 3)
         assert_all_rolled_up("a", 100, "other")
 
+    @pytest.mark.postgresql
     def test_a_prepared_transaction(self) -> None:
         with server(max_prepared_transactions="2") as settings, connected("prepared", **settings):
             call_command("migrate", run_syncdb=True, database="prepared", verbosity=0)
@@ -101,6 +103,7 @@ class TestLateCommits:
             execute("ROLLBACK PREPARED 'two'", using="prepared")
             assert_all_rolled_up("a", 103, "prepared")
 
+    @pytest.mark.postgresql  # a rollup in a transaction holds up who appends elsewhere
     def test_every_order_of_two_writers_and_a_rollup(self) -> None:
         """After each step of each order the value is what was committed."""
         tried = list(orders((2, 2, 2)))
@@ -163,6 +166,7 @@ def folds() -> Iterator[int]:
 
 
 class TestRollers:
+    @pytest.mark.postgresql  # the same
     def test_one_that_finds_another_at_work_goes_home_at_once(self) -> None:
         append("a", 5)
         let_others_end()
@@ -171,12 +175,13 @@ class TestRollers:
             assert folded is not None
             assert folded.entries == 1
             # Who waited here would wait for ever: the other one is this very thread.
-            execute("SET statement_timeout = '900ms'", using="later")
+            hurry(900, using="later")
             assert SqlHorizon("later").fold() is None
             assert rollup("later").entries == 0
             assert value("a") == 5
         assert_all_rolled_up("a", 5)
 
+    @pytest.mark.postgresql  # for MySQL it is in `test_mysql`
     def test_one_that_another_overtakes_sees_nothing_wrong(self) -> None:
         def overtake(execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
             if "FOR UPDATE" in sql:
@@ -188,6 +193,7 @@ class TestRollers:
             assert SqlHorizon("roller").fold() is not None
         assert_all_rolled_up("a", 5)
 
+    @pytest.mark.postgresql  # elsewhere readers do not wait for whoever has locked a table
     @pytest.mark.parametrize(
         "read",
         [

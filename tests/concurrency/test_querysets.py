@@ -17,7 +17,7 @@ from django_counters.models import SlottedCounter
 from django_counters.types import Bounds
 from tests.concurrency.crowd import Threads
 from tests.concurrency.leading import until
-from tests.concurrency.servers import waiting
+from tests.concurrency.servers import hurry, waiting
 from tests.testapp.models import NewsPage, Page, Post, Song
 
 pytestmark = [pytest.mark.many_writers, pytest.mark.django_db(transaction=True)]
@@ -79,8 +79,7 @@ def test_rows_are_held_in_the_order_of_their_keys(
         posts[1].views.increment()
         counting = pool.submit(call)
         until(lambda: elsewhere(waiting) == 1, "waiting")
-        with connection.cursor() as cursor:
-            cursor.execute("SET LOCAL lock_timeout = '2s'")
+        hurry(2_000)
         posts[3].views.increment()
     assert counting.result() == 4
     assert [views for views, _ in counts()] == [1, 3, 3, 5]
@@ -111,6 +110,7 @@ def test_rows_are_looked_at_again_once_they_are_held(
     assert counts() == [(1, 11), (51, 10), (3, 16)]
 
 
+@pytest.mark.postgresql  # what is changed by one statement there takes several elsewhere
 def test_a_record_that_is_deleted_meanwhile_is_missing(elsewhere: Elsewhere) -> None:
     songs = [Song.objects.create() for _ in range(2)]
 

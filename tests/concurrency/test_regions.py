@@ -27,7 +27,7 @@ from tests.upkeep.regions import Region, exchange, further
 from tests.upkeep.regions import _regional as _regional
 
 pytestmark = [
-    pytest.mark.many_writers,
+    pytest.mark.postgresql,
     pytest.mark.django_db(transaction=True, databases=["default", "other"]),
 ]
 

@@ -21,7 +21,7 @@ from tests.concurrency import work
 from tests.concurrency.crowd import PATIENCE, Threads, processes
 from tests.concurrency.leading import until
 from tests.concurrency.rolling import SUBJECTS, counted
-from tests.concurrency.servers import waiting
+from tests.concurrency.servers import hurry, waiting
 from tests.settling import roll_up
 from tests.testapp.models import Song
 
@@ -95,6 +95,7 @@ def test_exact_decrements_never_oversell_what_waits_in_shards() -> None:
     assert_counts({"stock:a": 0})
 
 
+@pytest.mark.postgresql  # on MySQL two connections may have one shard
 def test_somebody_counts_before_each_statement_of_a_rollup(elsewhere: Elsewhere) -> None:
     """What is taken away is what is added, whatever came between any two statements."""
     counted = elsewhere(like)
@@ -120,9 +121,8 @@ def held(*changes: Callable[[], Any]) -> Iterator[None]:
 
     def hold(change: Callable[[], Any]) -> None:
         try:
+            hurry(2_000)
             with transaction.atomic():
-                with connection.cursor() as cursor:
-                    cursor.execute("SET LOCAL lock_timeout = '2s'")
                 change()
                 made.release()
                 assert go.wait(PATIENCE)
@@ -151,6 +151,7 @@ def like_and_undo() -> None:
         transaction.set_rollback(True)
 
 
+@pytest.mark.postgresql  # the same
 class TestNobodyWaits:
     """A connection that would have to wait for a lock gives up and fails the test."""
 
@@ -191,6 +192,7 @@ class TestNobodyWaits:
         assert SlottedCounter.objects.value(song, "downloads") == 3
 
 
+@pytest.mark.postgresql
 def test_more_transactions_than_shards_wait_and_succeed() -> None:
     """Four hold all shards, eight more wait for them; none fails, none makes a fifth."""
     for number in range(20):
