@@ -371,7 +371,7 @@ class TestOthers:
 
 def waits() -> Any:
     """That somebody has to wait for another one's transaction."""
-    return pytest.raises(OperationalError, match="(?i)lock (wait )?timeout")
+    return pytest.raises(OperationalError, match=r"(?i)lock (wait )?timeout")
 
 
 def _hurried(change: Callable[[], object]) -> None:
