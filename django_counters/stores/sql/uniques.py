@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias
 
+from django.db import connections
+
 from django_counters import clock
 from django_counters.sketches import EXACT, Sketch
 from django_counters.stores.sql.deltas import aware
@@ -73,10 +75,12 @@ class SqlUniques:
 
     def _put(self, rows: Iterable[CounterUnique]) -> None:
         """Store sets that are held, in one statement."""
+        # MySQL takes no names of columns there, and the primary key is the only one.
+        named = connections[self._sets.db].features.supports_update_conflicts_with_target
         self._sets.bulk_create(
             list(rows),
             update_conflicts=True,
-            unique_fields=["measure", "key", "period", "start", "tags"],
+            unique_fields=["measure", "key", "period", "start", "tags"] if named else None,
             update_fields=["kind", "body"],
         )
 
