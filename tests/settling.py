@@ -7,7 +7,6 @@ from typing import Any
 
 from django.db import connections
 
-from django_counters.stores.sql.dialects import dialect_of
 from django_counters.upkeep.rollup import Report, rollup
 
 XMIN = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
@@ -35,16 +34,6 @@ def let_followers_see(using: str = "default") -> None:
     if connections[using].vendor == "mysql":
         # An entry is seen when it is rolled up.
         roll_up(using)
-
-
-def let_followers_see(using: str = "default") -> None:
-    """Let those who follow the ledger see all that is committed by now."""
-    dialect = dialect_of(using)
-    if dialect.several_writers and not dialect.knows_transaction_horizon:
-        # They see what is rolled up.
-        rollup(using)
-    else:
-        let_others_end(using)
 
 
 def let_others_end(using: str = "default") -> None:
