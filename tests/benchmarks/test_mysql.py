@@ -25,7 +25,7 @@ CASES = [case for cases in themes(MYSQL_ROWS).values() for case in cases]
 
 @pytest.fixture(autouse=True)
 def _table(
-    override_counters: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    forks: None, override_counters: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:
     override_counters(**COUNTERS)
     monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "benchmarks.settings")

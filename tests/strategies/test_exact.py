@@ -83,7 +83,7 @@ def test_nobody_is_refused_while_there_is_enough() -> None:
 
     def after_the_first_update(execute: Any, sql: str, *rest: Any) -> Any:
         result = execute(sql, *rest)
-        if "django_counters_add" in sql and not threads:
+        if ("django_counters_add" in sql or "UPDATE" in sql) and not threads:
             threads.append(Thread(target=deliver))
             threads[0].start()
             threads[0].join()
