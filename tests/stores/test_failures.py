@@ -167,6 +167,45 @@ def ended_while_waiting(how: str, work: Callable[[], Any]) -> BaseException | No
     return error
 
 
+ENDING = {
+    "postgresql": ("SELECT pg_backend_pid()", "SELECT pg_terminate_backend(%s)"),
+    "mysql": ("SELECT CONNECTION_ID()", "KILL CONNECTION %s"),
+}
+
+
+def end(connection_id: int) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(ENDING[connection.vendor][1], [connection_id])
+
+
+@pytest.mark.many_writers
+def test_a_server_that_is_away_when_django_connects_anew_after_commit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What that error says is not about COMMIT, whose answer was lost."""
+    django: Any = connection
+    commit, settings = django._commit, dict(connection.settings_dict)
+
+    def lost() -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(ENDING[connection.vendor][0])
+            (mine,) = cursor.fetchone()
+        with beside() as call:
+            call(lambda: end(mine)).result(30)
+        connection.settings_dict.update(HOST="/nowhere")
+        commit()
+
+    monkeypatch.setattr(connection, "_commit", lost)
+    try:
+        with override_counters(a={"CEILING": 9}), pytest.raises(OutcomeUnknown):
+            Counter.objects.increment_many({"a:1": 1, "a:2": 1})
+    finally:
+        monkeypatch.undo()
+        connection.close()
+        connection.settings_dict.update(settings)
+    assert_counts({"a:1": 0, "a:2": 0})
+
+
 @pytest.mark.postgresql
 def test_a_connection_lost_before_the_answer() -> None:
     error = ended_while_waiting(TERMINATED, lambda: Counter.objects.increment("a"))

@@ -8,7 +8,7 @@ from types import TracebackType
 
 from django.db import Error, connections, transaction
 
-from django_counters.exceptions import CounterError
+from django_counters.exceptions import CounterError, OutcomeUnknown
 
 Explain = Callable[[Error, bool], None]
 
@@ -59,12 +59,18 @@ class Block(AbstractContextManager[None]):
     ) -> None:
         if kind is GeneratorExit and not self._is_innermost():
             return
+        connection = connections[self._using]
+        driver = connection.connection
         try:
             self._atomic.__exit__(kind, error, trace)
         except Error as failure:
+            committing = self._commits and error is None
+            if committing and connection.connection is not driver:
+                # Django has connected anew, or tried to: that error is not the one of COMMIT.
+                raise OutcomeUnknown(using=self._using) from failure
             if self._own or error is None:
                 # Before COMMIT it is known that nothing was counted; in COMMIT it may not be.
-                self._explain(failure, self._commits and error is None)
+                self._explain(failure, committing)
             raise
         finally:
             self._leave()
