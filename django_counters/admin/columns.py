@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -14,8 +15,10 @@ from django.utils.text import format_lazy
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from django_counters import clock
 from django_counters.admin.sparkline import sparkline
 from django_counters.calendar import PERIODS
+from django_counters.exceptions import HistoryNotKept
 from django_counters.fields import CounterField, counter_fields
 from django_counters.templatetags.counters_admin import grouped
 
@@ -94,8 +97,13 @@ class Sparkline:
 
     def load(self, field: CounterField, records: Sequence[Any]) -> None:
         """Let the records of a page know their lines."""
-        found = getattr(type(records[0]), field.name).series.of(records).per("day").last(self.days)
-        points = found.each()
+        days = getattr(type(records[0]), field.name).series.of(records).per("day")
+        try:
+            points = days.last(self.days).each()
+        except HistoryNotKept as error:
+            # The line begins with a day that is whole; there may be none yet. Days may be longer.
+            whole = (clock.utc() - error.since - timedelta(hours=2)).days
+            points = days.last(whole).each() if whole > 0 else {}
         for record in records:
             counted = [point.value for point in points.get(record.pk, ())]
             label = f"{self.short_description}: {number_format(sum(counted))}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,7 +14,10 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import path, reverse
 
+from django_counters import clock
 from django_counters.admin import CounterFieldsAdmin, CounterFilter, Sparkline
+from django_counters.models import CounterMeasure
+from django_counters.registry import registry
 from tests.testapp.models import Post, Site, Tune
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls(__name__)]
@@ -83,6 +88,26 @@ def test_a_line_of_each_record_takes_one_query(root: Client) -> None:
     with CaptureQueriesContext(connection) as many:
         listed(root)
     assert len(many) == len(two)
+
+
+@pytest.fixture
+def measures() -> Iterator[Any]:
+    """The rows that say since when fields are counted by day."""
+    yield CounterMeasure.objects
+    registry.forget_strategies()
+
+
+@pytest.mark.parametrize(("ago", "days"), [(timedelta(days=3, hours=5), 3), (timedelta(0), 0)])
+def test_a_line_begins_with_a_day_that_is_kept(
+    ago: timedelta, days: int, root: Client, measures: Any
+) -> None:
+    Site.objects.create().visits.increment(5)
+    since = (clock.utc() - ago).isoformat()
+    measures.update(periods={"hour": since, "day": since})
+    registry.forget_strategies()
+    lines = DRAWN.findall(listed(root).content.decode())
+    assert ["visits, last 7 days: 5" in line for line in lines] == [True] * bool(days)
+    assert [len(re.findall(r"[\d.]+,[\d.]+", line)) for line in lines] == [days] * bool(days)
 
 
 def test_an_empty_list(root: Client) -> None:
