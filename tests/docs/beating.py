@@ -28,13 +28,15 @@ def migration() -> Migration:
     (block,) = (one for one in blocks(PAGE, "python") if one.why_not is not None)
     names: dict[str, Any] = {}
     exec(compile(block.text, block.page, "exec"), names)
-    made: Migration = names["Migration"]("0002_schedule_counters", "mysite")
+    made: Migration = names["Migration"]("0002_schedule_counters", "blog")
     return made
 
 
 def apply(shown: Migration) -> None:
     """Apply a migration to the state that it depends on."""
-    state = MigrationLoader(connection).project_state(shown.dependencies)
+    # The app that it stands in is that of the reader.
+    known = [one for one in shown.dependencies if one[0] == "django_celery_beat"]
+    state = MigrationLoader(connection).project_state(known)
     with connection.schema_editor() as editor:
         shown.apply(state, editor)
 

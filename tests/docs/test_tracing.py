@@ -53,7 +53,7 @@ def test_opentelemetry(connected: dict[str, Any], monkeypatch: pytest.MonkeyPatc
             "counters.strategy": "exact",
             "counters.database": "default",
         }
-        for names, changes in ((("traced",), 2), (("testapp.Post.views",), 1))
+        for names, changes in ((("default",), 2), (("testapp.Post.views",), 1))
     ]
     assert folded.name == "counters rollup"
     assert folded.parent is not None
@@ -76,4 +76,4 @@ def test_sentry(connected: dict[str, Any]) -> None:
     (event,) = sent
     (crumb,) = event["breadcrumbs"]["values"]
     assert (event["message"], event["tags"]) == ("counters: quarantined", {"database": "default"})
-    assert crumb["data"] == {"names": ["traced"], "changes": 1, "strategy": "exact"}
+    assert crumb["data"] == {"names": ["default"], "changes": 1, "strategy": "exact"}
