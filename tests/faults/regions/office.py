@@ -102,8 +102,10 @@ def _is_new(world: World) -> bool:
     for region in REGIONS:
         enter(world, region)
         try:
-            # Not before it has published once, where its server was started.
-            new = new or bool(flush(region).away)
+            flushed = flush(region)
+            # Not before it has published once, where its server was started. Of a process that was
+            # killed the server may hold a lock for a moment.
+            new = new or bool(flushed.away or flushed.busy or flushed.elsewhere)
             done = [publish(region), *pull(region).values()]
         except RegionAway:
             return True
