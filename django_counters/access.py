@@ -13,9 +13,9 @@ from django.utils.module_loading import import_string
 
 from django_counters.rates import check_burst, rate_of
 
-ACTIONS = ("read", "increment", "decrement", "adjust", "history")
+ACTIONS = ("read", "increment", "decrement", "adjust", "history", "list")
 # What changes nothing can be for anybody.
-_READS = ("read", "history")
+_READS = ("read", "history", "list")
 NOBODY, ANYONE, AUTHENTICATED, STAFF, PERMISSION, BEACON = (
     "",
     "anyone",
@@ -39,9 +39,9 @@ class Access:
     """Who may do what with counters over HTTP. Nobody may do what is not named.
 
     Attributes:
-        read, increment, decrement, adjust, history: ``"anyone"`` (who reads), ``"authenticated"``,
-            ``"staff"``, ``"permission"`` (of Django), ``"beacon"`` (whoever increments), or the
-            path of a permission class of REST framework.
+        read, increment, decrement, adjust, history, list: ``"anyone"`` (who reads),
+            ``"authenticated"``, ``"staff"``, ``"permission"`` (of Django), ``"beacon"`` (whoever
+            increments), or the path of a permission class of REST framework.
         max_delta: the most that one call may change a counter by.
         max_counters: how many counters of the namespace the API may create.
         names: which counters the API may create: what is asked about the name, which is what stands
@@ -61,6 +61,7 @@ class Access:
     decrement: str = NOBODY
     adjust: str = NOBODY
     history: str = NOBODY
+    list: str = NOBODY
     max_delta: int = MAX_DELTA
     max_counters: int = MAX_COUNTERS
     names: Names | None = None

@@ -93,7 +93,9 @@ class CounterView(APIView):
     def finalize_response(
         self, request: Request, response: Response, *args: Any, **kwargs: Any
     ) -> Response:
-        self.headers["X-Request-ID"] = self.request_id
+        # A shared cache would tell others the id of the one who asked first.
+        if "public" not in response.get("Cache-Control", ""):
+            self.headers["X-Request-ID"] = self.request_id
         if response.exception:
             response.data["request_id"] = self.request_id
         return super().finalize_response(request, response, *args, **kwargs)
@@ -118,14 +120,27 @@ class CounterView(APIView):
             NotAuthenticated, PermissionDenied, NotFound: the request may not act on one of them.
         """
         permission = self.may()
-        for key in keys:
-            access = access_to(key)
+        for access in dict.fromkeys(map(access_to, keys)):
             if not permission.admits(self.request, self, access):
                 self._refuse(access)
-        found = self._present(permission, keys)
+        found = targets_of(keys)
+        for target in found.values():
+            self.admit(permission, target)
         if len(found) < len(keys):
             raise drf.NotFound(NO_SUCH)
         return found
+
+    def admit(self, permission: CounterPermission, target: Target) -> None:
+        """Refuse a counter that a permission of the project does not admit the request to.
+
+        Raises:
+            PermissionDenied: the request may read it.
+            NotFound: it may not know of it.
+        """
+        if not permission.has_object_permission(self.request, self, target):
+            if MayRead().has_object_permission(self.request, self, target):
+                raise drf.PermissionDenied
+            raise drf.NotFound(NO_SUCH)
 
     def visible(self, keys: Sequence[str]) -> dict[str, Target]:
         """Those of the counters that the request may act on.
@@ -134,8 +149,16 @@ class CounterView(APIView):
             InvalidKey: a key is invalid.
         """
         permission = self.may()
-        admitted = [key for key in keys if permission.admits(self.request, self, access_to(key))]
-        return self._present(permission, admitted)
+        accesses = {key: access_to(key) for key in keys}
+        admitted = {
+            access: permission.admits(self.request, self, access)
+            for access in set(accesses.values())
+        }
+        return {
+            key: target
+            for key, target in targets_of(key for key in keys if admitted[accesses[key]]).items()
+            if permission.has_object_permission(self.request, self, target)
+        }
 
     def admit_namespace(self, name: str) -> None:
         """Refuse a request that may not act on counters of a namespace, or where there is none.
@@ -149,13 +172,6 @@ class CounterView(APIView):
         if name not in registry.policies():
             # Fields are no namespaces: their records are somebody's.
             raise drf.NotFound(NO_SUCH)
-
-    def _present(self, permission: CounterPermission, keys: Sequence[str]) -> dict[str, Target]:
-        return {
-            key: target
-            for key, target in targets_of(keys).items()
-            if permission.has_object_permission(self.request, self, target)
-        }
 
     def _refuse(self, access: Access) -> NoReturn:
         """Refuse in the same way whether or not the counter exists."""

@@ -25,6 +25,7 @@ _PERMISSIONS = {
     "decrement": "django_counters.decrement_counter",
     "adjust": "django_counters.adjust_counter",
     "history": "django_counters.view_counter",
+    "list": "django_counters.view_counter",
 }
 
 
@@ -37,6 +38,9 @@ class CounterPermission(BasePermission):
     """
 
     action: ClassVar[str]
+
+    def __init__(self) -> None:
+        self._rules: dict[str, Any] = {}
 
     def admits(self, request: Request, view: APIView, access: Access) -> bool:
         """Whether the request may act on any counter with this access."""
@@ -59,12 +63,13 @@ class CounterPermission(BasePermission):
         return bool(self._own(rule).has_object_permission(request, view, obj))
 
     def _own(self, rule: str) -> Any:
-        """The permission of the project that is a rule."""
-        found = import_string(rule)()
-        if isinstance(found, HasScope):
-            # Not that of the view: an increment may ask who may adjust.
-            found.action = self.action
-        return found
+        """The permission of the project that is a rule: one for all counters of a call."""
+        if rule not in self._rules:
+            found = self._rules[rule] = import_string(rule)()
+            if isinstance(found, HasScope):
+                # Not that of the view: an increment may ask who may adjust.
+                found.action = self.action
+        return self._rules[rule]
 
 
 class MayRead(CounterPermission):
@@ -77,6 +82,12 @@ class MayReadHistory(CounterPermission):
     """May read the history of a counter."""
 
     action = "history"
+
+
+class MayList(CounterPermission):
+    """May list the counters of a namespace whose names begin in one way, with their values."""
+
+    action = "list"
 
 
 class MayIncrement(CounterPermission):
@@ -107,6 +118,7 @@ class HasScope(BasePermission):
 
     #: The action that the rule is asked for; the permission that asks sets it.
     action: str = ""
+    _asked: tuple[Request, tuple[str, ...]] | None = None
 
     def scopes_of(self, request: Request) -> Iterable[str]:
         """Those of the token, by the name ``scope``: a text with spaces between them, or a list."""
@@ -126,7 +138,9 @@ class HasScope(BasePermission):
         return admitted and super().has_object_permission(request, view, obj)
 
     def _keys_of(self, request: Request) -> Iterator[str]:
-        for scope in self.scopes_of(request):
+        if self._asked is None or self._asked[0] is not request:
+            self._asked = request, tuple(self.scopes_of(request))
+        for scope in self._asked[1]:
             action, _, pattern = scope.partition(":")
             if self.action and action in ("*", self.action):
                 yield pattern

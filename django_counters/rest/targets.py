@@ -206,11 +206,16 @@ def targets_of(keys: Iterable[str]) -> dict[str, Target]:
         if exposed := exposed_as(namespace_of(check_key(key))):
             groups.setdefault(exposed, []).append(key)
         else:
-            policy = registry.policy(key)
-            found[key] = Named(key, access_to(key), policy.recipe, policy.measure, policy.max_age)
+            found[key] = named(key)
     for exposed, group in groups.items():
         found.update(_of_records(exposed, group))
     return found
+
+
+def named(key: str) -> Named:
+    """The named counter with this key, as its namespace declares it."""
+    policy = registry.policy(key)
+    return Named(key, access_to(key), policy.recipe, policy.measure, policy.max_age)
 
 
 def _of_records(exposed: Exposed, keys: list[str]) -> dict[str, Target]:

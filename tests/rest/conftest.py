@@ -30,16 +30,18 @@ OPEN: dict[str, Any] = {
     "adjust": "permission",
 }
 ALL: dict[str, Any] = {**OPEN, "history": "anyone"}
+# Records are not listed.
+ALL_NAMED: dict[str, Any] = {**ALL, "list": "anyone"}
 ORIGIN = "https://example.org"
 NAMESPACES: dict[str, dict[str, Any]] = {
-    "likes": {"API": ALL},
-    "sums": {"STRATEGY": "sharded", "API": ALL},
-    "orders": {"STRATEGY": "ledger", "API": ALL},
+    "likes": {"API": ALL_NAMED},
+    "sums": {"STRATEGY": "sharded", "API": ALL_NAMED},
+    "orders": {"STRATEGY": "ledger", "API": ALL_NAMED},
     # Patient: the machine of a test may be busy.
-    "views": {"STRATEGY": "cached", "OPTIONS": {"timeout": 10}, "API": ALL},
-    "stock": {"FLOOR": 0, "CEILING": 100, "API": ALL},
-    "guarded": {"API": dict.fromkeys(ALL, "permission")},
-    "inside": {"API": dict.fromkeys(ALL, "staff")},
+    "views": {"STRATEGY": "cached", "OPTIONS": {"timeout": 10}, "API": ALL_NAMED},
+    "stock": {"FLOOR": 0, "CEILING": 100, "API": ALL_NAMED},
+    "guarded": {"API": dict.fromkeys(ALL_NAMED, "permission")},
+    "inside": {"API": dict.fromkeys(ALL_NAMED, "staff")},
     "secret": {},
     "hits": {
         "API": {"read": "anyone", "increment": "beacon", "origins": [ORIGIN], "limit": "60/min"}

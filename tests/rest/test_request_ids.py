@@ -49,12 +49,13 @@ def test_one_is_made_where_none_can_be_told(sent: str | None, client: Client) ->
 def test_each_answer_has_it(as_: As) -> None:
     root, visitor = as_("superuser"), as_("anonymous")
     root.do("increment", "likes:a")
+    root.do("increment", "inside:a")
     for answer in (
         root.do("increment", "likes:a", **SENT),
         root.do("decrement", "likes:a", **SENT),
-        root.at("likes:a", **SENT),
-        root.at("likes:a", HTTP_IF_NONE_MATCH='W/"1"', **SENT),
-        root.head(f"{API}/counters/likes:a", **SENT),
+        root.at("inside:a", **SENT),
+        root.at("inside:a", HTTP_IF_NONE_MATCH='W/"1"', **SENT),
+        root.head(f"{API}/counters/inside:a", **SENT),
         root.get(f"{API}/counters", {"namespace": "likes"}, **SENT),
         root.bulk("read", {"keys": ["likes:a"]}, **SENT),
     ):
@@ -74,6 +75,13 @@ def test_each_answer_has_it(as_: As) -> None:
         assert answer["X-Request-ID"] == body["request_id"] == "r-7"
     made = problem(root.at("nowhere:a"), 404)
     assert is_made(made["request_id"])
+
+
+def test_an_answer_that_caches_share_tells_none(as_: As) -> None:
+    """Its next reader is somebody else."""
+    answer = as_("anonymous").at("likes:a", **SENT)
+    assert "public" in answer["Cache-Control"]
+    assert "X-Request-ID" not in answer
 
 
 def test_a_replay_has_its_own(client: Client) -> None:

@@ -197,10 +197,10 @@ class TestPermissionClasses:
         other = Post.objects.create(title="somebody")
         first, second = (f"testapp.Post.likes:{post.pk}" for post in (mine, other))
         assert user.do("increment", first).json()["value"] == 1
-        problem(user.do("increment", second), 404)
+        problem(user.do("increment", second), 403)
         # One that is forbidden stops all.
         both = {"counters": [{"key": first}, {"key": second}]}
-        problem(user.bulk("increment", both), 404)
+        problem(user.bulk("increment", both), 403)
         assert user.at(first, "exact").json()["value"] == 1
         assert user.at(second, "exact").json()["value"] == 0
         assert user.bulk("increment", {"counters": [{"key": first}]}).status_code == 200

@@ -15,7 +15,7 @@ from rest_framework_simplejwt.tokens import AccessToken
 from django_counters.models import Counter
 from django_counters.rest.permissions import HasScope
 from django_counters.testing import override_counters
-from tests.rest.conftest import ALL, API, API_TESTS, As, Client, problem
+from tests.rest.conftest import ALL_NAMED, API, API_TESTS, As, Client, problem
 
 pytestmark = API_TESTS
 HERE = __name__
@@ -30,7 +30,7 @@ ASKED: dict[str, tuple[str, dict[str, Any] | None]] = {
 
 @pytest.fixture(autouse=True)
 def ruled(namespaces: None) -> Iterator[None]:
-    with override_counters(likes={"UNIQUE": ["day"], "API": dict.fromkeys(ALL, BY_SCOPE)}):
+    with override_counters(likes={"UNIQUE": ["day"], "API": dict.fromkeys(ALL_NAMED, BY_SCOPE)}):
         Counter.objects.increment_many({f"likes:{name}": 1 for name in ("a", "b", "ba", "c")})
         yield
 
@@ -84,8 +84,33 @@ def test_a_star_stands_for_how_a_key_goes_on() -> None:
     assert found == {"likes:a": 404, "likes:b": 200, "likes:ba": 200}
     body = client.bulk("read", {"keys": ["likes:a", "likes:ba", "likes:b"]}).json()
     assert [one["key"] for one in body["counters"]] == ["likes:ba", "likes:b"]
-    listed = client.get(f"{API}/counters", {"namespace": "likes"}).json()["results"]
+    lister = holder("list:likes:b*")
+    listed = lister.get(f"{API}/counters", {"namespace": "likes", "prefix": "b"}).json()["results"]
     assert [one["key"] for one in listed] == ["likes:b", "likes:ba"]
+    for who, prefix, status in ((lister, "", 404), (lister, "a", 404), (client, "b", 403)):
+        problem(who.get(f"{API}/counters", {"namespace": "likes", "prefix": prefix}), status)
+
+
+def test_who_may_read_a_counter_learns_that_it_may_not_be_changed() -> None:
+    for may_read, status in (("likes:a", 403), ("likes:c", 404)):
+        client = holder(f"increment:likes:b read:{may_read}")
+        problem(client.do("increment", "likes:a"), status)
+
+
+def test_scopes_are_asked_once_for_all_counters_of_a_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Request] = []
+    scopes_of = HasScope.scopes_of
+
+    def counted(self: HasScope, request: Request) -> Any:
+        asked.append(request)
+        return scopes_of(self, request)
+
+    monkeypatch.setattr(HasScope, "scopes_of", counted)
+    answer = holder("read:likes:*").bulk("read", {"keys": ["likes:a", "likes:b", "likes:c"]})
+    assert len(answer.json()["counters"]) == 3
+    assert len(asked) == 1
 
 
 def test_a_bulk_needs_all_of_them() -> None:
@@ -125,7 +150,7 @@ class OfStaff(HasScope, IsAuthenticated):
 
 
 def test_a_project_says_where_scopes_are(as_: As) -> None:
-    with override_counters(likes={"API": dict.fromkeys(ALL, f"{HERE}.OfStaff")}):
+    with override_counters(likes={"API": dict.fromkeys(ALL_NAMED, f"{HERE}.OfStaff")}):
         assert allowed(as_("staff")) == set(ASKED)
         assert allowed(as_("user")) == set()
         assert allowed(holder("read:likes:*")) == {"read"}
