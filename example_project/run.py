@@ -47,6 +47,9 @@ def main(argv: Sequence[str]) -> int:
     if given[:1] == [TOP]:
         return _top(given[1:])
     options = parser().parse_args(given)
+    if options.command == TOP:
+        # It looks at a run that has the other arguments already.
+        parser().error(f"put {TOP} before its arguments")
     way = getattr(options, "way", "")
     if way != KAFKA_WAY:
         return _done(options, way)

@@ -57,6 +57,11 @@ def test_where_nobody_runs_top_says_so(notes: Path, capsys: pytest.CaptureFixtur
     assert "no example runs here" in capsys.readouterr().err
 
 
+def test_top_with_arguments_before_it_starts_no_other_run() -> None:
+    with pytest.raises(SystemExit, match="2"):
+        run.main(["--port", "9000", "top"])
+
+
 def test_the_run_that_was_started_last_is_found_and_dead_ones_are_forgotten(notes: Path) -> None:
     began = subprocess.Popen([sys.executable, "-c", RUNS], stdin=PIPE, stdout=PIPE, text=True)
     with began as dead, running.findable():
