@@ -318,7 +318,8 @@ def _headers(operation: Operation) -> Iterable[OpenApiParameter]:
         says = "Stands for the value, whenever it was read."
         yield _header("ETag", says, [200, 304], pattern='^W/"-?[0-9]+"$')
     pattern = f"^[ -~]{{1,{LONGEST_REQUEST_ID}}}$"
-    yield _header("X-Request-ID", "Names the request.", everywhere, pattern=pattern)
+    says = "Names the request. Not in answers that shared caches may keep."
+    yield _header("X-Request-ID", says, everywhere, always=False, pattern=pattern)
     yield _header("Cache-Control", "Who may keep the answer, and for how long.", everywhere)
     if {parameters.ONCE, parameters.HOLD} & set(operation.parameters):
         says = "The answer is that of an earlier request with this Idempotency-Key."
