@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter as Sums
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -88,7 +88,8 @@ def test_two_rollups_leave_an_epoch_to_those_who_append() -> None:
     CounterDelta.objects.append("a", 1)
 
     def overtake(execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
-        if "FOR UPDATE" in sql and CounterHorizon.objects.get().horizon == before:
+        held = sql.startswith("SELECT") and "FOR UPDATE" in sql
+        if held and CounterHorizon.objects.get().horizon == before:
             assert SqlHorizon("default").fold() is not None
         return execute(sql, *rest)
 
@@ -97,6 +98,32 @@ def test_two_rollups_leave_an_epoch_to_those_who_append() -> None:
     with connected("roller"), connections["roller"].execute_wrapper(overtake):
         assert SqlHorizon("roller").fold() is None
     assert CounterDelta.objects.append("a", 2).token
+    roll_up()
+    assert Counter.objects.get(key="a").value == 3
+
+
+def test_what_is_appended_as_a_rebase_ends_is_rolled_up() -> None:
+    """No rollup begins an epoch beside it: the fence would stand above the entries of that one."""
+    Counter.objects.create(key="a", value=0, outside=0)
+    CounterDelta.objects.append("a", 1)
+    roll_up()
+    appending: list[Future[None]] = []
+
+    def beside(execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
+        if "INTO @djc_edge" in sql:
+            SqlHorizon("default").fold()
+            appending.append(pool.submit(_append))
+            until(lambda: waiting() == 1 or appending[0].done(), "one who appends")
+        return execute(sql, *rest)
+
+    with (
+        ThreadPoolExecutor(1) as pool,
+        connected("rebaser"),
+        connections["rebaser"].execute_wrapper(beside),
+    ):
+        SqlHorizon("rebaser").rebase()
+        appending[0].result(PATIENCE)
+    assert Counter.objects.value("a") == 3
     roll_up()
     assert Counter.objects.get(key="a").value == 3
 

@@ -134,10 +134,12 @@ class MysqlRolling(Rolling):
     # Whatever was committed before this moment is of an epoch that was there.
     mark = f"SELECT UTC_TIMESTAMP(6), MAX(id) + 1 FROM {EPOCHS}"
     first_epoch = f"SELECT MIN(id) FROM {EPOCHS}"
-    # From a horizon that is no epoch nothing goes on: somebody has moved it.
+    # From a horizon that is no epoch nothing goes on: somebody has moved it. A rebase holds the
+    # horizon: an epoch that began beside it would let entries come below its fence.
     next_epoch = (
         f"INSERT IGNORE INTO {EPOCHS} (id) SELECT h.horizon + 1 FROM {HORIZON} h "
-        f"WHERE h.id = 1 AND EXISTS (SELECT 1 FROM {EPOCHS} e WHERE e.id = h.horizon)"
+        f"WHERE h.id = 1 AND EXISTS (SELECT 1 FROM {EPOCHS} e WHERE e.id = h.horizon) "
+        "FOR UPDATE SKIP LOCKED"
     )
     # What is folded cannot change any more: so the same is summed twice.
     fold = Together(
