@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from threading import Barrier, Thread
 
 import pytest
@@ -27,6 +28,34 @@ def test_keys_are_compared_byte_by_byte() -> None:
     for number, key in enumerate(keys, 1):
         assert Counter.objects.increment(key, number) == number
     assert Counter.objects.values_of(keys) == dict(zip(keys, range(1, 5), strict=True))
+
+
+@pytest.fixture
+def latin_database() -> Iterator[None]:
+    """The database of the test, as those made with another character set are."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT DATABASE(), @@character_set_database, @@collation_database")
+        name, characters, collation = cursor.fetchone()
+        alter = f"ALTER DATABASE {connection.ops.quote_name(name)} CHARACTER SET"
+        cursor.execute(f"{alter} latin1")
+        try:
+            yield
+        finally:
+            cursor.execute(f"{alter} {characters} COLLATE {collation}")
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("strategy", ["exact", "sharded", "ledger"])
+@pytest.mark.usefixtures("latin_database")
+def test_keys_have_any_characters_in_a_database_of_few(strategy: str) -> None:
+    counts = {"page:日本": 1, "page:中国": 2}
+    with override_counters(page={"STRATEGY": strategy}):
+        Counter.objects.increment_many(counts)
+        Counter.objects.increment("page:日本", 2, token="日")
+        assert Counter.objects.values_of(counts) == {"page:日本": 3, "page:中国": 2}
+        rollup()
+        assert dict(Counter.objects.values_list("key", "value")) == {"page:日本": 3, "page:中国": 2}
+        assert_counts({"page:日本": 3, "page:中国": 2})
 
 
 @pytest.mark.django_db

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from django_counters.stores.sql.dialects.claims import ClaimSql, ClaimTable
-from django_counters.stores.sql.dialects.mysql.taking import delete_some
+from django_counters.stores.sql.dialects.mysql.taking import TEXT, delete_some
 from django_counters.stores.sql.dialects.tables import DELTAS, HORIZON, TOKENS
 
 NOW = "UTC_TIMESTAMP(6)"
@@ -83,7 +83,7 @@ class MysqlClaims(ClaimSql):
         names = json.dumps([_hex(row[0]) for row in ordered])
         told = (
             "SELECT u.k FROM JSON_TABLE(%s, '$[*]' COLUMNS (n FOR ORDINALITY, "
-            "k VARCHAR(255) PATH '$')) AS u WHERE SUBSTRING(@djc_new, u.n, 1) = '1'"
+            f"k {TEXT} PATH '$')) AS u WHERE SUBSTRING(@djc_new, u.n, 1) = '1'"
         )
         return f"SET @djc_new = ''; {self._once * len(ordered)}{told}", (*params, names)
 

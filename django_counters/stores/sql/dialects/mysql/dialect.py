@@ -24,7 +24,7 @@ from django_counters.stores.sql.dialects.mysql.limits import MysqlLimits
 from django_counters.stores.sql.dialects.mysql.positions import MysqlPositions
 from django_counters.stores.sql.dialects.mysql.samples import MysqlSamples
 from django_counters.stores.sql.dialects.mysql.spread import MysqlRights, MysqlSpread
-from django_counters.stores.sql.dialects.mysql.taking import delete_some
+from django_counters.stores.sql.dialects.mysql.taking import TEXT, delete_some
 from django_counters.stores.sql.dialects.mysql.totals import totals
 from django_counters.stores.sql.dialects.rights import Rights
 from django_counters.stores.sql.dialects.spread import Spread
@@ -32,7 +32,7 @@ from django_counters.stores.sql.dialects.tables import Table
 from django_counters.stores.sql.dialects.totals import Totals
 
 _TYPES = {
-    "text": "VARCHAR(255)",
+    "text": TEXT,
     "timestamptz": "DATETIME(6)",
     "numeric": "DECIMAL(40, 0)",
 }

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from django_counters.stores.sql.dialects.fold import Fold
-from django_counters.stores.sql.dialects.mysql.taking import ROOM
+from django_counters.stores.sql.dialects.mysql.taking import ROOM, TEXT
 from django_counters.stores.sql.dialects.mysql.waiting import BY_KEY, at_most
 from django_counters.stores.sql.dialects.spelling import Together
 from django_counters.stores.sql.dialects.tables import TOTAL
@@ -100,7 +100,7 @@ class MysqlFold(Fold):
         pending, scoped = self._table.pending, self._scoped()
         record = pending.record
         gone = (
-            "JSON_TABLE(@djc_rows, '$[*]' COLUMNS (k VARCHAR(255) PATH '$[0]', "
+            f"JSON_TABLE(@djc_rows, '$[*]' COLUMNS (k {TEXT} PATH '$[0]', "
             "n BIGINT PATH '$[1]', d BIGINT PATH '$[2]')) AS u"
         )
         scope = "SET @djc_kind = %s, @djc_name = %s; " if record else ""
@@ -152,7 +152,7 @@ class MysqlFold(Fold):
             f"AND {self._in.as_text(f't.{table.key}')} = p.{self._key}"
         )
         gone = (
-            "JSON_TABLE(@djc_rows, '$[*]' COLUMNS (k VARCHAR(255) PATH '$[0]', "
+            f"JSON_TABLE(@djc_rows, '$[*]' COLUMNS (k {TEXT} PATH '$[0]', "
             "n BIGINT PATH '$[1]')) AS u"
         )
         return Together(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django_counters.stores.sql.dialects.holds import COMMITTED, EXPIRED, HELD, RELEASED, Holds
 from django_counters.stores.sql.dialects.mysql.actors import MADE
-from django_counters.stores.sql.dialects.mysql.taking import ROOM
+from django_counters.stores.sql.dialects.mysql.taking import ROOM, TEXT
 from django_counters.stores.sql.dialects.mysql.waiting import BY_KEY
 from django_counters.stores.sql.dialects.spelling import Spelling, Together
 from django_counters.stores.sql.dialects.tables import HOLDS
@@ -47,7 +47,7 @@ class MysqlHolds(Holds):
             f"SELECT {ends} FROM {HOLDS} WHERE token = @djc_token AND ROW_COUNT() > 0"
         )
         gone = (
-            "JSON_TABLE(@djc_rows, '$[*]' COLUMNS (k VARCHAR(255) PATH '$[0]', "
+            f"JSON_TABLE(@djc_rows, '$[*]' COLUMNS (k {TEXT} PATH '$[0]', "
             "d BIGINT PATH '$[1]')) AS u"
         )
         self.expire = Together(

@@ -19,7 +19,7 @@ from django_counters.stores.sql.dialects.ledger import (
     Rolling,
 )
 from django_counters.stores.sql.dialects.mysql.audit import CHAIN
-from django_counters.stores.sql.dialects.mysql.taking import ROOM
+from django_counters.stores.sql.dialects.mysql.taking import ROOM, TEXT
 from django_counters.stores.sql.dialects.mysql.waiting import at_most
 from django_counters.stores.sql.dialects.spelling import Spelling, Together
 from django_counters.stores.sql.dialects.tables import ARCHIVE, COUNTER, DELTAS, HORIZON, TOKENS
@@ -186,7 +186,7 @@ class MysqlRolling(Rolling):
             f"{_WIDE.format('t.value')} <> t.outside + due.d"
         )
         gone = (
-            "JSON_TABLE(@djc_rows, '$[*]' COLUMNS (k VARCHAR(255) PATH '$[0]', "
+            f"JSON_TABLE(@djc_rows, '$[*]' COLUMNS (k {TEXT} PATH '$[0]', "
             "d BIGINT PATH '$[1]' ERROR ON ERROR)) AS u"
         )
         self.recompute = Together(

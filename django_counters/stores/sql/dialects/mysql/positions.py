@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django_counters.stores.sql.dialects.mysql.actors import FOUND, MADE
-from django_counters.stores.sql.dialects.mysql.taking import ROOM
+from django_counters.stores.sql.dialects.mysql.taking import ROOM, TEXT
 from django_counters.stores.sql.dialects.positions import POSITIONS, Positions
 from django_counters.stores.sql.dialects.spelling import Spelling, Together
 
@@ -61,5 +61,5 @@ class MysqlPositions(Positions):
     @staticmethod
     def _moved() -> str:
         columns = ("source", "part", "`after`", "line")
-        each = (f"{name} VARCHAR(255) PATH '$[{n}]'" for n, name in enumerate(columns))
+        each = (f"{name} {TEXT} PATH '$[{n}]'" for n, name in enumerate(columns))
         return f"JSON_TABLE(@djc_moved, '$[*]' COLUMNS ({', '.join(each)})) AS u"

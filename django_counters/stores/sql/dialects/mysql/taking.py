@@ -21,7 +21,11 @@ from django_counters.stores.sql.dialects.tables import (
 
 #: What is gathered has room: MariaDB cuts it off after a megabyte, MySQL a list after a kilobyte.
 ROOM = "SET group_concat_max_len = 4294967295; "
-_KEY, _MOMENT, _NUMBER = "VARCHAR(255)", "DATETIME(6)", "BIGINT"
+#: A column of JSON_TABLE has the character set of the database, which may not have those of a key.
+TEXT = "VARCHAR(255) CHARACTER SET utf8mb4"
+_KEY, _MOMENT, _NUMBER = TEXT, "DATETIME(6)", "BIGINT"
+# Digits compare with a column of any collation.
+_DIGITS = "VARCHAR(255)"
 _OF_PERIOD = {
     "measure_id": _NUMBER,
     "key": _KEY,
@@ -38,9 +42,9 @@ _NAMED_BY: Mapping[str, Mapping[str, str]] = {
     SAMPLES: {"key": _KEY, "moment": _MOMENT},
     HOLDS: {"token": _KEY},
     POSITIONS: {"source": _KEY, "part": _KEY},
-    LIMITS: {"digest": _KEY},
-    TOKENS: {"digest": _KEY},
-    BATCHES: {"generation": _KEY},
+    LIMITS: {"digest": _DIGITS},
+    TOKENS: {"digest": _DIGITS},
+    BATCHES: {"generation": _DIGITS},
     SOURCES: {"source": _KEY, "slot": _NUMBER},
 }
 
