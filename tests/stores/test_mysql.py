@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, Thread
+from unittest import mock
 
 import pytest
 from django.core.checks import run_checks
@@ -95,6 +97,33 @@ def test_a_block_that_was_taken_back_cannot_go_on() -> None:
         thread.join()
     assert len(found) == 1
     assert_counts({"a": 11, "b": 11, "c": 0})
+
+
+class Late(Exception):
+    """A time limit of a task, which comes wherever the task happens to be."""
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_transaction_that_is_interrupted_as_it_begins() -> None:
+    """The server has begun it, and Django does not know: what comes after it is committed."""
+    begin = vars(type(connections["default"]))["_set_autocommit"]
+
+    def late(autocommit: bool) -> None:
+        begin(connections["default"], autocommit)
+        raise Late
+
+    with mock.patch.object(connections["default"], "_set_autocommit", late), pytest.raises(Late):
+        Counter.objects.increment("a", token="t")
+    Counter.objects.increment("a")
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(_seen).result(30) == 1
+
+
+def _seen() -> int:
+    try:
+        return Counter.objects.value("a")
+    finally:
+        connections.close_all()
 
 
 @pytest.mark.django_db

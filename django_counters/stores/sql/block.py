@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
+from typing import Any
 
 from django.db import Error, connections, transaction
 
@@ -95,12 +96,20 @@ class Block(AbstractContextManager[None]):
         """
         connection = connections[self._using]
         driver = connection.connection
-        # Django's word for it may differ from that of psycopg, or of sqlite3.
-        begun = not getattr(driver, "autocommit", True) or getattr(driver, "in_transaction", False)
-        if self._commits and (connection.in_atomic_block or not connection.autocommit or begun):
+        if self._commits and (
+            connection.in_atomic_block or not connection.autocommit or _has_begun(driver)
+        ):
             connection.in_atomic_block = connection.closed_in_transaction = False
             connection.savepoint_ids, connection.atomic_blocks = [], []
             connection.close()
+
+
+def _has_begun(driver: Any) -> bool:
+    """Whether the driver is in a transaction: Django's word for it may differ from its own."""
+    # That of mysqlclient is asked while it is open; those of psycopg and sqlite3 have attributes.
+    asked = getattr(driver, "open", False) and getattr(driver, "get_autocommit", None)
+    commits = asked() if asked else getattr(driver, "autocommit", True)
+    return not commits or getattr(driver, "in_transaction", False)
 
 
 def commits_at_once(using: str) -> bool:
