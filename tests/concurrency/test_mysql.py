@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections import Counter as Sums
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from django.db import connection, connections, transaction
 
-from django_counters.models import Counter, CounterDelta, CounterHorizon
+from django_counters.models import (
+    Counter,
+    CounterActor,
+    CounterDelta,
+    CounterHorizon,
+    CounterMeasure,
+)
+from django_counters.stores.sql.actors import SqlActors
 from django_counters.stores.sql.dialects.mysql.ledger import EPOCHS
 from django_counters.stores.sql.horizon import SqlHorizon
+from django_counters.stores.sql.session import Session
 from django_counters.testing import assert_counts
 from django_counters.upkeep.verify import verify
 from tests.concurrency import crossing
@@ -126,6 +135,36 @@ def test_what_is_appended_as_a_rebase_ends_is_rolled_up() -> None:
     assert Counter.objects.value("a") == 3
     roll_up()
     assert Counter.objects.get(key="a").value == 3
+
+
+def test_who_counts_while_all_who_have_counted_are_forgotten_stays() -> None:
+    """As many rows are deleted as are told: the counter loses as many."""
+    measure = CounterMeasure.objects.create(name="likes", zone="UTC")
+    first = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def like(actor: str, hour: int) -> None:
+        moment = first + timedelta(hours=hour)
+        CounterActor.objects.create(measure=measure, key="a", actor=actor, created_at=moment)
+
+    like("bob", 2)
+    like("eve", 3)
+    with connected("holder"), ThreadPoolExecutor(1) as pool:
+        with transaction.atomic(using="holder"):
+            held = CounterActor.objects.using("holder").filter(actor="eve")
+            assert len(held.select_for_update()) == 1
+            forgetting = pool.submit(_forget, measure.pk)
+            until(lambda: waiting() == 1 or forgetting.done(), "one who waits for an actor")
+            like("ann", 1)
+        assert forgetting.result(PATIENCE) == 2
+    assert [one.actor for one in CounterActor.objects.all()] == ["ann"]
+
+
+def _forget(measure: int) -> int:
+    try:
+        with transaction.atomic():
+            return SqlActors(Session("default")).forget(measure, "a")
+    finally:
+        connections.close_all()
 
 
 def _append() -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from django_counters.stores.sql.dialects.actors import Actors
-from django_counters.stores.sql.dialects.spelling import Spelling, Together
+from django_counters.stores.sql.dialects.mysql.taking import delete_some
+from django_counters.stores.sql.dialects.spelling import Spelling
 from django_counters.stores.sql.dialects.tables import ACTORS
 
 _ONE = "measure_id = %s AND `key` = %s AND actor = %s"
@@ -29,9 +30,5 @@ class MysqlActors(Actors):
             f"IF(LAST_INSERT_ID(1), VALUES(created_at), NULL), {known}); {MADE}"
         )
         self.release = f"DELETE FROM {ACTORS} WHERE {_ONE}; {FOUND}"
-        self.forget = Together(
-            "SET @djc_measure = %s, @djc_key = %s; SELECT 1 FROM "
-            f"{ACTORS} WHERE measure_id = @djc_measure AND `key` = @djc_key FOR UPDATE; "
-            f"DELETE FROM {ACTORS} WHERE measure_id = @djc_measure AND `key` = @djc_key"
-        )
+        self.forget = delete_some(ACTORS, "WHERE measure_id = %s AND `key` = %s", "1", patience="")
         self.rename = f"UPDATE {ACTORS} SET actor = %s WHERE {_ONE}; {FOUND}"

@@ -9,6 +9,7 @@ from django_counters.stores.sql.dialects.mysql.waiting import BY_KEY
 from django_counters.stores.sql.dialects.positions import POSITIONS
 from django_counters.stores.sql.dialects.spelling import Together
 from django_counters.stores.sql.dialects.tables import (
+    ACTORS,
     CELLS,
     HOLDS,
     LIMITS,
@@ -39,6 +40,7 @@ _NAMED_BY: Mapping[str, Mapping[str, str]] = {
     MEMBERS: {**_OF_PERIOD, "member": _NUMBER},
     UNIQUES: _OF_PERIOD,
     RANKS: {name: _OF_PERIOD[name] for name in ("measure_id", "period", "start", "key")},
+    ACTORS: {"measure_id": _NUMBER, "key": _KEY, "actor": _KEY},
     SAMPLES: {"key": _KEY, "moment": _MOMENT},
     HOLDS: {"token": _KEY},
     POSITIONS: {"source": _KEY, "part": _KEY},
@@ -49,8 +51,11 @@ _NAMED_BY: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def delete_some(table: str, which: str, returning: str) -> str:
-    """Delete some rows that nobody holds, and tell columns of their primary key."""
+def delete_some(table: str, which: str, returning: str, patience: str = " SKIP LOCKED") -> str:
+    """Delete some rows, and tell columns of their primary key: those that nobody holds.
+
+    What others insert after they were found stays. ``patience``: empty to wait for who holds some.
+    """
     names = _NAMED_BY[table]
     held = ", ".join(f"`{name}`" for name in names)
     kept = ", ".join(_kept(f"d.`{name}`", name) for name in names)
@@ -61,7 +66,7 @@ def delete_some(table: str, which: str, returning: str) -> str:
     told = ", ".join(_given(name) if name in names else name for name in asked)
     return Together(
         f"{ROOM}SELECT JSON_ARRAYAGG(JSON_ARRAY({kept})) INTO @djc_rows FROM "
-        f"(SELECT {held} FROM {table} {which} FOR UPDATE SKIP LOCKED) d; "
+        f"(SELECT {held} FROM {table} {which} FOR UPDATE{patience}) d; "
         f"DELETE t FROM {gone} STRAIGHT_JOIN {table} t {BY_KEY} ON {same}; "
         f"SELECT {told} FROM {gone}"
     )
