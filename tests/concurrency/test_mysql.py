@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from django.db import connection, connections, transaction
 
+from django_counters import clock
 from django_counters.models import (
     Counter,
     CounterActor,
@@ -21,6 +22,7 @@ from django_counters.models import (
 from django_counters.stores.sql.actors import SqlActors
 from django_counters.stores.sql.dialects.mysql.ledger import EPOCHS
 from django_counters.stores.sql.horizon import SqlHorizon
+from django_counters.stores.sql.partitions import SqlPartitions
 from django_counters.stores.sql.session import Session
 from django_counters.testing import assert_counts
 from django_counters.upkeep.verify import verify
@@ -134,6 +136,26 @@ def test_what_is_appended_as_a_rebase_ends_is_rolled_up() -> None:
         appending[0].result(PATIENCE)
     assert Counter.objects.value("a") == 3
     roll_up()
+    assert Counter.objects.get(key="a").value == 3
+
+
+def test_an_entry_that_is_not_archived_is_not_deleted() -> None:
+    """The last one stays, also where another one comes while it is asked for."""
+    Counter.objects.create(key="a", value=0, outside=0)
+    CounterDelta.objects.append("a", 1)
+    roll_up()
+    with ThreadPoolExecutor(1) as pool:
+
+        def beside(execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
+            if "SELECT delta, xid, seq" in sql:
+                pool.submit(_append).result(PATIENCE)
+            return execute(sql, *rest)
+
+        with connection.execute_wrapper(beside):
+            assert SqlPartitions("default").forget(clock.utc()) == 0
+    assert CounterDelta.objects.count() == 2
+    roll_up()
+    assert SqlHorizon("default").rebase() == 0
     assert Counter.objects.get(key="a").value == 3
 
 

@@ -252,15 +252,14 @@ class MysqlLedger(Ledger):
             f"FROM {DELTAS} WHERE created_at < @djc_before AND xid < @djc_horizon "
             "AND seq < @djc_last"
         )
-        named = (
+        # Asked for once: an append between both texts would let the last one before it be old.
+        self.forget = (
             "SET @djc_before = %s; SELECT horizon INTO @djc_horizon "
             f"FROM {HORIZON} WHERE id = 1 FOR UPDATE; "
-            f"SELECT MAX(seq) INTO @djc_last FROM {DELTAS}"
-        )
-        self.forget = (
-            f"{named}; INSERT INTO {ARCHIVE} (`partition`, `key`, entries, delta_sum) "
+            f"SELECT MAX(seq) INTO @djc_last FROM {DELTAS}; "
+            f"INSERT INTO {ARCHIVE} (`partition`, `key`, entries, delta_sum) "
             f"SELECT '', x.k, x.n, x.d FROM (SELECT `key` AS k, COUNT(*) AS n, SUM(delta) AS d "
             f"{old} GROUP BY `key`) x ON DUPLICATE KEY UPDATE "
             "entries = entries + VALUES(entries), delta_sum = delta_sum + VALUES(delta_sum)",
-            f"{named}; SELECT delta, xid, seq {old} FOR UPDATE; DELETE {old}",
+            f"SET @djc_before = %s; SELECT delta, xid, seq {old} FOR UPDATE; DELETE {old}",
         )
