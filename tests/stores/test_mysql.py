@@ -9,11 +9,13 @@ from unittest import mock
 
 import pytest
 from django.core.checks import run_checks
-from django.db import OperationalError, connection, connections, transaction
+from django.db import IntegrityError, OperationalError, connection, connections, transaction
 from django.db.transaction import TransactionManagementError
 from django.test import override_settings
 
 from django_counters.models import Counter, CounterShard, SlottedCounter
+from django_counters.stores.sql.dialects import dialect_of
+from django_counters.stores.sql.session import Session
 from django_counters.testing import assert_counts, override_counters
 from django_counters.types import INT8
 from django_counters.upkeep.rollup import rollup
@@ -97,6 +99,21 @@ def test_a_block_that_was_taken_back_cannot_go_on() -> None:
         thread.join()
     assert len(found) == 1
     assert_counts({"a": 11, "b": 11, "c": 0})
+
+
+@pytest.mark.django_db
+def test_a_number_that_does_not_fit_is_told_as_that() -> None:
+    """Django raises an error of its own for it, which does not name that of the driver."""
+    with pytest.raises(IntegrityError) as found, transaction.atomic():
+        Session("default").run(f"SELECT {INT8[1]} + 1", ())
+    assert found.value.__cause__ is None
+    assert dialect_of("default").overflowed(found.value)
+
+
+@pytest.mark.parametrize("number", [1205, 1206, 1213])
+def test_errors_that_end_the_whole_transaction(number: int) -> None:
+    error = OperationalError(number, "as the server says")
+    assert dialect_of("default").ended_transaction(error) is (number != 1205)
 
 
 class Late(Exception):

@@ -94,12 +94,13 @@ class MySQL(Dialect):
 
     def code(self, error: Exception) -> str:
         """The number of an error; empty where the driver has none."""
-        given = getattr(error.__cause__, "args", None) or ("",)
-        return str(given[0] or "") if isinstance(given[0], int) else ""
+        # Django makes some an IntegrityError of its own, which has no cause but the number.
+        number, *_ = getattr(error.__cause__, "args", None) or error.args or ("",)
+        return str(number or "") if isinstance(number, int) else ""
 
     def ended_transaction(self, error: Exception) -> bool:
-        """Whether the server has taken back the whole transaction: a deadlock."""
-        return self.code(error) == "1213"
+        """Whether the server has taken back the whole transaction, as in a deadlock."""
+        return self.code(error) in ("1213", "1206")
 
     def typed(self, given: str, kind: str) -> str:
         """A parameter that says its type."""
