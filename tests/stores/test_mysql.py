@@ -14,7 +14,9 @@ from django.db.transaction import TransactionManagementError
 from django.test import override_settings
 
 from django_counters.models import Counter, CounterShard, SlottedCounter
+from django_counters.stores.base import Move
 from django_counters.stores.sql.dialects import dialect_of
+from django_counters.stores.sql.positions import Moved, SqlPositions
 from django_counters.stores.sql.session import Session
 from django_counters.testing import assert_counts, override_counters
 from django_counters.types import INT8
@@ -114,6 +116,22 @@ def test_a_number_that_does_not_fit_is_told_as_that() -> None:
 def test_errors_that_end_the_whole_transaction(number: int) -> None:
     error = OperationalError(number, "as the server says")
     assert dialect_of("default").ended_transaction(error) is (number != 1205)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("other", ["A", "a ", "á"])
+def test_places_are_compared_byte_by_byte(other: str) -> None:
+    positions = SqlPositions(Session("default"))
+    with transaction.atomic():
+        positions.move([Move("s", "0", "", "a", "é")])
+        with pytest.raises(Moved), transaction.atomic():
+            positions.move([Move("s", "0", other, "b", "é")])
+        with pytest.raises(Moved), transaction.atomic():
+            positions.move([Move("s", "0", "a", "b", "e")])
+        assert not positions.relabel("s", "0", "É", "g")
+        assert positions.relabel("s", "0", "é", "g")
+        positions.move([Move("s", "0", "a", other, "g")])
+    assert positions.of("s") == {"0": (other, "g")}
 
 
 class Late(Exception):

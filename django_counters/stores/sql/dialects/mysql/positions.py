@@ -26,7 +26,10 @@ class MysqlPositions(Positions):
             source="text", part="text", before="text", after="text", line="text"
         ).replace("%s", "@djc_rows")
         there = "p.source = u.source AND p.part = u.part"
-        moves = "p.position = u.`before` AND p.timeline IN ('', u.line)"
+        moves = (
+            f"{_exact('p.position')} = {_exact('u.`before`')} "
+            f"AND {_exact('p.timeline')} IN ('', {_exact('u.line')})"
+        )
         # A row that is to begin is made at its place, and then is moved from there like others.
         self.move = Together(
             f"{ROOM}SET @djc_rows = %s; "
@@ -51,7 +54,8 @@ class MysqlPositions(Positions):
             f"SELECT position FROM {POSITIONS} WHERE source = @djc_source AND part = @djc_part"
         )
         self.relabel = (
-            f"UPDATE {POSITIONS} SET timeline = %s WHERE {_ONE} AND timeline IN (%s, %s); {FOUND}"
+            f"UPDATE {POSITIONS} SET timeline = %s WHERE {_ONE} AND {_exact('timeline')} "
+            f"IN ({_exact('%s')}, {_exact('%s')}); {FOUND}"
         )
         self.touch = (
             f"{_INTO} VALUES (%s, %s, '', '', {now}) "
@@ -63,3 +67,8 @@ class MysqlPositions(Positions):
         columns = ("source", "part", "`after`", "line")
         each = (f"{name} {TEXT} PATH '$[{n}]'" for n, name in enumerate(columns))
         return f"JSON_TABLE(@djc_moved, '$[*]' COLUMNS ({', '.join(each)})) AS u"
+
+
+def _exact(text: str) -> str:
+    """A text as bytes: the collation of the database may take different ones for equal."""
+    return f"CAST(CONVERT({text} USING utf8mb4) AS BINARY)"
