@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from threading import Barrier, Thread
 from unittest import mock
 
@@ -132,6 +133,27 @@ def test_places_are_compared_byte_by_byte(other: str) -> None:
         assert positions.relabel("s", "0", "é", "g")
         positions.move([Move("s", "0", "a", other, "g")])
     assert positions.of("s") == {"0": (other, "g")}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("zone", ["+00:00", "+05:30"])
+def test_now_goes_on_within_a_statement_in_any_zone(zone: str) -> None:
+    session, utc = Session("default"), "SELECT UTC_TIMESTAMP(6)"
+    now = session.dialect.microseconds
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT @@time_zone")
+        (before,) = cursor.fetchone()
+        cursor.execute("SET time_zone = %s", [zone])
+        try:
+            ((begin,),) = session.run(utc, ())
+            ((first, _, last),) = session.run(f"SELECT {now}, SLEEP(0.01), {now}", ())
+            ((end,),) = session.run(utc, ())
+        finally:
+            cursor.execute("SET time_zone = %s", [before])
+    epoch = datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None)
+    assert begin <= epoch + timedelta(microseconds=first)
+    assert epoch + timedelta(microseconds=last) <= end
+    assert last - first >= 10_000
 
 
 class Late(Exception):

@@ -66,8 +66,12 @@ class MySQL(Dialect):
     UNSERIALIZABLE = ("1213", "1020")
 
     now = clock = "UTC_TIMESTAMP(6)"
-    # Whoever has waited for a row asks for it anew.
-    microseconds = "CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)"
+    # Whoever has waited for a row asks for it anew: nothing but SYSDATE goes on. It is local time,
+    # which may be of one hour twice: no more than the time that has passed is taken from it.
+    microseconds = (
+        "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) "
+        "+ TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6)))"
+    )
 
     # Whoever held a row in share mode, and then changes it, could wait in a circle.
     kept = " FOR UPDATE"
