@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from threading import Barrier, Thread
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -211,6 +212,15 @@ class TestChecks:
                 assert self.found() == {"counters.E044"}
             finally:
                 cursor.execute("SET SESSION sql_mode = %s", [before])
+
+    def test_a_server_that_takes_back_a_block_after_a_timeout_is_refused(self) -> None:
+        """It can be set only as the server starts: its answer is changed on the way."""
+
+        def asked(execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
+            return execute(sql.replace("@@innodb_rollback_on_timeout", "1"), *rest)
+
+        with connection.execute_wrapper(asked):
+            assert self.found() == {"counters.E044"}
 
     @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
     def test_another_isolation_is_refused(self, level: str) -> None:

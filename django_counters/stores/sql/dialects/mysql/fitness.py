@@ -27,8 +27,8 @@ def unfit(connection: Any) -> Iterator[str]:
     if version < oldest:
         yield f"Counters need version {_dotted(oldest)} or newer; this is {_dotted(version)}."
     with connection.cursor() as cursor:
-        cursor.execute("SELECT @@sql_mode, @@default_storage_engine")
-        modes, engine = cursor.fetchone()
+        cursor.execute("SELECT @@sql_mode, @@default_storage_engine, @@innodb_rollback_on_timeout")
+        modes, engine, takes_back = cursor.fetchone()
         # Its name depends on the server.
         cursor.execute(
             "SHOW VARIABLES WHERE Variable_name IN ('tx_isolation', 'transaction_isolation')"
@@ -43,6 +43,11 @@ def unfit(connection: Any) -> Iterator[str]:
         yield "Counters need STRICT_TRANS_TABLES in sql_mode: what does not fit would be cut off."
     if engine != "InnoDB":
         yield f"Counters need tables of InnoDB; new ones are of {engine}."
+    if takes_back:
+        yield (
+            "Counters need innodb_rollback_on_timeout off: a lock that is not given in time would "
+            "take back what came before it."
+        )
     if not _takes_several(connection):
         yield "Counters need a driver that sends several statements in one text."
 
