@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import connection, connections, transaction
+from django.db import OperationalError, connection, connections, transaction
 
 from django_counters import clock
 from django_counters.models import (
@@ -137,6 +137,23 @@ def test_what_is_appended_as_a_rebase_ends_is_rolled_up() -> None:
     assert Counter.objects.value("a") == 3
     roll_up()
     assert Counter.objects.get(key="a").value == 3
+
+
+def test_a_rebase_of_more_than_the_server_can_gather_is_an_error() -> None:
+    """It changes all totals, or none; a server has room for a packet."""
+
+    def cramped(execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
+        return execute(sql.replace("_len = 4294967295", "_len = 8"), *rest)
+
+    for key in ("a", "b", "c"):
+        CounterDelta.objects.append(key, 1)
+    roll_up()
+    Counter.objects.update(value=7)
+    with connection.execute_wrapper(cramped), pytest.raises(OperationalError, match="JSON_TABLE"):
+        SqlHorizon("default").rebase()
+    assert set(Counter.objects.values_list("value", flat=True)) == {7}
+    assert SqlHorizon("default").rebase() == 3
+    assert_counts({"a": 1, "b": 1, "c": 1})
 
 
 def test_an_entry_that_is_not_archived_is_not_deleted() -> None:

@@ -190,8 +190,10 @@ class MysqlRolling(Rolling):
             "d BIGINT PATH '$[1]' ERROR ON ERROR)) AS u"
         )
         self.recompute = Together(
-            f"{ROOM}SELECT JSON_ARRAYAGG(JSON_ARRAY(v.k, v.d)) INTO @djc_rows "
-            f"FROM ({differing}) v; "
+            f"{ROOM}SELECT JSON_ARRAYAGG(JSON_ARRAY(v.k, v.d)), COUNT(*) "
+            f"INTO @djc_rows, @djc_due FROM ({differing}) v; "
+            # A list is never longer than a packet. One that was cut off is an error.
+            "SET @djc_rows = IF(COALESCE(JSON_LENGTH(@djc_rows), 0) = @djc_due, @djc_rows, 'cut'); "
             f"INSERT INTO {COUNTER} (`key`, value, updated_at, outside) "
             f"SELECT u.k, u.d, {spelling.now}, 0 FROM {gone} {spelling.ordered('u.k')} "
             f"ON DUPLICATE KEY UPDATE outside = COALESCE({COUNTER}.outside, {COUNTER}.value), "
