@@ -96,9 +96,8 @@ class Block(AbstractContextManager[None]):
         """
         connection = connections[self._using]
         driver = connection.connection
-        if self._commits and (
-            connection.in_atomic_block or not connection.autocommit or _has_begun(driver)
-        ):
+        begun = _has_begun(driver)
+        if self._commits and (connection.in_atomic_block or not connection.autocommit or begun):
             connection.in_atomic_block = connection.closed_in_transaction = False
             connection.savepoint_ids, connection.atomic_blocks = [], []
             connection.close()
