@@ -48,6 +48,10 @@ ACCESS = {
         f"`{access.ANYONE!r}`, {RULES}, {OR_CLASS}",
         "Who sees how a counter went. Not for fields: they have no history.",
     ),
+    "list": (
+        f"`{access.ANYONE!r}`, {RULES}, {OR_CLASS}",
+        "Who lists the counters of the namespace, with their values. Not for fields.",
+    ),
     "max_delta": (
         "integer above 0",
         "By how much one call may change a counter. Without a login it is 1. Not for `adjust`.",
