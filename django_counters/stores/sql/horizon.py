@@ -83,8 +83,10 @@ class SqlHorizon:
                 if state is None:
                     return None
                 # Another rollup may have come in between: ask anew which transaction is next.
-                self._check(state, self._mark())
-                if self._overtaken(state):
+                present = self._mark()
+                self._check(state, present)
+                if self._sql.next_epoch and present.xid == state.horizon + 1:
+                    # It has folded the epoch that was meant: the next one is in use.
                     return None
                 with self._session.hurried(HURRY):
                     folded = self._folded(state)
@@ -95,10 +97,6 @@ class SqlHorizon:
                 return None
             raise
         return folded
-
-    def _overtaken(self, state: CounterHorizon) -> bool:
-        """Whether another rollup has folded the epoch that was meant: the next one is in use."""
-        return bool(self._sql.next_epoch) and self._mark().xid == state.horizon + 1
 
     def rebase(self) -> int:
         """Compute all totals anew from the entries, and begin a new count of transactions.
