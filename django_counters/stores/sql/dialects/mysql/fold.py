@@ -24,18 +24,29 @@ class _Total(NamedTuple):
     scope: str = ""
 
 
+def _a_row_for_each(given: str) -> str:
+    """As many rows as the statement before it has changed, of a list with one for each."""
+    return (
+        f"SET @djc_made = ROW_COUNT(); SELECT 1 FROM JSON_TABLE({given}, '$[*]' "
+        "COLUMNS (n FOR ORDINALITY)) AS u WHERE u.n <= @djc_made"
+    )
+
+
 class MysqlFold(Fold):
     """The statements of a rollup. A row is deleted when it is held, and has been read then."""
+
+    @cached_property
+    def ensure(self) -> str:
+        """Make totals that are missing. Whoever changes one that is there is not waited for."""
+        return self._ensuring()
 
     @cached_property
     def ensure_at_once(self) -> str:
         """Make totals that are missing; an error of a lock where somebody is just making one."""
         return self._ensuring(at_most(0))
 
-    def _made(self, present: str) -> str:
-        """Make totals that are missing; ``hold`` holds all of them."""
-        if present == "DO NOTHING":
-            return self._ensuring()
+    def _made(self, present: str) -> str:  # noqa: ARG002 - what becomes of one is of standard SQL
+        """Hold all totals, and make those that are missing."""
         total, rows = self._total, self._rows
         kept = f"{total.table}.{total.value} = {total.table}.{total.value}"
         return Together(
@@ -46,16 +57,14 @@ class MysqlFold(Fold):
         )
 
     def _ensuring(self, patience: str = "") -> str:
-        """Make totals. Whoever changes one that is there is not waited for. A row for each."""
         total, rows = self._total, self._rows
         there = f"SELECT 1 FROM {total.table} t WHERE {total.there}"
-        numbers = "JSON_TABLE(@djc_keys, '$[*]' COLUMNS (n FOR ORDINALITY)) AS u"
         # Nothing but a row that is there can be ignored: what is pending has the same keys.
         return (
             f"{total.scope}SET @djc_keys = JSON_ARRAY%s; "
             f"{patience}INSERT IGNORE INTO {total.columns} SELECT {total.row} FROM {rows} "
             f"WHERE NOT EXISTS ({there}) {self._in.ordered('u.k')}; "
-            f"SET @djc_made = ROW_COUNT(); SELECT 1 FROM {numbers} WHERE u.n <= @djc_made"
+            f"{_a_row_for_each('@djc_keys')}"
         )
 
     @cached_property
@@ -138,8 +147,7 @@ class MysqlFold(Fold):
         return (
             f"{scope}SET @djc_rows = %s; UPDATE {rows} STRAIGHT_JOIN {name} t {BY_KEY} "
             f"ON {there} SET t.{value} = CAST(t.{value} AS SIGNED) + u.d{also}; "
-            "SET @djc_made = ROW_COUNT(); SELECT 1 FROM JSON_TABLE(@djc_rows, '$[*]' "
-            "COLUMNS (n FOR ORDINALITY)) AS u WHERE u.n <= @djc_made"
+            f"{_a_row_for_each('@djc_rows')}"
         )
 
     @cached_property
