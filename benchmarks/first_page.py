@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import platform
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
 from example_project.bootstrap.folders import ROOT
+from example_project.bootstrap.postgres import free_port
 
 HOST, PAGE = "127.0.0.1", "/live/"
 # Seconds.
@@ -54,7 +54,7 @@ def _measured(commit: str) -> tuple[str, ...]:
 
 def _seconds_to_the_first_page(clone: Path) -> float:
     """Start the example as a user does, ask until a page is answered, and end it."""
-    began, port = time.monotonic(), _free_port()
+    began, port = time.monotonic(), free_port()
     with _started(clone, port) as process:
         while not _is_answered(port):
             if process.poll() is not None or time.monotonic() > began + PATIENCE:
@@ -88,12 +88,6 @@ def _is_answered(port: int) -> bool:
             return connection.getresponse().status == 200
         except (OSError, HTTPException):
             return False
-
-
-def _free_port() -> int:
-    with socket.create_server((HOST, 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _git(folder: Path, *arguments: str) -> str:
