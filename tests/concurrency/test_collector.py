@@ -113,8 +113,9 @@ class TestTasks:
 
         with CaptureQueriesContext(connection) as captured:
             run(work)
-        # Where one statement cannot do it, it takes a transaction.
-        around = ("SELECT 1", "BEGIN", "COMMIT")
+        # Where one text is of several statements, it takes a transaction.
+        begins = ("BEGIN", "COMMIT") if connection.vendor == "mysql" else ()
+        around = ("SELECT 1", *begins)
         writes = [query for query in captured if not query["sql"].startswith(around)]
         assert len(writes) == 2, "one read, one write"
         assert_counts({"a": -2, "b": 3})

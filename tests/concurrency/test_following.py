@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
 
 from django_counters import clock
 from django_counters.models import Counter, CounterDelta, CounterPosition
@@ -35,6 +35,11 @@ def follow(position: str) -> tuple[list[int], str]:
     return [entry.delta for entry in page], page.position
 
 
+def in_order(amounts: list[int]) -> list[int]:
+    """As they were told. On MySQL transactions that share an epoch have no order."""
+    return sorted(amounts) if connection.vendor == "mysql" else amounts
+
+
 def test_one_that_commits_late_is_not_passed() -> None:
     with transaction.atomic(using="late"):
         CounterDelta.objects.append("a", 1, using="late")
@@ -55,7 +60,7 @@ def test_one_that_wrote_elsewhere_first_and_appends_late() -> None:
         position = follow("")[1]
         CounterDelta.objects.append("a", 1, using="late")
     let_followers_see()
-    assert sorted(follow(position)[0]) == [1, 2]
+    assert in_order(follow(position)[0]) == [1, 2]
 
 
 def test_pages_of_transactions_that_write_in_turns() -> None:
@@ -69,7 +74,7 @@ def test_pages_of_transactions_that_write_in_turns() -> None:
     while page := CounterDelta.objects.since(position, most=2):
         amounts += [entry.delta for entry in page]
         position = page.position
-    assert sorted(amounts) == [1, 2, 3]
+    assert in_order(amounts) == [1, 2, 3]
 
 
 def test_one_that_rolls_back_holds_nothing_up_for_long() -> None:
