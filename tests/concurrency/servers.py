@@ -23,11 +23,11 @@ IMPATIENT = {
 }
 _LOCKED = {
     "postgresql": (
-        "SELECT COUNT(*) FROM pg_stat_activity "
+        "SELECT pid FROM pg_stat_activity "
         "WHERE wait_event_type = 'Lock' AND datname = current_database()"
     ),
     "mysql": (
-        "SELECT COUNT(*) FROM information_schema.INNODB_TRX t "
+        "SELECT t.trx_mysql_thread_id FROM information_schema.INNODB_TRX t "
         "JOIN information_schema.PROCESSLIST p ON p.ID = t.trx_mysql_thread_id "
         "WHERE t.trx_state = 'LOCK WAIT' AND p.DB = DATABASE()"
     ),
@@ -63,13 +63,20 @@ def execute(sql: str, *params: Any, using: str = "default") -> list[tuple[Any, .
 
 
 def waiting() -> int:
-    """How many connections to the database wait for a lock; in a transaction that stands still."""
+    """How many connections to the database wait for a lock."""
+    return len(waiters())
+
+
+def waiters() -> list[int]:
+    """The numbers of the connections to the database that wait for a lock."""
     vendor = connections["default"].vendor
     if vendor == "mysql":
         # It looks again only if nobody has asked for a tenth of a second.
         time.sleep(0.15)
-    ((number,),) = execute(_LOCKED[vendor])
-    return int(number)
+    else:
+        # Within a transaction the view is a snapshot, unless it is thrown away.
+        execute("SELECT pg_stat_clear_snapshot()")
+    return [int(number) for (number,) in execute(_LOCKED[vendor])]
 
 
 def hurry(milliseconds: int, using: str = "default") -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from typing import Any
+from unittest import mock
 
 import pytest
 from django.db import OperationalError, connection, connections, models, transaction
@@ -21,6 +22,7 @@ from django_counters.exceptions import (
 from django_counters.models import Counter
 from django_counters.registry import registry
 from django_counters.testing import assert_counts, override_counters
+from tests.concurrency.servers import backend, end, waiters
 
 pytestmark = pytest.mark.django_db(transaction=True)
 Beside = Callable[[Callable[[], Any]], "Future[Any]"]
@@ -110,35 +112,13 @@ def test_a_read_only_database_file() -> None:
     assert_counts({"a": 0})
 
 
-# What says who waits for a lock, and what has to be asked before.
-WAITING = {
-    "postgresql": (
-        # Within a transaction the view is a snapshot, unless it is thrown away.
-        "SELECT pg_stat_clear_snapshot()",
-        "SELECT pid FROM pg_stat_activity "
-        "WHERE wait_event_type = 'Lock' AND datname = current_database()",
-    ),
-    "mysql": (
-        "SELECT 1",
-        "SELECT t.trx_mysql_thread_id FROM information_schema.innodb_trx t "
-        "JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id "
-        "WHERE t.trx_state = 'LOCK WAIT' AND p.db = DATABASE()",
-    ),
-}
-
-
 def wait_for_lock() -> int:
     """The backend that waits for a row lock, as soon as there is one."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
-        with connection.cursor() as cursor:
-            for sql in WAITING[connection.vendor]:
-                cursor.execute(sql)
-            row = cursor.fetchone()
-        if row:
-            return int(row[0])
-        # MySQL looks again when nobody has asked for a tenth of a second.
-        time.sleep(0.15 if connection.vendor == "mysql" else 0.01)
+        if found := waiters():
+            return found[0]
+        time.sleep(0.01)
     raise AssertionError("nobody waits for a lock")
 
 
@@ -167,17 +147,6 @@ def ended_while_waiting(how: str, work: Callable[[], Any]) -> BaseException | No
     return error
 
 
-ENDING = {
-    "postgresql": ("SELECT pg_backend_pid()", "SELECT pg_terminate_backend(%s)"),
-    "mysql": ("SELECT CONNECTION_ID()", "KILL CONNECTION %s"),
-}
-
-
-def end(connection_id: int) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(ENDING[connection.vendor][1], [connection_id])
-
-
 @pytest.mark.many_writers
 def test_a_server_that_is_away_when_django_connects_anew_after_commit(
     monkeypatch: pytest.MonkeyPatch,
@@ -187,9 +156,7 @@ def test_a_server_that_is_away_when_django_connects_anew_after_commit(
     commit, settings = django._commit, dict(connection.settings_dict)
 
     def lost() -> None:
-        with connection.cursor() as cursor:
-            cursor.execute(ENDING[connection.vendor][0])
-            (mine,) = cursor.fetchone()
+        mine = backend()
         with beside() as call:
             call(lambda: end(mine)).result(30)
         connection.settings_dict.update(HOST="/nowhere")
@@ -204,6 +171,35 @@ def test_a_server_that_is_away_when_django_connects_anew_after_commit(
         connection.close()
         connection.settings_dict.update(settings)
     assert_counts({"a:1": 0, "a:2": 0})
+
+
+class Late(Exception):
+    """A time limit of a task, which comes wherever the task happens to be."""
+
+
+@pytest.fixture
+def fresh() -> Iterator[None]:
+    """Whatever a test leaves behind, the next one has a connection of its own."""
+    yield
+    connection.in_atomic_block = False
+    connection.close()
+
+
+@pytest.mark.many_writers
+@pytest.mark.usefixtures("fresh")
+def test_a_transaction_that_is_interrupted_as_it_begins() -> None:
+    """The server has begun it, and Django does not know: what comes after it is committed."""
+    begin = vars(type(connections["default"]))["_set_autocommit"]
+
+    def late(autocommit: bool) -> None:
+        begin(connections["default"], autocommit)
+        raise Late
+
+    with mock.patch.object(connections["default"], "_set_autocommit", late), pytest.raises(Late):
+        Counter.objects.increment("a", token="t")
+    Counter.objects.increment("a")
+    with beside() as call:
+        assert call(lambda: Counter.objects.value("a")).result(30) == 1
 
 
 @pytest.mark.postgresql

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
-from unittest import mock
 
 import pytest
 from django.db import DataError, OperationalError, connection, connections, transaction
@@ -18,21 +17,21 @@ from django_counters.stores.sql.batches import SqlBatches
 from django_counters.stores.sql.block import Block
 from django_counters.stores.sql.session import Session
 from django_counters.testing import assert_counts
-from tests.stores.test_failures import CANCELLED, beside, ended_while_waiting, wait_for_lock
+from tests.stores.test_failures import (
+    CANCELLED,
+    Late,
+    beside,
+    ended_while_waiting,
+    fresh,  # noqa: F401 - a fixture
+    wait_for_lock,
+)
 from tests.stores.test_wire import watched
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
-
-
-class Late(Exception):
-    """A time limit of a task, which comes wherever the task happens to be."""
-
-
-@pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
-    yield
-    connection.in_atomic_block = False
-    connection.close()
+pytestmark = [
+    pytest.mark.postgresql,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("fresh"),
+]
 
 
 def test_a_statement_that_is_cancelled_before_it_is_done() -> None:
@@ -140,20 +139,6 @@ def test_a_commit_that_is_cancelled(slow_commits: Callable[[], None]) -> None:
         assert type(future.exception(30)) is OutcomeUnknown
     slow_commits()
     assert_counts({"a": 0})
-
-
-def test_a_transaction_that_is_interrupted_as_it_begins() -> None:
-    begin = vars(type(connections["default"]))["_set_autocommit"]
-
-    def late(autocommit: bool) -> None:
-        begin(connections["default"], autocommit)
-        raise Late
-
-    with mock.patch.object(connections["default"], "_set_autocommit", late), pytest.raises(Late):
-        Counter.objects.increment("a", token="t")
-    Counter.objects.increment("a")
-    with beside() as call:
-        assert call(lambda: Counter.objects.value("a")).result(30) == 1
 
 
 def _forgotten() -> Block:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from threading import Barrier, Thread
 from typing import Any
-from unittest import mock
 
 import pytest
 from django.core.checks import run_checks
@@ -155,33 +153,6 @@ def test_now_goes_on_within_a_statement_in_any_zone(zone: str) -> None:
     assert begin <= epoch + timedelta(microseconds=first)
     assert epoch + timedelta(microseconds=last) <= end
     assert last - first >= 10_000
-
-
-class Late(Exception):
-    """A time limit of a task, which comes wherever the task happens to be."""
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_transaction_that_is_interrupted_as_it_begins() -> None:
-    """The server has begun it, and Django does not know: what comes after it is committed."""
-    begin = vars(type(connections["default"]))["_set_autocommit"]
-
-    def late(autocommit: bool) -> None:
-        begin(connections["default"], autocommit)
-        raise Late
-
-    with mock.patch.object(connections["default"], "_set_autocommit", late), pytest.raises(Late):
-        Counter.objects.increment("a", token="t")
-    Counter.objects.increment("a")
-    with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(_seen).result(30) == 1
-
-
-def _seen() -> int:
-    try:
-        return Counter.objects.value("a")
-    finally:
-        connections.close_all()
 
 
 @pytest.mark.django_db
