@@ -88,6 +88,8 @@ def _checked(regions: World, options: argparse.Namespace) -> bool:
     until(1 / 4, lambda: all(state.counted for state in regions.states().values()))
     regions.set_line(CUT, whole=False)
     seen = until(2 / 3, lambda: _is_alone(regions))
+    # It may have come true within a second of the last line.
+    print(_line(regions), flush=True)
     regions.set_line(CUT, whole=True)
     until(1)
     return seen
