@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from os.path import isabs
 from typing import Any, NamedTuple
 
@@ -12,14 +12,6 @@ SECONDS, MOST = 1.0, 10_000
 LARGEST = 1_000_000
 # How long one may wait that has a file.
 LONGEST = 3600
-# What a sum cannot say: it merges changes, and so tells neither people nor single changes apart.
-_AGAINST = {
-    "floor": "a bound",
-    "ceiling": "a bound",
-    "unique": "UNIQUE",
-    "once": "ONCE",
-    "top": "TOP",
-}
 _SECONDS = seconds("seconds", SECONDS, "")
 
 
@@ -50,7 +42,7 @@ def buffering_problems(
     strategy: str,
     *,
     entries: bool,
-    given: Mapping[str, object],
+    against: Iterable[str],
     streams: Collection[str],
 ) -> Iterator[str]:
     """Say what is wrong with a declaration, and what cannot stand beside it.
@@ -59,7 +51,7 @@ def buffering_problems(
         declared: the value of ``BUFFER``.
         strategy: the name of the strategy.
         entries: whether that keeps each change.
-        given: the bounds and projections of the namespace, by their names in small letters.
+        against: what is declared that a sum of several changes cannot say.
         streams: the names of the streams that are declared.
     """
     if declared is None:
@@ -71,8 +63,7 @@ def buffering_problems(
     yield from _destination_problems(declared, streams)
     if entries:
         yield f"BUFFER merges changes, and {strategy} keeps each of them."
-    against = (name for option, name in _AGAINST.items() if given.get(option) is not None)
-    for name in dict.fromkeys(against):
+    for name in against:
         yield f"BUFFER cannot stand beside {name}: only its own process knows a pending change."
 
 

@@ -384,7 +384,8 @@ def _access_problems(name: str, declared: object) -> Iterator[Problem]:
 
 def _regional_problems(name: str, declared: Mapping[Any, Any]) -> Iterator[Problem]:
     """What cannot stand beside ``REGIONAL``."""
-    for message in regional_problems(name, declared):
+    against = {option.name.upper(): one.regions for one in PROJECTIONS for option in one.options}
+    for message in regional_problems(name, declared, against):
         yield Problem("E041", f"COUNTERS[{name!r}]: {message}")
 
 
@@ -408,11 +409,20 @@ def _strategy_problems(
         yield Problem(code, f"{where}: {message}")
     if strategy.can.entries and declared.get("HISTORY") is not None:
         yield Problem("E025", f"{where}: HISTORY is not for {name}: entries are a history already.")
-    given["floor"] = bounds.floor
-    keeps = strategy.can.entries
+    keeps, against = strategy.can.entries, _unmerged(declared)
     buffer, known = declared.get("BUFFER"), stream_names()
-    for message in buffering_problems(buffer, name, entries=keeps, given=given, streams=known):
+    for message in buffering_problems(buffer, name, entries=keeps, against=against, streams=known):
         yield Problem("E040", f"{where}: {message}")
+
+
+def _unmerged(declared: Mapping[Any, Any]) -> Iterator[str]:
+    """The declared options that need each change by itself."""
+    of_projections = (
+        option.name for one in PROJECTIONS if not one.merges for option in one.options
+    )
+    for name in ("FLOOR", *map(str.upper, of_projections)):
+        if declared.get(name) is not None:
+            yield name
 
 
 def _foreign_options(

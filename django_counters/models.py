@@ -7,63 +7,8 @@ and the models that are tables alone.
 from __future__ import annotations
 
 from django_counters.managers import CounterManager, DeltaManager, ShardManager, SlotManager
-from django_counters.tables import (
-    AdjustmentRequest,
-    CounterActor,
-    CounterAdjustment,
-    CounterArchive,
-    CounterBatch,
-    CounterCell,
-    CounterColumns,
-    CounterHold,
-    CounterHorizon,
-    CounterIncident,
-    CounterLimit,
-    CounterMeasure,
-    CounterMember,
-    CounterPartition,
-    CounterPosition,
-    CounterRank,
-    CounterRegion,
-    CounterSample,
-    CounterSource,
-    CounterTag,
-    CounterToken,
-    CounterUnique,
-    DeltaColumns,
-    ShardColumns,
-    SlotColumns,
-    TotalField,
-)
-
-__all__ = [
-    "AdjustmentRequest",
-    "Counter",
-    "CounterActor",
-    "CounterAdjustment",
-    "CounterArchive",
-    "CounterBatch",
-    "CounterCell",
-    "CounterDelta",
-    "CounterHold",
-    "CounterHorizon",
-    "CounterIncident",
-    "CounterLimit",
-    "CounterMeasure",
-    "CounterMember",
-    "CounterPartition",
-    "CounterPosition",
-    "CounterRank",
-    "CounterRegion",
-    "CounterSample",
-    "CounterShard",
-    "CounterSource",
-    "CounterTag",
-    "CounterToken",
-    "CounterUnique",
-    "SlottedCounter",
-    "TotalField",
-]
+from django_counters.tables import *  # noqa: F403 - what are tables alone is listed there
+from django_counters.tables import CounterColumns, DeltaColumns, ShardColumns, SlotColumns
 
 
 class Counter(CounterColumns):

@@ -19,15 +19,9 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,59}")
 SENT = "counters.sent"
 # What one region cannot decide or tell for all of them.
 _AGAINST = {
-    "CEILING": "CEILING, which no region can keep for the others",
-    "PER": "PER: cells of other regions are not read yet",
-    "TAGS": "TAGS: cells of other regions are not read yet",
-    "UNIQUE": "UNIQUE: sets of other regions are not read yet",
-    "ONCE": "ONCE: no region knows whom the others have counted",
-    "TOP": "TOP: ranks of other regions are not read yet",
-    "HISTORY": "HISTORY, which records the totals of one region",
-    "BUFFER": "BUFFER: files and streams may bring again what a restored region has published",
-    "API": "API, which shows the values of one region",
+    "HISTORY": "it records the totals of one region",
+    "BUFFER": "files and streams may bring again what a restored region has published",
+    "API": "it shows the values of one region",
 }
 
 
@@ -154,28 +148,30 @@ def _secret_problems(*, needed: bool) -> Iterator[str]:
         yield "COUNTERS_REGION_SECRETS is missing: a region that has an address needs one."
 
 
-def regional_problems(name: str, declared: Mapping[Any, Any]) -> Iterator[str]:
-    """Say what ``REGIONAL`` cannot stand beside."""
+def regional_problems(
+    name: str, declared: Mapping[Any, Any], against: Mapping[str, str]
+) -> Iterator[str]:
+    """Say what ``REGIONAL`` cannot stand beside; ``against``: options of projections, and why."""
     if declared.get("REGIONAL") is not True:
         if declared.get("TOP_UP") is not None:
             yield "TOP_UP needs REGIONAL: stock comes from another region."
         return
-    wrong = list(_conflicts(name, declared))
+    wrong = list(_conflicts(name, declared, {**against, **_AGAINST}))
     yield from wrong
     if not wrong and not are_there():
         yield "REGIONAL needs COUNTERS_REGION, the name of this region."
 
 
-def _conflicts(name: str, declared: Mapping[Any, Any]) -> Iterator[str]:
+def _conflicts(name: str, declared: Mapping[Any, Any], against: Mapping[str, str]) -> Iterator[str]:
     if name == "default":
         yield "REGIONAL is for declared namespaces, whose keys can be found together."
     if declared.get("TOP_UP") is not None and declared.get("FLOOR") is None:
         yield "TOP_UP needs a FLOOR of 0: it moves what a region may take."
     if declared.get("FLOOR") not in (None, 0):
         yield "REGIONAL needs a FLOOR of 0, or none: each region keeps what it may take."
-    for option, reason in _AGAINST.items():
+    for option, reason in against.items():
         if declared.get(option) is not None:
-            yield f"REGIONAL cannot stand beside {reason}."
+            yield f"REGIONAL cannot stand beside {option}: {reason}."
 
 
 def _own() -> object:

@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 from django_counters.exceptions import InvalidDelta, InvalidKey
+from django_counters.measure import KINDS, SUM
 
 K = TypeVar("K", bound=Hashable)
 INT8 = (-(2**63), 2**63 - 1)
@@ -51,9 +52,7 @@ class Bounds(NamedTuple):
 UNBOUNDED = Bounds()
 
 
-# The kinds of effects. What is derived follows from others, and is made where these land.
-SUM, MEMBER, RANK = "sum", "member", "rank"
-DERIVED = frozenset({RANK})
+_DERIVED = frozenset(kind.name for kind in KINDS.values() if kind.derived)
 
 
 class Cell(NamedTuple):
@@ -65,7 +64,7 @@ class Cell(NamedTuple):
         start: when the period begins, in UTC.
         tags: the values of the tags, encoded.
         member: 52 bits that stand for an actor, from 1 on; 0 where the cell is a number.
-        kind: of which kind of effects the row is.
+        kind: the name of the kind of its row.
     """
 
     measure: int
@@ -73,7 +72,11 @@ class Cell(NamedTuple):
     start: datetime
     tags: str = ""
     member: int = 0
-    kind: str = SUM
+    kind: str = SUM.name
+
+    def added(self, by: int) -> int:
+        """What a change of the counter by an amount adds."""
+        return 1 if KINDS[self.kind].each else by
 
 
 class Effect(NamedTuple):
@@ -160,7 +163,7 @@ class Delta(NamedTuple):
     @property
     def carried(self) -> tuple[Effect, ...]:
         """The effects that wait with it where it does not land at once."""
-        return tuple(effect for effect in self.effects if effect.cell.kind not in DERIVED)
+        return tuple(effect for effect in self.effects if effect.cell.kind not in _DERIVED)
 
 
 # By key and cell; without a cell, the change of the total.

@@ -27,11 +27,11 @@ from benchmarks.harness import Action, Pair, Sample, Side, Work, adds_up, expect
 from benchmarks.inspection import execute, increment, value
 from benchmarks.models import Event
 from django_counters.intake.flush import flush
-from django_counters.measure import Measure
+from django_counters.measure import SUM, Measure
 from django_counters.models import Counter, CounterCell
 from django_counters.registry import registry
 from django_counters.sketches import KEPT
-from django_counters.stores.sql.dialects.cells import SUM
+from django_counters.stores.sql.dialects.cells import insert, names
 
 SLICE = 100  # calls of one slice
 SCRIPTS = 200  # that Redis is sent at once
@@ -49,7 +49,7 @@ TOTAL = (
     "VALUES (%s, %s, STATEMENT_TIMESTAMP()) ON CONFLICT (key) DO UPDATE "
     "SET value = t.value + EXCLUDED.value, updated_at = EXCLUDED.updated_at RETURNING value"
 )
-CELL = SUM.insert("VALUES (%s, %s, %s, %s, 'DE', 0, %s)")
+CELL = insert(SUM, "VALUES (%s, %s, %s, %s, 'DE', 0, %s)")
 _numbers = count()
 
 
@@ -264,9 +264,8 @@ def _happened(key: str, tag_sets: int, events: int, since: Any) -> int:
         f"INSERT INTO {ROWS} (key, country, created) SELECT '{key}', 'c' || n % {tag_sets}, "
         f"{moment} + {step} FROM generate_series(0, {events - 1}) AS n"
     )
-    names = ", ".join(name for name, _ in SUM.columns.values())
     execute(
-        f"INSERT INTO {CELLS} ({names}) SELECT {measure}, key, "
+        f"INSERT INTO {CELLS} ({', '.join(names(SUM.columns))}) SELECT {measure}, key, "
         f"{CounterCell.Period.DAY.value}, date_trunc('day', created, '{zone}'), country, 0, "
         f"COUNT(*) FROM {ROWS} WHERE key = '{key}' GROUP BY 2, 4, 5"
     )

@@ -18,9 +18,10 @@ from benchmarks.cases.peers_database import known
 from benchmarks.harness import Pair, Work, adds_up, expect, loop, remain
 from benchmarks.inspection import execute
 from django_counters.intake.flush import flush
+from django_counters.measure import RANK, SUM, Kind
 from django_counters.models import Counter, CounterCell, CounterRank
 from django_counters.registry import registry
-from django_counters.stores.sql.dialects.cells import RANK, SUM, Kind
+from django_counters.stores.sql.dialects.cells import names
 
 KEYS = 1_000_000
 LESS = 20_000  # of them, where time is short
@@ -80,7 +81,7 @@ def _counted(keys: int, *starts: Any) -> int:
 
 
 def _columns(kind: Kind) -> str:
-    return ", ".join(name for name, _ in kind.columns.values())
+    return ", ".join(names(kind.columns))
 
 
 @contextmanager

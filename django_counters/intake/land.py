@@ -179,7 +179,7 @@ class Landing:
             for token, (counter, by, own) in sorted(parcel.tokens.items()):
                 taken[counter] += by
                 if self._append_one(UUID(token), counter, by, parcel, landed):
-                    cells.append({(counter, cell): by for cell in own})
+                    cells.append({(counter, cell): cell.added(by) for cell in own})
         landed.tell_conflicts()
         return taken, cells
 

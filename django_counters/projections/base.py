@@ -23,6 +23,9 @@ class Projection:
         in_namespaces, in_fields: the ids of the checks that say it.
         against: says which strategies and bounds cannot stand beside them; takes them as arguments,
             the name of a strategy, what it can do, and the bounds.
+        merges: whether the sum of several changes says as much as they do, so that a buffer can
+            merge them.
+        regions: why they cannot stand beside ``REGIONAL``.
     """
 
     name: str
@@ -32,6 +35,8 @@ class Projection:
     in_namespaces: str
     in_fields: str
     against: Callable[..., Iterator[str]] = lambda *_, **__: iter(())
+    merges: bool = False
+    regions: str = "cells of other regions are not read yet"
 
 
 def finest_first(periods: object) -> tuple[str, ...]:

@@ -14,13 +14,22 @@ from django.utils.functional import Promise
 from django_counters import clock
 from django_counters.calendar import PERIODS, period_of
 from django_counters.exceptions import InvalidActor, InvalidMoment, InvalidTags, UnsupportedSeries
-from django_counters.measure import OTHER, SEPARATOR, TAG_LENGTH, TAGS_LENGTH, Measure
+from django_counters.measure import (
+    KINDS,
+    MEMBER,
+    OTHER,
+    SEPARATOR,
+    SUM,
+    TAG_LENGTH,
+    TAGS_LENGTH,
+    Measure,
+)
 from django_counters.projections.event import PLAIN, Event, Who, actor_of
 from django_counters.projections.top import ranks_of
 from django_counters.sketches import member_of
 from django_counters.stores.sql.measures import AHEAD, SqlMeasures, Stored
 from django_counters.tokens import Token, moment_of
-from django_counters.types import MEMBER, SUM, Cell, Effect
+from django_counters.types import Cell, Effect
 
 _ENCODED = {"%": "%25", SEPARATOR: "%7C", " ": "%20", OTHER: "%7E"}
 _ENCODE = str.maketrans(_ENCODED)
@@ -79,7 +88,7 @@ def effects_of(
             found = _cells(measure, stored, min(now, made), moment, text)
         except OverflowError as error:
             raise InvalidMoment(moment=at, reason="it is out of the range of dates") from error
-    effects = tuple(Effect(cell, by) for cell in found.sums)
+    effects = tuple(Effect(cell, by) for cell in found.sums) + found.ones
     if who is None:
         return effects
     member = member_of(actor_of(who), stored.secret)
@@ -116,25 +125,33 @@ def encoded(value: str) -> str:
 
 
 class _Cells(NamedTuple):
-    """The cells of a moment: those that are sums and ranks, and those that are sets of actors."""
+    """The cells of a moment.
+
+    ``sums``: those that a change adds its amount to, and their ranks. ``ones``: those that it adds
+    one to. ``sets``: those that it adds an actor to.
+    """
 
     sums: tuple[Cell, ...]
+    ones: tuple[Effect, ...]
     sets: tuple[Cell, ...]
 
 
 def _cells(measure: Measure, stored: Stored, now: datetime, moment: datetime, tags: str) -> _Cells:
-    zone = ZoneInfo(stored.zone)
-    sums, sets = (
-        tuple(
-            Cell(stored.id, PERIODS.index(period) + 1, start, tags, kind=kind)
-            for period, start in _starts(periods, dict(measure.keep), moment, now, zone)
+    zone, keep = ZoneInfo(stored.zone), dict(measure.keep)
+    made = {
+        kind: tuple(
+            Cell(stored.id, PERIODS.index(period) + 1, start, tags, kind=kind.name)
+            for period, start in _starts(measure.by(kind), keep, moment, now, zone)
         )
-        for periods, kind in ((measure.per, SUM), (measure.unique, MEMBER))
-    )
-    if not sums and not sets:
+        for kind in KINDS.values()
+        if not kind.derived
+    }
+    if not any(made.values()):
         reason = f"no period of {measure.name} is kept for so long"
         raise InvalidMoment(moment=moment, reason=reason)
-    return _Cells((*sums, *ranks_of(measure, sums)), sets)
+    sums, sets = made[SUM], made.pop(MEMBER)
+    ones = tuple(Effect(cell, 1) for kind, cells in made.items() if kind.each for cell in cells)
+    return _Cells((*sums, *ranks_of(measure, sums)), ones, sets)
 
 
 _cells_now = lru_cache(maxsize=256)(_cells)

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from django_counters.calendar import PERIODS
-from django_counters.measure import Measure
+from django_counters.measure import SUM, Measure
 from django_counters.options import Option, is_integer
 from django_counters.projections.base import Projection, finest_first
 from django_counters.stores.sql.measures import SqlMeasures
-from django_counters.types import INT8, SUM, Effect, Quota
+from django_counters.types import INT8, Effect, Quota
 
 if TYPE_CHECKING:
     from django_counters.strategies.declaring import Capabilities
@@ -68,6 +68,7 @@ QUOTAS = Projection(
     in_namespaces="E036",
     in_fields="E037",
     against=_against,
+    regions="no region can keep it for the others",
 )
 
 
@@ -88,5 +89,5 @@ def quotas_of(
     return tuple(
         Quota(cell._replace(tags=""), declared[PERIODS[cell.period - 1]], zone)
         for cell, _ in effects
-        if cell.kind == SUM and PERIODS[cell.period - 1] in declared
+        if cell.kind == SUM.name and PERIODS[cell.period - 1] in declared
     )

@@ -87,4 +87,5 @@ SERIES = Projection(
     make=_parts,
     in_namespaces="E027",
     in_fields="E028",
+    merges=True,
 )

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from django_counters.calendar import PERIODS
-from django_counters.measure import Measure
+from django_counters.measure import RANK, SUM, Measure
 from django_counters.options import Option
 from django_counters.projections.base import Projection, finest_first, period_problems
-from django_counters.types import RANK, Cell, Sums
+from django_counters.types import Cell, Sums
 
 if TYPE_CHECKING:
     from django_counters.strategies.declaring import Capabilities
@@ -46,14 +46,15 @@ TOP = Projection(
     in_namespaces="E033",
     in_fields="E034",
     against=_against,
+    regions="ranks of other regions are not read yet",
 )
 
 
 def ranks_of(measure: Measure, cells: Iterable[Cell]) -> Iterator[Cell]:
     """The ranks that cells of a measure add to: their sums over tags and shards."""
     for cell in cells:
-        if PERIODS[cell.period - 1] in measure.top:
-            yield cell._replace(tags="", kind=RANK)
+        if cell.kind == SUM.name and PERIODS[cell.period - 1] in measure.top:
+            yield cell._replace(tags="", kind=RANK.name)
 
 
 def with_ranks(sums: Sums[str], measures: Mapping[int, Measure]) -> Sums[str]:

@@ -17,7 +17,7 @@ from django.utils.functional import Promise
 from django_counters import clock
 from django_counters.calendar import PERIODS
 from django_counters.exceptions import InvalidTags, UnsupportedSeries
-from django_counters.measure import OTHER, Measure
+from django_counters.measure import OTHER, SUM, Kind, Measure
 from django_counters.projections.cells import decoded, encoded, text_of, why_no_value
 from django_counters.read.asked import Asked, Combination, Found
 from django_counters.read.sources import COUNTED, LEDGER, NONE, RECORDED, UNDECLARED, Cells, Source
@@ -43,7 +43,7 @@ def found(asked: Asked, using: str, *, summed: bool, each: bool) -> Found:
         CounterUnavailable: the database cannot be reached.
     """
     measure = measured(asked.source)
-    stored, planned = planned_for(asked, measure, measure.per, using, summed=summed)
+    stored, planned = planned_for(asked, measure, SUM, using, summed=summed)
     amounts: dict[tuple[str, Combination], list[int]] = {}
     periods = 1 if summed else len(planned.starts) - 1
     number = cache(lambda start: bisect_right(planned.starts, clock.meant(start)) - 1)
@@ -61,34 +61,21 @@ def starts(asked: Asked, using: str) -> Sequence[datetime]:
         InvalidPeriod, HistoryNotKept, CounterUnavailable: as `found`.
     """
     measure = measured(asked.source)
-    return planned_for(asked, measure, measure.per, using, summed=False)[1].starts
+    return planned_for(asked, measure, SUM, using, summed=False)[1].starts
 
 
 def planned_for(
-    asked: Asked,
-    measure: Measure,
-    periods: Sequence[str],
-    using: str,
-    *,
-    summed: bool,
-    name: Callable[[str], str] = str,
+    asked: Asked, measure: Measure, kind: Kind, using: str, *, summed: bool
 ) -> tuple[Stored | None, Plan]:
-    """What is stored of a measure, and how it is read by some of its periods; see `known_of`."""
-    stored, known = known_of(asked.source, measure, periods, using, name)
+    """What is stored of a measure, and how it is read by the periods of a kind; see `known_of`."""
+    stored, known = known_of(asked.source, measure, kind, using)
     return stored, plan(known, asked.span, summed=summed)
 
 
 def known_of(
-    source: Source,
-    measure: Measure,
-    periods: Sequence[str],
-    using: str,
-    name: Callable[[str], str] = str,
+    source: Source, measure: Measure, kind: Kind, using: str
 ) -> tuple[Stored | None, Known]:
-    """What is stored of a measure, and since when some of its periods are known.
-
-    ``name``: under which name the measure says that of a period.
-    """
+    """What is stored of a measure, and since when its periods of a kind are known."""
     stored = registry.measures(using).present(measure)
     zone = ZoneInfo(stored.zone) if stored else timezone.get_default_timezone()
     # A period that is declared later is not known from the beginning. Nor is one without a row,
@@ -96,8 +83,8 @@ def known_of(
     is_late = stored or (source.recipe.can.entries and source.has_entries(using))
     late = clock.utc() if is_late else None
     known = dict(stored.since if stored else ())
-    since = {period: known.get(name(period), late) for period in periods}
-    return stored, Known(measure._replace(per=tuple(periods)), zone, since)
+    since = {period: known.get(kind.known_as(period), late) for period in measure.by(kind)}
+    return stored, Known(measure._replace(per=measure.by(kind)), zone, since)
 
 
 def measured(source: Source) -> Measure:

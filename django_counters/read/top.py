@@ -12,7 +12,7 @@ from django.db import models
 from django_counters import clock
 from django_counters.calendar import PERIODS, period_of
 from django_counters.exceptions import HistoryNotKept, InvalidPeriod, UnsupportedSeries
-from django_counters.measure import top_name
+from django_counters.measure import RANK, SUM
 from django_counters.options import is_integer
 from django_counters.read.asked import Asked
 from django_counters.read.cells import chosen, known_of, measured
@@ -91,8 +91,8 @@ def top(asked: Asked, n: int, against: int | None) -> list[Ranked]:
     using = asked.source.database(asked.using)
     with Session(using).translated(), within_dates(asked.span):
         measure = measured(asked.source)
-        stored, since = known_of(asked.source, measure, measure.per, using)
-        ranked = known_of(asked.source, measure, measure.top, using, top_name)[1]
+        stored, since = known_of(asked.source, measure, SUM, using)
+        ranked = known_of(asked.source, measure, RANK, using)[1]
         now = clock.utc()
         bounds = _bounds(asked.span, by, now, since.zone)
         _check_that_it_is_known(since if asked.where else ranked, by, bounds[0], now)
@@ -113,7 +113,7 @@ def place(asked: Asked) -> Placed:
     by, using = _period_of(asked), asked.source.database(asked.using)
     with Session(using).translated(), within_dates(asked.span):
         measure = measured(asked.source)
-        stored, known = known_of(asked.source, measure, measure.top, using, top_name)
+        stored, known = known_of(asked.source, measure, RANK, using)
         now = clock.utc()
         start, _ = _bounds(asked.span, by, now, known.zone)
         _check_that_it_is_known(known, by, start, now)

@@ -12,7 +12,7 @@ from typing import Self
 
 from django_counters import clock
 from django_counters.exceptions import UnsupportedSeries
-from django_counters.measure import Measure, unique_name
+from django_counters.measure import MEMBER, Measure
 from django_counters.read.asked import Asked, Combination
 from django_counters.read.cells import chosen, combinations, planned_for
 from django_counters.read.sources import Source
@@ -97,9 +97,7 @@ def starts(asked: Asked) -> Sequence[datetime]:
     """
     measure, using = measured(asked.source), asked.source.database(asked.using)
     with Session(using).translated():
-        _, planned = planned_for(
-            asked, measure, measure.unique, using, summed=False, name=unique_name
-        )
+        _, planned = planned_for(asked, measure, MEMBER, using, summed=False)
     return [clock.shown(start) for start in planned.starts]
 
 
@@ -121,9 +119,7 @@ def _sets(
     """Where the periods begin, and the sets that are to be united for each of them."""
     measure, using = measured(asked.source), asked.source.database(asked.using)
     with Session(using).translated():
-        stored, planned = planned_for(
-            asked, measure, measure.unique, using, summed=summed, name=unique_name
-        )
+        stored, planned = planned_for(asked, measure, MEMBER, using, summed=summed)
         if stored is None:
             return planned.starts, {}
         number = cache(lambda start: bisect_right(planned.starts, clock.meant(start)) - 1)

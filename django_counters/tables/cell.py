@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from django_counters.measure import TAGS_LENGTH
+from django_counters.measure import SUM, TAGS_LENGTH, Kind
 from django_counters.tables.counter import KeyField
 from django_counters.tables.measured import OfPeriod, Period
 
@@ -18,6 +20,7 @@ class CounterCell(OfPeriod):
     """
 
     Period = Period
+    of_kind: ClassVar[Kind] = SUM
 
     pk = models.CompositePrimaryKey("measure_id", "key", "period", "start", "tags", "shard")
     tags = KeyField(_("tags"), max_length=TAGS_LENGTH, default="", blank=True)

@@ -12,7 +12,7 @@ from django.apps import apps
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from django_counters.measure import Measure
+from django_counters.measure import Kind, Measure
 from django_counters.tables.counter import KeyField
 from django_counters.tables.measure import CounterMeasure
 
@@ -69,11 +69,10 @@ class OfPeriod(OfCounter):
     """What belongs to one counter and one period. It is deleted when that is kept no longer.
 
     Attributes:
-        since: the name under which the row of a measure says since when a period is known; empty
-            where the rows follow from others.
+        of_kind: the kind of its rows, or of those that they are made of.
     """
 
-    since: ClassVar[str] = "{}"
+    of_kind: ClassVar[Kind]
     period = models.SmallIntegerField(_("period"), choices=Period.choices)
     start = models.DateTimeField(_("start"))
 

@@ -10,7 +10,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from django_counters.calendar import PERIODS
-from django_counters.measure import Measure
+from django_counters.measure import RANK, Kind, Measure
 from django_counters.tables.cell import CounterCell
 from django_counters.tables.measured import OfPeriod
 
@@ -22,7 +22,7 @@ class CounterRank(OfPeriod):
     """
 
     pk = models.CompositePrimaryKey("measure_id", "period", "start", "key")
-    since: ClassVar[str] = ""
+    of_kind: ClassVar[Kind] = RANK
     value = models.BigIntegerField(_("value"))
 
     class Meta:

@@ -7,7 +7,7 @@ from typing import ClassVar
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from django_counters.measure import TAGS_LENGTH, unique_name
+from django_counters.measure import MEMBER, TAGS_LENGTH, Kind
 from django_counters.tables.counter import KeyField
 from django_counters.tables.measured import OfPeriod
 
@@ -15,7 +15,7 @@ from django_counters.tables.measured import OfPeriod
 class _OfSet(OfPeriod):
     """What is known of one counter, one period, one set of tags."""
 
-    since: ClassVar[str] = unique_name("{}")
+    of_kind: ClassVar[Kind] = MEMBER
     tags = KeyField(_("tags"), max_length=TAGS_LENGTH, default="", blank=True)
 
     class Meta:

@@ -82,9 +82,11 @@ def prune_cells(using: str = DEFAULT_DB_ALIAS) -> int:
             place = stored.id, PERIODS.index(period) + 1, before
             found: Tally[str] = Tally()
             for table in OfPeriod.tables():
-                found[table.since.format(period)] += cells.forget(table._meta.db_table, *place)
-            # What follows from others has no name.
-            for name in filter(None, +found):
+                forgotten = cells.forget(table._meta.db_table, *place)
+                # What follows from others is known as long as they are.
+                if not table.of_kind.derived:
+                    found[table.of_kind.known_as(period)] += forgotten
+            for name in +found:
                 measures.forgotten(measure.name, name, before)
                 gone += found[name]
     return gone

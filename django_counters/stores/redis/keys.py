@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 from django_counters.clock import utc
+from django_counters.measure import KINDS, MEMBER, SUM
 from django_counters.sketches import HIGHEST, REGISTERS
-from django_counters.types import MEMBER, Cell
+from django_counters.types import Cell
 
 SLOTS = 16
 PLACES = 8
@@ -71,9 +72,9 @@ def _digits(text: str) -> str:
 
 def cell_field(cell: Cell, counter: str) -> str:
     """The field of a generation that stands for a cell of a counter, beside that of the counter."""
-    measure, period, start, tags, member, _ = cell
-    numbers = f"{measure}.{period}.{int(start.timestamp())}"
-    return f"{CELL}{numbers}{f'.{member}' if member else ''} {tags} {counter}"
+    measure, period, start, tags, member, kind = cell
+    last = f".{member}" if member else _MARKS[kind]
+    return f"{CELL}{measure}.{period}.{int(start.timestamp())}{last} {tags} {counter}"
 
 
 def cell_in(field: str) -> tuple[str, Cell] | None:
@@ -86,9 +87,12 @@ def cell_in(field: str) -> tuple[str, Cell] | None:
         return None
     field.encode()  # raises where somebody else has written other bytes
     numbers, tags, counter = field[1:].split(" ", 2)
-    measure, period, start, *member = numbers.split(".", 3)
+    measure, period, start, *last = numbers.split(".", 3)
     of = *_period_in(measure, period, start), tags
-    return counter, Cell(*of, int(member[0]), MEMBER) if member else Cell(*of)
+    if not last:
+        return counter, Cell(*of)
+    kind = _MARKED.get(last[0])
+    return counter, Cell(*of, kind=kind) if kind else Cell(*of, int(last[0]), MEMBER.name)
 
 
 def set_in(field: str) -> tuple[str, Cell, int | None] | None:
@@ -103,7 +107,7 @@ def set_in(field: str) -> tuple[str, Cell, int | None] | None:
         return None
     kind, _, numbers = field.partition(".")
     found = cell_in(CELL + numbers)
-    if found is None or found[1].member or not (kind == COUNT or kind[2:] in _CHUNKS):
+    if found is None or found[1].kind != SUM.name or not (kind == COUNT or kind[2:] in _CHUNKS):
         raise ValueError(field)
     return *found, _CHUNKS.get(kind[2:])
 
@@ -120,6 +124,9 @@ def ranks_in(text: str) -> bytes:
     return ranks
 
 
+# What stands behind the numbers of a cell that has no member, by its kind; and the reverse.
+_MARKS = {kind.name: kind.mark and f".{kind.mark}" for kind in KINDS.values()}
+_MARKED = {kind.mark: kind.name for kind in KINDS.values() if kind.mark}
 _CHUNKS = {str(number): number for number in range(REGISTERS // CHUNK)}
 _RANKS = bytes((character - ord(NOBODY)) % 256 for character in range(256))
 

@@ -10,8 +10,9 @@ from typing import Any
 from django.db import Error, connections
 
 from django_counters import clock
+from django_counters.measure import KINDS, RANK, Kind
 from django_counters.stores.base import NoRoom
-from django_counters.stores.sql.dialects.cells import KINDS, RANK, ROWS, Kind
+from django_counters.stores.sql.dialects.cells import ROWS
 from django_counters.stores.sql.session import Session
 from django_counters.types import Cell, Delta, Sums
 
@@ -68,7 +69,7 @@ class SqlCells:
 
     def asks_quotas(self, delta: Delta) -> bool:
         """Whether `run` refuses by itself what is too much for a period."""
-        return self._sql.join and all(KINDS[effect.cell.kind].function for effect in delta.effects)
+        return self._sql.join and all(KINDS[effect.cell.kind].adds for effect in delta.effects)
 
     def _joined(
         self, sql: str, columns: Sequence[str], deltas: Sequence[Delta]

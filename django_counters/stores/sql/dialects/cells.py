@@ -3,75 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from operator import itemgetter
 from typing import Any
 
-from django_counters import types
+from django_counters.measure import KINDS, MEMBER, RANK, SUM, Kind
 from django_counters.stores.sql.dialects.spelling import Spelling
-from django_counters.stores.sql.dialects.tables import CELLS, MEMBERS, RANKS
 from django_counters.types import Quota
 
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Kind:
-    """One kind of effects: the table of their rows, and what becomes of one that is there.
-
-    Attributes:
-        table: where the rows stand.
-        columns: the name and type of each, by the letter that it has among given rows.
-        again: what follows ``ON CONFLICT``; ``{added}`` is the sum of both values.
-        amount: the letter of the column that is added; the others name a row.
-        function: adds to rows of one counter that differ by their periods alone, where a database
-            has functions.
-    """
-
-    table: str
-    columns: Mapping[str, tuple[str, str]]
-    again: str
-    amount: str = ""
-    function: str = ""
-
-    def insert(self, source: str, added: str = "t.value + EXCLUDED.value") -> str:
-        """Add the rows of a SELECT."""
-        columns = ", ".join(name for name, _ in self.columns.values())
-        named = (name for letter, (name, _) in self.columns.items() if letter != self.amount)
-        return (
-            f"INSERT INTO {self.table} AS t ({columns}) {source} "
-            f"ON CONFLICT ({', '.join(named)}) {self.again.format(added=added)}"
-        )
-
-
-_OF_PERIOD = {
+#: The name and the type of each column, by its letter.
+COLUMNS = {
     "m": ("measure_id", "int"),
     "k": ("key", "text"),
     "p": ("period", "smallint"),
     "s": ("start", "timestamptz"),
     "t": ("tags", "text"),
+    "w": ("member", "bigint"),
+    "n": ("shard", "smallint"),
+    "d": ("value", "bigint"),
 }
-SUM = Kind(
-    CELLS,
-    {**_OF_PERIOD, "n": ("shard", "smallint"), "d": ("value", "bigint")},
-    "DO UPDATE SET value = {added}",
-    amount="d",
-    function="django_counters_cells",
-)
-# A row that is there is not written again, and nobody waits for it.
-MEMBER = Kind(MEMBERS, {**_OF_PERIOD, "w": ("member", "bigint")}, "DO NOTHING")
-# The sums over tags and shards, where these are ranked.
-RANK = Kind(
-    RANKS,
-    {**{letter: _OF_PERIOD[letter] for letter in "mpsk"}, "d": ("value", "bigint")},
-    "DO UPDATE SET value = {added}",
-    amount="d",
-    function="django_counters_rank",
-)
-# By the kind of a cell. In this order a change writes them, and so do all others.
-KINDS = {types.SUM: SUM, types.MEMBER: MEMBER, types.RANK: RANK}
-# Picks the row of a kind from measure, key, period, start, tags, member, shard, and by how much.
-ROWS = {name: itemgetter(*map("mkpstwnd".index, kind.columns)) for name, kind in KINDS.items()}
+# Picks the row of a kind from the values of all columns.
+ROWS = {
+    name: itemgetter(*map("".join(COLUMNS).index, kind.columns)) for name, kind in KINDS.items()
+}
+
+
+def names(letters: str) -> list[str]:
+    """The names of columns."""
+    return [COLUMNS[letter][0] for letter in letters]
+
+
+def insert(kind: Kind, source: str, added: str = "t.value + EXCLUDED.value") -> str:
+    """Add the rows of a SELECT to those of a kind. ``added``: the sum of both values.
+
+    A row without a number is not written again, and nobody waits for it.
+    """
+    again = f"UPDATE SET value = {added}" if kind.adds else "NOTHING"
+    return (
+        f"INSERT INTO {kind.table} AS t ({', '.join(names(kind.columns))}) {source} "
+        f"ON CONFLICT ({', '.join(names(kind.keys))}) DO {again}"
+    )
 
 
 class Cells:
@@ -88,13 +60,13 @@ class Cells:
 
     def given(self, kind: Kind) -> str:
         """Rows that are given as parameters: those of `arrange`."""
-        return self._in.rows(**{letter: of for letter, (_, of) in kind.columns.items()})
+        return self._in.rows(**{letter: COLUMNS[letter][1] for letter in kind.columns})
 
     def add(self, kind: Kind) -> str:
         """Add rows of a kind. Parameters: the rows."""
         added = self._in.added("t.value", "EXCLUDED.value")
         source = f"SELECT {', '.join(kind.columns)} FROM {self.given(kind)} WHERE true"
-        return kind.insert(source, added)
+        return insert(kind, source, added)
 
     def apart(self, kind: Kind) -> str:
         """The same to a shard that no other transaction uses, where rows have shards."""
@@ -113,7 +85,7 @@ class Cells:
         Rows: the number and the sum of each period that has counted something.
         """
         return (
-            f"SELECT u.d, SUM(c.value) FROM {self.given(RANK)} JOIN {CELLS} c "
+            f"SELECT u.d, SUM(c.value) FROM {self.given(RANK)} JOIN {SUM.table} c "
             "ON c.measure_id = u.m AND c.key = u.k AND c.period = u.p AND c.start = u.s "
             "GROUP BY u.d"
         )
@@ -121,8 +93,8 @@ class Cells:
     @cached_property
     def take_members(self) -> str:
         """Delete some members that nobody holds, and give them. Parameters: how many."""
-        columns = ", ".join(name for name, _ in MEMBER.columns.values())
-        return self._in.delete_some(MEMBERS, f"ORDER BY {columns} LIMIT %s", columns)
+        columns = ", ".join(names(MEMBER.columns))
+        return self._in.delete_some(MEMBER.table, f"ORDER BY {columns} LIMIT %s", columns)
 
     def arrange(self, kind: Kind, rows: Sequence[Sequence[Any]]) -> tuple[Any, ...]:  # noqa: ARG002
         """The parameters of rows of a kind."""
@@ -131,7 +103,7 @@ class Cells:
     def alike(self, rows: Mapping[Kind, Sequence[Sequence[Any]]]) -> tuple[Any, ...] | None:  # noqa: ARG002
         """The parameters of the functions of rows of one counter, by kind.
 
-        None where one kind has no function, or rows that differ by more than their periods.
+        None where one kind has no numbers, or rows that differ by more than their periods.
         """
         return None
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from django_counters.stores.sql.dialects.cells import MEMBER, Cells, Kind
-from django_counters.stores.sql.dialects.tables import MEMBERS
+from django_counters.measure import MEMBER, Kind
+from django_counters.stores.sql.dialects.cells import Cells, names
 
 #: Of how many shards of cells a connection has one, where a change waits for nobody.
 _SHARDS = 16
@@ -28,20 +28,16 @@ class MysqlCells(Cells):
     @cached_property
     def take_members(self) -> str:
         """Delete some members that nobody holds, and give them."""
-        names = [name for name, _ in MEMBER.columns.values()]
-        order = ", ".join(f"`{name}`" for name in names)
-        return self._in.delete_some(MEMBERS, f"ORDER BY {order} LIMIT %s", ", ".join(names))
+        columns = names(MEMBER.columns)
+        order = ", ".join(f"`{name}`" for name in columns)
+        return self._in.delete_some(MEMBER.table, f"ORDER BY {order} LIMIT %s", ", ".join(columns))
 
     def _insert(self, kind: Kind, columns: str) -> str:
-        names = {letter: f"`{name}`" for letter, (name, _) in kind.columns.items()}
-        amount = names.get(kind.amount)
-        first = next(iter(names.values()))
-        again = (
-            f"{amount} = {kind.table}.{amount} + VALUES({amount})"
-            if amount
-            else (f"{first} = {kind.table}.{first}")
-        )
+        quoted = [f"`{name}`" for name in names(kind.columns)]
+        # The number that is added is the last one.
+        same = quoted[-1 if kind.adds else 0]
+        again = f"{same} = {kind.table}.{same}" + (f" + VALUES({same})" if kind.adds else "")
         return (
-            f"INSERT INTO {kind.table} ({', '.join(names.values())}) SELECT {columns} "
+            f"INSERT INTO {kind.table} ({', '.join(quoted)}) SELECT {columns} "
             f"FROM {self.given(kind)} ON DUPLICATE KEY UPDATE {again}"
         )

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from django_counters.measure import KINDS
+from django_counters.stores.sql.dialects.cells import COLUMNS
 from django_counters.stores.sql.dialects.landing import BATCHES, SOURCES
 from django_counters.stores.sql.dialects.mysql.waiting import BY_KEY
 from django_counters.stores.sql.dialects.positions import POSITIONS
 from django_counters.stores.sql.dialects.spelling import Together
 from django_counters.stores.sql.dialects.tables import (
     ACTORS,
-    CELLS,
     HOLDS,
     LIMITS,
-    MEMBERS,
-    RANKS,
     SAMPLES,
     TOKENS,
     UNIQUES,
@@ -27,19 +26,19 @@ TEXT = "VARCHAR(255) CHARACTER SET utf8mb4"
 _KEY, _MOMENT, _NUMBER = TEXT, "DATETIME(6)", "BIGINT"
 # Digits compare with a column of any collation.
 _DIGITS = "VARCHAR(255)"
-_OF_PERIOD = {
-    "measure_id": _NUMBER,
-    "key": _KEY,
-    "period": _NUMBER,
-    "start": _MOMENT,
-    "tags": _KEY,
-}
+
+
+def _named(letters: str) -> Mapping[str, str]:
+    """Columns of what belongs to a period, and their types here."""
+    types = {"text": _KEY, "timestamptz": _MOMENT}
+    columns = (COLUMNS[letter] for letter in letters)
+    return {name: types.get(of, _NUMBER) for name, of in columns}
+
+
 # The primary keys of tables of which some rows are deleted.
 _NAMED_BY: Mapping[str, Mapping[str, str]] = {
-    CELLS: {**_OF_PERIOD, "shard": _NUMBER},
-    MEMBERS: {**_OF_PERIOD, "member": _NUMBER},
-    UNIQUES: _OF_PERIOD,
-    RANKS: {name: _OF_PERIOD[name] for name in ("measure_id", "period", "start", "key")},
+    **{kind.table: _named(kind.keys) for kind in KINDS.values()},
+    UNIQUES: _named("mkpst"),
     ACTORS: {"measure_id": _NUMBER, "key": _KEY, "actor": _KEY},
     SAMPLES: {"key": _KEY, "moment": _MOMENT},
     HOLDS: {"token": _KEY},

@@ -6,8 +6,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from django_counters.stores.sql.dialects.cells import Cells, Kind
+from django_counters.measure import Kind
+from django_counters.stores.sql.dialects.cells import COLUMNS, Cells, insert
 from django_counters.types import Quota
+
+
+def function_of(kind: Kind) -> str:
+    """The name of the function that adds to rows of a kind."""
+    return f"django_counters_add_{kind.name}"
 
 
 class PostgresCells(Cells):
@@ -19,7 +25,7 @@ class PostgresCells(Cells):
         """Add to cells of a shard that no other transaction uses."""
         shard = {"n": "(SELECT django_counters_cell_shard())"}
         columns = ", ".join(shard.get(letter, letter) for letter in kind.columns)
-        return kind.insert(f"SELECT {columns} FROM {self.given(kind)}")
+        return insert(kind, f"SELECT {columns} FROM {self.given(kind)}")
 
     def beside(self, change: str, columns: Sequence[str], kinds: Sequence[Kind]) -> str:
         """A change and its effects. The change comes first, for they are made from its rows."""
@@ -33,16 +39,15 @@ class PostgresCells(Cells):
             values = ", ".join(shard.get(letter, f"u.{letter}") for letter in kind.columns)
             source = f"SELECT {values} FROM django_counters_change c, {self.given(kind)}"
             first = self._after(kind, number) if number else ""
-            added = kind.insert(f"{source} WHERE {counted}{first}")
+            added = insert(kind, f"{source} WHERE {counted}{first}")
             parts.append(f"django_counters_effects_{number} AS ({added} RETURNING 1)")
         return f"WITH {', '.join(parts)} SELECT * FROM django_counters_change"
 
     def _after(self, kind: Kind, number: int) -> str:
         """In one order, and after the kind before: to count its rows has the database add these."""
         order = (
-            f"u.{letter}" + (' COLLATE "C"' if of == "text" else "")
-            for letter, (_, of) in kind.columns.items()
-            if letter != kind.amount
+            f"u.{letter}" + (' COLLATE "C"' if COLUMNS[letter][1] == "text" else "")
+            for letter in kind.keys
         )
         before = f"(SELECT COUNT(*) FROM django_counters_effects_{number - 1}) >= 0"
         return f" AND {before} ORDER BY {', '.join(order)}"
@@ -61,7 +66,7 @@ class PostgresCells(Cells):
         call = "{}"
         for kind in kinds:
             given = ", %s" * len(set(kind.columns) - {"n"})
-            call = f"{kind.function}({call}, {shard}{given})"
+            call = f"{function_of(kind)}({call}, {shard}{given})"
         call = last.format(call)
         if change.startswith("SELECT django_counters_add("):
             # To plan what is one expression takes less time.
@@ -72,7 +77,7 @@ class PostgresCells(Cells):
 
     def arrange(self, kind: Kind, rows: Sequence[Sequence[Any]]) -> tuple[str, ...]:
         """Arrays as texts: the driver takes longer for each value of a list."""
-        types = (of for _, of in kind.columns.values())
+        types = (COLUMNS[letter][1] for letter in kind.columns)
         return tuple(
             _texts(column) if of == "text" else _array(column)
             for of, column in zip(types, zip(*rows, strict=True), strict=True)
@@ -82,7 +87,7 @@ class PostgresCells(Cells):
         """The parameters of the functions of rows of one counter, by kind, or None."""
         params: list[Any] = []
         for kind, of_kind in rows.items():
-            if not kind.function:
+            if not kind.adds:
                 return None
             columns = dict(zip(kind.columns, zip(*of_kind, strict=True), strict=True))
             periods, starts = _array(columns.pop("p")), _array(columns.pop("s"))

@@ -13,15 +13,17 @@ import hashlib
 from django.db import connections, transaction
 from django.db.backends.utils import CursorWrapper
 
-from django_counters.stores.sql.dialects.cells import RANK, SUM
+from django_counters.measure import KINDS, SUM, Kind
+from django_counters.stores.sql.dialects.cells import COLUMNS, insert
 from django_counters.stores.sql.dialects.postgresql import (
     actor_functions,
     holds,
     ledger_functions,
     right_functions,
 )
+from django_counters.stores.sql.dialects.postgresql.cells import function_of
 from django_counters.stores.sql.dialects.postgresql.ledger_functions import INDEXED, PLANNED_ONCE
-from django_counters.stores.sql.dialects.tables import CELLS, COUNTER, RANKS, SHARDS, SLOTS
+from django_counters.stores.sql.dialects.tables import COUNTER, SHARDS, SLOTS
 
 # The row of a total says whether the counter was ever in the ledger: nobody else has to look.
 _NOTHING_IN_LEDGER = (
@@ -232,49 +234,34 @@ END $body$
 """
 )
 
-# The cells of what a change of one counter has counted, and its value as it is. NULL for the value,
-# or for the row that was taken, is nothing counted. Nearly always a cell is there, and an UPDATE
-# writes less into the log than an INSERT that meets a conflict.
-_CELLS = f"""
-CREATE OR REPLACE FUNCTION django_counters_cells(
-  v anyelement, n int, m int, k text, t text, d bigint, ps smallint[], ss timestamptz[])
+
+def _adding(kind: Kind) -> str:
+    """The rows of a kind of what a change of one counter has counted, and its value as it is.
+
+    NULL for the value, or for the row that was taken, is nothing counted. Nearly always a row is
+    there, and an UPDATE writes less into the log than an INSERT that meets a conflict.
+    """
+    given = {letter: letter for letter in kind.columns} | {"p": "ps[i]", "s": "ss[i]"}
+    alike = "".join(f", {one} {COLUMNS[one][1]}" for one in kind.columns if one not in "nps")
+    same = " AND ".join(f"c.{COLUMNS[letter][0]} = {given[letter]}" for letter in kind.keys)
+    return f"""
+CREATE OR REPLACE FUNCTION {function_of(kind)}(
+  v anyelement, n int{alike}, ps smallint[], ss timestamptz[])
 RETURNS anyelement {INDEXED} AS $body$
 BEGIN
   IF v IS NULL OR n IS NULL THEN
     RETURN v;
   END IF;
   FOR i IN 1 .. array_length(ps, 1) LOOP
-    UPDATE {CELLS} AS c SET value = c.value + d
-    WHERE c.measure_id = m AND c.key = k AND c.period = ps[i] AND c.start = ss[i]
-      AND c.tags = t AND c.shard = n;
+    UPDATE {kind.table} AS c SET value = c.value + d WHERE {same};
     IF NOT FOUND THEN
-      {SUM.insert("VALUES (m, k, ps[i], ss[i], t, n, d)")};
+      {insert(kind, f"VALUES ({', '.join(given.values())})")};
     END IF;
   END LOOP;
   RETURN v;
 END $body$
 """
 
-# The ranks of what a change of one counter has counted, after its cells: the first argument is what
-# these return.
-_RANK = f"""
-CREATE OR REPLACE FUNCTION django_counters_rank(
-  v anyelement, n int, m int, k text, d bigint, ps smallint[], ss timestamptz[])
-RETURNS anyelement {INDEXED} AS $body$
-BEGIN
-  IF v IS NULL OR n IS NULL THEN
-    RETURN v;
-  END IF;
-  FOR i IN 1 .. array_length(ps, 1) LOOP
-    UPDATE {RANKS} AS r SET value = r.value + d
-    WHERE r.measure_id = m AND r.period = ps[i] AND r.start = ss[i] AND r.key = k;
-    IF NOT FOUND THEN
-      {RANK.insert("VALUES (m, ps[i], ss[i], k, d)")};
-    END IF;
-  END LOOP;
-  RETURN v;
-END $body$
-"""
 
 # The code of an error whose detail has what each period would have counted.
 BEYOND_QUOTA = "QC001"
@@ -291,7 +278,7 @@ BEGIN
     RETURN v;
   END IF;
   FOR i IN 1 .. array_length(ps, 1) LOOP
-    sums[i] := (SELECT SUM(c.value) FROM {CELLS} c
+    sums[i] := (SELECT SUM(c.value) FROM {SUM.table} c
       WHERE c.measure_id = m AND c.key = k AND c.period = ps[i] AND c.start = ss[i]);
   END LOOP;
   FOR i IN 1 .. array_length(ps, 1) LOOP
@@ -331,8 +318,7 @@ FUNCTIONS = (
     _WAITS,
     _SLOT,
     *right_functions.FUNCTIONS,
-    _CELLS,
-    _RANK,
+    *(_adding(kind) for kind in KINDS.values() if kind.adds),
     _WITHIN,
     *holds.FUNCTIONS,
 )
