@@ -56,6 +56,7 @@ TABLE = {
     "locales": Row(NOWHERE, "texts"),
     "management": Row(("pair", "newest"), "commands are Django's and argparse's"),
     "metrics": Row(("newest",), "signals, and prometheus_client"),
+    "metrics/test_panel.py": Row(("pair", "newest"), "the panels of the toolbar are Django's"),
     "mutants": Row(NOWHERE, "a step of its own"),
     "observe": Row(("dialect", "server"), "what waits and what is wrong, asked in SQL"),
     "peers": Row(("dialect", "server", "newest"), "what regions ask, down to SQL and sockets"),
