@@ -17,6 +17,7 @@ from django_counters.measure import Measure
 from django_counters.options import Option, did_you_mean, is_integer
 from django_counters.projections.actors import ACTORS
 from django_counters.projections.base import Projection, finest_first
+from django_counters.projections.occurrences import OCCURRENCES
 from django_counters.projections.quotas import QUOTAS, value_ceiling
 from django_counters.projections.series import SERIES
 from django_counters.projections.top import TOP
@@ -35,7 +36,7 @@ STRATEGIES: tuple[Declaration, ...] = (
     ledger.DECLARED,
     cached.DECLARED,
 )
-PROJECTIONS: tuple[Projection, ...] = (QUOTAS, SERIES, UNIQUES, ACTORS, TOP)
+PROJECTIONS: tuple[Projection, ...] = (QUOTAS, SERIES, UNIQUES, ACTORS, TOP, OCCURRENCES)
 DEFAULT = "default"
 EXACT = in_place.EXACT.recipe()
 # How often totals are recorded.

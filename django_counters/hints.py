@@ -48,10 +48,10 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "E025": 'HISTORY is "1h", "1d" or None, HISTORY_DAYS a number of days. Remove them from a '
         "ledger, which is a history already.",
         "E026": "Write it as the message says, or leave it out: what API does not name is closed.",
-        "E027": 'PER is a list of periods such as ["hour", "day"], TAGS a number of values for '
-        "each tag, KEEP a number of days for each period.",
-        "E028": 'per is a list of periods such as ["hour", "day"], tags a number of values for '
-        "each tag, keep a number of days for each period.",
+        "E027": 'PER and OCCURRENCES are lists of periods such as ["hour", "day"], TAGS a number '
+        "of values for each tag, KEEP a number of days for each period.",
+        "E028": 'per and occurrences are lists of periods such as ["hour", "day"], tags a number '
+        "of values for each tag, keep a number of days for each period.",
         "E029": 'UNIQUE is a list of periods such as ["day"].',
         "E030": 'unique is a list of periods such as ["day"].',
         "E031": 'ONCE is True or a time such as "30m", in an exact or a sharded namespace.',

@@ -63,8 +63,18 @@ SUM = Kind("sum", "per", "django_counters_countercell", "mkpstnd")
 MEMBER = Kind("member", "unique", "django_counters_countermember", "mkpstw", each=True)
 # The sums over tags and shards, where these are ranked.
 RANK = Kind("rank", "top", "django_counters_counterrank", "mpskd", derived=True)
+OCCURRENCE = Kind(
+    "occurrence",
+    "occurrences",
+    "django_counters_counteroccurrence",
+    "mkpstnd",
+    each=True,
+    mark="o",
+)
 # By their names. In this order a change writes them, and so do all others.
-KINDS: Mapping[str, Kind] = MappingProxyType({kind.name: kind for kind in (SUM, MEMBER, RANK)})
+KINDS: Mapping[str, Kind] = MappingProxyType(
+    {kind.name: kind for kind in (SUM, MEMBER, RANK, OCCURRENCE)}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +100,7 @@ class Measure(NamedTuple):
         once: how often an actor counts; None for any number of times.
         top: the periods whose sums are ranked; they are among those that are stored.
         quotas: by how much a counter may be increased in each of some periods; these are stored.
+        occurrences: by which periods changes are counted; these are stored.
     """
 
     name: str
@@ -100,6 +111,7 @@ class Measure(NamedTuple):
     once: Once | None = None
     top: tuple[str, ...] = ()
     quotas: tuple[tuple[str, int], ...] = ()
+    occurrences: tuple[str, ...] = ()
 
     @property
     def stored(self) -> tuple[str, ...]:

@@ -118,6 +118,7 @@ class CounterField(BaseCounterField):
         unique: periods by which distinct actors are counted: ``["day"]``.
         once: True, where everybody counts once; a time (``"30m"``) where not again before that.
         top: periods of which the records with the largest counts are found at once: ``["week"]``.
+        occurrences: periods by which it is counted how often it was changed: ``["day"]``.
     """
 
     descriptor_class = CounterAttribute
@@ -142,6 +143,7 @@ class CounterField(BaseCounterField):
             unique: Sequence[str] | None = ...,
             once: bool | str | None = ...,
             top: Sequence[str] | None = ...,
+            occurrences: Sequence[str] | None = ...,
             **kwargs: Any,
         ) -> None: ...
 

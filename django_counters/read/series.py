@@ -13,10 +13,11 @@ from django.db import models
 
 from django_counters import clock
 from django_counters.exceptions import InvalidKey, InvalidPeriod, InvalidTags
-from django_counters.read import uniques
+from django_counters.read import occurrences, uniques
 from django_counters.read.asked import Asked, Found
 from django_counters.read.cells import check_tags, check_values
 from django_counters.read.found import found, starts_of
+from django_counters.read.occurrences import Occurred, OccurrencePoint
 from django_counters.read.points import Bucket, Point, Split, order_of, points_of
 from django_counters.read.sources import Records, as_of, of_keys, of_namespace, of_records
 from django_counters.read.spans import (
@@ -256,6 +257,28 @@ class Series(_Asking[Point, int]):
         """`uniques` for async code."""
         return await sync_to_async(self.uniques)()
 
+    def occurred(self) -> Occurred:
+        """How often the counters were changed in all of the time, and the mean of the changes.
+
+        Raises:
+            UnsupportedSeries: the counters declare no ``occurrences``.
+            InvalidPeriod, HistoryNotKept: as `list`.
+        """
+        return occurrences.found(self._asked).get((), Occurred(0, 0))
+
+    def occurrences(self) -> _Rows[OccurrencePoint]:
+        """The same for each period: how often, by how much, and the mean, in one statement."""
+        self._check_time()
+        return occurrences.points(self._asked)
+
+    async def aoccurred(self) -> Occurred:
+        """`occurred` for async code."""
+        return await sync_to_async(self.occurred)()
+
+    async def aoccurrences(self) -> _Rows[OccurrencePoint]:
+        """`occurrences` for async code."""
+        return await sync_to_async(self.occurrences)()
+
     def top(self, n: int = 10, *, against: int | None = None) -> list[Ranked]:
         """The counters that have counted most in one period, the largest first: at most ``n``.
 
@@ -345,6 +368,20 @@ class Splits(_Asking[Split, dict[Any, int]]):
     async def aunique(self) -> dict[Any, Distinct]:
         """`unique` for async code."""
         return await sync_to_async(self.unique)()
+
+    def occurred(self) -> dict[Any, Occurred]:
+        """How often they were changed in all of the time, by value, the most often first.
+
+        Raises:
+            UnsupportedSeries: the counters declare no ``occurrences``.
+        """
+        told = occurrences.found(self._asked)
+        ordered = sorted(told.items(), key=lambda item: order_of(item[1].number, item[0]))
+        return {one[0] if len(one) == 1 else one: occurred for one, occurred in ordered}
+
+    async def aoccurred(self) -> dict[Any, Occurred]:
+        """`occurred` for async code."""
+        return await sync_to_async(self.occurred)()
 
     def _rows(self, told: Found, key: str) -> list[Split]:
         rows = [

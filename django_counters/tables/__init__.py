@@ -13,6 +13,7 @@ from django_counters.tables.horizon import CounterHorizon
 from django_counters.tables.incident import CounterIncident
 from django_counters.tables.limit import CounterLimit
 from django_counters.tables.measure import CounterMeasure, CounterTag
+from django_counters.tables.occurrence import CounterOccurrence
 from django_counters.tables.partition import CounterArchive, CounterPartition
 from django_counters.tables.position import CounterPosition
 from django_counters.tables.rank import CounterRank
@@ -39,6 +40,7 @@ __all__ = [
     "CounterLimit",
     "CounterMeasure",
     "CounterMember",
+    "CounterOccurrence",
     "CounterPartition",
     "CounterPosition",
     "CounterRank",

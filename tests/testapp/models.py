@@ -267,8 +267,8 @@ class Tune(models.Model):
 class Site(models.Model):
     """Counted by period and tag, in the row and in slots."""
 
-    visits = CounterField(per=["hour", "day"], tags={"country": 5})
-    downloads = CounterField(strategy="slotted", per=["day"])
+    visits = CounterField(per=["hour", "day"], tags={"country": 5}, occurrences=["day"])
+    downloads = CounterField(strategy="slotted", per=["day"], occurrences=["day"])
 
     objects: ClassVar[Any] = CounterQuerySet["Site"].as_manager()
 
