@@ -13,7 +13,7 @@ from django.utils.module_loading import import_string
 
 from django_counters.rates import check_burst, rate_of
 
-ACTIONS = ("read", "increment", "decrement", "adjust", "history", "list")
+ACTIONS = ("read", "increment", "decrement", "adjust", "history", "list", "approve")
 # What changes nothing can be for anybody.
 _READS = ("read", "history", "list")
 NOBODY, ANYONE, AUTHENTICATED, STAFF, PERMISSION, BEACON = (
@@ -39,7 +39,7 @@ class Access:
     """Who may do what with counters over HTTP. Nobody may do what is not named.
 
     Attributes:
-        read, increment, decrement, adjust, history, list: ``"anyone"`` (who reads),
+        read, increment, decrement, adjust, history, list, approve: ``"anyone"`` (who reads),
             ``"authenticated"``, ``"staff"``, ``"permission"`` (of Django), ``"beacon"`` (whoever
             increments), or the path of a permission class of REST framework.
         max_delta: the most that one call may change a counter by.
@@ -62,6 +62,7 @@ class Access:
     adjust: str = NOBODY
     history: str = NOBODY
     list: str = NOBODY
+    approve: str = NOBODY
     max_delta: int = MAX_DELTA
     max_counters: int = MAX_COUNTERS
     names: Names | None = None

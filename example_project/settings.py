@@ -149,7 +149,7 @@ _DECLARED: dict[str, dict[str, object]] = {
     "downloads": {
         "STRATEGY": "sharded",
         "HISTORY": "1h",
-        "API": {**_READABLE, "adjust": "permission"},
+        "API": {**_READABLE, "adjust": "permission", "approve": "permission"},
     },
     "orders": {"STRATEGY": "ledger", "OPTIONS": {"retention_days": 30}, "API": _READABLE},
     "page": _REPLAYED,

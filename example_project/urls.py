@@ -26,12 +26,12 @@ LIMIT = "1000000/min"
 def count_for(*origins: str) -> None:
     """Let the pages of these sites count views and likes, also of visitors who are not logged in.
 
-    One call counts one. Whoever has the permission adjusts views. Of each person there is one
-    like: a visitor says ``who``, and who is logged in can take it back.
+    One call counts one. Whoever has the permission adjusts views, or approves that. Of each person
+    there is one like: a visitor says ``who``, and who is logged in can take it back.
     """
     open_: dict[str, Any] = {"read": "anyone", "increment": "beacon", "max_delta": 1}
     sites: dict[str, Any] = {"origins": origins, "limit": LIMIT}
-    expose(Post, "views", adjust="permission", **open_, **sites)
+    expose(Post, "views", adjust="permission", approve="permission", **open_, **sites)
     expose(Post, "likes", decrement="authenticated", **open_, **sites)
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from django.db import models, router, transaction
+from django.db import models, router
 
 from django_counters import clock
 from django_counters.adjustments.adjustment import adjusting, correct, foreseen
 from django_counters.adjustments.correcting import refuse_stale
 from django_counters.adjustments.orders import Order, Person, order_of, person_of
 from django_counters.exceptions import InvalidAdjustment, RequestDecided
+from django_counters.registry import registry
 from django_counters.stores.sql.audit import SqlAudit
 from django_counters.tables import CounterAdjustment
 from django_counters.tables.adjustment import REASON_LENGTH
@@ -25,7 +26,7 @@ _State = AdjustmentRequest.State
 
 
 def ask(
-    ref: Ref, *, token: str | UUID | Token | None = None, expected: int, **asked: Any
+    ref: Ref, *, token: str | UUID | Token | None = None, expected: int | None = None, **asked: Any
 ) -> AdjustmentRequest:
     """Ask a second person for an adjustment. Adjusts nothing yet.
 
@@ -33,7 +34,7 @@ def ask(
     call is repeated.
 
     Args:
-        expected: the value that the person saw.
+        expected: the value that the person saw; None: whatever it is.
         asked: the other arguments of `order_of`.
 
     Raises:
@@ -41,12 +42,14 @@ def ask(
         InsufficientCount, CeilingExceeded, CounterOverflow: nobody could approve it now.
         InvalidAdjustment, InvalidDelta: the adjustment is invalid.
         RecordMissing, CounterUnavailable: the value cannot be read.
-        InvalidToken, TokenConflict, TokenExpired: as for adjustments.
+        InvalidToken, TokenConflict, TokenExpired, OutcomeUnknown: as for adjustments.
     """
     alias = ref.using
     order = order_of(expected=expected, **asked)
     if token is None:
-        return _asked(ref, order, alias)
+        # Whose commit is not answered is told that nobody knows.
+        with registry.tokens(alias).all_or_nothing():
+            return _asked(ref, order, alias)
     call = Call(f"ask {order.how} {ref.owner}", {ref.text: order.amount})
     answer = once(check_token(token), call, alias, lambda: {ref.text: _asked(ref, order, alias).pk})
     return _rows(alias).get(pk=int(answer.values[ref.text]))
@@ -122,6 +125,7 @@ def reject(
         AdjustmentRequest.DoesNotExist: there is no such request.
         RequestDecided: the request is decided already.
         InvalidAdjustment: the actor is the requester, or has no name, or the note is too long.
+        CounterUnavailable, OutcomeUnknown: the database is away; it is not known what it has done.
     """
     alias = using or router.db_for_write(AdjustmentRequest)
     second = person_of(actor, "an actor")
@@ -130,9 +134,18 @@ def reject(
         raise InvalidAdjustment(problem="a request is decided by another person than its author")
     if len(note) > REASON_LENGTH:
         raise InvalidAdjustment(problem=f"a note may have {REASON_LENGTH} characters")
-    with transaction.atomic(alias):
+    with registry.tokens(alias).all_or_nothing():
         _decide(asked.pk, _State.REJECTED, second, alias, note.strip())
     return _rows(alias).get(pk=request)
+
+
+def find(request: int, using: str | None = None) -> AdjustmentRequest:
+    """The request with a number.
+
+    Raises:
+        AdjustmentRequest.DoesNotExist: there is no such request.
+    """
+    return _rows(using or router.db_for_write(AdjustmentRequest)).get(pk=request)
 
 
 def requester_of(request: AdjustmentRequest) -> Person:

@@ -122,7 +122,7 @@ class CounterView(APIView):
         permission = self.may()
         for access in dict.fromkeys(map(access_to, keys)):
             if not permission.admits(self.request, self, access):
-                self._refuse(access)
+                self.refuse(access)
         found = targets_of(keys)
         for target in found.values():
             self.admit(permission, target)
@@ -168,13 +168,17 @@ class CounterView(APIView):
         """
         access = access_to(f"{name}:")
         if not self.may().admits(self.request, self, access):
-            self._refuse(access)
+            self.refuse(access)
         if name not in registry.policies():
             # Fields are no namespaces: their records are somebody's.
             raise drf.NotFound(NO_SUCH)
 
-    def _refuse(self, access: Access) -> NoReturn:
-        """Refuse in the same way whether or not the counter exists."""
+    def refuse(self, access: Access) -> NoReturn:
+        """Refuse in the same way whether or not the counter exists.
+
+        Raises:
+            NotAuthenticated, PermissionDenied, NotFound: always one of them.
+        """
         if is_anonymous(self.request):
             raise drf.NotAuthenticated
         if MayRead().admits(self.request, self, access):
@@ -248,6 +252,23 @@ class CounterView(APIView):
             return
         if self.request.META.get("HTTP_ORIGIN", "").lower() not in access.origins:
             raise Refused(403, "origin", "Beacons are taken from declared sites only.")
+
+
+class PersonView(CounterView):
+    """A view that keeps who it was, so a user has to be logged in."""
+
+    def get_permissions(self) -> list[Any]:
+        """Without `AllowAny`: from it, the schema would say that no login is needed."""
+        return [one for one in super().get_permissions() if type(one) is not AllowAny]
+
+    def need_person(self) -> None:
+        """Refuse a request without a user.
+
+        Raises:
+            NotAuthenticated: nobody is logged in. A token without a user is nobody.
+        """
+        if not is_user(self.request):
+            raise drf.NotAuthenticated
 
 
 def request_id_for(request: HttpRequest) -> str:

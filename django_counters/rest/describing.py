@@ -15,7 +15,7 @@ from drf_spectacular.utils import (
 )
 
 from django_counters.adjustments.orders import LONGEST_REQUEST_ID
-from django_counters.rest import bodies, parameters, values
+from django_counters.rest import bodies, parameters, request_bodies, values
 from django_counters.rest.problems import CONTENT_TYPE
 
 _View = TypeVar("_View", bound=type[Any])
@@ -36,6 +36,14 @@ _HOLD = {
     **{"key": "stock:SKU-1", "token": "basket-17", "quantity": 2, "sold": 0, "state": "held"},
     **{"expires_at": _MOMENT, "available": 8, "replayed": False},
 }
+_WANTED = {"id": 17, "key": KEY, "to": 500, "by": None, "expected": 42}
+_REQUEST = {
+    **_WANTED,
+    **{"reason": "Bots, found by hand.", "case": "TRUST-81", "requester": "clerk"},
+    **{"created_at": _MOMENT, "state": "waiting", "decider": None, "decided_at": None},
+    **{"note": "", "adjustment": None},
+}
+_DECIDED = {**_REQUEST, "decider": "boss", "decided_at": _MOMENT, "replayed": False}
 
 
 def _header(
@@ -55,7 +63,7 @@ class Problem(NamedTuple):
 PROBLEMS: Mapping[int, Problem] = {
     400: Problem("Something is wrong with the request.", ("invalid", "unsupported")),
     401: Problem("Say who you are first."),
-    403: Problem("You may not do this.", ("approval-required", "origin")),
+    403: Problem("You may not do this.", ("approval-required", "own-request", "origin")),
     404: Problem(
         "There is no such counter, or none that you may know of.",
         ("not-found", "history-not-kept"),
@@ -66,7 +74,7 @@ PROBLEMS: Mapping[int, Problem] = {
         (
             *("insufficient-count", "ceiling-exceeded", "overflow", "value-changed"),
             *("hold-expired", "hold-ended", "unsupported-hold"),
-            *("in-progress", "namespace-full"),
+            *("request-decided", "in-progress", "namespace-full"),
         ),
     ),
     411: Problem("A body needs a Content-Length.", ("length-required",)),
@@ -118,6 +126,8 @@ class Operation(NamedTuple):
     parameters: tuple[OpenApiParameter, ...] = ()
     body: type[Any] | None = None
     sent: Mapping[str, Any] | None = None
+    #: The answer where a second person is asked instead.
+    asks: type[Any] | None = None
 
 
 OPERATIONS: Mapping[str, Operation] = {
@@ -249,13 +259,59 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "adjust": Operation(
         "Correct a counter.",
-        "The change, its reason and who made it are kept together, for ever.",
+        "The change, its reason and who made it are kept together, for ever. One that needs a"
+        " second person is not made: it is answered with 202, and with a request that waits.",
         _CHANGES,
         bodies.AdjustAnswer,
         {**_CHANGE, "value": 40, "applied": -2, "number": 17, "before": 42},
         (parameters.KEY, parameters.ONCE),
         bodies.AdjustBody,
         {"to": 40, "expected": 42, "reason": "Two were counted twice."},
+        request_bodies.RequestAnswer,
+    ),
+    "requests": Operation(
+        "Read the requests for adjustments of a namespace, page by page.",
+        "The latest first. Who may approve sees all of them, and who may adjust their own. A page"
+        " may have fewer than `limit`, also where `next` is not null.",
+        _ONE,
+        request_bodies.RequestListAnswer,
+        {
+            "next": "https://example.org/api/v1/requests?namespace=likes&cursor=MTc",
+            "previous": None,
+            "results": [_REQUEST],
+        },
+        parameters.OF_REQUESTS,
+    ),
+    "request": Operation(
+        "Read a request for an adjustment.",
+        "While it waits, `value` and `last` are what an approver has to have seen.",
+        _ONE,
+        request_bodies.RequestReadAnswer,
+        {**_REQUEST, "value": 43, "last": 0},
+        (parameters.NUMBER,),
+    ),
+    "approve": Operation(
+        "Approve the request of somebody else.",
+        "One step decides and adjusts. Of several people who decide at once, one does.",
+        _CHANGES,
+        request_bodies.ApprovedAnswer,
+        {
+            **{**_DECIDED, "state": "approved", "adjustment": 17},
+            **{"before": 43, "value": 500, "applied": 457},
+        },
+        (parameters.NUMBER, parameters.ONCE),
+        request_bodies.ApproveBody,
+        {"expected": 43, "last": 0},
+    ),
+    "reject": Operation(
+        "Reject the request of somebody else.",
+        "Changes no counter.",
+        _CHANGES,
+        request_bodies.RequestAnswer,
+        {**_DECIDED, "state": "rejected", "note": "They were no bots."},
+        (parameters.NUMBER, parameters.ONCE),
+        request_bodies.RejectBody,
+        {"note": "They were no bots."},
     ),
     "read_many": Operation(
         f"Read up to {bodies.MOST_ITEMS} counters.",
@@ -303,6 +359,9 @@ def described(name: str) -> Callable[[_View], _View]:
 
 def _responses(operation: Operation) -> Iterable[tuple[Any, Any]]:
     yield (200, "application/json"), OpenApiResponse(operation.answer, "It is done.")
+    if operation.asks:
+        says = "Nothing is changed yet: a second person has to approve it."
+        yield (202, "application/json"), OpenApiResponse(operation.asks, says)
     if parameters.SEEN in operation.parameters:
         yield 304, OpenApiResponse(description="The value is the one that you have.")
     for status in sorted(operation.statuses):
@@ -312,7 +371,10 @@ def _responses(operation: Operation) -> Iterable[tuple[Any, Any]]:
 
 
 def _headers(operation: Operation) -> Iterable[OpenApiParameter]:
-    everywhere = [200, *operation.statuses]
+    done = [200, 202] if operation.asks else [200]
+    everywhere = [*done, *operation.statuses]
+    if operation.asks:
+        yield _header("Location", "The address of the request.", [202], format="uri-reference")
     if parameters.SEEN in operation.parameters:
         everywhere.append(304)
         says = "Stands for the value, whenever it was read."
@@ -323,11 +385,11 @@ def _headers(operation: Operation) -> Iterable[OpenApiParameter]:
     yield _header("Cache-Control", "Who may keep the answer, and for how long.", everywhere)
     if {parameters.ONCE, parameters.HOLD} & set(operation.parameters):
         says = "The answer is that of an earlier request with this Idempotency-Key."
-        yield _header("Idempotent-Replayed", says, [200], always=False, enum=["true"])
+        yield _header("Idempotent-Replayed", says, done, always=False, enum=["true"])
     says = "Seconds after which it is worth while to ask again, where that is known."
     yield _header("Retry-After", says, _LATER, always=False, type="integer", minimum=1)
     for name, says, pattern in _OF_LIMITS:
-        yield _header(name, says, [200, 429], always=False, pattern=pattern)
+        yield _header(name, says, [*done, 429], always=False, pattern=pattern)
     yield _header("WWW-Authenticate", "How to say it.", [401], always=False)
 
 

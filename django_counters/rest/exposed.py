@@ -43,6 +43,7 @@ def expose(
     decrement: str | None = None,
     adjust: str | None = None,
     history: str | None = None,
+    approve: str | None = None,
     max_delta: int | None = None,
     origins: tuple[str, ...] | list[str] = (),
     limit: str | None = None,
@@ -71,6 +72,7 @@ def expose(
         "increment": increment,
         "decrement": decrement,
         "adjust": adjust,
+        "approve": approve,
         "max_delta": max_delta,
         "origins": origins,
         "limit": limit,
@@ -122,6 +124,11 @@ def _checked(label: str, given: dict[str, Any]) -> Access:
         problem = f"expose({label}): say who may do what, as in read='anyone'."
         raise InvalidConfiguration(problem=problem)
     return access_of(given)
+
+
+def labels_of(owner: str) -> list[str]:
+    """The labels under which a field is in the API: that of its model, or of a child or proxy."""
+    return [label for label, one in _exposed.items() if one.field.table.label == owner]
 
 
 def exposed_as(label: str) -> Exposed | None:

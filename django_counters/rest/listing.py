@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from itertools import takewhile
 
-from django.utils.http import urlsafe_base64_decode, urlsafe_base64_encode
-from rest_framework import exceptions as drf
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.utils.urls import replace_query_param
 
 from django_counters import clock
 from django_counters.models import Counter
+from django_counters.rest import pages
 from django_counters.rest.base import CounterView
 from django_counters.rest.bodies import checker
 from django_counters.rest.describing import described
@@ -43,9 +41,8 @@ class ListView(CounterView):
         as_of = clock.now()
         values = Counter.objects.values_of(keys)
         results = [reading_body(key, Reading(values[key], 0, 0, as_of, "exact")) for key in keys]
-        body = {"next": _url_after(request, page[-1]) if is_more else None, "previous": None}
-        headers = {"Cache-Control": "private, no-cache", "Vary": "Authorization, Cookie"}
-        return Response({**body, "results": results}, headers=headers)
+        body = {"next": pages.url_after(request, page[-1]) if is_more else None, "previous": None}
+        return Response({**body, "results": results}, headers=pages.HEADERS)
 
 
 def _keys(start: str, after: str, most: int) -> list[str]:
@@ -59,23 +56,13 @@ def _keys(start: str, after: str, most: int) -> list[str]:
     return list(takewhile(lambda key: key.startswith(start), keys))
 
 
-def _url_after(request: Request, key: str) -> str:
-    cursor = urlsafe_base64_encode(key.encode())
-    url: str = replace_query_param(request.build_absolute_uri(), "cursor", cursor)
-    return url
-
-
 def _key_of(cursor: str, start: str) -> str:
     """The key that a cursor stands for.
 
     Raises:
         ValidationError: it is no cursor of such a list.
     """
-    try:
-        key = urlsafe_base64_decode(cursor).decode()
-    except ValueError:
-        key = ""
-    is_one = key.startswith(start) and "\0" not in key
-    if not is_one or urlsafe_base64_encode(key.encode()) != cursor:
-        raise drf.ValidationError({"cursor": ["It is not of this list: follow 'next'."]})
+    key = pages.text_of(cursor)
+    if not key.startswith(start):
+        raise pages.no_cursor()
     return key

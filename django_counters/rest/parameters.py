@@ -21,6 +21,7 @@ from django_counters.measure import MOST_TAGS, TAG_LENGTH
 from django_counters.read.series import Series, Splits
 from django_counters.read.top import MOST_BEFORE
 from django_counters.rest.bodies import Body, checker
+from django_counters.rest.request_bodies import STATES
 from django_counters.rest.values import Digits, Moment, Several, Text, Word
 from django_counters.tokens import TOKEN_LENGTH
 from django_counters.types import KEY_LENGTH
@@ -49,6 +50,13 @@ KEY = OpenApiParameter(
         " UTF-8."
     ),
     examples=[OpenApiExample("named", EXAMPLE), OpenApiExample("record", "blog.Post.views:7")],
+)
+NUMBER = OpenApiParameter(
+    "number",
+    {"type": "integer", "minimum": 1},
+    OpenApiParameter.PATH,
+    description="The `id` of the request for an adjustment.",
+    examples=[OpenApiExample("number", 17)],
 )
 ONCE = OpenApiParameter(
     "Idempotency-Key",
@@ -170,6 +178,19 @@ OF_LIST = (
 )
 
 
+OF_REQUESTS = (
+    _asks(
+        "namespace",
+        "Of which counters: a namespace, or a field as in `blog.Post.views`.",
+        "votes",
+        required=True,
+        maxLength=KEY_LENGTH,
+    ),
+    _asks("state", "Only those; without it, all of them.", enum=STATES),
+    *OF_LIST[2:],
+)
+
+
 class SeriesQuery(Body):
     """The parameters of a series, except those that begin with ``where.``."""
 
@@ -202,6 +223,15 @@ class ListQuery(Body):
 
     namespace = Text(max_length=KEY_LENGTH)
     prefix = Text(max_length=KEY_LENGTH, default="", allow_blank=True, trim_whitespace=False)
+    limit = Digits(min_value=1, max_value=MOST_LISTED, default=100)
+    cursor = Text(max_length=CURSOR_LENGTH, required=False, trim_whitespace=False)
+
+
+class RequestsQuery(Body):
+    """The parameters of a list of requests for adjustments."""
+
+    namespace = Text(max_length=KEY_LENGTH)
+    state = Word(choices=STATES, required=False)
     limit = Digits(min_value=1, max_value=MOST_LISTED, default=100)
     cursor = Text(max_length=CURSOR_LENGTH, required=False, trim_whitespace=False)
 
@@ -257,7 +287,8 @@ class Question(NamedTuple):
             yield "by", methodcaller("by", *self.by)
 
 
-_ONCE = {name for query in (SeriesQuery, TopQuery, ListQuery) for name in query._declared_fields}
+_QUERIES = (SeriesQuery, TopQuery, ListQuery, RequestsQuery)
+_ONCE = {name for query in _QUERIES for name in query._declared_fields}
 
 
 @contextmanager

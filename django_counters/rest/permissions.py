@@ -26,6 +26,7 @@ _PERMISSIONS = {
     "adjust": "django_counters.adjust_counter",
     "history": "django_counters.view_counter",
     "list": "django_counters.view_counter",
+    "approve": "django_counters.approve_adjustment",
 }
 
 
@@ -106,6 +107,12 @@ class MayAdjust(CounterPermission):
     """May adjust a counter, with a reason that is kept."""
 
     action = "adjust"
+
+
+class MayApprove(CounterPermission):
+    """May see and decide on requests for adjustments of a counter, except on their own."""
+
+    action = "approve"
 
 
 class HasScope(BasePermission):

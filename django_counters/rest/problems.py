@@ -64,6 +64,7 @@ _KINDS: Mapping[type[Exception], Kind] = {
     errors.CounterOverflow: Kind(409, "overflow", ("key", "low", "high")),
     errors.ValueChanged: Kind(409, "value-changed", ("key", "expected", "current")),
     errors.ApprovalRequired: Kind(403, "approval-required", ("key", "delta", "limit")),
+    errors.RequestDecided: Kind(409, "request-decided", ("request", "state", "decider")),
     errors.RecordMissing: Kind(404, "not-found", (), "There is no such counter."),
     errors.HistoryNotKept: Kind(404, "history-not-kept", ("key", "since")),
     errors.HoldMissing: Kind(404, "not-found", (), "There is no such hold of yours."),

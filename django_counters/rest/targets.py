@@ -12,9 +12,10 @@ from django.core.exceptions import ValidationError
 from django.db import models, router
 
 from django_counters.access import CLOSED, Access
+from django_counters.adjustments.approval import ask
 from django_counters.fields.values import CounterValue, NotLoaded
 from django_counters.measure import Measure
-from django_counters.models import Counter, CounterAdjustment
+from django_counters.models import AdjustmentRequest, Counter, CounterAdjustment
 from django_counters.projections.cells import effects_of
 from django_counters.projections.event import PLAIN, Event, actor_of, event_of
 from django_counters.read.series import Series
@@ -23,7 +24,10 @@ from django_counters.rest.exposed import Exposed, exposed_as
 from django_counters.strategies.declaring import MAX_AGE, Recipe
 from django_counters.types import Reading, check_key, namespace_of
 from django_counters.values import Result
+from django_counters.write import change as write
+from django_counters.write.change import Ref
 from django_counters.write.holds import Hold
+from django_counters.write.records import of_record
 
 
 def told(event: Event) -> dict[str, Any]:
@@ -105,9 +109,18 @@ class Target(ABC):
     def hold(self, quantity: int, **asked: Any) -> Hold:
         """Take a quantity from it and hold it."""
 
+    @property
     @abstractmethod
+    def ref(self) -> Ref:
+        """The counter, to be adjusted."""
+
     def has(self, hold: Hold) -> bool:
         """Whether a hold is one of it."""
+        return (hold.field, hold.key) == (self.ref.owner, self.ref.text)
+
+    def ask(self, **order: Any) -> AdjustmentRequest:
+        """Ask a second person to adjust it."""
+        return ask(self.ref, **order)
 
     @abstractmethod
     def adjust(self, **order: Any) -> CounterAdjustment:
@@ -121,6 +134,10 @@ class Named(Target):
     @property
     def alias(self) -> str:
         return router.db_for_write(Counter)
+
+    @property
+    def ref(self) -> Ref:
+        return write.named(self.key, None)
 
     @property
     def series(self) -> Series:
@@ -137,9 +154,6 @@ class Named(Target):
     def hold(self, quantity: int, **asked: Any) -> Hold:
         return Counter.objects.hold(self.key, quantity, **asked)
 
-    def has(self, hold: Hold) -> bool:
-        return (hold.field, hold.key) == ("", self.key)
-
     def adjust(self, **order: Any) -> CounterAdjustment:
         return Counter.objects.adjust(self.key, **order)
 
@@ -154,6 +168,10 @@ class OfRecord(Target):
     @property
     def alias(self) -> str:
         return router.db_for_write(type(self.record), instance=self.record)
+
+    @property
+    def ref(self) -> Ref:
+        return of_record(self.record, self.exposed.field.name)
 
     @property
     def _value(self) -> CounterValue | NotLoaded:
@@ -173,10 +191,6 @@ class OfRecord(Target):
 
     def hold(self, quantity: int, **asked: Any) -> Hold:
         return self._value.hold(quantity, **asked)
-
-    def has(self, hold: Hold) -> bool:
-        ref = self.exposed.field.ref(self.record, None)
-        return (hold.field, hold.key) == (ref.owner, ref.text)
 
     def adjust(self, **order: Any) -> CounterAdjustment:
         return self._value.adjust(**order)

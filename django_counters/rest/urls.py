@@ -8,6 +8,7 @@ from django.urls.converters import StringConverter
 from django_counters.rest.bulk import IncrementManyView, ReadManyView
 from django_counters.rest.holds import CommitView, ExtendView, HoldView, ReleaseView
 from django_counters.rest.listing import ListView
+from django_counters.rest.requests import ApproveView, RejectView, RequestsView, RequestView
 from django_counters.rest.series import HistoryView, SeriesView
 from django_counters.rest.top import TopView
 from django_counters.rest.unique import UniqueView
@@ -34,6 +35,11 @@ urlpatterns = [
     path("bulk/read", ReadManyView.as_view(), name="read-many"),
     path("counters", ListView.as_view(), name="list"),
     path("top", TopView.as_view(), name="top"),
+    path("requests", RequestsView.as_view(), name="requests"),
+    # Any text: the error of one that is no number is one of the API, too.
+    path("requests/<counter_key:number>/approve", ApproveView.as_view(), name="approve"),
+    path("requests/<counter_key:number>/reject", RejectView.as_view(), name="reject"),
+    path("requests/<counter_key:number>", RequestView.as_view(), name="request"),
     path("bulk/increment", IncrementManyView.as_view(), name="increment-many"),
     path("counters/<counter_key:key>/increment", IncrementView.as_view(), name="increment"),
     path("counters/<counter_key:key>/decrement", DecrementView.as_view(), name="decrement"),

@@ -6,15 +6,17 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 from uuid import UUID
 
+from django.db import router
+from django.urls import reverse
 from django.utils.http import parse_etags
-from rest_framework import exceptions as drf
-from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from django_counters import clock
+from django_counters.exceptions import ApprovalRequired
+from django_counters.models import AdjustmentRequest
 from django_counters.rest.actors import event_of_change
-from django_counters.rest.base import CounterView, answer_once, iso
+from django_counters.rest.base import CounterView, PersonView, answer_once, iso
 from django_counters.rest.bodies import AdjustBody, ChangeBody
 from django_counters.rest.describing import described
 from django_counters.rest.permissions import (
@@ -22,8 +24,8 @@ from django_counters.rest.permissions import (
     MayDecrement,
     MayIncrement,
     MayRead,
-    is_user,
 )
+from django_counters.rest.requests import request_body
 from django_counters.rest.targets import Named, Target, told
 from django_counters.types import Reading
 from django_counters.values import Result, result_of
@@ -96,29 +98,40 @@ class DecrementView(ChangeView):
 
 
 @described("adjust")
-class AdjustView(CounterView):
+class AdjustView(PersonView):
     """``POST counters/{key}/adjust``: a correction, with a reason that is kept."""
 
     may = MayAdjust
 
-    def get_permissions(self) -> list[Any]:
-        """Without `AllowAny`: from it, the schema would say that no login is needed."""
-        return [one for one in super().get_permissions() if type(one) is not AllowAny]
-
     def post(self, request: Request, key: str) -> Response:
-        """Adjust a counter. The actor is the authenticated user."""
+        """Adjust a counter, or ask a second person to. The actor is the authenticated user."""
         target = self.target(key)
-        if not is_user(request):
-            raise drf.NotAuthenticated
+        self.need_person()
         order = self.checked(AdjustBody)
         self.admit_changes({key: (target, 0)}, {})
 
         def work(_: UUID | None) -> dict[str, Any]:
-            row = target.adjust(**order, actor=request.user, request_id=self.request_id)
+            try:
+                row = target.adjust(**order, actor=request.user, request_id=self.request_id)
+            except ApprovalRequired:
+                if target.alias != router.db_for_write(AdjustmentRequest):
+                    # The addresses of requests are those of one database.
+                    raise
+                asked = target.ask(**order, actor=request.user)
+                return {**request_body(target.key, asked), "replayed": False}
             more = {"consistency": "exact", "number": row.number, "before": row.before}
             return {**change_body(target, row.delta, result_of(row.after)), **more}
 
-        return answer_once(request, order, work, target.alias, joins=True)
+        answer = answer_once(request, order, work, target.alias, joins=True)
+        if "state" in answer.data:
+            answer.status_code = 202
+            answer["Location"] = self._address(answer.data["id"])
+        return answer
+
+    def _address(self, number: int) -> str:
+        """Where the request is, under whichever address the project has the API."""
+        match = self.request.resolver_match
+        return reverse(f"{match.namespace}:request" if match else "request", args=[number])
 
 
 def is_known(value: int, known: str) -> bool:

@@ -52,6 +52,11 @@ ACCESS = {
         f"`{access.ANYONE!r}`, {RULES}, {OR_CLASS}",
         "Who lists the counters of the namespace, with their values. Not for fields.",
     ),
+    "approve": (
+        f"{RULES}, {OR_CLASS}",
+        "Who decides on requests for adjustments, except on their own; always somebody logged in. "
+        "They see the requests, and the value.",
+    ),
     "max_delta": (
         "integer above 0",
         "By how much one call may change a counter. Without a login it is 1. Not for `adjust`.",

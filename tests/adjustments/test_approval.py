@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter as Sums
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from django_counters.exceptions import (
     InsufficientCount,
     InvalidAdjustment,
     InvalidDelta,
+    OutcomeUnknown,
     RecordMissing,
     RequestDecided,
     TokenConflict,
@@ -26,6 +27,7 @@ from django_counters.testing import override_counters
 from django_counters.write.change import named
 from django_counters.write.records import of_record
 from tests.concurrency.crowd import Threads
+from tests.stores.test_failures import lost_at_commit
 from tests.testapp.models import Product
 
 NAMESPACES: dict[str, dict[str, Any]] = {
@@ -183,6 +185,24 @@ def test_a_request_stands_in_the_database_of_its_counter() -> None:
     approve(asked.pk, approver="bob", expected=0, using="other")
     assert Counter.objects.value("stock:a", using="other") == 9
     assert Counter.objects.value("stock:a") == 0
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("what", ["ask", "approve", "reject"])
+def test_a_decision_whose_commit_is_not_answered(what: str) -> None:
+    """Nobody knows whether it is made, and nobody is told that it is not."""
+    asked = _asked()
+    works: dict[str, Callable[[], object]] = {
+        "ask": _asked,
+        "approve": lambda: approve(asked.pk, approver="bob", expected=0),
+        "reject": lambda: reject(asked.pk, actor="bob", note="no"),
+    }
+    work = works[what]
+    with lost_at_commit(AdjustmentRequest), pytest.raises(OutcomeUnknown):
+        work()
+    assert AdjustmentRequest.objects.get().state == "waiting"
+    work()
 
 
 @pytest.mark.many_writers

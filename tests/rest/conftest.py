@@ -29,7 +29,7 @@ OPEN: dict[str, Any] = {
     "decrement": "staff",
     "adjust": "permission",
 }
-ALL: dict[str, Any] = {**OPEN, "history": "anyone"}
+ALL: dict[str, Any] = {**OPEN, "history": "anyone", "approve": "permission"}
 # Records are not listed.
 ALL_NAMED: dict[str, Any] = {**ALL, "list": "anyone"}
 ORIGIN = "https://example.org"
@@ -148,6 +148,7 @@ def _somebody(role: str) -> User:
     )
     if role == "permitted":
         may = [f"{verb}_counter" for verb in ("view", "increment", "decrement", "adjust")]
+        may.append("approve_adjustment")
         found = Permission.objects.filter(
             content_type__app_label="django_counters", codename__in=may
         )

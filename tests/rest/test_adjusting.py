@@ -8,9 +8,8 @@ import pytest
 from django.contrib.auth.models import User
 
 from django_counters.models import Counter, CounterAdjustment
-from django_counters.testing import override_counters
 from tests.adjustments.adjustables import assert_sound
-from tests.rest.conftest import API_TESTS, KINDS, NAMESPACES, As, problem
+from tests.rest.conftest import API_TESTS, KINDS, As, problem
 
 pytestmark = API_TESTS
 
@@ -77,14 +76,3 @@ def test_what_is_no_order(as_: As) -> None:
         told = problem(root.do("adjust", "likes:a", body), 400, "invalid")
         assert {error["field"] for error in told["errors"]} == {field}, body
     assert not Counter.objects.exists()
-
-
-def test_a_large_one_needs_a_second_person(as_: As) -> None:
-    stock = {**NAMESPACES["stock"], "CEILING": 10_000, "APPROVE_ABOVE": 100}
-    with override_counters(stock=stock):
-        root = as_("superuser")
-        assert root.do("adjust", "stock:a", {"to": 100, "reason": "a stocktake"}).status_code == 200
-        answer = root.do("adjust", "stock:a", {"to": 201, "reason": "a stocktake"})
-        body = problem(answer, 403, "approval-required")
-        assert (body["delta"], body["limit"]) == (101, 100)
-        assert root.at("stock:a", "exact").json()["value"] == 100

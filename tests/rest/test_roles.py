@@ -6,34 +6,36 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission, User
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from django_counters.models import Counter
+from django_counters.models import AdjustmentRequest, Counter
 from django_counters.rest import expose
 from django_counters.rest.targets import OfRecord, Target
 from django_counters.testing import override_counters
-from tests.rest.conftest import ALL, API_TESTS, OPEN, ROLES, As, Client, problem
+from tests.rest.conftest import ALL, API, API_TESTS, OPEN, ROLES, As, Client, problem
 from tests.testapp.models import Post
 
 pytestmark = API_TESTS
 READS, CHANGES = ("read", "exact", "history", "bulk/read"), ("increment", "bulk/increment")
-ENDPOINTS = (*READS, *CHANGES, "decrement", "adjust")
-SINGLE = ("read", "exact", "history", "increment", "decrement", "adjust")
+ENDPOINTS = (*READS, *CHANGES, "decrement", "adjust", "approve")
+SINGLE = ("read", "exact", "history", "increment", "decrement", "adjust", "approve")
 STAFF, PERMITTED = (401, 404, 200, 404, 200), (401, 404, 404, 200, 200)
 # A bulk read answers everybody: it leaves out what it does not show.
 HIDDEN = {**dict.fromkeys(ENDPOINTS, (401, 404, 404, 404, 404)), "bulk/read": (404,) * 5}
 # What each role is answered, by namespace, in the order of ROLES:
 # anonymous, user, staff, permitted, superuser.
 TABLE = {
-    # anybody reads, users increment, the staff decrements, permissions adjust
+    # anybody reads, users increment, the staff decrements, permissions adjust and approve
     "likes": {
         **dict.fromkeys(READS, (200, 200, 200, 200, 200)),
         **dict.fromkeys(CHANGES, (401, 200, 200, 200, 200)),
         "decrement": (401, 403, 200, 403, 200),
         "adjust": (401, 403, 403, 200, 200),
+        # Who may read a counter does not learn what was asked for.
+        "approve": (401, 404, 404, 200, 200),
     },
     # everything for the staff
     "inside": {**dict.fromkeys(ENDPOINTS, STAFF), "bulk/read": (404, *STAFF[1:])},
@@ -54,7 +56,25 @@ def ask(client: Client, endpoint: str, key: str) -> Any:
         return client.bulk("increment", {"counters": [{"key": key}]})
     if endpoint in READS:
         return client.at(key, endpoint.removeprefix("read"))
+    if endpoint == "approve":
+        return client.post(f"{API}/requests/{asked(key).pk}/approve", {"expected": present(key)})
     return client.do(endpoint, key, ORDER if endpoint == "adjust" else None)
+
+
+def asked(key: str) -> AdjustmentRequest:
+    """A request of somebody else, whether or not there is such a counter."""
+    label, _, name = key.partition(":")
+    where = {"field": label, "key": name} if label.startswith("testapp.") else {"key": key}
+    told = {"expected": 0, "reason": "counted again", "requester_name": "somebody"}
+    return AdjustmentRequest._base_manager.create(**where, **told, by=5)
+
+
+def present(key: str) -> int:
+    """The value of a counter without pending parts."""
+    rows: QuerySet[Any] = Counter.objects.filter(key=key).values_list("value", flat=True)
+    if key.startswith("testapp.Post.likes:"):
+        rows = Post.objects.filter(pk=key.rpartition(":")[2]).values_list("likes", flat=True)
+    return int(rows.first() or 0)
 
 
 def decision(client: Client, endpoint: str, key: str) -> int:
@@ -106,7 +126,8 @@ def test_each_action_has_its_own_permission(action: str) -> None:
     user = User.objects.create_user("ann")
     # Who may view a counter may see how it went.
     verb = {"read": "view", "history": "view"}.get(action, action)
-    user.user_permissions.set(Permission.objects.filter(codename=f"{verb}_counter"))
+    code = "approve_adjustment" if action == "approve" else f"{verb}_counter"
+    user.user_permissions.set(Permission.objects.filter(codename=code))
     client = Client()
     client.force_login(user)
     with override_counters(likes={"API": dict.fromkeys(ALL, "permission")}):

@@ -23,9 +23,11 @@ pytest.importorskip("schemathesis", reason="schemathesis is not installed")
 
 from rest_framework_simplejwt.tokens import AccessToken
 
+from django_counters.adjustments.approval import ask
 from django_counters.rest import expose
 from django_counters.rest.describing import OPERATIONS
 from django_counters.testing import override_counters
+from django_counters.write.change import named
 from tests.rest import measured
 from tests.rest.conftest import ALL, NAMED, NAMESPACES, OPEN
 from tests.rest.schema import PATH
@@ -42,9 +44,11 @@ CONFIGURATION = """
 rows = {{ values = {rows} }}
 all = {{ values = {all} }}
 amounts = {{ values = [1, 9223372036854775807] }}
+numbers = {{ values = {numbers} }}
 
 [parameters]
 "path.key" = {{ dictionary = "all", probability = 0.8 }}
+"path.number" = {{ dictionary = "numbers", probability = 0.8 }}
 "body.keys[*]" = {{ dictionary = "all", probability = 0.8 }}
 "body.by" = {{ dictionary = "amounts", probability = 0.3 }}
 "body.counters[*].key" = {{ dictionary = "rows", probability = 0.8 }}
@@ -84,6 +88,10 @@ parameters = {{ "query.namespace" = "ranked" }}
 [[operations]]
 include-operation-id = "counters_list"
 parameters = {{ "query.namespace" = "likes" }}
+
+[[operations]]
+include-operation-id = "counters_requests"
+parameters = {{ "query.namespace" = "likes" }}
 """
 # What a value may be at its edges is most of the requests.
 FEW = ("--max-examples", "8", "--generation-deterministic", "--phases", "examples,fuzzing")
@@ -96,14 +104,18 @@ amounts = pytest.mark.parametrize(
 )
 REFUSING = [
     f"counters_{name}"
-    for name in ("increment", "decrement", "increment_many", "series", "unique", "top", "list")
+    for name in (
+        *("increment", "decrement", "increment_many", "series", "unique", "top", "list"),
+        "requests",
+    )
 ]
-# Requests at random seldom name a hold of their own; tests/rest/test_holds.py does.
-ENDING = {"commit", "release", "extend"}
+# Requests at random seldom name a hold of their own, or the value that an approver has to have
+# seen; tests/rest/test_holds.py and test_deciding.py do.
+ENDING = {"commit", "release", "extend", "approve"}
 EXPECTED = ["2xx", "3xx", "401", "403", "404", "409", "422", "429"]
 
 
-def run(folder: Path, url: str, values: Mapping[str, list[str]], *options: str) -> None:
+def run(folder: Path, url: str, values: Mapping[str, list[Any]], *options: str) -> None:
     """Run it in a process of its own, on a server. It may find nothing."""
     configuration = folder / "schemathesis.toml"
     statuses = {"expected": EXPECTED, "expected_of_refusing": [*EXPECTED, "400"]}
@@ -181,6 +193,12 @@ def keys_in_redis() -> list[str]:
     return [NAMED["cached"], f"testapp.Article.reads:{Article.objects.create().pk}"]
 
 
+def numbers() -> list[int]:
+    """Requests for adjustments that somebody else has made."""
+    told: dict[str, Any] = {"reason": "a stocktake", "actor": "somebody"}
+    return [ask(named("likes:a"), by=number + 1, **told).pk for number in range(200)]
+
+
 def authorization() -> str:
     """The header of somebody who may do everything."""
     token = AccessToken.for_user(User.objects.create_superuser("anna"))
@@ -192,7 +210,8 @@ def authorization() -> str:
 def test_who_may_do_everything(namespaces: None, tmp_path: Path, amount: Sequence[str]) -> None:
     rows = keys_in_rows()
     with served() as url:
-        values = {"rows": rows, "all": rows + keys_in_redis()}
+        values: dict[str, list[Any]]
+        values = {"rows": rows, "all": rows + keys_in_redis(), "numbers": numbers()}
         run(tmp_path, url, values, *amount, "-H", f"Authorization: {authorization()}")
     found = answered(tmp_path)
     assert len(found) == len(OPERATIONS)

@@ -234,7 +234,7 @@ def lost_at_commit(model: type[models.Model]) -> Iterator[None]:
             "$$ BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END $$"
         )
         cursor.execute(
-            f"CREATE CONSTRAINT TRIGGER die AFTER INSERT ON {model._meta.db_table} "
+            f"CREATE CONSTRAINT TRIGGER die AFTER INSERT OR UPDATE ON {model._meta.db_table} "
             "DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION die()"
         )
     yield
