@@ -1,13 +1,15 @@
-"""What people adjust in the admin while the site runs."""
+"""What people adjust while the site runs, in the admin and over HTTP."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC
 
 from django_counters.models import CounterAdjustment
 from django_counters.signals import counter_adjusted
-from example_project.tally import STOCK, Tally
+from example_project.countries import Cell
+from example_project.tally import STOCK, VIEWS, Tally
 
 
 @contextmanager
@@ -21,6 +23,10 @@ def noting(tally: Tally) -> Iterator[None]:
         is_stock = adjustment.field == STOCK
         name = f"restocked:{adjustment.key}" if is_stock else adjustment.subject
         tally.add(name, adjustment.delta)
+        if adjustment.field == VIEWS:
+            # It counts on the day on which it is made, from nowhere.
+            day = adjustment.created_at.astimezone(UTC).date().isoformat()
+            tally.add(Cell(int(adjustment.key), "", day).name(), adjustment.delta)
 
     counter_adjusted.connect(note, weak=False)
     try:
