@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission, User
+from django.core.management.color import no_style
+from django.db import connection
 from django.test import Client
 from django.urls import clear_url_caches
 
+from django_counters.models import AdjustmentRequest
 from django_counters.rest import exposed
 from example_project import urls as example
 from example_project.blog import models as blog
@@ -59,7 +62,11 @@ def site(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def people(django_db_reset_sequences: None) -> None:
+def people(transactional_db: None) -> None:
+    # The page names the first request by its number.
+    with connection.cursor() as cursor:
+        for sql in connection.ops.sequence_reset_sql(no_style(), [AdjustmentRequest]):
+            cursor.execute(sql)
     may = {"clerk": "adjust_counter", "boss": "approve_adjustment"}
     for name, code in may.items():
         user = User.objects.create_user(name, password=name, is_staff=name == "clerk")
