@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import threading
 from collections import Counter as Sums
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -28,7 +30,7 @@ from django_counters.testing import assert_counts
 from django_counters.upkeep.verify import verify
 from tests.concurrency import crossing
 from tests.concurrency.book import Book
-from tests.concurrency.crowd import PATIENCE, processes
+from tests.concurrency.crowd import PATIENCE, Threads, processes
 from tests.concurrency.leading import until
 from tests.concurrency.servers import connected, execute, waiting
 from tests.settling import roll_up
@@ -48,6 +50,29 @@ def test_sorted_batches_do_not_deadlock(times: int) -> None:
     sums: Sums[str] = Sums()
     for added in processes(8, crossing.batches, times):
         sums.update(added)
+    assert_counts(sums)
+
+
+def test_who_begins_a_counter_and_takes_it_back_leaves_no_deadlock() -> None:
+    """Sixteen begin at once, and half of them take it back, while the others wait to begin."""
+    crowd, turns = 16, 20
+    together = threading.Barrier(crowd)
+
+    def begin(number: int) -> Sums[str]:
+        chance, kept = random.Random(number), Sums[str]()
+        for turn in range(turns):
+            together.wait(30)
+            for _ in range(3):
+                with transaction.atomic():
+                    Counter.objects.increment(f"new:{turn}", number + 1)
+                    is_kept = chance.random() < 0.5
+                    transaction.set_rollback(not is_kept)
+                kept[f"new:{turn}"] += (number + 1) * is_kept
+        return kept
+
+    sums: Sums[str] = Sums()
+    for kept in Threads(crowd).run(begin):
+        sums.update(kept)
     assert_counts(sums)
 
 

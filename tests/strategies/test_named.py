@@ -239,6 +239,9 @@ def test_each_call_is_one_statement(strategy: str) -> None:
     ]
     if strategy == "exact" or connection.vendor == "postgresql":
         calls.append(lambda: Counter.objects.increment_many({"n:b": 1, "n:a": 2}))
+    if connection.vendor == "mysql":
+        # There a row that is missing is made by a second statement.
+        Counter.objects.increment("n:a")
     for call in (*calls, *calls):
         with CaptureQueriesContext(connection) as captured:
             call()

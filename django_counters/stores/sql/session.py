@@ -20,7 +20,7 @@ from django_counters.exceptions import (
 from django_counters.stores.sql.block import Block, commits_at_once
 from django_counters.stores.sql.cursors import KeptCursor
 from django_counters.stores.sql.dialects import Pending, dialect_of
-from django_counters.stores.sql.dialects.spelling import READ_COMMITTED, Together
+from django_counters.stores.sql.dialects.spelling import READ_COMMITTED, Either, Together
 
 
 class Session:
@@ -140,6 +140,8 @@ class Session:
         if isinstance(sql, Together) and self.commits_at_once():
             with self.all_or_nothing():
                 return self.run(sql, params, writes=writes)
+        if isinstance(sql, Either):
+            return self._changed_or_made(sql, params)
         connection = connections[self.using]
         try:
             kept = self._kept.take(connection)
@@ -164,6 +166,16 @@ class Session:
         if len(rows) < 2:
             # A cursor holds on to its last result: not to that of a batch.
             self._kept.give_back(kept)
+        return rows
+
+    def _changed_or_made(self, sql: Either, params: Any) -> Sequence[tuple[Any, ...]]:
+        """Change a row, or make it. While somebody else makes it, wait as one who changes it."""
+        while not (rows := self.run(str(sql), params)):
+            try:
+                return self.run(sql.make, params)
+            except Error as error:
+                if not self.dialect.timed_out(error):
+                    raise
         return rows
 
     def _raise_translated(self, error: Error, *, unknown: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 from django_counters.stores.sql.dialects.tables import DELTAS, HORIZON, Table
@@ -21,6 +21,24 @@ class Together(str):
     """Statements of which the last ones read what the first ones wrote: for a transaction."""
 
     __slots__ = ()
+
+
+class Either(str):
+    """The change of a row that is there, and the statement that makes it where it is not.
+
+    Attributes:
+        make: takes the same parameters; a lock that it is not given in time is an error.
+    """
+
+    __slots__ = ("make",)
+
+    def __new__(cls, change: str, make: str) -> Self:
+        """Of both."""
+        both = super().__new__(cls, change)
+        both.make = make
+        return both
+
+    make: str
 
 
 class Spelling(ABC):

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from django_counters.stores.sql.dialects.spelling import Spelling, Together
+from django_counters.stores.sql.dialects.mysql.waiting import at_most
+from django_counters.stores.sql.dialects.spelling import Either, Spelling, Together
 from django_counters.stores.sql.dialects.tables import Table
 from django_counters.stores.sql.dialects.totals import NamedTotals, Totals
 
@@ -53,7 +54,26 @@ class MysqlNamedTotals(NamedTotals):
         asks: bool = True,
         also: str = "",  # noqa: ARG002 - no actor counts in one statement
     ) -> str:
-        """Insert or add, where the present value allows it.
+        """Add, or insert where there is no row yet, if the value allows it.
+
+        Whoever inserts waits for nobody. Where the first one to insert a row takes it back, all who
+        wait to insert it hold the gap, and each waits for the others.
+        """
+        table = self._table
+        given = f"SET @djc_by = {by}, @djc_bound = {limit}, @djc_key = %s; "
+        waits = f" AND {self._nothing_waits}" if asks else ""
+        change = (
+            f"{given}UPDATE {table.name} SET {table.outside} = {table.outside} + @djc_by, "
+            f"{table.touched} = {self._in.now}, "
+            f"{table.value} = CAST(LAST_INSERT_ID({table.value} + @djc_by) AS SIGNED) "
+            f"WHERE {table.key} = @djc_key AND {table.value} {comparison} @djc_bound{waits}; "
+            f"SELECT {KEPT} FROM DUAL WHERE ROW_COUNT() > 0"
+        )
+        asked = f"{self._admitted(comparison)}{waits}" if asks else "true"
+        return Either(change, f"{given}{at_most(0)}{self._made(comparison, asked)}")
+
+    def _made(self, comparison: str, asked: str) -> str:
+        """Insert, or add to what others have inserted meanwhile.
 
         Two rows are affected where one was changed; one where it was inserted, and then 1 is kept,
         or left as it was, and then 0 is kept.
@@ -63,9 +83,7 @@ class MysqlNamedTotals(NamedTotals):
             f"{table.name}.{column}" for column in (table.value, table.outside, table.touched)
         )
         allowed = f"{value} {comparison} @djc_bound"
-        asked = self._asking(comparison) if asks else "true"
         return (
-            f"SET @djc_by = {by}, @djc_bound = {limit}, @djc_key = %s; "
             f"INSERT INTO {table.name} ({table.key}, {table.value}, {table.touched}) "
             "SELECT @djc_key, IF(LAST_INSERT_ID(1), @djc_by, @djc_by), "
             f"{self._in.now} FROM DUAL WHERE {asked} ON DUPLICATE KEY UPDATE "
@@ -78,13 +96,21 @@ class MysqlNamedTotals(NamedTotals):
             "WHERE ROW_COUNT() = 2 OR (ROW_COUNT() = 1 AND LAST_INSERT_ID() = 1)"
         )
 
-    def _asking(self, comparison: str) -> str:
-        """A row is inserted only with a value that its bounds admit, and only if nothing waits."""
-        table, (key,) = self._table, self._table.pending.owner
+    def _admitted(self, comparison: str) -> str:
+        """A row is inserted only with a value that its bounds admit."""
+        table = self._table
         return (
             f"(0 {comparison} @djc_bound OR EXISTS (SELECT 1 FROM {table.name} p "
-            f"WHERE p.{table.key} = @djc_key)) AND NOT EXISTS (SELECT 1 "
-            f"FROM {table.pending.name} s WHERE s.{key} = @djc_key) "
+            f"WHERE p.{table.key} = @djc_key))"
+        )
+
+    @property
+    def _nothing_waits(self) -> str:
+        """Nothing waits elsewhere for the counter."""
+        pending = self._table.pending
+        (key,) = pending.owner
+        return (
+            f"NOT EXISTS (SELECT 1 FROM {pending.name} s WHERE s.{key} = @djc_key) "
             f"AND COALESCE(({self._in.tail_of('@djc_key')}), 0) = 0"
         )
 
