@@ -6,6 +6,8 @@ import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from django.db import connection
+
 from django_counters.models import Counter, CounterDelta, SlottedCounter
 from django_counters.testing import override_counters
 from django_counters.upkeep.rollup import rollup
@@ -15,6 +17,8 @@ from tests.concurrency.work import MIXED
 from tests.testapp.models import Song
 
 WRITERS, ROLLERS, READERS = 8, 2, 2
+# A snapshot of MariaDB may have a change without one that was committed before: decision 55.
+_FORGIVEN = {"postgresql": 0, "sqlite": 0, "mysql": 1}
 
 
 class Subject(NamedTuple):
@@ -33,7 +37,8 @@ def counted(kind: str, times: int, song: int = 0) -> int:
     observed = [answer for answer in answers if answer]
     assert len(observed) == READERS
     for *wrong, last in observed:
-        assert wrong == []
+        assert len(wrong) <= _FORGIVEN[connection.vendor], wrong
+        assert all(seen.value <= seen.attempted for seen in wrong)
         assert last.value > 0, "the reader came too late to see anything"
     acknowledged, attempted = book.sums()
     assert acknowledged == attempted
