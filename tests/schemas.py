@@ -25,6 +25,17 @@ def renamed(table: str) -> Iterator[None]:
             _execute(f"ALTER TABLE elsewhere RENAME TO {table}")
 
 
+@contextmanager
+def renamed_column(table: str, column: str) -> Iterator[None]:
+    """A block in which a column has another name."""
+    _execute(f"ALTER TABLE {table} RENAME COLUMN {column} TO elsewhere")
+    try:
+        yield
+    finally:
+        if DDL_COMMITS:
+            _execute(f"ALTER TABLE {table} RENAME COLUMN elsewhere TO {column}")
+
+
 def _execute(sql: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute(sql)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models.lookups import BuiltinLookup, IContains, IEndsWith, IExact, IStartsWith
 from django.utils.translation import gettext_lazy as _
 
 from django_counters.tables.total import TotalField, WideTotalField
@@ -13,8 +14,10 @@ from django_counters.types import KEY_LENGTH
 
 if TYPE_CHECKING:
     _CharField = models.CharField[str, str]
+    _Lookup = BuiltinLookup[Any]
 else:
     _CharField = models.CharField
+    _Lookup = BuiltinLookup
 
 
 class KeyField(_CharField):
@@ -39,6 +42,25 @@ class KeyField(_CharField):
             # Django adds a second, pattern-matching index to whatever starts with "varchar".
             return f"character varying({self.max_length})"
         return super().db_type(connection)
+
+
+class _AnyCase(_Lookup):
+    """Compares without case, also where the collation of the column keeps cases apart."""
+
+    def process_lhs(self, compiler: Any, connection: Any, lhs: Any = None) -> tuple[str, Any]:
+        sql, params = super().process_lhs(compiler, connection, lhs)
+        return _lowered(sql, connection), params
+
+    def get_rhs_op(self, connection: Any, rhs: str) -> str:
+        return super().get_rhs_op(connection, _lowered(rhs, connection))
+
+
+def _lowered(sql: str, connection: BaseDatabaseWrapper) -> str:
+    return f"LOWER({sql})" if connection.vendor == "mysql" else sql
+
+
+for _lookup in (IContains, IEndsWith, IExact, IStartsWith):
+    KeyField.register_lookup(type(_lookup.__name__, (_AnyCase, _lookup), {}))
 
 
 class CounterColumns(models.Model):

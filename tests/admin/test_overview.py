@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from django.db import connection
 from django.test import Client, override_settings
 from django.urls import reverse
 
@@ -15,6 +14,7 @@ from django_counters.stores.sql.incidents import record
 from django_counters.testing import override_counters
 from tests.admin.conftest import Login
 from tests.admin.reading import html_of, texts
+from tests.schemas import changes_schema, renamed_column
 from tests.testapp.models import Tune
 
 pytestmark = pytest.mark.django_db
@@ -66,10 +66,10 @@ def test_wrong_settings(viewer: Client, url: str) -> None:
     assert texts(page, "h2") == ["What has to be done"]
 
 
+@changes_schema
 def test_a_part_of_the_database_that_is_away(viewer: Client, url: str) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("ALTER TABLE django_counters_counterincident RENAME COLUMN found_at TO seen")
-    page = html_of(viewer, url)
+    with renamed_column("django_counters_counterincident", "found_at"):
+        page = html_of(viewer, url)
     (told,) = [text for text in texts(page, "li") if text.startswith("incidents: ")]
     assert "found_at" in told
     # Asked before the part that is away, and after it.

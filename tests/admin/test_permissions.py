@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
-from django.db import connection, transaction
+from django.db import transaction
 from django.test import Client
 from django.urls import reverse
 from django.utils.http import urlencode
@@ -27,6 +27,7 @@ from django_counters.tokens import mint
 from django_counters.write.change import named
 from tests.admin import reading
 from tests.admin.conftest import Login
+from tests.concurrency.servers import execute
 from tests.testapp.models import Product
 
 pytestmark = pytest.mark.django_db
@@ -189,8 +190,7 @@ def _statements() -> list[str]:
 
 
 def all_there_is() -> list[Any]:
-    with connection.cursor() as cursor:
-        return [list(cursor.execute(each)) for each in _statements()]
+    return [execute(each) for each in _statements()]
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -32,7 +32,8 @@ from django_counters.sketches import EXACT
 from django_counters.stores.redis.keys import SLOTS
 
 pytestmark = [
-    pytest.mark.many_writers,
+    # Those of MySQL are in `test_mysql`.
+    pytest.mark.postgresql,
     pytest.mark.django_db(transaction=True, databases=["default", "other"]),
     pytest.mark.usefixtures("tables", "apart"),
 ]

@@ -116,15 +116,32 @@ def end(number: int) -> None:
         return
     execute(f"KILL CONNECTION {number:d}")
     deadline = time.monotonic() + 30
-    while execute("SELECT 1 FROM information_schema.PROCESSLIST WHERE ID = %s", number):
+    while is_there(number):
         assert time.monotonic() < deadline, "it does not end"
         time.sleep(0.01)
 
 
+def is_there(number: int) -> bool:
+    """Whether a connection is still there, for its server."""
+    on_mysql = connections["default"].vendor == "mysql"
+    return bool(
+        execute(
+            "SELECT 1 FROM information_schema.PROCESSLIST WHERE ID = %s"
+            if on_mysql
+            else "SELECT 1 FROM pg_stat_activity WHERE pid = %s",
+            number,
+        )
+    )
+
+
 def others() -> int:
     """How many other connections the database has."""
+    on_mysql = connections["default"].vendor == "mysql"
     ((number,),) = execute(
-        "SELECT COUNT(*) FROM pg_stat_activity "
+        "SELECT COUNT(*) FROM information_schema.PROCESSLIST "
+        "WHERE DB = DATABASE() AND ID <> CONNECTION_ID()"
+        if on_mysql
+        else "SELECT COUNT(*) FROM pg_stat_activity "
         "WHERE datname = current_database() AND pid <> pg_backend_pid()"
     )
     return int(number)

@@ -36,6 +36,8 @@ def url_of_the_test() -> str:
     """Where the database of the test is."""
     parts = connection.settings_dict
     login = quote(parts["USER"]) + (f":{quote(parts['PASSWORD'])}" if parts["PASSWORD"] else "")
+    if connection.vendor == "mysql":
+        return f"mysql://{login}@{parts['HOST']}:{parts['PORT'] or 3306}/{parts['NAME']}"
     host = f"?host={quote(parts['OPTIONS'].get('host') or parts['HOST'] or '/tmp')}"
     port = parts["OPTIONS"].get("port") or parts["PORT"]
     return f"postgres://{login}@/{parts['NAME']}{host}" + (f"&port={port}" if port else "")

@@ -72,6 +72,7 @@ class Visitor:
 
 @pytest.mark.many_writers
 @pytest.mark.django_db
+@pytest.mark.usefixtures("keeps_regions")
 def test_who_was_cut_off_agrees_in_the_end() -> None:
     with regions(url_of_the_test(), "--seconds", "3", "--check") as process:
         out, err = process.communicate(timeout=PATIENCE)
@@ -84,6 +85,7 @@ def test_who_was_cut_off_agrees_in_the_end() -> None:
 
 @pytest.mark.many_writers
 @pytest.mark.django_db
+@pytest.mark.usefixtures("keeps_regions")
 def test_the_page_shows_who_is_behind_and_that_all_agree() -> None:
     with regions(url_of_the_test(), "--port", "0") as process:
         assert process.stdout is not None

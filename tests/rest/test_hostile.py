@@ -23,7 +23,7 @@ from django_counters.limits.admission import Refusal, admit
 from django_counters.models import Counter
 from django_counters.rest import expose
 from django_counters.testing import assert_counts, override_counters
-from tests.concurrency.servers import connected, execute
+from tests.concurrency.servers import be_patient, connected, execute, hurry
 from tests.rest.asking import assert_first, header
 from tests.rest.conftest import OPEN, ORIGIN, As, Client, problem
 from tests.testapp.models import Post, Release, Song, Track
@@ -157,11 +157,11 @@ def locked(key: str) -> Iterator[None]:
     with connected("apart"):
         execute("BEGIN", using="apart")
         execute("UPDATE django_counters_counter SET value = value", using="apart")
-        execute("SET lock_timeout = '100ms'")
+        hurry(100)
         try:
             yield
         finally:
-            execute("RESET lock_timeout")
+            be_patient()
             execute("ROLLBACK", using="apart")
 
 
@@ -206,7 +206,7 @@ class TestAdmission:
             assert len(captured) < 20
         assert_counts({"counters.created:likes": 500})
 
-    @pytest.mark.many_writers
+    @pytest.mark.postgresql  # a check refuses such a transaction on MySQL
     @commits
     def test_one_that_is_made_unseen_is_no_error_of_the_server(self) -> None:
         """A transaction of the caller's that is REPEATABLE READ does not see it."""

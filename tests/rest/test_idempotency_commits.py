@@ -27,7 +27,8 @@ from tests.settling import let_others_end
 from tests.stores.redis.proxy import Fault, Proxy
 
 pytestmark = [
-    pytest.mark.many_writers,
+    # The proxy passes a request on, then its reply: a server of MySQL is the first to speak.
+    pytest.mark.postgresql,
     pytest.mark.django_db(transaction=True),
     pytest.mark.urls("tests.rest.urls"),
     pytest.mark.usefixtures("namespaces"),

@@ -14,6 +14,7 @@ from django.db import OperationalError, close_old_connections, connection, conne
 
 from django_counters.stores.sql.positions import Moved
 from tests.concurrency.crowd import FORKS, _Mother
+from tests.concurrency.servers import backend, is_there
 
 PATIENCE = 120
 ALIVE = 3
@@ -119,12 +120,7 @@ def after(seconds: float) -> Overtaken:
 def without_session(session: int) -> Callable[[], bool]:
     """Those who stand still in a transaction go on when the server has ended it."""
 
-    def has_ended() -> bool:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT FROM pg_stat_activity WHERE pid = %s", [session])
-            return not cursor.fetchall()
-
-    return has_ended
+    return lambda: not is_there(session)
 
 
 def _look(scene: Scene, overtaken: Overtaken) -> None:
@@ -172,9 +168,7 @@ def _consume(_mother: object, database: str, pipe: Any, make: Make, fate: Fate |
         if fate and name == fate.step and steps.count(name) == fate.page:
             if fate.signal == signal.SIGSTOP:
                 stood.append(name)
-                with connection.cursor() as cursor:
-                    cursor.execute("SELECT pg_backend_pid()")
-                    pipe.send(cursor.fetchone()[0])
+                pipe.send(backend())
             os.kill(os.getpid(), fate.signal)
 
     try:

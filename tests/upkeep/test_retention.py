@@ -27,7 +27,7 @@ from django_counters.upkeep.ledger import rebase
 from django_counters.upkeep.partitions import Report, maintain
 from django_counters.upkeep.verify import verify
 from tests.concurrency.narrow import dropped, know_tokens_for, narrow
-from tests.settling import roll_up
+from tests.settling import let_followers_see, roll_up
 from tests.upkeep.test_partitions import DAY, HOUR, QUARTER, append, ledger, present
 
 pytestmark = pytest.mark.django_db
@@ -223,6 +223,7 @@ class TestWithoutPartitions:
         append(0)
         know_tokens_for(HOUR)
         assert maintain(keep=5 * HOUR).forgotten == 0
+        let_followers_see()
         rebase()
         assert maintain(keep=5 * HOUR).forgotten == 1
         append(0)

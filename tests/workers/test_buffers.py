@@ -15,6 +15,8 @@ from tests.workers.running import PATIENCE, Crew
 pytestmark = [pytest.mark.many_writers, pytest.mark.django_db(transaction=True)]
 MODULE = "tests.workers.buffered"
 MANY = 100
+# Where a child ends, mysqlclient says good-bye to the server on the socket that it has inherited.
+parents_keep_theirs = pytest.mark.postgresql
 
 
 def told(crew: Crew) -> str:
@@ -40,6 +42,7 @@ def test_sigterm_ends_it_as_it_would(crew: Crew, way: str) -> None:
     assert Counter.objects.value("hits:home") == MANY
 
 
+@parents_keep_theirs
 def test_a_child_begins_empty(crew: Crew) -> None:
     assert crew.start(MODULE, "fork").wait(PATIENCE) == 0
     assert "child 0\n(1,)" in told(crew), "the socket of the parent is its own"
@@ -52,6 +55,7 @@ def test_a_child_that_is_forked_in_a_landing(crew: Crew) -> None:
     assert Counter.objects.value("soon:a") == 3 * MANY
 
 
+@parents_keep_theirs
 def test_a_child_ends_on_a_connection_of_its_own(crew: Crew) -> None:
     assert crew.start(MODULE, "in_transaction").wait(PATIENCE) == 0
     assert "child 0" in told(crew)

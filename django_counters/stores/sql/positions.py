@@ -92,9 +92,8 @@ class SqlPositions:
             TransactionManagementError: no transaction is open: it would hold for all that follow.
         """
         self._check_that_a_transaction_is_open()
-        if seconds and self._session.dialect.limits_time:
-            idle = self._session.dialect.hurry("idle_in_transaction_session_timeout")
-            self._session.run(idle, (str(round(seconds * 1000)),))
+        if seconds and self._session.dialect.ends_idle:
+            self._session.run(self._session.dialect.ends_idle, (str(round(seconds * 1000)),))
 
     def move(self, moves: Sequence[Move]) -> None:
         """Move positions, each from where it must be, in the transaction of what is in between.
@@ -113,7 +112,8 @@ class SqlPositions:
         parts = {(move.source, move.part) for move in moves}
         if len(parts) < len(moves) or any(move.before == move.after for move in moves):
             raise ValueError("Each move is of another part, and goes somewhere.")
-        rows = self._session.run(self._sql.move, self._session.dialect.columns(moves))
+        # In one order, which MySQL takes from here: it finds each row by its key.
+        rows = self._session.run(self._sql.move, self._session.dialect.columns(sorted(moves)))
         moved = {(source, part) for source, part in rows}
         if parts - moved:
             raise Moved([move for move in moves if (move.source, move.part) not in moved])

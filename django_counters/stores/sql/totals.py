@@ -218,7 +218,8 @@ class SqlTotals(SqlReads):
         """Do what `add_many` does, with sums by key; ``deltas`` may have effects."""
         batch = self._session.dialect.sums(sums)
         with self._overflow(f"one of {len(sums)} counters"):
-            return dict(self._cells.run(self._sql.add_many, batch, MANY, deltas))
+            rows = self._cells.run(self._sql.add_many, batch, MANY, deltas)
+            return {key: int(value) for key, value in rows}
 
     def asks_quotas(self, delta: Delta) -> bool:
         """Whether the statements of a change raise `NoRoom` where it has too little room."""

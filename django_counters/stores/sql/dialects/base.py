@@ -32,6 +32,8 @@ class Dialect(Spelling, Errors):
     Attributes:
         answers_often: a text may have several statements, and each of them an answer.
         appends_in_one_statement: one statement appends entries to the ledger, or says why not.
+        ends_idle: lets the server end this transaction where it gets no statement for too long;
+            empty where it cannot. Parameters: milliseconds, as text.
         every: the parameter of keys that stands for all.
         changes_chosen: one statement changes all rows that a query selects, or none.
         keeps_regions: it can hold regional counters.
@@ -47,6 +49,7 @@ class Dialect(Spelling, Errors):
     answers_often = False
     appends_in_one_statement = False
     changes_chosen = False
+    ends_idle = ""
     every: Any = None
     keeps_regions = True
     knows_time_zones = False

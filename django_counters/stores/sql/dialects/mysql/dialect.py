@@ -53,6 +53,12 @@ class MySQL(Dialect):
     """
 
     answers_often = True
+    # MariaDB alone can, in whole seconds. It stays set in the session, for transactions alone.
+    ends_idle = (
+        "SET @djc_idle = 0 "
+        "/*M!100300 , SESSION idle_transaction_timeout = CAST(CEIL(%s / 1000) AS SIGNED) */; "
+        "SELECT 1"
+    )
     every = ("",)
     keeps_regions = False
     reduced = REDUCED

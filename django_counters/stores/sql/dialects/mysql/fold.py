@@ -59,11 +59,12 @@ class MysqlFold(Fold):
     def _ensuring(self, patience: str = "") -> str:
         total, rows = self._total, self._rows
         there = f"SELECT 1 FROM {total.table} t WHERE {total.there}"
-        # Nothing but a row that is there can be ignored: what is pending has the same keys.
+        # Nothing but a row that is there can be ignored: what is pending has the same keys, and
+        # NULL, which stands for no keys, is none. It would become an empty key.
         return (
             f"{total.scope}SET @djc_keys = JSON_ARRAY%s; "
             f"{patience}INSERT IGNORE INTO {total.columns} SELECT {total.row} FROM {rows} "
-            f"WHERE NOT EXISTS ({there}) {self._in.ordered('u.k')}; "
+            f"WHERE u.k IS NOT NULL AND NOT EXISTS ({there}) {self._in.ordered('u.k')}; "
             f"{_a_row_for_each('@djc_keys')}"
         )
 

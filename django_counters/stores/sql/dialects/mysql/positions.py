@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from django_counters.stores.sql.dialects.mysql.actors import FOUND, MADE
+from django_counters.stores.sql.dialects.mysql.actors import FOUND
 from django_counters.stores.sql.dialects.mysql.taking import ROOM, TEXT
+from django_counters.stores.sql.dialects.mysql.waiting import BY_KEY
 from django_counters.stores.sql.dialects.positions import POSITIONS, Positions
 from django_counters.stores.sql.dialects.spelling import Spelling, Together
 
@@ -17,10 +18,13 @@ class MysqlPositions(Positions):
     def __init__(self, spelling: Spelling) -> None:
         super().__init__(spelling)
         now = spelling.clock
+        # Looked at first: to insert a row that is there would wait for whoever holds it.
         self.make = (
-            f"{_INTO} SELECT IF(LAST_INSERT_ID(1), %s, NULL), %s, '', '', {now} "
-            f"ON DUPLICATE KEY UPDATE source = IF(LAST_INSERT_ID(0), NULL, {POSITIONS}.source); "
-            f"{MADE}"
+            "SET @djc_source = %s, @djc_part = %s; "
+            f"SELECT COUNT(*) INTO @djc_there FROM {POSITIONS} "
+            "WHERE source = @djc_source AND part = @djc_part; "
+            f"{_INTO} SELECT @djc_source, @djc_part, '', '', {now} FROM DUAL "
+            f"WHERE @djc_there = 0 ON DUPLICATE KEY UPDATE source = {POSITIONS}.source; {FOUND}"
         )
         given = spelling.rows(
             source="text", part="text", before="text", after="text", line="text"
@@ -37,8 +41,9 @@ class MysqlPositions(Positions):
             f"WHERE u.`before` = '' ORDER BY u.source, u.part "
             f"ON DUPLICATE KEY UPDATE source = {POSITIONS}.source; "
             "SELECT JSON_ARRAYAGG(JSON_ARRAY(p.source, p.part, u.`after`, u.line)) INTO @djc_moved "
-            f"FROM {given} STRAIGHT_JOIN {POSITIONS} p ON {there} WHERE {moves} FOR UPDATE; "
-            f"UPDATE {self._moved()} STRAIGHT_JOIN {POSITIONS} p ON {there} "
+            f"FROM {given} STRAIGHT_JOIN {POSITIONS} p {BY_KEY} ON {there} "
+            f"WHERE {moves} FOR UPDATE; "
+            f"UPDATE {self._moved()} STRAIGHT_JOIN {POSITIONS} p {BY_KEY} ON {there} "
             f"SET p.position = u.`after`, p.timeline = u.line, p.moved_at = {now}; "
             f"SELECT u.source, u.part FROM {self._moved()}"
         )

@@ -39,6 +39,7 @@ class PostgreSQL(Dialect):
     changes_chosen = True
     knows_time_zones = True
     knows_transaction_horizon = True
+    ends_idle = "SELECT set_config('idle_in_transaction_session_timeout', %s, true)"
     limits_time = True
     partitions = True
     tells_isolation = True
