@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.db import connection, models, transaction
+from django.db import models, transaction
 from django.test.utils import isolate_apps
 from django.utils.functional import lazystr
 
@@ -25,6 +25,7 @@ from django_counters.types import Cell
 from django_counters.upkeep.measures import prune_cells
 from django_counters.write.acollector import AsyncCollector
 from tests.concurrency.crowd import Threads
+from tests.concurrency.servers import hurry
 from tests.projections.conftest import MEASURED, by_country, cells, land
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -41,8 +42,8 @@ def test_appends_with_cells_wait_for_nobody() -> None:
     met = threading.Barrier(2)
 
     def append(number: int) -> None:
-        with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute("SET LOCAL lock_timeout = '5s'")
+        hurry(5000)
+        with transaction.atomic():
             for key in ("hits:a", "hits:b")[:: -1 if number else 1]:
                 Counter.objects.increment(key, tags={"country": "DE"})
                 met.wait(20)
