@@ -12,7 +12,7 @@ from tests.docs.pages import DOCS, ROOT, blocks, steps, text_of
 README = ROOT / "README.md"
 PAGE = DOCS / "explanation" / "why-naive-ways-fail.md"
 COMMAND = "python3 -m example_project.demonstrations"
-pytestmark = pytest.mark.many_writers
+pytestmark = pytest.mark.postgresql  # what the command needs
 
 
 @pytest.mark.django_db(transaction=True)
