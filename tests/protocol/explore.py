@@ -73,8 +73,9 @@ class Reached:
     def is_new(self, world: World) -> bool:
         """Whether a state is to be looked at; it is taken for reached from now on."""
         known = self._spent.setdefault(world[:-1], [])
-        if any(is_thriftier(other, world.spent) for other in known):
-            return False
+        for other in known:
+            if is_thriftier(other, world.spent):
+                return False
         known.append(world.spent)
         self.count += 1
         return True
@@ -98,12 +99,16 @@ def without_gc() -> Iterator[None]:
 
 def _explore(plan: Plan) -> Explored:
     start = Node(plan.start())
-    reached, drained = Reached(), set[World]()
+    reached, drained, met = Reached(), set[World](), set[World]()
     reached.is_new(start.world)
     ahead = deque([start])
     while ahead:
         node = ahead.popleft()
         for label, after in successors(plan, node.world):
+            # Most states are met on several ways: it is cheaper to know one than to number it.
+            if after in met:
+                continue
+            met.add(after)
             world = canonical(after, node.world)
             if reached.is_new(world):
                 ahead.append(Node(world, node, label))
