@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache
@@ -80,10 +80,19 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if run and is_left_out(collection_path, run) else None
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection(session: pytest.Session) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, Any, Any]:
+    """Without searching for garbage: nearly all that is made here stays."""
+    gc.disable()
+    try:
+        _compile_share(session.config)
+        return (yield)
+    finally:
+        gc.enable()
+
+
+def _compile_share(config: pytest.Config) -> None:
     """Of a whole run, each process compiles its share of the files, then reads those of others."""
-    config = session.config
     worker = getattr(config, "workerinput", None)
     if worker and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
         first = int(worker["workerid"].removeprefix("gw"))
