@@ -90,8 +90,9 @@ def test_through_a_stream(site: None, tmp_path: Path) -> None:
     log = tmp_path / "access.log"
     log.write_text("".join(LINE.format(f"/{number % 7}") for number in range(700)) + "\n")
     url = url_of_the_test()
-    for times in (1, 2):
-        found = printed(url, "replay", log, "--workers", "2", "--verify", "--stream")
+    # Processes that publish together once; then this one alone, which is quicker to start.
+    for times, workers in ((1, 2), (2, 1)):
+        found = printed(url, "replay", log, "--workers", workers, "--verify", "--stream")
         assert (found["counted"], found["malformed"]) == (700, 1)
         assert found["totals"]["page:/0"] == 100 * times
         assert found["totals"].get("page:/left", 0) == times - 1
@@ -110,7 +111,7 @@ def test_through_kafka(site: None, tmp_path: Path) -> None:
     earlier = {"position": "90", "timeline": "0" * 31 + "1", "moved_at": datetime.now(UTC)}
     CounterPosition.objects.create(source="stream replay-kafka", part="1", **earlier)
     url = url_of_the_test()
-    found = printed(url, "replay", "--workers", "2", "--verify", "--stream", "kafka", log)
+    found = printed(url, "replay", "--workers", "1", "--verify", "--stream", "kafka", log)
     assert (found["counted"], found["malformed"]) == (700, 1)
     assert found["totals"]["page:/0"] == 100
     assert not CounterIncident.objects.exists()
