@@ -37,7 +37,7 @@ class Row(NamedTuple):
 NOWHERE: tuple[str, ...] = ()
 EVERYWHERE = tuple(RUNS)
 TABLE = {
-    ".": Row(EVERYWHERE, "models against dictionaries, migrations, settings, types"),
+    ".": Row(EVERYWHERE, "a model of calls, migrations, settings, types"),
     "actors": Row(("dialect", "server", "newest"), "rows that count once, down to their SQL"),
     "adjustments": Row(("dialect", "server", "newest"), "corrections, down to their SQL"),
     "admin": Row(("pair", "newest"), "forms, lists and templates are Django's"),
@@ -72,8 +72,11 @@ TABLE = {
     "stores/redis": Row(("server", "newest"), "scripts are the server's, sockets are Python's"),
     "strategies": Row(("dialect", "server", "newest"), "each strategy, down to its SQL"),
     "streams": Row(("dialect", "server"), "messages of streams, landed in SQL"),
+    "test_adjustment_model.py": Row(("dialect", "server", "newest"), "as adjustments"),
     "test_architecture.py": Row(NOWHERE, "reads the sources"),
+    "test_ledger_model.py": Row(("dialect", "server", "newest"), "as strategies"),
     "test_selection.py": Row(NOWHERE, "reads this table"),
+    "test_spread_model.py": Row(("dialect", "server", "newest"), "as strategies"),
     "upkeep": Row(("dialect", "server"), "partitions, triggers, rollups and flushes in SQL"),
     "workers": Row(NOWHERE, "Celery and web servers; slow to start"),
     "write": Row(("dialect", "server", "newest"), "changes of each kind, down to their SQL"),
