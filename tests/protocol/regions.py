@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from functools import reduce
 from typing import NamedTuple
 
+from tests.protocol.explore import without_gc
 from tests.protocol.region_plans import DISAGREE, ENDLESS, GONE, TWICE, Amount, Flaw, Plan
 
 CLOSED = -1
@@ -402,18 +403,25 @@ def _accounted(world: World, *, again: bool = False) -> World:
 def settled(plan: Plan, world: World) -> World | None:
     """What becomes of a state in which nothing more happens but upkeep; None: there is no end."""
     for _ in range(60):
-        moves = [*greet(plan, world), *fence(plan, world), *lands(plan, world)]
-        for at in range(plan.regions):
-            moves += publish(plan, world, at)
-            for other in range(plan.regions):
-                if other != at:
-                    for page in pages(world, at, other):
-                        after = apply(plan, world, at, page)
-                        moves += [("", after)] if after != world else []
-        if not moves:
+        move = next(_upkeep(plan, world), None)
+        if move is None:
             return world
-        world = moves[0][1]
+        world = move[1]
     return None
+
+
+def _upkeep(plan: Plan, world: World) -> Iterator[tuple[str, World]]:
+    yield from greet(plan, world)
+    yield from fence(plan, world)
+    yield from lands(plan, world)
+    for at in range(plan.regions):
+        yield from publish(plan, world, at)
+        for other in range(plan.regions):
+            if other != at:
+                for page in pages(world, at, other):
+                    after = apply(plan, world, at, page)
+                    if after != world:
+                        yield "", after
 
 
 def fault_of(plan: Plan, world: World, done: dict[World, str]) -> str:
@@ -450,6 +458,11 @@ class Explored(NamedTuple):
 
 def explore(plan: Plan, most: int = 400_000) -> Explored:
     """Every state, the nearest first, until one is wrong."""
+    with without_gc():
+        return _explore(plan, most)
+
+
+def _explore(plan: Plan, most: int) -> Explored:
     first = start(plan)
     origins: dict[World, tuple[World, str] | None] = {first: None}
     todo, done = [first], dict[World, str]()
