@@ -36,7 +36,7 @@ Names = Pattern[str] | Callable[[str], bool]
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who may do what with counters over HTTP. Nobody may do what is not named.
+    """Who may do what with counters over HTTP. Anything that is not named is forbidden.
 
     Attributes:
         read, increment, decrement, adjust, history, list, approve: ``"anyone"`` (who reads),
@@ -44,8 +44,8 @@ class Access:
             increments), or the path of a permission class of REST framework.
         max_delta: the most that one call may change a counter by.
         max_counters: how many counters of the namespace the API may create.
-        names: which counters the API may create: what is asked about the name, which is what stands
-            behind the colon of the key. None: any.
+        names: which counters the API may create: a test of the name, which is the part behind the
+            colon of the key. None: any.
         origins: the sites whose visitors may send beacons.
         limit: how many changes one principal may make, such as ``"60/min"``; empty: any number.
         burst: how many of them at once, less than the rate has: then no time of its length ever has
@@ -79,7 +79,7 @@ class Access:
 
     @property
     def creates(self) -> bool:
-        """Whether somebody may create counters: to change one that is not there makes it."""
+        """Whether a client may create counters: to change one that is not there makes it."""
         return any((self.increment, self.decrement, self.adjust))
 
     def admits_name(self, key: str) -> bool:
@@ -91,16 +91,16 @@ class Access:
         return bool(asked(name))
 
 
-# The namespace that counts the counters which were created over HTTP. It is nobody's.
+# The namespace that counts the counters which were created over HTTP. Clients cannot reach it.
 CREATED = "counters.created"
-# That of the counter which says how far the audit was sound. It is nobody's, either.
+# That of the counter which says how far the audit was sound. Clients cannot reach it, either.
 AUDITED = "counters.audited"
-# What is not declared, is reached by nobody.
+# Clients cannot reach counters that are not declared.
 CLOSED = Access()
 
 
 def access_of(declared: Mapping[str, Any] | None) -> Access:
-    """What is declared, once nothing is wrong with it."""
+    """The declaration, once nothing is wrong with it."""
     if not declared:
         return CLOSED
     given = {name: value for name, value in declared.items() if value is not None}

@@ -1,4 +1,4 @@
-"""What a namespace declares of the buffer in front of its counters. Keeps no state."""
+"""The declaration of the buffer in front of its counters. Keeps no state."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Buffering(NamedTuple):
 
 
 def buffering_of(declared: Mapping[str, Any] | None) -> Buffering | None:
-    """What is declared; None where nothing is."""
+    """The declaration, if there is one."""
     return None if declared is None else Buffering(**declared)
 
 

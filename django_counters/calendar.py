@@ -34,8 +34,8 @@ def beginnings(by: str, since: datetime, until: datetime, zone: tzinfo) -> Itera
 
 def period_of(by: str, moment: datetime, zone: tzinfo) -> tuple[datetime, datetime]:
     """When the period of a moment begins, and when the next one does, in UTC."""
-    # In UTC: what is added to a moment of a time zone is added to what its clock shows, which is
-    # another hour where that is shown twice.
+    # In UTC: time added to a moment of a time zone moves its clock, which goes wrong in the hour
+    # that the clock shows twice.
     moment = moment.astimezone(UTC)
     starts = beginnings(by, moment, moment + _LONGEST, zone)
     return next(starts), next(starts)

@@ -46,8 +46,8 @@ def register() -> None:
 def check_setting(
     app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
-    """E001 to E005, E008, E009, E019, E023, E025 to E027, E033, E036, E040, E041: what is
-    in ``COUNTERS``."""
+    """E001 to E005, E008, E009, E019, E023, E025 to E027, E033, E036, E040, E041: the contents of
+    ``COUNTERS``."""
     return [
         Error(problem.message, hint=HINTS[problem.code], id=f"counters.{problem.code}")
         for problem in problems(getattr(settings, "COUNTERS", None))
@@ -67,7 +67,7 @@ def check_limits(
 def check_streams(
     app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
-    """E039: what is in ``COUNTERS_STREAMS``. It connects to nothing."""
+    """E039: the contents of ``COUNTERS_STREAMS``. It connects to nothing."""
     return [
         Error(message, hint=HINTS[code], id=f"counters.{code}")
         for code, message in stream_problems(published_to(getattr(settings, "COUNTERS", None)))
@@ -77,7 +77,7 @@ def check_streams(
 def check_regions(
     app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
-    """E042: what is in ``COUNTERS_REGION``, its peers and secrets. It connects to nothing."""
+    """E042: the contents of ``COUNTERS_REGION``, its peers and secrets. It connects to nothing."""
     return [
         Error(message, hint=HINTS["E042"], id="counters.E042")
         for message in region_problems(needed=False)
@@ -102,7 +102,7 @@ def check_caches(
     """E021 and W016: whether cached counters can be kept where they are declared.
 
     It connects to nothing. Who only makes migrations needs no Redis: where a development machine
-    has another kind of cache, that is no error before somebody counts.
+    has another kind of cache, that is no error before counting begins.
     """
     return [
         (Warning if code == "W016" else Error)(message, hint=HINTS[code], id=f"counters.{code}")
@@ -185,7 +185,7 @@ def check_databases(
 
 
 def _reduced(alias: str) -> list[str]:
-    """What a database does less well than PostgreSQL."""
+    """The shortcomings of a database beside PostgreSQL."""
     vendor = connections[alias].vendor
     found = DIALECTS[vendor].reduced if vendor in DIALECTS else ()
     if not found:
@@ -228,7 +228,7 @@ def _database_problems(alias: str) -> Iterator[tuple[str, str]]:
 
 
 def _unfit(connection: Any) -> Iterator[str]:
-    """What this kind of database refuses, and what its server lacks."""
+    """The declarations that this kind of database refuses, and what its server lacks."""
     dialect, setting = DIALECTS[connection.vendor], getattr(settings, "COUNTERS", None)
     if not dialect.keeps_regions and not any(problems(setting)):
         for name, policy in policies(setting).items():

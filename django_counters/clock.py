@@ -24,5 +24,5 @@ def shown(moment: datetime) -> datetime:
 
 
 def meant(moment: datetime) -> datetime:
-    """The aware moment that somebody means who gave this one."""
+    """The aware moment that the caller means by this one."""
     return timezone.make_aware(moment) if timezone.is_naive(moment) else moment

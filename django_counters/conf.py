@@ -1,4 +1,4 @@
-"""The ``COUNTERS`` setting: what may stand in it, and what it means. Keeps no state.
+"""The ``COUNTERS`` setting: its options and their meaning. Keeps no state.
 
 Strategies and projections declare their options beside themselves, and are listed here.
 """
@@ -45,7 +45,7 @@ HISTORY_DAYS = 90
 MOST_HISTORY_DAYS = 36_500
 
 
-# What namespaces and fields have, whatever their strategy is; fields in small letters.
+# The options of all namespaces and fields, regardless of their strategy; fields in small letters.
 COMMON = (
     Option(
         "STRATEGY",
@@ -132,13 +132,13 @@ _OF_NAMESPACES = (
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a namespace declares for its counters.
+    """The declarations of a namespace for its counters.
 
     ``options``: those of its strategy and of projections, by their names in small letters.
     ``approve_above``: by how much one person alone may adjust a counter; None: by any amount.
     ``history``: the period of its recorded totals; empty where none are recorded.
     ``history_days``: for how long those are kept. ``access``: who may reach the counters over
-    HTTP. ``measure``: what is counted beside the total; None where nothing is. ``buffer``: how
+    HTTP. ``measure``: the measure beside the total; None where none is declared. ``buffer``: how
     increments wait in their process; None where they do not. ``regional``: whether values are
     those of all regions together. ``top_up``: below which stock a region is sent more.
     """
@@ -205,7 +205,7 @@ def owners() -> dict[str, str]:
 
 
 def field_options(strategy: str = "") -> dict[str, Option]:
-    """What a field may be given beside ``COMMON``; its own strategy decides on shared names."""
+    """The options of a field beside ``COMMON``; its own strategy decides on shared names."""
     own_last = sorted(field_strategies().values(), key=lambda one: one.name == strategy)
     own = [option for one in own_last for option in one.fields or ()]
     projected = [option for one in PROJECTIONS for option in one.options]
@@ -252,14 +252,14 @@ def _policy(name: str, declared: Mapping[str, Any]) -> Policy:
 
 
 def published_to(setting: object) -> frozenset[str]:
-    """The names of streams that buffers publish to, whatever else is wrong with the setting."""
+    """The names of streams that buffers publish to, even if the setting has other errors."""
     declared = setting.values() if isinstance(setting, Mapping) else ()
     found = (one.get("BUFFER") for one in declared if isinstance(one, Mapping))
     return frozenset(str(one["to"]) for one in found if isinstance(one, Mapping) and "to" in one)
 
 
 def measure_of(owner: str, options: Mapping[str, Any]) -> Measure | None:
-    """What a namespace or a field counts beside its total, by its options; None: nothing."""
+    """The measure of a namespace or a field, by its options; None: only the total is counted."""
     given, parts = projected_options(options), dict[str, Any]()
     for one in PROJECTIONS:
         for name, part in one.make(**given).items():
@@ -279,7 +279,7 @@ def _bounds(declared: Mapping[Any, Any]) -> Bounds:
 
 
 def _value(declared: Mapping[Any, Any], option: Option) -> Any:
-    """What is declared, or the default; small letters stand within ``OPTIONS``."""
+    """The declaration, or the default; small letters stand within ``OPTIONS``."""
     found = declared if option.name.isupper() else declared.get("OPTIONS", {})
     return found.get(option.name, option.default)
 
@@ -328,7 +328,7 @@ def _option_problems(where: str, declared: Mapping[Any, Any]) -> Iterator[Proble
 
 
 def _value_problems(declared: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:
-    """What is wrong with values that do not depend on the strategy."""
+    """The problems of values that do not depend on the strategy."""
     for message in bounds_problems(*_bounds(declared)):
         yield "E005", message
     for option in (*COMMON, *_OF_NAMESPACES):
@@ -371,7 +371,7 @@ def _given(declared: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _access_problems(name: str, declared: object) -> Iterator[Problem]:
-    """What is wrong with who may reach the counters over HTTP."""
+    """The problems of who may reach the counters over HTTP."""
     where = f"COUNTERS[{name!r}]"
     for message in access_problems(declared):
         yield Problem("E026", f"{where}: {message}")
@@ -393,7 +393,7 @@ def _regional_problems(name: str, declared: Mapping[Any, Any]) -> Iterator[Probl
 def _strategy_problems(
     where: str, strategy: Declaration, declared: Mapping[Any, Any]
 ) -> Iterator[Problem]:
-    """What is wrong with the options of a strategy, and what it cannot do."""
+    """The problems of the options of a strategy, and the limits of that strategy."""
     if not isinstance(declared.get("OPTIONS", {}), Mapping):
         yield Problem("E008", f"{where}['OPTIONS'] must be a dictionary.")
         return

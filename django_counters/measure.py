@@ -89,7 +89,7 @@ class Once:
 
 
 class Measure(NamedTuple):
-    """What is counted beside a total.
+    """The counting beside a total.
 
     Attributes:
         name: the namespace, or ``app.Model.field``.

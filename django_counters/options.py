@@ -14,8 +14,8 @@ class Option(NamedTuple):
         name: how it is written. In capitals it stands beside ``STRATEGY``, else within ``OPTIONS``
             or among the arguments of a field.
         default: what holds where it is not declared.
-        expected: what it may be, as messages and the reference say it.
-        meaning: what it does, for the reference.
+        expected: the values it may have, as messages and the reference say it.
+        meaning: its effect, for the reference.
         accepts: whether a value is that; some are checked together with others instead.
         choices: the values that it may have, where those are few.
         builds: whether strategies are built from it; others read it in ``policy.options``.
@@ -52,7 +52,7 @@ def choice(name: str, choices: tuple[str, ...], meaning: str) -> Option:
 
 
 def seconds(name: str, default: float, meaning: str) -> Option:
-    """An option that is a time which somebody may wait, or which a value may be old."""
+    """An option that is a time: of waiting, or the age of a value."""
     return Option(name, default, "a number of seconds above zero", meaning, _is_duration)
 
 

@@ -24,7 +24,7 @@ def override_counters() -> Iterator[Callable[..., None]]:
 
 @pytest.fixture
 def isolated_counters() -> Iterator[None]:
-    """Cached counters count where nobody else does, until the test ends."""
+    """Cached counters count in a place of the test alone, until it ends."""
     from django_counters import testing
 
     with testing.isolated_counters():

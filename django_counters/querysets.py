@@ -303,7 +303,7 @@ def _age(consistency: str, max_age: float | None) -> float | None:
 
 
 def exact_value(field: CounterField) -> Any:
-    """The total in the column and what waits in slots, as an expression."""
+    """The total in the column and the amount that waits in slots, as an expression."""
     options = field.model._meta
     kinds = ContentType._base_manager.filter(app_label=options.app_label, model=options.model_name)
     waiting = (

@@ -15,7 +15,7 @@ from django_counters.exceptions import InvalidConfiguration
 #: How many characters a secret has at least.
 SHORTEST_SECRET = 32
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,59}")
-#: The namespace of what regions have sent to each other. Nobody else counts in it.
+#: The namespace of what regions have sent to each other. Only this app counts in it.
 SENT = "counters.sent"
 # What one region cannot decide or tell for all of them.
 _AGAINST = {
@@ -38,7 +38,7 @@ class Regions(NamedTuple):
 
 
 def regions() -> Regions:
-    """What is declared.
+    """The declaration.
 
     Raises:
         InvalidConfiguration: the settings are wrong, or there are none.
@@ -59,9 +59,9 @@ def are_there() -> bool:
 
 
 def sent_to(region: str, incarnation: int) -> tuple[str, str]:
-    """From which key on and before which one the counters are of what is on the way to a region.
+    """The range of keys of the counters of increments on the way to a region.
 
-    Whatever was sent to an incarnation that has ended never arrives: it may have arrived before
+    Stock sent to an incarnation that has ended never arrives: it may have arrived before
     the region was restored.
     """
     # "=" follows "<".
@@ -69,7 +69,7 @@ def sent_to(region: str, incarnation: int) -> tuple[str, str]:
 
 
 def sent_key(key: str, region: str, incarnation: int, sender: str) -> str:
-    """The counter of what is on the way from one region to another one."""
+    """The counter of stock on the way from one region to another one."""
     return f"{sent_to(region, incarnation)[0]}{sender}:{key}"
 
 

@@ -52,11 +52,11 @@ class Registry:
     """One per process. Parses ``COUNTERS`` on first use, and again when it is overridden."""
 
     def __init__(self) -> None:
-        # Whoever is interrupted while he holds it may count in a handler.
+        # A thread that is interrupted while it holds the lock may count in a handler.
         self._lock = threading.RLock()
         self._strategies: dict[tuple[Recipe, Table, str], Strategy] = {}
-        # The first one is used. What is parsed of settings that change meanwhile goes into a list
-        # that nobody looks at any more.
+        # The first one is used. A policy that is parsed while settings change goes into a list that
+        # is no longer read.
         self._policies: list[Mapping[str, Policy]] = []
         self._records: dict[tuple[type[models.Model], str], Table] = {}
         self._tokens: dict[str, SqlTokens] = {}
@@ -128,7 +128,7 @@ class Registry:
         return self._batches.get(using) or self._batches.setdefault(using, SqlBatches(using))
 
     def pending(self, cache: str, timeout: float, using: str) -> RedisPending:
-        """What waits in one Redis for one database; see `pending_in`."""
+        """The amount that waits in one Redis for one database; see `pending_in`."""
         # A database has another name while it is tested.
         wanted = (cache, timeout, using, part_of(using))
         found = self._pending.get(wanted)
@@ -139,7 +139,7 @@ class Registry:
         return self._deltas.get(using) or self._deltas.setdefault(using, _deltas(using))
 
     def corrections(self, table: Table, using: str, key_field: object) -> SqlCorrections:
-        """Who corrects the totals of a table of a database."""
+        """Corrects the totals of a table of a database."""
         found = self._corrections.get((table, using))
         if found is None:
             made = SqlCorrections(table, using, key_field)
@@ -147,16 +147,16 @@ class Registry:
         return found
 
     def measures(self, using: str) -> SqlMeasures:
-        """What a database knows of its measures."""
+        """The knowledge of a database about its measures."""
         return self._measures.get(using) or self._measures.setdefault(using, SqlMeasures(using))
 
     def actors(self, using: str) -> SqlActors:
-        """Who has counted what in a database."""
+        """The actors of a database."""
         known = self._actors.get(using)
         return known or self._actors.setdefault(using, SqlActors(Session(using)))
 
     def holds(self, using: str) -> SqlHolds:
-        """What is held for somebody in a database."""
+        """The holds in a database."""
         known = self._holds.get(using)
         return known or self._holds.setdefault(using, SqlHolds(Session(using)))
 
@@ -206,14 +206,14 @@ class Registry:
 
 
 def in_effect(recipe: Recipe) -> Recipe:
-    """What a declared recipe is made of here: of cached counters, what the settings say."""
+    """The parts of a declared recipe here: of cached counters, those from the settings."""
     if recipe.can.outside and getattr(settings, "COUNTERS_CACHED_AS_EXACT", False):
         return CACHED_AS_EXACT.recipe()
     return recipe
 
 
 def pending_in(cache: str, timeout: float, using: str) -> RedisPending:
-    """What waits in one Redis for one database. Opens no connection.
+    """The amount that waits in one Redis for one database. Opens no connection.
 
     Args:
         cache: an alias, or a URL; or the name that a flush has written down, which keeps what was
@@ -240,7 +240,7 @@ def pending_in(cache: str, timeout: float, using: str) -> RedisPending:
 
 
 def slots_of(using: str, prefix: str) -> Slots:
-    """The keys of what waits for a database, in a cache with a prefix."""
+    """The keys of the amount that waits for a database, in a cache with a prefix."""
     return Slots(using, space_of(part_of(using), prefix))
 
 

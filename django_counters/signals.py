@@ -16,7 +16,7 @@ class News(Signal):
     """A signal of a change that is done, which no receiver can undo."""
 
     def tell(self, sender: type, **named: object) -> None:
-        """Call all receivers. What goes wrong there is logged: what they are told of was done."""
+        """Call all receivers. Their errors are logged: the change was done."""
         try:
             self.send_robust(sender, **named)
         except Exception:
@@ -49,9 +49,9 @@ incident_recorded = News()
 counter_adjusted = Signal()
 
 #: A call has changed counters: sent in its process, once for each batch, before the caller's
-#: transaction ends, so that what is rolled back later was told, too. Not sent for a repeated token
-#: (but for that of a cached counter in a transaction: before the commit it is not known), for an
-#: error, or for what is collected before it is applied. What receivers raise is logged.
+#: transaction ends, so changes that are rolled back later were told, too. Not sent for a repeated
+#: token (but for that of a cached counter in a transaction: before the commit it is not known), for
+#: an error, or for collected changes before they are applied. What receivers raise is logged.
 #: Arguments: ``batch``, ``values``, ``strategy``, ``subject``, ``using``.
 batch_applied = PlainSignal(use_caching=True)
 

@@ -1,4 +1,4 @@
-"""Sketches: what is stored of a set, so that its members can be counted. Values only.
+"""Sketches: the stored data of a set, so that its members can be counted. Values only.
 
 A set has members, which are numbers of 52 bits. A small set keeps them all and is exact. A larger
 one keeps 16,384 registers, in which no member can be found again. Registers say how many there
@@ -45,7 +45,7 @@ _COMMON = _RANKS[:16]  # all but a few registers have one of these ranks
 
 
 def member_of(text: str, key: bytes) -> int:
-    """The member that a text is: 52 bits that nobody can make without the key, and never 0."""
+    """The member that a text is: 52 bits that cannot be made without the key, and never 0."""
     return member_in(blake2b(text.encode(), key=key, digest_size=8).digest())
 
 
@@ -56,7 +56,7 @@ def member_in(digest: bytes) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
-    """What is stored of a set.
+    """The stored data of a set.
 
     Attributes:
         kind: "m" keeps up to 512 members; "r" keeps registers.
@@ -111,7 +111,8 @@ class Sketch:
         return self | Sketch(ROUGH, bytes(loose))
 
     def keeps(self, member: int) -> bool:
-        """Whether a member is in the set and can be found there: in registers nobody can."""
+        """Whether a member is in the set and can be found there: members of registers cannot be
+        found."""
         return self.is_exact and member in _unpacked(self.body)
 
     def without(self, member: int) -> Sketch:
@@ -155,7 +156,7 @@ def union(sketches: Iterable[Sketch]) -> Sketch:
 
 
 class _Gathered:
-    """What was added so far: at most 512 members, and registers of all others."""
+    """The members so far: at most 512 members, and registers of all others."""
 
     __slots__ = ("_greatest", "_loose", "_members")
 

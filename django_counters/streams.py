@@ -38,8 +38,8 @@ class Kind(NamedTuple):
     """What streams of one backend declare.
 
     Attributes:
-        options: what it declares beside `BACKEND`, `DECODE` and `PAGE`.
-        problems: what is wrong with these, where each by itself is accepted.
+        options: its options beside `BACKEND`, `DECODE` and `PAGE`.
+        problems: the problems of these, where each by itself is accepted.
         parts: the parts, where they are declared.
     """
 
@@ -88,10 +88,10 @@ class Stream:
     Attributes:
         name: its name in the settings.
         location: where it is, as its backend reads it.
-        parts: what has an order of its own, where that is declared.
+        parts: the parts with an order each, where they are declared.
         decode: the dotted path of the function; None where buffers have made all messages.
         page: how many messages one transaction counts at most.
-        backend: what it is.
+        backend: its name.
         own: what else is declared, for its backend.
     """
 
@@ -128,7 +128,7 @@ class Stream:
 
 
 def decode_problems(path: str) -> Iterator[str]:
-    """What is wrong with the path of a function."""
+    """The problems of the path of a function."""
     try:
         if not callable(import_string(path)):
             yield f"DECODE {path!r} is no function."
@@ -148,7 +148,7 @@ def streams() -> Mapping[str, Stream]:
 
 
 def stream_names() -> tuple[str, ...]:
-    """The names of all streams, whatever else is wrong with them."""
+    """The names of all streams, even if they have other errors."""
     setting = _setting()
     return tuple(map(str, setting)) if isinstance(setting, Mapping) else ()
 

@@ -77,7 +77,7 @@ def record_history(using: str = DEFAULT_DB_ALIAS) -> dict[str, int]:
 
 @shared_task(name=PRUNE, ignore_result=True)
 def prune(using: str = DEFAULT_DB_ALIAS) -> dict[str, int]:
-    """Forget what nobody asks for any more, as ``counters prune`` does. Safe to run at once."""
+    """Delete expired rows, as ``counters prune`` does. Safe to run at once."""
     from django_counters.upkeep.prune import prune_all
 
     return prune_all(using)

@@ -1,4 +1,4 @@
-"""The frozen values that pass between the rooms, and the rules of what is a key and a delta."""
+"""The frozen values that pass between the rooms, and the rules for keys and deltas."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SMALL = 2**62
 
 
 class Bounds(NamedTuple):
-    """What a counter must not fall below and not rise above; None where it is free."""
+    """The lowest and the highest value of a counter; None where it is free."""
 
     floor: int | None = None
     ceiling: int | None = None
@@ -80,18 +80,18 @@ class Cell(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """What a change adds beside its total; of a member, how often it was seen."""
+    """The effect of a change beside its total; of a member, how often it was seen."""
 
     cell: Cell
     by: int
 
 
 class Quota(NamedTuple):
-    """How much a counter may be increased by in one period, whatever the tags are.
+    """How much a counter may be increased by in one period, regardless of the tags.
 
     Attributes:
         cell: names the period; its tags are empty.
-        most: the ceiling of what is counted in the period.
+        most: the ceiling of the counts in the period.
         zone: the name of the time zone by whose clocks the period begins and ends.
     """
 
@@ -101,11 +101,11 @@ class Quota(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """Somebody who counts once; together with a key it names one row.
+    """An actor who counts once; together with a key it names one row.
 
     Attributes:
         measure: the number of the measure in its database.
-        actor: the text that stands for somebody.
+        actor: the text that stands for the actor.
         at: when it happened.
         time: after which the same actor counts again; None for never.
     """
@@ -143,8 +143,8 @@ class Delta(NamedTuple):
 
     The key is what finds the row: the key of a named counter, the primary key of a record. A route
     (a user, a request) always leads to the same shard. The effects are applied with it or not at
-    all, and no cell stands in them twice. Quotas are those of an increase: what it takes from the
-    room of its periods.
+    all, and no cell stands in them twice. Quotas are those of an increase: the amount it takes from
+    the room of its periods.
     """
 
     key: Hashable
@@ -171,7 +171,7 @@ Sums = Mapping[tuple[K, Cell | None], int]
 
 
 def sums_of(delta: Delta) -> Iterator[tuple[Cell | None, int]]:
-    """What a delta adds to: the total, which has no cell, and its cells."""
+    """The targets of a delta: the total, which has no cell, and its cells."""
     yield None, delta.by
     yield from delta.effects
 
@@ -302,7 +302,7 @@ def short_key(text: str) -> str:
 
 
 def namespace_of(key: str) -> str:
-    """What stands before the first colon; the empty string where there is none."""
+    """The part before the first colon; the empty string where there is none."""
     head, colon, _ = key.partition(":")
     return head if colon else ""
 

@@ -1,4 +1,4 @@
-"""What a change returns: the new value, or that it is not known and why."""
+"""The result of a change: the new value, or that it is not known and why."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class Appended(Unknown):
         return (self.key, self.token)
 
 
-#: What a change returns. ``result.value`` is an int or None.
+#: The result of a change. ``result.value`` is an int or None.
 Result: TypeAlias = Counted | Unknown
 
 #: The new values of a batch, by key, as a strategy knows them.
@@ -189,7 +189,7 @@ class LedgerPage(Generic[_Entry]):
 
 
 class NoNumber:
-    """A counter whose number was not loaded. Whatever asks for the number raises an error.
+    """A counter whose number was not loaded. All uses of the number raise an error.
 
     It is no int, so that nothing can take a wrong number from it, also not code written in C.
     """

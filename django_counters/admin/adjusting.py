@@ -39,7 +39,7 @@ _OF_NUMBER = (
     errors.InsufficientCount,
     errors.InvalidDelta,
 )
-# What a preview is asked for.
+# The request for a preview.
 _NUMBERS = ("to", "by", "allow_below_floor")
 
 
@@ -248,7 +248,7 @@ def _changed_since(form: AdjustForm, found: Preview) -> int | None:
 
 
 def _sent(data: QueryDict) -> dict[str, Any]:
-    """What was sent, with the offered change in place of the value if the user has chosen it."""
+    """The values sent, with the offered change in place of the value if the user has chosen it."""
     sent = data.dict()
     return {**sent, "how": BY, "number": data["change"]} if "change" in data else sent
 
@@ -256,8 +256,8 @@ def _sent(data: QueryDict) -> dict[str, Any]:
 def _offered(form: AdjustForm, found: Preview) -> int | None:
     """The change that a new value meant when the user saw the value before.
 
-    None if nothing was counted meanwhile. Also if somebody has adjusted it: both may have corrected
-    the same mistake.
+    None if nothing was counted meanwhile. Also if another person has adjusted it: both may have
+    corrected the same mistake.
     """
     data = form.cleaned_data
     since = _changed_since(form, found)

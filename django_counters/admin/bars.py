@@ -1,4 +1,4 @@
-"""The chart of what a counter counted in its last periods, as SVG: drawn without a script."""
+"""The chart of a counter in its last periods, as SVG: drawn without a script."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def bars_of(found: Chart) -> dict[str, Any]:
 
 
 def numbers_of(found: Chart) -> dict[str, Any]:
-    """The same for whoever asks for JSON."""
+    """The same as JSON."""
     return {
         "key": found.key,
         "by": found.by,
@@ -102,7 +102,7 @@ def label_of(start: datetime, by: str) -> str:
 
 
 def word_of(by: str) -> str:
-    """What a period is called, at the head of its column."""
+    """The name of a period, at the head of its column."""
     words = {"hour": _("Hour"), "day": _("Day"), "week": _("Week from"), "month": _("Month")}
     return words[by]
 
@@ -141,7 +141,7 @@ def _entry(number: int, row: Row) -> Entry:
 def _segments(
     found: Chart, entries: Sequence[Entry], labels: Sequence[str], scale: _Scale
 ) -> Iterator[Segment]:
-    """Bar after bar from the ground up; what was taken off, from the ground down."""
+    """Bar after bar from the ground up; decrements, from the ground down."""
     pitch = WIDTH / max(len(labels), 1)
     for place, label in enumerate(labels):
         ends = {True: 0, False: 0}
@@ -161,7 +161,7 @@ def _segments(
 
 
 def _times(labels: Sequence[str]) -> list[tuple[int, str, str]]:
-    """Place, anchor and text of what stands below: the first and the last period."""
+    """Place, anchor and text of the labels below: the first and the last period."""
     if len(labels) < 2:
         return [(0, "start", label) for label in labels]
     return [(0, "start", labels[0]), (WIDTH, "end", labels[-1])]

@@ -22,7 +22,7 @@ from django_counters.exceptions import HistoryNotKept
 from django_counters.fields import CounterField, counter_fields
 from django_counters.templatetags.counters_admin import grouped
 
-# Those that tell a day: the day itself, and what is summed to one.
+# Those that tell a day: the day itself, and periods that are summed to days.
 _WITHIN_A_DAY = PERIODS[: PERIODS.index("day") + 1]
 _ENDS = (0, 1, *(10**zeros for zeros in range(1, 7)))
 
@@ -30,15 +30,15 @@ _ENDS = (0, 1, *(10**zeros for zeros in range(1, 7)))
 class CounterFilter(admin.FieldListFilter):
     """Filters a list by the size of a counter: ``list_filter = [("views", CounterFilter)]``.
 
-    The choices are ranges, each ten times as large as the one before. They go by the column: what
-    is pending is not in it.
+    The choices are ranges, each ten times as large as the one before. They go by the column: the
+    pending amount is not in it.
     """
 
     def __init__(
         self, field: Any, request: Any, params: Any, model: Any, model_admin: Any, field_path: str
     ) -> None:
         self._low, self._end = names = f"{field_path}__gte", f"{field_path}__lt"
-        # Whoever is above takes them out of it.
+        # A class above takes them out of it.
         self._given = {name: params[name][-1] for name in names if name in params}
         super().__init__(field, request, params, model, model_admin, field_path)
 
@@ -47,7 +47,7 @@ class CounterFilter(admin.FieldListFilter):
         return [self._low, self._end]
 
     def choices(self, changelist: Any) -> Iterator[Any]:
-        """All, what is below zero, and the ranges."""
+        """All, those below zero, and the ranges."""
         yield self._choice(changelist, {}, _("All"))
         yield self._choice(changelist, {self._end: "0"}, "< 0")
         for low, end in pairwise(_ENDS):
@@ -64,7 +64,7 @@ class CounterFilter(admin.FieldListFilter):
 
 
 class Sparkline:
-    """A column of a `CounterFieldsAdmin`: what a field has counted in each of the last days.
+    """A column of a `CounterFieldsAdmin`: the counts of a field in each of the last days.
 
     ``list_display = ["title", "views", Sparkline("views")]``, where the field is counted by day
     (``per=["day"]``). It takes one query for the page.

@@ -88,8 +88,8 @@ class CounterAdmin(CounterPageMixin, ExportAdmin):
     """The list of counters with their exact values.
 
     The order is that of the keys, so a namespace stands together. A list that is not too long can
-    be sorted by value, too: by the total, which is in the row. What is pending is in other tables,
-    and in Redis.
+    be sorted by value, too: by the total, which is in the row. The pending amount is in other
+    tables, and in Redis.
     """
 
     list_display = ("key", "exact_value", "strategy", "last_change", "recent")

@@ -87,7 +87,7 @@ class CounterFieldsAdmin(_ModelAdmin):
         form_url: str = "",
         obj: Any = None,
     ) -> HttpResponse:
-        """Adds the links, and what is held."""
+        """Adds the links, and the holds."""
         context["adjust_links"] = self.adjust_links(request, obj) if obj is not None else []
         context["held"] = self.held(request, obj) if obj is not None else []
         return super().render_change_form(request, context, add, change, form_url, obj)
@@ -100,7 +100,7 @@ class CounterFieldsAdmin(_ModelAdmin):
         return [link for link in found if link.url]
 
     def held(self, request: HttpRequest, record: Any) -> list[Held]:
-        """What is held of the counters of one record, with forms if this user may give it back."""
+        """The holds of the counters of one record, with forms if this user may give it back."""
         releases, site = _may_adjust(request), self.admin_site
         return [
             one

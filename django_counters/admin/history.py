@@ -1,4 +1,4 @@
-"""How one counter went, as its page shows it: what the address asks for, and what is drawn."""
+"""How one counter went, as its page shows it: the question in the address, and the drawing."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _query(by: str, split: str) -> str:
 
 
 def _chart(key: str, request: HttpRequest) -> Chart:
-    """As the address asks for it; nothing of what somebody has made by hand and is no key."""
+    """As the address asks for it; nothing for a handmade text that is no key."""
     by, told = request.GET.get("by", ""), periods_of(key)
     by = by if by in told else next(iter(told), "hour")
     try:

@@ -1,4 +1,4 @@
-"""What is held of a counter, on its page or that of its record, and the form that gives it back."""
+"""The holds of a counter, on its page or that of its record, and the form that gives it back."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _hold_of(counter: Ref, token: str) -> Hold:
 
 
 class Held(NamedTuple):
-    """What is held of one counter.
+    """The holds of one counter.
 
     Attributes:
         rows: the first to expire first.
@@ -97,7 +97,7 @@ class Held(NamedTuple):
 def held_of(
     counter: Ref, site: admin.AdminSite, *, releases: bool, field: str = "", name: str = ""
 ) -> list[Held]:
-    """What is held of a counter; empty where nothing is. ``field``: as the form names it."""
+    """The holds of a counter; empty where nothing is. ``field``: as the form names it."""
     rows = held(counter, _MOST)
     url = form_url(site, _RELEASE, field, counter.text) if releases else ""
     return [Held(rows, url, name)] if rows else []

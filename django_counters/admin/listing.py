@@ -154,7 +154,7 @@ def _is_counted(key: str) -> bool:
 
 
 def _counted(keys: Sequence[str], using: str | None) -> Iterator[tuple[str, dict[int, int]]]:
-    """What was counted in each hour, by its number. Leaves out invalid keys."""
+    """The amount counted in each hour, by its number. Leaves out invalid keys."""
     of: dict[object, list[str]] = {}
     for key in keys:
         if why_no_key(key) is None:

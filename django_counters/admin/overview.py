@@ -1,4 +1,4 @@
-"""One page on the state of all counters, and what has to be done."""
+"""One page on the state of all counters, and the work to do."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _tops(using: str) -> list[Top]:
 
 
 class _Ranks(NamedTuple):
-    """What is ranked: all counters of a namespace or of a field, and how to ask for some."""
+    """A ranking: all counters of a namespace or of a field, and how to ask for some."""
 
     subject: str
     measure: Measure

@@ -191,7 +191,7 @@ def shown_of(counter: Counter) -> Shown:
 
 
 def _parts(found: Explanation) -> list[tuple[str, int, str]]:
-    """The total, and what waits in each place."""
+    """The total, and the amount that waits in each place."""
     parts = [
         (pgettext("of a counter", "Total"), found.total, _("rolled up")),
         (_("Shards"), found.shards, _("pending in shards")),

@@ -50,7 +50,7 @@ class BoundedPaginator(_Paginator):
 
 
 class ReadOnlyAdmin(_ModelAdmin):
-    """Shows a model. Nobody may add, change or delete.
+    """Shows a model. Adding, changing and deleting are off.
 
     Override ``get_queryset`` to hide rows from a user.
     """
@@ -64,15 +64,15 @@ class ReadOnlyAdmin(_ModelAdmin):
         css = {"all": ("django_counters/admin.css", "django_counters/sparkline.css")}
 
     def has_add_permission(self, request: HttpRequest) -> bool:  # noqa: ARG002
-        """Nobody adds."""
+        """Adding is off."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
-        """Nobody changes."""
+        """Changing is off."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
-        """Nobody deletes."""
+        """Deleting is off."""
         return False
 
 

@@ -90,7 +90,8 @@ class RequestAdmin(ReadOnlyAdmin):
         return linked(self.admin_site, CounterAdjustment, waiting.adjustment, text)
 
     def has_approve_permission(self, request: HttpRequest, waiting: Any = None) -> bool:
-        """Whether this user may decide on requests, or on this one. Nobody decides on their own."""
+        """Whether this user may decide on requests, or on this one. People do not decide on their
+        own requests."""
         allowed = request.user.has_perm("django_counters.approve_adjustment")
         return allowed and (waiting is None or not self._is_own(request, waiting))
 
@@ -216,7 +217,7 @@ class RequestAdmin(ReadOnlyAdmin):
 
 
 def wanted_of(waiting: Any) -> str:
-    """What a request asks for: the new value, or the change."""
+    """The content of a request: the new value, or the change."""
     if waiting.to is not None:
         return gettext("to %(value)s") % {"value": grouped(waiting.to)}
     return gettext("by %(change)s") % {"change": signed(waiting.by)}
@@ -225,7 +226,7 @@ def wanted_of(waiting: Any) -> str:
 def waiting_of(
     site: admin.AdminSite, request: HttpRequest, key: str
 ) -> list[tuple[AdjustmentRequest, str, str]]:
-    """The requests of a named counter that wait, the latest first: what is wanted, and the page.
+    """The requests of a named counter that wait, the latest first: the text of each, and the page.
 
     Only those that the user may see.
     """

@@ -16,7 +16,7 @@ from django_counters.write.records import native_of
 
 
 class CountingActors:
-    """What the counter of one instance knows of those who have counted it."""
+    """The actors who count in the counter of one instance."""
 
     _field: Any  # a CounterField; said so, its descriptor would hide it from type checkers
     _instance: models.Model
@@ -83,7 +83,7 @@ class CountingActors:
 def has_many(
     field: Any, model: type[models.Model], given: Iterable[object], who: Who, using: str | None
 ) -> set[Any]:
-    """The primary keys of those records, or those keys, that somebody has counted."""
+    """The primary keys of those records, or those keys, that this actor has counted."""
     alias = _reading(model, using)
     place = field.declared()
     asked: dict[str, object] = {}
@@ -100,7 +100,7 @@ def has_many(
 def _by_rows(
     field: Any, model: type[models.Model], keys: dict[object, object], alias: str
 ) -> dict[str, object]:
-    """What was given as keys, by the keys of the rows that have the column."""
+    """The given keys, by the keys of the rows that have the column."""
     pk: Any = field.model._meta.pk
     own: Any = model._meta.pk
     while own is not pk and getattr(own.remote_field, "parent_link", False):

@@ -1,4 +1,4 @@
-"""What a decimal field hands out: a Decimal that can also count."""
+"""The value of a decimal field: a Decimal that can also count."""
 
 from __future__ import annotations
 

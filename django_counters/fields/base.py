@@ -1,4 +1,4 @@
-"""What a counter field declares, and how the rows of its column are counted."""
+"""The declaration of a counter field, and how the rows of its column are counted."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class BaseCounterField(TotalField):
         return amount
 
     def declared_units(self, amount: Any) -> Any:
-        """The same for what the field declares, right or wrong."""
+        """The same for the declaration of the field, right or wrong."""
         return amount
 
     @property
@@ -110,7 +110,7 @@ class BaseCounterField(TotalField):
         return [*lower, *upper, *super().validators]
 
     def clean(self, value: Any, model_instance: models.Model | None) -> Any:
-        # What a row has is not written, so nobody is asked to correct it.
+        # The value in a row is not written, so the user need not correct it.
         if model_instance is None or model_instance._state.adding:
             return super().clean(value, model_instance)
         return value
@@ -139,7 +139,7 @@ class BaseCounterField(TotalField):
         ref = self.ref(instance, using)
         given = optional_token(token)
         result = change(Change(ref, by, called, None, given, immediately, event=event))
-        # Where no number is known, what the instance holds stays as it is.
+        # Where no number is known, the value of the instance stays as it is.
         if result.value is not None and not result.replayed:
             instance.__dict__[self.attname] = result.value
         return result
@@ -159,7 +159,7 @@ class BaseCounterField(TotalField):
     ) -> Reading:
         """Read the value of one instance; `CounterValue` is its face."""
         age = MAX_AGE if max_age is None else check_age(max_age)
-        # A replica lags: what has landed would be in neither Redis nor the replica.
+        # A replica lags: landed increments would be in neither Redis nor the replica.
         find = router.db_for_write if self.recipe.can.outside else router.db_for_read
         alias = using or find(type(instance), instance=instance)
         strategy = registry.strategy(self.recipe, self.table, alias)
@@ -197,7 +197,7 @@ class BaseCounterField(TotalField):
 
     @cached_property
     def recipe(self) -> Recipe:
-        """What the strategy of this field is made of."""
+        """The recipe of this field's strategy."""
         declared = field_strategies().get(self.strategy)
         # A check tells of a strategy that there is not.
         recipe = declared.recipe(self.options, of_field=True) if declared else EXACT
@@ -205,7 +205,7 @@ class BaseCounterField(TotalField):
 
     @cached_property
     def measure(self) -> Measure | None:  # type: ignore[override]
-        """What is counted beside the total; None where nothing is."""
+        """The measure beside the total; None where none is declared."""
         return measure_of(self._label(), self.options)
 
     @cached_property

@@ -165,7 +165,7 @@ class DecimalCounterField(Scaled, CounterField):
     def pre_save(self, model_instance: models.Model, add: bool) -> Any:
         with in_amounts([self]):
             value = super().pre_save(model_instance, add)
-        # What is inserted is made units of again.
+        # An inserted amount becomes units again.
         return amount_of(value, self.places) if isinstance(value, int) else value
 
     def get_db_prep_save(self, value: Any, connection: Any) -> Any:

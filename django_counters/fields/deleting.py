@@ -1,4 +1,5 @@
-"""What waits in slots and in Redis, and is in cells and actors, goes with deleted records."""
+"""The amount that waits in slots and in Redis, and is in cells and actors, goes with deleted
+records."""
 
 from __future__ import annotations
 
@@ -67,7 +68,8 @@ def follow_deletes(sender: type[models.Model], **_: Any) -> None:
 
 
 def _waiting_elsewhere(model: type[models.Model]) -> list[CounterField]:
-    """What waits for these goes with a record; a proxy's delete is told of the proxy alone."""
+    """The amount that waits for these goes with a record; a proxy's delete is told of the proxy
+    alone."""
     return [
         field
         for field in counter_fields(model)

@@ -1,4 +1,4 @@
-"""What is held of the counter of a record for somebody."""
+"""The holds of the counter of a record."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from django_counters.write.holds import Hold
 
 
 class CountingHolds:
-    """What the counter of one instance holds for others."""
+    """The holds of the counter of one instance."""
 
     _field: Any  # a CounterField; said so, its descriptor would hide it from type checkers
     _instance: models.Model

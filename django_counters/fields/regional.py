@@ -169,7 +169,7 @@ class CounterOverRegions:
 
 
 def attribute_problems(all_models: Iterable[type[models.Model]]) -> Iterator[tuple[str, str]]:
-    """What is wrong with such attributes of models, by the code of the check."""
+    """The problems of such attributes of models, by the code of the check."""
     first: dict[str, type[models.Model]] = {}
     for model in all_models:
         for name, attribute in _attributes(model):

@@ -58,7 +58,7 @@ def units_of(amount: object, places: int) -> int:
 
 
 def amount_of(units: int, places: int) -> Decimal:
-    """The amount that so many units are, whatever the decimal context is."""
+    """The amount of so many units, in any decimal context."""
     return Decimal(f"{units}E-{places}")
 
 
@@ -93,7 +93,7 @@ def _places_of(name: object, places: dict[str, int]) -> int | None:
 
 
 class Scaled:
-    """Makes amounts of what the database tells, and units of what it is given."""
+    """Converts units from the database to amounts, and amounts to units."""
 
     places: Any
 
@@ -125,7 +125,7 @@ class Scaled:
 
 
 class Units(Scaled, _Field):
-    """What a column of units is to expressions: a kind of its own, that mixes with no other."""
+    """The type of a column of units in expressions. It mixes with no other type."""
 
     def db_type(self, connection: BaseDatabaseWrapper) -> str | None:
         return models.BigIntegerField().db_type(connection)

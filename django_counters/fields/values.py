@@ -1,4 +1,4 @@
-"""What a counter field hands out: an int that can also count."""
+"""The value of a counter field: an int that can also count."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What comes from elsewhere: increments that wait outside of the database land in it, once."""
+"""Increments that wait outside of the database land in it, once."""

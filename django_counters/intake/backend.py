@@ -1,4 +1,4 @@
-"""What a backend of streams is: who counts it, and who asks how much waits."""
+"""The interface of a backend of streams: its consumer, and the size of its backlog."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Step = Callable[[str], None]
 
 
 class Entry(Protocol):
-    """One message, whatever its backend."""
+    """One message, regardless of its backend."""
 
     @property
     def part(self) -> str | int:
@@ -32,7 +32,7 @@ class Entry(Protocol):
 
     @property
     def published(self) -> str | None:
-        """What a buffer has published in it; None where somebody else has written it."""
+        """The message of a buffer in it; None where another process has written it."""
 
     @property
     def payload(self) -> str:
@@ -41,7 +41,7 @@ class Entry(Protocol):
 
 @dataclass
 class Consumed:
-    """What a consumer did.
+    """The result of a consumer's turn.
 
     Attributes:
         pages: how many transactions counted something.
@@ -49,8 +49,8 @@ class Consumed:
         counters: how often a total was changed.
         poison: how many messages could not be counted; each is in an incident.
         quarantined: amounts that could not be landed, by counter; each is in an incident.
-        incidents: what was found to be lost, or to be another stream.
-        busy: parts that somebody else was reading.
+        incidents: losses, and streams that turned out to be others.
+        busy: parts that another process was reading.
         repeats: how many messages of buffers were counted before.
     """
 
@@ -106,7 +106,7 @@ class Consumer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What waits in one part of a stream.
+    """The amount that waits in one part of a stream.
 
     Attributes:
         part: which part.

@@ -21,11 +21,11 @@ class Beyond:
         self._told: dict[str, str] = {}
 
     def tell(self, part: str, position: str, end: str) -> list[str]:
-        """What is to be said of a part, unless it was said before. Within no landing or one."""
+        """The text about a part, unless it was told before. Within no landing or one."""
         if self._told.get(part) == position:
             return []
         self._told[part] = position
-        # Without the end, which moves: whoever is started again writes the same.
+        # Without the end, which moves: a process that is started again writes the same.
         detail = {"part": part, "position": position, "reason": "beyond the end"}
         rows = CounterIncident._base_manager.using(self._using)
         kind = CounterIncident.Kind.LOST
@@ -38,10 +38,10 @@ class Beyond:
 
 
 def write_lost(called: str, after: str, before: str, source: str, using: str) -> str:
-    """Write down that something of a stream is gone which nobody has counted; what to say of it.
+    """Write down that a part of a stream is gone and was not counted; the text about it.
 
     Args:
-        called: what it is a part of, as people call it; its last word is that of the incident.
+        called: the name of the whole, for people; its last word is that of the incident.
         after: the last that was counted, or is known.
         before: the first that is there.
         source: what incidents call the stream.

@@ -1,4 +1,4 @@
-"""What the consumers of all backends have, and which messages make the next page."""
+"""The common part of all consumers, and which messages make the next page."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Portion:
         return self._refused is not None
 
     def refused(self, message: Entry) -> DataError | None:
-        """What the database said of a message that was alone in a page."""
+        """The error of the database about a message that was alone in a page."""
         if self._refused is None or self._refused[:2] != (message.part, message.offset):
             return None
         return self._refused[2]

@@ -1,4 +1,4 @@
-"""The flush: what waits in Redis becomes part of the totals, exactly once."""
+"""The flush: the amount that waits in Redis becomes part of the totals, exactly once."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _flush(pending: RedisPending, using: str, report: Report, largest: int, step
 
 
 def _alone() -> None:
-    """Nobody has to be told that this flush goes on."""
+    """There is no lock to renew while this flush goes on."""
 
 
 def _renewed(goes_on: Callable[[], object], step: Step, name: str) -> None:

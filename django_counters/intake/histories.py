@@ -27,9 +27,9 @@ class Histories:
     """Sorts messages of buffers by whether they were counted, when it is known how far those are.
 
     Attributes:
-        fresh: those that nobody has counted.
+        fresh: those that no process has counted.
         repeats: how many were counted before.
-        expired: those that are so old that nobody knows.
+        expired: those that are so old that it is not known.
         gaps: pages that should be there.
         moves: where the histories go.
     """
@@ -41,7 +41,7 @@ class Histories:
         self.repeats = 0
         self.moves: list[Move] = []
         if found:
-            # One statement. Whoever counts the same meanwhile loses the compare-and-set.
+            # One statement. A process that counts the same meanwhile loses the compare-and-set.
             known = registry.positions(using).among(SOURCE, {one.incarnation for one in found})
             before = {part: int(at.position) for part, at in known.items()}
             self.moves = list(self._sorted(found, before, registry.batches(using).now()))

@@ -2,9 +2,9 @@
 far each one is.
 
 A position is the offset that comes next. A page is one transaction: it adds the changes to the
-totals and moves the position of each partition in it, by compare-and-set. What the group believes
-decides who tries, and never what is counted: whoever was taken for dead, and was not, finds that
-the position is elsewhere. Then it reads the positions again, and goes on.
+totals and moves the position of each partition in it, by compare-and-set. The group decides which
+consumer tries, and never which messages count. A consumer that was wrongly taken for dead finds
+that the position is elsewhere. Then it reads the positions again, and goes on.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ class KafkaConsumer(PageConsumer):
         # Where each partition stands, and the offset that comes next there.
         self._known: dict[int, Position] = {}
         self._next: dict[int, int] = {}
-        # What the group had given when positions were read; None: they have to be read again.
+        # The partitions that the group had assigned when positions were read; None: read them
+        # again.
         self._stands: int | None = None
         self._ended: set[int] = set()
         self._stuck: set[int] = set()
@@ -99,7 +100,7 @@ class KafkaConsumer(PageConsumer):
             # As after all that fails, it is read again from the positions on.
             pass
         except (Moved, Busy):
-            # Somebody else is ahead, or is just counting the same.
+            # Another process is ahead, or is just counting the same.
             self._stands = None
             done.busy += map(str, sorted(self._next))
         return done
@@ -107,7 +108,7 @@ class KafkaConsumer(PageConsumer):
     def _take(self, done: Consumed) -> None:
         if self._stands != self._member.given:
             self._stand(done)
-        # Whatever fails from here on: all of it is read again from the positions on.
+        # After any error from here on, all is read again from the positions.
         given, self._stands = self._stands, None
         self._step("poll")
         read = self._member.read(self._portion.size, WAIT)
@@ -121,7 +122,7 @@ class KafkaConsumer(PageConsumer):
             self._stands = given
 
     def _stand(self, done: Consumed) -> None:
-        """Read on from the positions, whatever was read before."""
+        """Read on from the positions, and forget earlier reads."""
         given, parts = self._member.given, sorted(self._member.parts or ())
         topic, known = self._topic.known(), self._positions.of(self._source)
         self._ended, self._stuck, self._since = set(), set(), time.monotonic()
@@ -136,7 +137,7 @@ class KafkaConsumer(PageConsumer):
         self._stands = given
 
     def _is_late(self, messages: Sequence[Raw]) -> bool:
-        """Whether to stand anew: somebody may have put right what could not be read.
+        """Whether to stand anew: a process may have put right what could not be read.
 
         Raises:
             CounterUnavailable: the group has not answered for long.
@@ -176,11 +177,11 @@ class KafkaConsumer(PageConsumer):
         return page, landed
 
     def _fresh(self, messages: Sequence[Raw]) -> tuple[list[KafkaMessage], dict[int, int]]:
-        """What nobody has counted, and the offsets that come next of its partitions."""
+        """The messages that are not counted yet, and the next offsets of their partitions."""
         fresh, ends = list[KafkaMessage](), dict(self._next)
         for raw in messages:
             part, offset = raw.partition(), raw.offset()
-            # What a change in the group brings again, and what is not ours.
+            # Messages that come again after a change in the group, and those of other partitions.
             if part is None or offset is None or part not in ends or offset < ends[part]:
                 continue
             ends[part] = offset + 1
@@ -198,13 +199,13 @@ class KafkaConsumer(PageConsumer):
             Whether to stand anew. Until then nothing of this partition comes.
         """
         if self._topic.known().id not in ("", self._known[part].timeline):
-            # Made again: whoever stands anew says so.
+            # Made again: a process that stands anew says so.
             return True
         at, bounds = self._next[part], self._topic.bounds([part])[part]
         if at < bounds.low:
             between = str(at - 1), str(bounds.low)
             with self._landing.begun([]):
-                # Whoever moves it writes it down.
+                # A process that moves it writes it down.
                 self._positions.move([self._move(part, between[1])])
                 told = write_lost(str(part), *between, self._source, self._using)
             done.incidents.append(told)
@@ -220,7 +221,8 @@ class KafkaConsumer(PageConsumer):
             return at._replace(timeline=topic or at.timeline)
         detail = {"part": str(part), "position": at.position, "topic": at.timeline, "now": topic}
         with self._landing.begun([]):
-            # Once among all consumers: whoever comes late must not take back what is counted.
+            # Once among all consumers: a process that comes late must not take back what is
+            # counted.
             if self._positions.hold(self._source, str(part), self._lease) != at:
                 raise Busy(f"{self._source} {part}")
             self._positions.put(self._source, str(part), Position("", topic))

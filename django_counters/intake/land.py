@@ -1,4 +1,4 @@
-"""The one landing: what comes from elsewhere becomes part of the totals, once.
+"""The one landing: increments from outside become part of the totals, once.
 
 A source is a file of this room. It turns what waits somewhere into a `Parcel`, lands it, and lets
 go of it afterwards::
@@ -11,14 +11,14 @@ go of it afterwards::
 It has to give an id that is the same whenever the same page is read again: the ``hex`` of a
 UUIDv7, which `tokens.token_of` makes of a text and the moment of the page. Nothing may be added to
 a page once it has an id. It may land a parcel as often as it likes, and die anywhere: it must not
-let go of a page before `land` has returned. What a total cannot take is quarantined, in an incident
-and in what `land` returns, and keeps nothing else from landing. A parcel that is older than 28
-days is quarantined as a whole, because nobody knows any more whether it landed.
+let go of a page before `land` has returned. An amount that does not fit a total is quarantined, in
+an incident and in the result of `land`. The others land. A parcel that is older than 28 days is
+quarantined as a whole, because it is not known any more whether it landed.
 
 A source whose pages come in order gives each parcel the positions that it is between, instead of an
 id: ``Parcel("", "clicks", sums, moves=[Move("clicks", "0", "41", "57")])``. It lands exactly when
-all of them move, in the transaction of the counts, whatever its age is. Where one is elsewhere,
-`Moved` says that somebody else has landed it, or a part of it: that page is of no use any more.
+all of them move, in the transaction of the counts, regardless of its age. Where one is elsewhere,
+`Moved` says that another process has landed it, or a part of it: that page is of no use any more.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def land(parcel: Parcel, using: str = DEFAULT_DB_ALIAS) -> Landed:
         Moved: a position of it is not where the parcel begins. Nothing is landed: read the
             positions again. Only for parcels with positions.
         OutcomeUnknown: the connection was lost in COMMIT. Land the same parcel again; where it has
-            positions, `Moved` then says that it did land, or that somebody else was faster.
+            positions, `Moved` then says that it did land, or that another process was faster.
         CounterUnavailable, ReadOnlyDatabase: nothing is landed.
         RuntimeError: the caller has a transaction.
         ValueError: the id of the parcel is not the ``hex`` of a UUIDv7, or is of a later day; it
@@ -126,14 +126,14 @@ class Landing:
             yield
 
     def land(self, parcels: Sequence[Parcel], sums: Sums | None = None) -> Landed:
-        """Land those that nobody has landed, within `begun`. ``sums``: those of all of them."""
+        """Land those that no process has landed, within `begun`. ``sums``: those of all of them."""
         claimed = self._batches.claim([parcel for parcel in parcels if not parcel.moves])
         registry.positions(self._using).move([one for p in parcels for one in p.moves])
         fresh = [parcel for parcel in parcels if parcel.moves or parcel.id in claimed]
         landed = Landed(self._source, self._using, len(fresh))
         for parcel in parcels:
             if not parcel.moves and parcel.id not in claimed:
-                # Whoever landed it knows which of its amounts are not in the totals.
+                # A process that landed it knows which of its amounts are not in the totals.
                 landed.forget[parcel.id] = list(parcel.sums)
         due = self._due(fresh, landed)
         for parcel in fresh:
@@ -170,8 +170,8 @@ class Landing:
         """Append increments with tokens to the ledger.
 
         Returns:
-            What they are part of the sums with, and the cells of those that are counted by this:
-            whatever becomes of the sums, these are in the ledger.
+            Their share of the sums, and the cells of those that this call counts. Even if the sums
+            fail, these are in the ledger.
         """
         taken: dict[str, int] = defaultdict(int)
         cells: list[CellSums[str]] = []
@@ -192,7 +192,7 @@ class Landing:
         except (CounterUnavailable, OutcomeUnknown, ReadOnlyDatabase, RetryTransaction):
             raise
         except (CounterError, DataError) as error:
-            # What the ledger does not take must not keep everything else from landing.
+            # An entry that the ledger refuses must not stop the others.
             landed.quarantine(type(error).__name__, {counter: by}, [parcel.name], str(token))
             return False
         if outcome is not Outcome.APPENDED:
@@ -253,7 +253,8 @@ class Landing:
         landed: Landed,
         due: Sequence[str],
     ) -> None:
-        """Add to cells, and to sets of actors, of what is in the totals or the ledger now."""
+        """Add to cells, and to sets of actors, for increments that are in the totals or the ledger
+        now."""
         if not any(parts):
             return
         found: dict[tuple[str, Cell | None], int] = {}
@@ -337,7 +338,7 @@ class Landing:
 
 
 def sums_of(parcels: Iterable[Parcel], without: Mapping[str, int] | None = None) -> Sums:
-    """What has to be added, by place and key: the keys of named counters have no white space."""
+    """The amounts to add, by place and key: the keys of named counters have no white space."""
     sums: dict[str, int] = {}
     for parcel in parcels:
         for counter, by in parcel.sums.items():
@@ -362,7 +363,7 @@ def _without(
 def _with_records_of(parts: Iterable[CellSums[str]], sums: Sums) -> Sums:
     """The sums, with zero for records of which cells alone are left.
 
-    What was counted up and down is no sum, and one that is taken away while pages are read is in
+    Counting up and down gives no sum, and a counter that is removed while pages are read is in
     none. Their cells land if the record is there.
     """
     absent: dict[str, dict[str, int]] = {}

@@ -70,7 +70,7 @@ class Landed:
 
 
 def _shown(found: Mapping[str, _T]) -> dict[str, _T]:
-    """With names that JSON in a database can hold: somebody else may have written any bytes."""
+    """With names that JSON in a database can hold: another process may have written any bytes."""
     return {_text(name): value for name, value in found.items()}
 
 

@@ -21,14 +21,14 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Judgement:
-    """What is found in the slots of one source, and what is to be remembered of them.
+    """The findings in the slots of one source, and the facts to remember.
 
     Attributes:
-        lost: by slot, generations of which nobody knows what became.
+        lost: by slot, generations of which it is not known what became.
         births: by slot, generations that had none before them. In a slot that is known that means
             that the one before was lost, unless they have landed since they were found.
         histories: by slot, the history that the server had, and the one it has.
-        seen: by slot, what was seen there now, where it is something new.
+        seen: by slot, its present state, where that is new.
     """
 
     lost: Mapping[int, list[str]] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Judgement:
     seen: Mapping[int, tuple[str, str]] = field(default_factory=dict)
 
     def of(self, slots: Collection[int], vanished: Mapping[int, list[str]]) -> Judgement:
-        """What concerns some slots, and what has vanished meanwhile."""
+        """The part about some slots, and the generations that have vanished meanwhile."""
         lost = {
             slot: [*self.lost.get(slot, ()), *vanished.get(slot, ())]
             for slot in {*self.lost, *vanished}
@@ -54,8 +54,8 @@ class Judgement:
 def judge(before: Mapping[int, Seen], cuts: Sequence[Cut], batches: SqlBatches) -> Judgement:
     """Compare what is there with what was there.
 
-    ``before`` has to be read before the cuts are made: what was there then is still there, or has
-    landed by now, or is lost.
+    ``before`` has to be read before the cuts are made: a generation of that time is still there,
+    has landed, or is lost.
     """
     missing: dict[int, set[str]] = {}
     births: dict[int, list[str]] = {}
@@ -109,7 +109,7 @@ def _missing(seen: Seen | None, links: Mapping[str, str]) -> set[str]:
     """Generations that were there and are not: lost, unless they have landed.
 
     Each one names the one before it (``links``), so that one in the middle cannot vanish unnoticed.
-    What is before the one that was seen was asked for when that was.
+    Generations before the last seen one were checked when that one was seen.
     """
     if seen is None:
         return set(links.values()) - links.keys() - {""}

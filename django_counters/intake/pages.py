@@ -77,7 +77,7 @@ class Page:
         except Error:
             raise
         except Exception as error:
-            # Whatever it is: a message must not keep all others from being counted.
+            # Any error: a message must not keep all others from being counted.
             self.put_aside(message, error)
             return
         self.messages += 1
@@ -90,8 +90,8 @@ class Page:
         """Land all of it between positions, within `Landing.begun`.
 
         Raises:
-            Moved: somebody else has landed a part of it. The transaction has to be rolled back, and
-                the page is of no use any more.
+            Moved: another process has landed a part of it. The transaction has to be rolled back,
+                and the page is of no use any more.
         """
         histories = Histories(self._published, self._using)
         for one in histories.fresh:
@@ -134,7 +134,7 @@ class Page:
         event = Event(at=message.at) if ref.measure else Event()
         delta = Change(ref, check_delta(by), event=event).delta
         if delta.is_bounded:
-            # Whoever lands it does not look at bounds: it has happened already.
+            # The landing does not look at bounds: it has happened already.
             raise UnsupportedBounds(key=key, strategy="a stream")
         if ref.measure is None and ref.bounds == UNBOUNDED:
             self._plain.add(key)

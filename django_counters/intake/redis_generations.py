@@ -24,8 +24,8 @@ Step = Callable[[str], None]
 class Part(NamedTuple):
     """Generations that are landed in one transaction.
 
-    ``held``: what was read of them; ``vanished`` could not be. ``sums`` are those of all that is
-    held.
+    ``held``: the generations that were read; ``vanished`` could not be. ``sums`` are those of all
+    that is held.
     """
 
     held: Mapping[Sealed, Parcel]
@@ -48,11 +48,11 @@ class Generations:
     def flush(self, largest: int) -> Iterator[Landed]:
         """Land all that is there; what became of each part, before it is acknowledged.
 
-        Two rounds, if something sealed was there before: what is open can be sealed after that.
+        Two rounds, if something sealed was there before: the open one can be sealed after that.
         """
         for _ in range(2):
             self._step("look")
-            # Before the cut: what was there then is there still, or has landed, or is lost.
+            # Before the cut: a generation of that time is there still, has landed, or is lost.
             before = self._batches.source(self._pending.source)
             self._step("cut")
             cuts = self._pending.cut()
@@ -87,7 +87,7 @@ class Generations:
         """Land a part and write down what was found, in one transaction; slots that lost some.
 
         Raises:
-            Busy: the database was put back since the part was read. Somebody may have landed it
+            Busy: the database was put back since the part was read. A process may have landed it
                 before, and all may know that.
         """
         parcels = list(part.held.values())

@@ -1,8 +1,9 @@
 """Counts the messages of Redis streams: who holds the row of a part reads on. No consumer groups.
 
 One page is one transaction: it holds the position of the part, reads what comes after it, adds the
-changes to the totals and moves the position. While it is open nobody else reads that part. It ends
-with the process, with the connection, or by the server where its owner stands still for too long.
+changes to the totals and moves the position. While it is open no other process reads that part. It
+ends with the process, with the connection, or by the server where its owner stands still for too
+long.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from django_counters.streams import Stream
 class Ahead:
     """Reads the next page of a part while the database counts the one before it.
 
-    What was read counts only at the position that it was read from: whoever has that decides.
+    A page counts only at the position that it was read from, and one process holds that.
     """
 
     def __init__(self) -> None:
@@ -45,9 +46,9 @@ class Ahead:
         self._read[part.name] = position, self._beside.submit(part.since, position, most)
 
     def take(self, part: RedisStream, position: str) -> Entries | None:
-        """What was read from a position on; None where it has to be read now.
+        """The page that follows a position; None where it has to be read now.
 
-        What was not full then may be more by now, and small pages cost as much as full ones.
+        A page that was not full may have more by now, and small pages cost as much as full ones.
         """
         at, read = self._read.pop(part.name, ("", None))
         if read is None or at != position:
@@ -55,7 +56,7 @@ class Ahead:
         try:
             found = read.result()
         except (CounterUnavailable, OutcomeUnknown, Refused):
-            # Whoever reads now learns whether it is still so.
+            # A process that reads now learns whether it is still so.
             return None
         return found if found.is_full else None
 
@@ -85,7 +86,7 @@ class RedisConsumer(PageConsumer):
         # Parts that have a row, as far as it is known.
         self._made: set[str] = set()
 
-    #: What a turn did not read is not there, or somebody else reads it.
+    #: A part that a turn did not read is missing, or another process reads it.
     is_at_end = True
     #: Nothing is held between turns.
     longest_pause = inf
@@ -127,7 +128,7 @@ class RedisConsumer(PageConsumer):
             position = self._positions.hold(self._source, part.name, self._lease)
             if position is None:
                 done.busy.append(part.name)
-                # Or somebody has deleted it.
+                # Or a process has deleted it.
                 self._made.discard(part.name)
                 return
             # To decode a page may take longer than the server waits for the next statement.
@@ -164,7 +165,7 @@ class RedisConsumer(PageConsumer):
             self._portion.refuse(fresh, error)
 
     def _vanished(self, part: str, position: str, entries: Sequence[Message]) -> list[str]:
-        """Write down that entries are gone which nobody has counted, as far as anybody can know."""
+        """Write down that entries are gone which no process has counted, as far as is known."""
         if not position or entries[0].offset == position:
             return []
         return [write_lost(part, position, entries[0].offset, self._source, self._using)]

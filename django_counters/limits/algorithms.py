@@ -1,4 +1,4 @@
-"""The algorithms of rate limits: what each asks of a store, and what the answer means. No I/O.
+"""The algorithms of rate limits: the questions to a store, and the meaning of the answers. No I/O.
 
 What each admits, of a limit of N in a time:
 
@@ -79,7 +79,7 @@ class Gcra:
         interval, full = self.interval, self.capacity * self.interval
         left = min(max(full - max(found.used, 0), 0), full)
         remaining = left // interval
-        # At least 1: a bucket that has refused had too little then, whatever it has now.
+        # At least 1: a bucket that has refused had too little then, even if it has enough now.
         wait = 0 if found.admitted else max(found.used + cost * interval - full, 1)
         more = max(found.used + (remaining + 1) * interval - full, 1)
         return Taken(found.admitted, remaining, wait / _SECOND, more / _SECOND)

@@ -26,7 +26,7 @@ _NAMELESS = "<the view>"
 
 
 class Options(TypedDict, total=False):
-    """What a `Limit` can have beside its name and its rate."""
+    """The options of a `Limit` beside its name and its rate."""
 
     burst: int | None
     by: By
@@ -140,7 +140,7 @@ class Limited:
 
 
 def _short(limit: Limit, request: HttpRequest, taken: Taken | None) -> Taken | None:
-    """What was found, where the request is refused for it."""
+    """The finding, where the request is refused for it."""
     if taken is None:
         return None
     remember(request, limit, taken)

@@ -25,7 +25,7 @@ _ATTRIBUTE = "_counters_limit"
 
 
 class Looked(NamedTuple):
-    """A limit, and what a request found there."""
+    """A limit, and its state for a request."""
 
     limit: Limit
     taken: Taken
@@ -45,7 +45,8 @@ class Looked(NamedTuple):
 
 
 def remember(request: HttpRequest, limit: Limit, taken: Taken) -> None:
-    """Let the answer to a request tell of the nearest of its limits. Nobody knows uncounted ones.
+    """Let the answer to a request tell of the nearest of its limits. Uncounted limits have no state
+    to tell.
 
     A request of REST framework has that of Django within.
     """

@@ -1,4 +1,4 @@
-"""A rate limit that has a name, and what it does while its store is away."""
+"""A rate limit that has a name, and its behaviour while its store is away."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ WHEN_AWAY: tuple[WhenAway, ...] = get_args(WhenAway)
 By = Literal["user", "address", "user_or_address"] | Callable[[HttpRequest], str | None]
 _BY = ("user", "address", "user_or_address")
 LONGEST_NAME = 200
-# Seconds after which to ask again, while nobody knows when the store is back.
+# Seconds after which to ask again, while it is not known when the store is back.
 _RETRY = 1.0
 # The names of limits whose store did not answer when it was asked last, as far as there is room.
 _away: set[str] = set()
@@ -200,7 +200,8 @@ class Limit:
         return self._algorithm.told(found, cost)
 
     def _unasked(self, error: CounterUnavailable) -> Taken:
-        """What the limit says where its store is away. The log says when that begins and ends."""
+        """The decision of the limit while its store is away. The log says when that begins and
+        ends."""
         decided = self.when_away or when_away()
         limit_away.tell(Limit, limit=self.name, decision=decided)
         if self.name not in _away:

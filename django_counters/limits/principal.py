@@ -1,4 +1,4 @@
-"""Who sends a request: a user, or an address if nobody is logged in.
+"""Who sends a request: a user, or an address without a login.
 
 Requests of REST framework are taken as those of Django are.
 """
@@ -29,10 +29,10 @@ def principal_of(request: HttpRequest, bits: int = NETWORK_BITS) -> str:
 
 
 def user_in(request: HttpRequest) -> str | None:
-    """``user:<model>:<pk>`` of an authenticated user; None where nobody is logged in.
+    """``user:<model>:<pk>`` of an authenticated user; None without a login.
 
     Raises:
-        ImproperlyConfigured: nobody has looked who the user is.
+        ImproperlyConfigured: no middleware has set the user.
     """
     if not hasattr(request, "user"):
         raise ImproperlyConfigured(

@@ -30,7 +30,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(
     out: OutputWrapper, using: str, *, shows_all: bool, fail: bool, as_json: bool, **_options: Any
 ) -> None:
-    """Print the verdict and what it is based on, or all findings as JSON."""
+    """Print the verdict and its reasons, or all findings as JSON."""
     found = sorted(examine(using), key=lambda one: _FIRST.index(one.verdict))
     first = _headline(found)
     if as_json:

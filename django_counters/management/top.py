@@ -287,7 +287,7 @@ def _table(hottest: Sequence[Hot], width: int | None) -> Iterator[str]:
 
 
 def _waiting(one: Hot) -> str:
-    """What waits of a counter, and where."""
+    """The pending amount of a counter, and where."""
     if not one.exact:
         return _("Redis is away")
     if not one.waits:

@@ -16,7 +16,7 @@ from django_counters.write.change import named
 
 
 def _silent(report: AdjustedMany) -> None:
-    """Nobody wants to know how far it is."""
+    """The progress is dropped."""
 
 
 class AdjustingManager(RowsManager[Row]):

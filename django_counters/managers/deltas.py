@@ -1,4 +1,4 @@
-"""The public API: entries of the ledger, whatever their namespace declares."""
+"""The public API: entries of the ledger, for any strategy of their namespace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The public API: counters by key of which something is held for somebody."""
+"""The public API: counters by key of which a quantity can be held."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from django_counters.write.holds import Hold
 
 
 class HoldManager(ActorManager[Row]):
-    """Takes something from a counter for somebody, until it is sold or given back."""
+    """Holds a quantity of a counter, until it is sold or given back."""
 
     def hold(
         self,

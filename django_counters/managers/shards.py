@@ -1,4 +1,4 @@
-"""The public API: named counters in shards, whatever their namespace declares."""
+"""The public API: named counters in shards, for any strategy of their namespace."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ _state = CountersCollector()
 
 
 def _registry() -> CollectorRegistry:
-    """What the view shows: the metrics of this process or the files of all, and the state."""
+    """The registry of the view: the metrics of this process or the files of all, and the state."""
     if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
         registry = CollectorRegistry()
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call]

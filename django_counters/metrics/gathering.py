@@ -23,7 +23,7 @@ class Scrape:
 
     Attributes:
         facts: the state of its counters.
-        needed: how many findings need somebody; None while a part of them is unknown.
+        needed: how many findings need a person; None while a part of them is unknown.
         seconds: how long it took to gather all of it.
     """
 
@@ -91,8 +91,8 @@ class Gathering:
     Args:
         using: the database.
         max_age: how many seconds an answer is reused.
-        patience: how many seconds to wait for a run. What it has by then is the answer. A longer
-            run has no answer afterwards, and no other begins before it ends.
+        patience: how many seconds to wait for a run. The parts known by then are the answer. A
+            longer run has no answer afterwards, and no other begins before it ends.
     """
 
     def __init__(self, using: str, max_age: float, patience: float) -> None:
@@ -119,7 +119,7 @@ class Gathering:
             return run
 
     def answer(self, run: _Run) -> Scrape:
-        """What a run has found when it ended or took too long."""
+        """The findings of a run when it ends or takes too long."""
         if run.done.wait(max(0.0, self._patience - run.age)):
             return run.found
         late = run.age > self._patience + self._max_age

@@ -68,7 +68,7 @@ LIMITS_AWAY = Declared(
 )
 HAPPENED = (CHANGES, AMOUNT, BATCH_SIZE, UPKEEP_SECONDS, UPKEEP_SIZE, LIMITS_AWAY)
 
-# Asked when somebody scrapes.
+# Asked on each scrape.
 UP = _gauge(
     "django_counters_up",
     "1 if a part of the state could be asked, else 0: then its metrics are not there.",

@@ -1,4 +1,5 @@
-"""The findings: what waits where, what a change of strategy has left behind, and what is wrong."""
+"""The findings: the places where increments wait, leftovers of a change of strategy, and
+problems."""
 
 from __future__ import annotations
 
@@ -88,7 +89,7 @@ class Finding:
 
 
 def _wrong(subject: str, strategy: str, text: str, command: str = "", **told: object) -> Finding:
-    """A finding that needs somebody. The text has placeholders for the command and others."""
+    """A finding that needs a person. The text has placeholders for the command and others."""
     action = text % {"command": command, **told}
     return Finding(subject, strategy, 0, 0, action, needed=True, command=command)
 
@@ -126,7 +127,7 @@ def facts_of(using: str, *parts: str) -> Facts:
 
 
 def to_do(found: Facts) -> tuple[Finding, ...]:
-    """The findings that need somebody, as far as they are known."""
+    """The findings that need a person, as far as they are known."""
     return tuple(finding for finding in findings(found) if finding.needed)
 
 
@@ -208,7 +209,7 @@ def _of_members(one: Members, ledger: State | None) -> Finding:
 
 
 def _of_ledger(found: State) -> Iterator[Finding]:
-    """What waits in the ledger, and what holds up its rollup."""
+    """The amount that waits in the ledger, and what holds up its rollup."""
     waits = ("ledger", "ledger", found.entries, found.counters)
     if found.fenced:
         yield Finding(*waits, found.fenced, needed=True, command=f"{_COMMAND} rebase")
@@ -235,7 +236,7 @@ def _held_by(found: State) -> str:
 
 
 def _of_redis(redis: Redis) -> Iterator[Finding]:
-    """What waits in one Redis, and its problems."""
+    """The amount that waits in one Redis, and its problems."""
     if redis.source.pending is None:
         yield _lost(redis.source)
     elif redis.generations is None:
@@ -294,7 +295,8 @@ def _of_stream(part: Behind) -> Iterator[Finding]:
 
 
 def _of_regions(found: Exchange | None) -> Iterator[Finding]:
-    """What is not published or copied, and what others know that this region has forgotten."""
+    """Missing publications and copies, and facts that other regions know and this one has
+    forgotten."""
     if not (found and found.region):
         return
     yield from _if_late(found.region, found.published, f"{_COMMAND} publish")
@@ -317,7 +319,7 @@ def _if_late(region: str, age: timedelta | None, command: str) -> Iterator[Findi
 
 
 def _of_peer(own: str, peer: Copied) -> Iterator[Finding]:
-    """What a peer said that was asked about this region."""
+    """The answer of a peer about this region."""
     if peer.knows_more:
         more = _(
             "%(region)s knows more of it than itself, so it was restored from a backup: "
@@ -330,7 +332,7 @@ def _of_peer(own: str, peer: Copied) -> Iterator[Finding]:
 
 
 def _of_buffer(of: Of, waits: Waiting) -> Finding:
-    """What waits in a buffer of this process. Others know of their own."""
+    """The amount that waits in a buffer of this process. Others know of their own."""
     late = waits.age > LATE.total_seconds()
     told = {"minutes": LATE // timedelta(minutes=1)}
     never = _("it could not be landed for %(minutes)d minutes: the log says why") % told
@@ -340,7 +342,7 @@ def _of_buffer(of: Of, waits: Waiting) -> Finding:
 
 
 def _of_files(using: str) -> Iterator[Finding]:
-    """Files of buffers on this machine whose processes have ended, and what has no file."""
+    """Files of buffers on this machine whose processes have ended, and those without a file."""
     for of, buffer in buffers.those_of(using):
         if buffer.files is not None and buffer.files.failing:
             none = _("it has no file, and is lost if the process is killed: the log says why")
@@ -356,7 +358,7 @@ def _of_files(using: str) -> Iterator[Finding]:
 
 
 def _of_left(strategy: str, files: list[Found]) -> Finding:
-    """Files that wait until somebody adopts them."""
+    """Files that wait until a process adopts them."""
     age = max(clock.utc() - one.head.made for one in files)
     command = f"{_COMMAND} buffers" if age > LATE else ""
     told = {"minutes": LATE // timedelta(minutes=1), "command": command}

@@ -93,13 +93,13 @@ class Facts:
     Attributes:
         using: the database.
         tables: the names of all its tables.
-        spread: what waits in shards and slots.
+        spread: the amount that waits in shards and slots.
         members: the actors who wait to be put into sets.
         ledger: the state of the ledger.
         redises: the state of each Redis.
         streams: how far behind the consumers of streams are.
         regions: how old what this region has published and copied is.
-        filed: what waits in files of buffers on this machine.
+        filed: the amount that waits in files of buffers on this machine.
         incidents: the recent incidents, by kind.
         requests: how many adjustments wait for a second person.
         rooms: how many counters were created over HTTP.

@@ -1,4 +1,4 @@
-"""What waits in files of buffers on this machine."""
+"""The amount that waits in files of buffers on this machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django_counters.write.adopting import standing
 
 
 class Filed(NamedTuple):
-    """What waits for one database, of processes that live and of those that have ended.
+    """The amount that waits for one database, of processes that live and of those that have ended.
 
     Attributes:
         files: how many there are.

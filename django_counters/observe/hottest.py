@@ -173,7 +173,7 @@ class _Parts:
         return None
 
     def find(self, part: str, ask: Callable[[], Mapping[Name, int]]) -> Mapping[Name, int]:
-        """The counters of a place, and what waits there of each."""
+        """The counters of a place, and the amount that waits there of each."""
         found = self.gather(part, ask) or {}
         if len(found) >= MOST_FOUND:
             self.capped.append(part)
@@ -181,7 +181,7 @@ class _Parts:
 
 
 def _found(using: str, moment: datetime, back: float, parts: _Parts) -> dict[Name, int]:
-    """Counters that may change, and what waits of those of records."""
+    """Counters that may change, and the pending amount of those of records."""
     if not COUNTERS.stands_in(using):
         return {}
     store, since = SqlHottest(using), moment - timedelta(seconds=back)
@@ -219,7 +219,7 @@ def _in_slots(store: SqlHottest, using: str) -> dict[Name, int]:
 
 
 def _in_redis(source: Source, cap: Callable[[], None]) -> dict[Name, int]:
-    """What was added to cached counters since the last flush, the largest amounts first."""
+    """Amounts added to cached counters since the last flush, the largest amounts first."""
     if source.pending is None:
         raise InvalidConfiguration(problem=source.problem)
     sums: dict[str, int] = {}

@@ -1,4 +1,5 @@
-"""The state of each Redis: what waits there, how long, and whether the Redis may lose it."""
+"""The state of each Redis: the amount that waits there, how long, and whether the Redis may lose
+it."""
 
 from __future__ import annotations
 

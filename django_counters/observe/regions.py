@@ -1,4 +1,4 @@
-"""How regions are: how old what this one has published is, and what it has copied of the others.
+"""The state of regions: the age of the last publication of this one, and its copies of the others.
 
 All ages are differences of one clock, that of this region's server: clocks of regions may be wrong.
 """
@@ -24,7 +24,7 @@ from django_counters.tables.standing import COUNTERS
 from django_counters.upkeep.regions import known_by
 from django_counters.write.marks import Marks, is_ahead, marks_of, present
 
-#: Who publishes and copies every few seconds has missed several turns.
+#: A region that publishes and copies every few seconds has missed several turns.
 BEHIND = timedelta(seconds=60)
 #: How many seconds peers are waited for, all together.
 PATIENCE = 5.0
@@ -35,7 +35,7 @@ _FIRST, _LAST = COMPLETE, f"{COMPLETE}!"
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """What this region has of another one.
+    """The copy that this region has of another one.
 
     Attributes:
         region: the other one.
@@ -53,13 +53,13 @@ class Copied:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What a region exchanges with others.
+    """The exchange of a region with others.
 
     Attributes:
         region: its name; empty where there are no regions.
         incarnation: in which one it is.
         published: how long ago all of it was published; None: never.
-        peers: what it has of each other region.
+        peers: its copy of each other region.
         strangers: regions that have counted here, are not in ``COUNTERS_REGIONS``, and have not
             ended.
     """
@@ -96,7 +96,7 @@ def exchanged(using: str) -> Exchange:
 
 def _told(declared: Regions, rows: Sequence[Age]) -> Exchange:
     ages = {row.part: row.age for row in rows if row.source == COMPLETE}
-    # What has ended was renamed.
+    # A region that has ended was renamed.
     copied = {row.source for row in rows if row.position and row.timeline != CLOSED}
     own = source_of(declared.own)
     known = {own, COMPLETE, *map(source_of, declared.peers)}
@@ -114,7 +114,7 @@ def inquired(found: Exchange, using: str, patience: float = PATIENCE) -> Exchang
     if not found.region:
         return found
     known = _known(regions(), patience)
-    # Afterwards: whatever a peer knows was here before, unless it is gone.
+    # Asked afterwards: all entries that a peer knows were here before, unless they are gone.
     home = marks_of(found.region, using)
     peers = (_of_peer(peer, known.get(peer.region), home, patience) for peer in found.peers)
     return replace(found, peers=tuple(peers))

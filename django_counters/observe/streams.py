@@ -20,7 +20,7 @@ from django_counters.tables.standing import COUNTERS
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """One part of a stream, and what waits in it for one database.
+    """One part of a stream, and the amount that waits in it for one database.
 
     Attributes:
         stream: its name in the settings.
@@ -51,7 +51,7 @@ def behind(using: str) -> tuple[Behind, ...]:
     found: list[Behind] = []
     for stream in streams().values():
         known = {row.part: row for row in rows.filter(source=stream.source)}
-        # Whoever consumes it for another database has its positions there.
+        # A process that consumes it for another database has its positions there.
         if known or using == COUNTERS.writing():
             at = {part: Position(row.position, row.timeline) for part, row in known.items()}
             waiting = BACKENDS[stream.backend].waiting(stream, at)

@@ -1,6 +1,6 @@
-"""What a region answers to others that reach it over HTTP: `over_http` is on the other side.
+"""The answers of a region to others that reach it over HTTP: `over_http` is on the other side.
 
-Who does not know the secret is told nothing. Who knows it reads what regions have counted, and
+A sender without the secret is told nothing. A sender with it reads the counts of regions, and
 changes labels of the region that it says it is.
 """
 
@@ -34,7 +34,7 @@ LARGEST_REQUEST = 2**16
 
 
 class Refused(Exception):
-    """The sender knows the secret, and asks for what it may not have. The text says why."""
+    """The sender knows the secret, and asks for data that it may not have. The text says why."""
 
 
 @csrf_exempt
@@ -63,7 +63,7 @@ def answer(request: HttpRequest, using: str = DEFAULT_DB_ALIAS) -> HttpResponse:
 
 
 def _answered(body: bytes, declared: Regions, here: DatabasePeer) -> tuple[int, dict[str, Any]]:
-    """The status of an answer, and what is in it."""
+    """The status of an answer, and its contents."""
     try:
         message = wire.unpacked(body)
         _check_heading(message, declared, here)
@@ -115,7 +115,7 @@ def _heard(here: DatabasePeer, message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _relabel(here: DatabasePeer, message: Mapping[str, Any]) -> dict[str, Any]:
-    """What a region changes in another one: labels of its own."""
+    """The changes that a region makes in another one: its own labels."""
     region = wire.region(message.get("region"))
     if region != message["from"] or region in here.homes():
         raise Refused("a region greets for itself alone")

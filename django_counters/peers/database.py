@@ -18,7 +18,7 @@ from django_counters.write.marks import Mark, Marks, marks_of
 
 @dataclass(frozen=True, slots=True)
 class DatabasePeer:
-    """What a region asks of another one, in its database. See `Peer`.
+    """The questions of a region to another one, in its database. See `Peer`.
 
     Attributes:
         alias: the name of the database in ``DATABASES``.
@@ -33,7 +33,7 @@ class DatabasePeer:
     def homes(self) -> Mapping[str, Marks]:
         """The marks of each region that this database is home of, and has published in.
 
-        What is copied has the clock that was seen behind its position.
+        A copied entry has the clock that was seen behind its position.
         """
         found: dict[str, Marks] = {}
         for row in self._rows(source__startswith=SOURCES).exclude(position__contains="/"):
@@ -62,7 +62,7 @@ class DatabasePeer:
         return moved.values_list("moved_at", flat=True).first()
 
     def known(self, region: str) -> labels.Known:
-        """What is known there of a region."""
+        """The labels of a region there."""
         return labels.known_in(region, self.alias)
 
     def relabel(self, region: str, changes: list[labels.Label], life: str) -> Marks:

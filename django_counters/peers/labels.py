@@ -25,7 +25,7 @@ class Label(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What a database knows of a region, and the life of its server."""
+    """The knowledge of a database about a region, and the life of its server."""
 
     marks: Marks
     life: str
@@ -35,7 +35,7 @@ class Labelled(Protocol):
     """A database whose labels can be read and changed."""
 
     def known(self, region: str) -> Known:
-        """What is known there of a region."""
+        """The labels of a region there."""
 
     def relabel(self, region: str, labels: list[Label], life: str) -> Marks:
         """Change all of these labels or none, in the life of its server; the marks after that."""
@@ -62,12 +62,12 @@ def close(there: Labelled, region: str, ended: range, life: Callable[[], str]) -
 
 
 def known_in(region: str, using: str) -> Known:
-    """What a database knows of a region."""
+    """The knowledge of a database about a region."""
     return Known(marks_of(region, using), registry.regions(using).life())
 
 
 def relabel_in(region: str, labels: list[Label], life: str, using: str) -> Marks:
-    """Change labels in a database; one that somebody has changed in the same way is no problem.
+    """Change labels in a database; a label that already has the new value is no problem.
 
     It holds the rows, so that no page moves them before it is known how far they are.
 

@@ -30,7 +30,7 @@ _STATUSES = {
 
 @dataclass(frozen=True, slots=True)
 class HttpPeer:
-    """What a region asks of another one, over HTTP. See `Peer`.
+    """The questions of a region to another one, over HTTP. See `Peer`.
 
     Attributes:
         address: where the other region answers.
@@ -78,7 +78,7 @@ class HttpPeer:
             return wire.moment_in(self._ask("heard", region=region).get("heard"))
 
     def known(self, region: str) -> labels.Known:
-        """What is known there of a region."""
+        """The labels of a region there."""
         with _checked():
             found = self._ask("known", region=region)
             return labels.Known(wire.marks_in(found.get("marks")), wire.text(found.get("life")))
@@ -121,7 +121,7 @@ class HttpPeer:
 
     @contextmanager
     def _connected(self) -> Iterator[HTTPConnection]:
-        """A connection that ends at the deadline, whatever it waits for."""
+        """A connection that ends at the deadline, even while it waits."""
         parts = urlsplit(self.address)
         kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
         connection = kind(parts.hostname or "", parts.port, timeout=self.patience)
@@ -162,7 +162,7 @@ def _read(response: HTTPResponse) -> bytes:
 
 
 def _without_signature(response: HTTPResponse) -> str:
-    """What an answer says that somebody else may have given."""
+    """The contents of an answer that another region may have given."""
     if 300 <= response.status < 400:
         return "its address redirects to another one"
     if response.status == 200:

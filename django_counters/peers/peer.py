@@ -1,4 +1,4 @@
-"""What a region asks of another one."""
+"""The questions of a region to another one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from django_counters.write.marks import Marks
 class PeerAway(CounterError):
     """{reason}.
 
-    A peer has not answered, or not in a way that can be believed. Whoever has asked says which one:
+    A peer has not answered, or not in a way that can be believed. The caller says which one:
     with `RegionAway`, or in what it returns.
     """
 
@@ -22,7 +22,7 @@ class PeerAway(CounterError):
 
 
 class Peer(Protocol):
-    """The database of another region. To ask changes nothing there but what is said.
+    """The database of another region. Questions change nothing there except where it is said.
 
     All of it raises errors of Django's databases, or a `CounterError`, `PeerAway` among them, where
     the peer cannot be asked. Then nothing is changed there, or all of it.
@@ -40,17 +40,18 @@ class Peer(Protocol):
     def greet(self, of: Of, life: Callable[[], str]) -> Marks:
         """Let pages of a former life be of no use: no page of another life moves this incarnation.
 
-        An incarnation that has ended stays so. Who moves its position at this moment is waited for.
+        An incarnation that has ended stays so. A transaction that moves its position at this moment
+        is waited for.
 
         Args:
             of: the incarnation of the region that asks.
             life: says in which life its server is. It is asked after the label was read.
 
         Returns:
-            What is known there of the region, after that.
+            The labels of the region there, after that.
 
         Raises:
-            PeerAway: somebody else has just greeted in another life.
+            PeerAway: another region has just greeted in another life.
         """
 
     def close(self, region: str, ended: range, life: Callable[[], str]) -> None:
@@ -62,7 +63,7 @@ class Peer(Protocol):
             life: as in `greet`.
 
         Raises:
-            PeerAway: somebody else has just greeted or closed. Nothing is changed.
+            PeerAway: another region has just greeted or closed. Nothing is changed.
         """
 
     def heard(self, region: str) -> datetime | None:

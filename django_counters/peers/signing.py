@@ -1,4 +1,4 @@
-"""Who knows the secret that regions share, says so with a signature: HMAC with SHA-256.
+"""A signature proves that the sender knows the secret of the regions: HMAC with SHA-256.
 
 A request is signed with its whole body, which has a nonce. An answer is signed with its body and
 the signature of the request: it is no answer to another one.
@@ -19,7 +19,7 @@ def request_signature(secret: str, body: bytes) -> str:
 
 
 def answer_signature(secret: str, request: str, body: bytes) -> str:
-    """How an answer is signed; ``request``: the signature of what it answers."""
+    """How an answer is signed; ``request``: the signature of the request."""
     return _signature(secret, b"answer", request.encode() + body)
 
 
@@ -37,5 +37,6 @@ def secret_of(given: str, body: bytes, secrets: Sequence[str]) -> str | None:
 
 
 def _signature(secret: str, kind: bytes, signed: bytes) -> str:
-    # Where one kind ends and what is signed begins, nobody else can say: kinds have no line ends.
+    # The end of the kind and the beginning of the signed text are unambiguous: kinds have no line
+    # ends.
     return hmac.digest(secret.encode(), b"counters " + kind + b"\n" + signed, "sha256").hex()

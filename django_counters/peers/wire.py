@@ -101,7 +101,7 @@ def page_out(page: Page | None) -> dict[str, object] | None:
 
 
 def page_in(value: object, since: int) -> Page | None:
-    """The same: entries after a version, so that whoever asks for the next ones comes to an end."""
+    """The same: entries after a version, so that repeated questions come to an end."""
     if value is None:
         return None
     found = _typed(value, dict, "an object")

@@ -1,1 +1,1 @@
-"""What a change does beside its total."""
+"""The effects of a change beside its total."""

@@ -24,7 +24,7 @@ _LONGEST = timedelta(days=3_650)
 
 
 def _parts(once: object, **_: object) -> dict[str, Any]:
-    """What an option without problems says of the measure."""
+    """The part of the measure that a valid option gives."""
     time = length_of(once)
     return {"once": Once(time) if once is True or time is not None else None}
 
@@ -76,10 +76,10 @@ ACTORS = Projection(
 def claim_of(
     measure: Measure, once: Once, key: str, by: int, event: Event, known: SqlMeasures
 ) -> Claim:
-    """What has to be new, or there to be taken back, so that a change counts.
+    """The row that has to be new, or there to be taken back, so that a change counts.
 
     Raises:
-        InvalidActor: nobody is named.
+        InvalidActor: no actor is named.
         InvalidDelta: it is not one that is added, or taken back.
         InvalidMoment: ``at`` is no moment.
     """

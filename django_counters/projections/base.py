@@ -18,7 +18,7 @@ class Projection:
         name: what messages and tests call it.
         options: in small letters, as a field has them; a namespace has them in capitals.
         problems: says what is wrong with them; takes the options of all projections as arguments.
-        make: what they say of the `Measure`, by its attributes; takes the same arguments. Empty
+        make: their part of the `Measure`, by its attributes; takes the same arguments. Empty
             values where nothing is declared.
         in_namespaces, in_fields: the ids of the checks that say it.
         against: says which strategies and bounds cannot stand beside them; takes them as arguments,

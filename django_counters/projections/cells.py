@@ -45,18 +45,18 @@ def effects_of(
     admits: bool = True,
     token: Token | None = None,
 ) -> tuple[Effect, ...]:
-    """What a change of a counter adds to its cells: ``by`` to each of them, and who did it.
+    """The additions of a change to the cells of its counter: ``by`` to each of them, and the actor.
 
     Args:
-        measure: what is declared; None where the counter is not counted by period.
+        measure: the declaration; None where the counter is not counted by period.
         key: what people call the counter.
         by: the change of its total.
         event: when it happened, and of what kind it is.
-        known: what the database knows of its measures.
-        admits: whether values that are not to be counted apart become ``~`` here. Else whoever
-            lands them sees to it, and nothing is asked of the database here.
-        token: if it carries a time, what was kept then counts: a repeated call is not refused
-            because a period is kept no longer.
+        known: the knowledge of the database about its measures.
+        admits: whether values that are not to be counted apart become ``~`` here. Else the landing
+            does it, and the database is not asked here.
+        token: if it carries a time, the retention of that time counts: a repeated call is not
+            refused because a period is kept no longer.
 
     Raises:
         UnsupportedSeries: ``at`` or ``tags``, and the counter is not counted by period.

@@ -1,4 +1,4 @@
-"""What a change counts, beside its amount: when it happened, of what kind it is, and who did it."""
+"""The facts of a change beside its amount: its time, its kind and its actor."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _SMALL = 10**WHO_LENGTH // 10
 
 
 class Event(NamedTuple):
-    """What is known of a change.
+    """The known details of a change.
 
     Attributes:
         at: when it happened; None for now.
         tags: values by the names of tags.
-        who: whose it is; None where nobody says it.
+        who: whose it is; None where the call names none.
     """
 
     at: datetime | None = None
@@ -44,7 +44,7 @@ def event_of(at: datetime | None = None, tags: Tags | None = None, who: Who = No
 
 
 def actor_of(who: object) -> str:
-    """The text that stands for somebody, in one form: the same for 7 and "7", and for user 7.
+    """The text that stands for an actor, in one form: the same for 7 and "7", and for user 7.
 
     Raises:
         InvalidActor: it is no text of 1 to 64 characters, no integer, no UUID and no saved record.
@@ -70,7 +70,7 @@ def actor_of(who: object) -> str:
 
 
 def _why_nobody(text: str) -> str:
-    """Say why a text names nobody; empty where it names somebody."""
+    """Say why a text cannot name an actor; empty where it can."""
     if not text or text.isspace():
         return "it is empty"
     if len(text) > WHO_LENGTH:

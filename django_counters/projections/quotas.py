@@ -1,4 +1,4 @@
-"""Declares ceilings: that of a value, or quotas, which are ceilings of what a period counts."""
+"""Declares ceilings: that of a value, or quotas, which are ceilings of a period."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def value_ceiling(ceiling: Any) -> Any:
-    """What is declared for the value; None where it is nothing, or for periods."""
+    """The declaration for the value; None where it is nothing, or for periods."""
     return None if isinstance(ceiling, Mapping) else ceiling
 
 
 def _parts(ceiling: object, **_: object) -> dict[str, Any]:
-    """What has a quota is stored."""
+    """A counter with a quota is stored."""
     declared = ceiling if isinstance(ceiling, Mapping) else {}
     periods = finest_first(declared)
     return {"per": periods, "quotas": tuple((period, declared[period]) for period in periods)}
@@ -78,10 +78,10 @@ def quotas_of(
     """The quotas of the periods that an increase counts in, longer periods last; else none.
 
     Args:
-        measure: what is declared.
+        measure: the declaration.
         by: the change of the total.
         effects: those of the change.
-        known: what the database knows of its measures.
+        known: the knowledge of the database about its measures.
     """
     if by < 0 or measure is None or not measure.quotas:
         return ()

@@ -24,7 +24,7 @@ def _parts(per: object, tags: object, keep: object, **_: object) -> dict[str, An
 
 
 def _problems(per: object, tags: object, keep: object, **others: object) -> Iterator[str]:
-    """Yield what is wrong with the periods, tags and days that somebody declares."""
+    """Yield what is wrong with the periods, tags and days of a declaration."""
     known = [period for given in (per, *others.values()) for period in finest_first(given)]
     if not known:
         for name, given in (("tags", tags), ("keep", keep)):

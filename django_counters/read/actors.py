@@ -23,7 +23,7 @@ MOST = 1_000
 
 
 class Actor(NamedTuple):
-    """Somebody who has counted.
+    """An actor who has counted.
 
     Attributes:
         who: the text that stands for the actor.
@@ -42,10 +42,10 @@ class Actor(NamedTuple):
 def has_many(
     measure: Measure | None, keys: Mapping[str, object], who: object, using: str, label: str
 ) -> set[object]:
-    """Those among some counters that somebody has counted, and may not count again.
+    """Those among some counters that an actor has counted and may not count again.
 
     Args:
-        measure: what is declared.
+        measure: the declaration.
         keys: what callers call each counter, by its key.
         who: whom.
         using: the database.

@@ -1,4 +1,4 @@
-"""What a series was asked for, and what was found."""
+"""The question to a series, and its answer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was counted.
+    """The amount counted.
 
     Attributes:
         starts: where the periods begin, and where the last one ends.

@@ -39,7 +39,7 @@ def found(asked: Asked, using: str, *, summed: bool, each: bool) -> Found:
     """Sum the cells of each period.
 
     Raises:
-        InvalidPeriod, HistoryNotKept: what is stored cannot tell it.
+        InvalidPeriod, HistoryNotKept: the stored data cannot tell it.
         CounterUnavailable: the database cannot be reached.
     """
     measure = measured(asked.source)
@@ -88,7 +88,7 @@ def known_of(
 
 
 def measured(source: Source) -> Measure:
-    """What is declared to be counted by period and tag.
+    """The declaration of counting by period and tag.
 
     Raises:
         UnsupportedSeries: nothing is. Entries of a ledger and recorded totals have no tags.
@@ -119,7 +119,7 @@ def check_values(source: Source, name: str, given: object) -> frozenset[str | No
     """The values of a tag that count, as texts; None for cells without one.
 
     Raises:
-        InvalidTags: what is given cannot be one.
+        InvalidTags: the given tags are none.
     """
     single = isinstance(given, (str, bytes, Promise, type(None))) or not isinstance(given, Iterable)
     values: Collection[Any] = [given] if single else list(given)  # type: ignore[call-overload]
@@ -136,7 +136,7 @@ def _rows(
 ) -> Iterator[tuple[str, Combination, datetime | None, int]]:
     """Key, values of tags, start and sum of the cells that are asked for."""
     if stored is None:
-        # Nobody has counted.
+        # No increment has come yet.
         return
     cells = chosen(CounterCell, asked, stored, planned, using)
     columns = (("key",) if each else ()) + (("tags",) if asked.tags else ())
@@ -188,7 +188,7 @@ def _has(stored: Stored, name: str, values: Collection[str | None]) -> models.Q:
     out.
     """
     if name not in stored.tags:
-        # Nobody has given it yet.
+        # No increment has had it yet.
         return models.Q() if None in values else models.Q(key__in=())
     place = stored.tags.index(name)
     texts = [re.escape(_in_cell(value)) for value in sorted(filter(None, values))]

@@ -1,4 +1,4 @@
-"""What one counter counted in its last periods, also by a tag: what a chart shows."""
+"""The counts of one counter in its last periods, also by a tag: the content of a chart."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _LENGTHS = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What was counted with one value of a tag.
+    """The amount counted with one value of a tag.
 
     Attributes:
-        kind: ``"value"``; ``"without"`` for what has no such tag, ``"other"`` for all values that
-            are not shown apart, ``"all"`` where nothing is split.
+        kind: ``"value"``; ``"without"`` for increments without such a tag, ``"other"`` for all
+            values that are not shown apart, ``"all"`` where nothing is split.
         name: the value; empty for the other kinds.
         amounts: one for each period.
     """
@@ -60,12 +60,12 @@ class Chart:
 
     Attributes:
         key: the counter.
-        by: what a period is.
+        by: the unit of periods.
         source: ``"counted"`` (by period), ``"ledger"``, ``"recorded"``, or ``"none"`` where nothing
             is known.
         split: the tag, or empty.
         starts: when each period begins.
-        rows: the largest first, and what is not shown apart at last.
+        rows: the largest first, and the rest last.
         values: the value of the counter at the end of each; empty where it is split.
     """
 
@@ -79,7 +79,7 @@ class Chart:
 
     @property
     def totals(self) -> tuple[int, ...]:
-        """What was counted in each, whatever its tag."""
+        """The amount counted in each, regardless of its tag."""
         return tuple(map(sum, zip(*(row.amounts for row in self.rows), strict=True)))
 
 
@@ -139,7 +139,7 @@ def _read(key: str, by: str, split: str, source: str, using: str | None) -> Char
         return Chart(key, by)
     amounts = tuple(point.value for point in points)
     starts = tuple(point.start for point in points)
-    # Back from the present value: what was counted before that time stays in it.
+    # Back from the present value: the amount counted before that time stays in it.
     now = last_total(key, using) if source == RECORDED else value_of(key, using)
     values = tuple((now or 0) - sum(amounts[place + 1 :]) for place in range(len(amounts)))
     return Chart(key, by, source, "", starts, (Row(ALL, "", amounts),), values)
@@ -169,7 +169,7 @@ def _row(split: Split, value: str | None) -> Row:
 
 
 def last_known(asked: Any, by: str, read: Callable[[Any], Any] = list) -> Any:
-    """What is read of the last periods, or of those that are known as a whole; else nothing."""
+    """The counts of the last periods, or of those that are known as a whole; else nothing."""
     try:
         return read(asked.last(SHOWN[by]))
     except HistoryNotKept as error:

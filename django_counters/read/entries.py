@@ -1,4 +1,4 @@
-"""What the entries of a ledger tell of a series, counter by counter."""
+"""The series that the entries of a ledger give, counter by counter."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FIRST, _END = datetime(1970, 1, 1), datetime(9000, 1, 1)  # noqa: DTZ001
 
 
 def starts(asked: Asked, *, summed: bool) -> Sequence[datetime]:
-    """Where the periods begin, by the clocks of the current time zone; asks nobody."""
+    """Where the periods begin, by the clocks of the current time zone; asks no database."""
     span, zone = asked.span, timezone.get_current_timezone()
     with within_dates(span):
         if span.by is not None:

@@ -22,7 +22,7 @@ def found(asked: Asked, *, summed: bool = False, each: bool = False) -> Found:
 
     Raises:
         UnsupportedSeries: nothing is known of when the counters changed.
-        InvalidPeriod, HistoryNotKept: what is stored cannot tell it.
+        InvalidPeriod, HistoryNotKept: the stored data cannot tell it.
         CounterUnavailable: the database cannot be reached.
     """
     using = asked.source.database(asked.using)
@@ -59,7 +59,7 @@ def starts_of(asked: Asked) -> Sequence[datetime]:
 
 
 def _are_entries_asked(asked: Asked) -> bool:
-    """Whether a ledger tells what its cells do not: what was counted before it had periods."""
+    """Whether a ledger tells what its cells do not: the amount counted before it had periods."""
     is_ledger = asked.source.kind == COUNTED and asked.source.recipe.can.entries
     # Of a whole namespace there is no list of keys.
     return is_ledger and bool(asked.source.keys) and not (asked.where or asked.tags)

@@ -1,4 +1,4 @@
-"""What the ledger alone can tell: how a value came about, and what it was."""
+"""The knowledge of the ledger alone: how a value came about, and former values."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Explanation:
 
 
 def value_at(key: object, moment: datetime, using: str | None) -> int:
-    """What the value was at a moment: what it is, without the entries since."""
+    """The value at a moment: the present one without the entries since."""
     name = check_key(key)
     inquiry = _inquiry(using)
     then = moment_of(moment)
@@ -71,7 +71,7 @@ def value_at(key: object, moment: datetime, using: str | None) -> int:
 
 
 def explain(key: object, last: int, using: str | None) -> Explanation:
-    """What a value is made of, and the last entries."""
+    """The parts of a value, and the last entries."""
     name = check_key(key)
     policy = registry.policy(name)
     alias = reading_alias(policy, using)

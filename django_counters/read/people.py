@@ -15,7 +15,7 @@ class People:
     """The last periods of a counter, the earliest first.
 
     Attributes:
-        by: what a period is.
+        by: the unit of periods.
         points: how many there were in each.
         whole: how many in all of them: who came again is one.
     """
@@ -26,7 +26,7 @@ class People:
 
 
 def people_of(key: str, by: str, using: str | None = None) -> People | None:
-    """What a page shows; of longer periods where those that it asks for are not told.
+    """The numbers of a page; of longer periods where those that it asks for are not told.
 
     None where distinct actors are not counted, or nothing is known of a whole period.
 

@@ -1,4 +1,4 @@
-"""What a series is made of: periods, and rows of them by tag."""
+"""The parts of a series: periods, and rows of them by tag."""
 
 from __future__ import annotations
 

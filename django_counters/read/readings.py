@@ -1,4 +1,4 @@
-"""Exact values of many named counters, and what they are made of."""
+"""Exact values of many named counters, and their parts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _NOTHING = Amounts(None, 0)
 
 
 class Waiting(NamedTuple):
-    """What waits in Redis for counters, generation by generation, and whom it cannot be told of."""
+    """The amount that waits in Redis for counters, generation by generation, and whom it cannot be
+    told of."""
 
     amounts: Mapping[Hashable, Sequence[tuple[str, int]]]
     away: frozenset[str]
@@ -31,16 +32,17 @@ class Waiting(NamedTuple):
         return sorted({generation for found in self.amounts.values() for generation, _ in found})
 
     def of(self, key: str, landed: frozenset[str]) -> int:
-        """What waits for one counter, without what has landed meanwhile."""
+        """The amount that waits for one counter, without what has landed meanwhile."""
         return sum(by for generation, by in self.amounts.get(key, ()) if generation not in landed)
 
 
 def readings_of(keys: Iterable[str], using: str | None = None) -> dict[str, Reading]:
     """Read many counters: one query, after one round trip to each Redis that holds some of them.
 
-    The consistency of each is ``"exact"``, or ``"landed"`` where its Redis cannot be reached: what
-    waits there is then missing. What was never counted is zero. Keys are taken as they
-    are: a row that somebody has made by hand can be shown, too.
+    The consistency of each is ``"exact"``, or ``"landed"`` where its Redis cannot be reached: the
+    amount that waits there is then missing. A counter that was never counted is zero. Keys are
+    taken as they
+    are: a row that was made by hand can be shown, too.
 
     Raises:
         CounterUnavailable: the database cannot be reached.

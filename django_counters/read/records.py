@@ -31,7 +31,7 @@ def values_of(records: Iterable[object], name: object, using: str | None) -> dic
 
 
 def read(record: object, name: object, consistency: str, using: str | None) -> Reading:
-    """One value of a record, and what is known of it."""
+    """One value of a record, and the known details of it."""
     model, counter = checked(record, name)
     alias = SLOTS.reading(using, instance=record)
     table, recipe, *_ = place_of(model, counter)

@@ -16,7 +16,7 @@ from django_counters.strategies.declaring import Recipe
 def by_region(key: str, using: str) -> dict[str, int]:
     """What each region has counted of a counter, this one first; in one query.
 
-    What waits in a Redis is asked for, too.
+    Increments that wait in a Redis are read, too.
 
     Raises:
         InvalidConfiguration: the settings are wrong.
@@ -55,7 +55,7 @@ class Regional:
     ) -> Mapping[Hashable, int]:
         """Return the values that exist among ``keys``; in a database alone, of one moment.
 
-        ``max_age``: in seconds, of what this region has in a Redis.
+        ``max_age``: in seconds, of the increments that this region has in a Redis.
 
         Raises:
             UnsupportedRegions: there is none of that name.

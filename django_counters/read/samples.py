@@ -22,8 +22,7 @@ from django_counters.tables import CounterSample
 def starts(asked: Asked, using: str, *, summed: bool) -> Sequence[datetime]:
     """Where the periods begin, as they are recorded.
 
-    What was counted before the first total of a counter was recorded, and in that period, is not
-    known.
+    Counts before the first recorded total of a counter, and in that period, are not known.
 
     Raises:
         UnsupportedSeries: nothing is recorded of one.
@@ -87,7 +86,7 @@ def _at(
 ) -> Iterator[int | None]:
     place = 0
     for moment in moments:
-        # What was not written did not change.
+        # A total that was not written did not change.
         while place < len(seen) and seen[place][0] < moment:
             last = seen[place][1]
             place += 1

@@ -47,7 +47,7 @@ _Rows: TypeAlias = list[_Row]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _Asking(Generic[_Row, _Total]):
-    """What is asked for, step by step. Each step gives another object; none asks the database."""
+    """The question, step by step. Each step gives another object; none asks the database."""
 
     _asked: Asked
 

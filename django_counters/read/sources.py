@@ -41,7 +41,7 @@ class Source(Protocol):
 
     @property
     def measure(self) -> Measure | None:
-        """What is declared; None where nothing is counted by period."""
+        """The declaration, if there is one counted by period."""
 
     @property
     def kind(self) -> str:
@@ -191,9 +191,9 @@ class Namespace:
 
 
 def as_of(source: Source, using: str) -> datetime | None:
-    """Before which moment all that was counted is in the database; None where nobody knows.
+    """Before which moment all that was counted is in the database; None where it is not known.
 
-    Of cached counters: when the generation was opened that was landed last. What was counted
+    Of cached counters: when the generation was opened that was landed last. The amount counted
     before it is in those that were landed earlier, or lost.
     """
     recipe = source.recipe
@@ -211,7 +211,7 @@ def of_keys(given: object) -> Named:
     """The counters with one key, or with several.
 
     Raises:
-        InvalidKey: what is given is none, or there is none.
+        InvalidKey: the given key is none, or is missing.
         UnsupportedSeries: they do not count by the same periods, so no statement reads them all.
     """
     if isinstance(given, str) or not isinstance(given, Iterable):

@@ -115,10 +115,10 @@ class Plan(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What is stored, and since when.
+    """The stored data, and since when.
 
     Attributes:
-        measure: what is declared.
+        measure: the declaration.
         zone: whose clocks begin the stored periods.
         since: from when on a period is counted by, of those that were declared later than others.
     """
@@ -143,7 +143,7 @@ def plan(known: Known, span: Span, *, summed: bool) -> Plan:
     """Choose the coarsest stored period that tells what is asked for.
 
     Args:
-        known: what is stored.
+        known: the stored data.
         span: the time that is asked for.
         summed: whether one number for all of it is enough.
 
@@ -208,7 +208,7 @@ def _begins_at(by: str, moment: datetime, zone: tzinfo) -> bool:
 def _outline(known: Known, span: Span, now: datetime) -> list[datetime]:
     """Where a time without periods begins and ends, by the finest period that is kept of it.
 
-    What is counted back from now begins with a whole one. Two moments have to begin one each, so
+    Counting back from now begins with a whole period. Two moments have to begin one each, so
     that what one call counts no other does; or the end is yet to come.
     """
     zone, name = known.zone, known.measure.name

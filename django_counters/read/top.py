@@ -98,7 +98,7 @@ def top(asked: Asked, n: int, against: int | None) -> list[Ranked]:
         _check_that_it_is_known(since if asked.where else ranked, by, bounds[0], now)
         parts = _parts(since, by, bounds, against, now)
         if stored is None:
-            # Nobody has counted.
+            # No increment has come yet.
             return []
         largest = _candidates(asked, stored, by, bounds, using)
         compare = None if parts is None else _comparing(asked, stored, parts, using)
@@ -118,7 +118,7 @@ def place(asked: Asked) -> Placed:
         start, _ = _bounds(asked.span, by, now, known.zone)
         _check_that_it_is_known(known, by, start, now)
         if stored is None:
-            # Nobody has counted.
+            # No increment has come yet.
             return Placed(None, 0)
         ranks = _ranks(stored.id, by, start, using)
         own = asked.source.among(ranks, using).values_list("value", flat=True).first()
@@ -276,7 +276,7 @@ def _risen(n: int, largest: Callable[[int], Sequence[_Row]], compare: _Compare) 
 def _with_records(
     asked: Asked, using: str, n: int, largest: _Candidates, compare: _Compare | None
 ) -> list[Ranked]:
-    """The counters with their records. Who deletes records with SQL leaves counts behind."""
+    """The counters with their records. Deleting records with SQL leaves counts behind."""
     gone: set[str] = set()
     while True:
         if compare is None:

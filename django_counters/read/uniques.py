@@ -42,7 +42,7 @@ class Distinct(int):
 
     @property
     def is_exact(self) -> bool:
-        """Whether nobody was estimated: sets of 512 actors and fewer are exact."""
+        """Whether the number is exact: sets of 512 actors and fewer are exact."""
         return self.error == 0.0
 
 
@@ -53,7 +53,7 @@ class UniquePoint:
     Attributes:
         start: when it begins.
         end: when the next one does.
-        value: how many there were in it; zero where nobody was.
+        value: how many there were in it; zero where none was.
     """
 
     start: datetime
@@ -102,7 +102,7 @@ def starts(asked: Asked) -> Sequence[datetime]:
 
 
 def measured(source: Source) -> Measure:
-    """What is declared, where distinct actors are counted.
+    """The declaration, where distinct actors are counted.
 
     Raises:
         UnsupportedSeries: they are not.

@@ -28,7 +28,7 @@ from django_counters.write.pipeline import outside
 
 
 class Reader(Protocol):
-    """Who reads the values of some counters."""
+    """Reads the values of some counters."""
 
     def value(self, key: Hashable) -> int:
         """One value; zero if there is none."""
@@ -70,7 +70,7 @@ def values_of(
     max_age: object = None,
     region: str | None = None,
 ) -> dict[str, int]:
-    """The values of many keys of one moment; zero for what was never counted."""
+    """The values of many keys of one moment; zero for counters that were never counted."""
     names = check_keys(keys)
     if region is not None:
         _check_regional(names)
@@ -128,7 +128,7 @@ def grouped(
     max_age: object,
     reader_of: Callable[[Policy], _Reader],
 ) -> Iterator[tuple[_Reader, list[str], float | None]]:
-    """Who reads which keys, and how old what is cached may be: in as few steps as can be."""
+    """The readers and their keys, and how old cached values may be: in as few steps as possible."""
     groups: dict[tuple[_Reader, float | None], list[str]] = {}
     for name in names:
         policy = registry.policy(name)
@@ -157,7 +157,7 @@ def check_age(max_age: object) -> float:
 
 
 def read(key: object, consistency: str, using: str | None, max_age: object = None) -> Reading:
-    """One value, and what is known of it."""
+    """One value, and the known details of it."""
     name = check_key(key)
     policy = registry.policy(name)
     if policy.regional:
@@ -187,7 +187,7 @@ def _check_regional(names: Sequence[str]) -> None:
 
 
 def _readable(policy: Policy, using: str | None, region: str = "") -> Reader:
-    """Who reads: all that keep everything in the database read it in the same way."""
+    """The reader: all strategies that keep everything in the database read it in the same way."""
     outside = policy.recipe if policy.recipe.can.outside else None
     if policy.regional:
         return Regional(reading_alias(policy, using), region, outside)
@@ -195,7 +195,7 @@ def _readable(policy: Policy, using: str | None, region: str = "") -> Reader:
 
 
 def reading_alias(policy: Policy, using: str | None) -> str:
-    """Where to read. A replica lags: what has landed would be in neither place."""
+    """Where to read. A replica lags: landed increments would be in neither place."""
     waits = policy.recipe.can.outside or policy.buffer is not None
     return using or (COUNTERS.writing() if waits else COUNTERS.reading())
 

@@ -1,4 +1,4 @@
-"""What a store can promise."""
+"""The promises of stores."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Parcel(NamedTuple):
         slot: the part of the source that it comes from.
         tokens: increments that have a UUIDv7 each; they are part of the sums, too.
         cells: by how much cells change, by counter and cell; without those of ``tokens``.
-        strange: what was found beside them and cannot be read.
+        strange: unreadable entries that were found beside them.
         registers: actors of sets that have too many to be named in ``cells``, by counter and set.
         moves: the positions that it is between, of parts of sources that are landed in order.
     """
@@ -96,12 +96,12 @@ class Parcel(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What it is called in incidents, and in what becomes of it."""
+        """Its name in incidents, and in its result."""
         return self.id or "; ".join(map(str, self.moves))
 
 
 class Seen(NamedTuple):
-    """What was last seen in a slot: the generation that was open, and the history it was in."""
+    """The last seen state of a slot: the generation that was open, and the history it was in."""
 
     generation: str
     timeline: str
@@ -133,7 +133,7 @@ class NoRoom(Exception):
     """A change would count too much in a period. A statement was refused for it.
 
     Attributes:
-        sums: what the periods of its quotas would have counted.
+        sums: the counts that the periods of its quotas would have.
     """
 
     def __init__(self, sums: Sequence[int]) -> None:
@@ -167,13 +167,13 @@ class TotalsStore(ReadsStore, QuotasStore, Protocol):
         """Add to many totals in the order of their keys; their values. Asks no bounds."""
 
     def meet(self, key: Hashable) -> Amounts | None:
-        """What `read_one` finds, for somebody who is going to change it."""
+        """What `read_one` finds, for a caller that is going to change it."""
 
     def add_to(self, total: int, delta: Delta) -> bool:
         """Add to one total. False, and nothing changed, where it is another one, or as `add`."""
 
     def settle(self, delta: Delta) -> int | None:
-        """Add to one total whatever waits elsewhere, and hold it; the total alone."""
+        """Add the pending amount to one total, and hold it; the total alone."""
 
     def commits_at_once(self) -> bool:
         """Whether each statement is a transaction of its own."""
@@ -183,7 +183,7 @@ class TotalsStore(ReadsStore, QuotasStore, Protocol):
 
 
 class PendingStore(ReadsStore, Protocol):
-    """Keeps increments until their rollup, in rows of which writers take what nobody holds."""
+    """Keeps increments until their rollup, in rows of which writers take unlocked ones."""
 
     def add(self, delta: Delta, number: int | None) -> int | None:
         """Add to one counter and return its value; None, and nothing changed, if it cannot."""
@@ -248,13 +248,13 @@ class Lease(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a cache of pending increments knows of one counter.
+    """The state of one counter in a cache of pending increments.
 
     Attributes:
         total: the total; None where it is not known there.
-        pending: what waits.
+        pending: the amount that waits.
         age: how long ago the total was asked for, in milliseconds.
-        waits: where the total is not known, what waits in each generation.
+        waits: where the total is not known, the amount that waits in each generation.
         lease: where it is not known, and was asked for, the right to fill it in.
         kept: where this caller is to ask for it before it is too old: that total, and its age.
         asked: where it is not known, whether another caller asks for it just now.
@@ -270,7 +270,7 @@ class Found(NamedTuple):
 
 
 class Added(NamedTuple):
-    """What was added, and what was refused. In a cluster it may be some of both."""
+    """The amounts added, and the refusals. In a cluster it may be some of both."""
 
     found: Mapping[str, Found]
     refused: Mapping[str, CounterError]
@@ -279,8 +279,8 @@ class Added(NamedTuple):
 class CachedStore(Protocol):
     """Keeps increments outside of the database until they are landed.
 
-    What is to be asked comes as a request of the store's own kind; whoever has one sends it, and
-    waits for the answer in its own way.
+    Questions come as requests of the store's own kind. The caller sends one, and waits for the
+    answer in its own way.
     """
 
     name: str
@@ -325,7 +325,7 @@ class CachedStore(Protocol):
         """Ask for counters; what is `Found` of each. No totals where ``age`` is negative."""
 
     def fill(self, totals: Mapping[str, tuple[int | None, Lease]]) -> Any:
-        """Fill in totals under their leases. None: it cannot be, and nobody need wait for it."""
+        """Fill in totals under their leases. None: it cannot be, so waiting is useless."""
 
     def forget(self, counters: Iterable[str]) -> Any:
         """Forget totals that were changed in another way than by what waits here."""
@@ -380,7 +380,7 @@ class LandedStore(ReadsStore, Protocol):
 
 
 class Draw(NamedTuple):
-    """What somebody wants to take under a limit.
+    """The amount to take under a limit.
 
     Attributes:
         digest: names what is kept: for which limit, and for whom.
@@ -399,7 +399,7 @@ class Draw(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """What was found there.
+    """The state that was found.
 
     Attributes:
         admitted: whether there was enough, and it was taken.

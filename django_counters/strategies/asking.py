@@ -1,4 +1,4 @@
-"""What is asked of Redis and of the database for the values of cached counters."""
+"""The questions to Redis and to the database for the values of cached counters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from django_counters.stores.base import NO_TOTALS, CachedStore, Found, LandedSto
 from django_counters.strategies.steps import Pause, Steps
 from django_counters.types import Reading
 
-# How long somebody waits for another one who asks: a second, which is two turns, then he asks, too.
+# How long a caller waits for another one that asks: a second, which is two turns, then it asks,
+# too.
 PAUSES = (0.005, 0.01, 0.02, 0.04, *(0.08,) * 12)
 
 
@@ -56,7 +57,7 @@ class Asking:
         found: Mapping[str, Found] = yield self._pending.look(counters, age)
         for pause in PAUSES:
             missing = [counter for counter, f in found.items() if f.total is None]
-            # Who has to ask for one anyway gets the others with the same statement.
+            # A caller that has to ask for one anyway gets the others with the same statement.
             if not missing or not all(found[counter].asked for counter in missing):
                 break
             yield Pause(pause)
@@ -66,8 +67,8 @@ class Asking:
     def base(self, counter: str, key: Hashable, found: Found) -> Steps[tuple[Lease, int] | None]:
         """The total of one counter without what waits in Redis, and the lease it goes with.
 
-        What waits there and has landed is taken out of it: as long as the lease is good, Redis has
-        it, too. None where there is no lease.
+        Landed increments that still wait there are taken out of it: as long as the lease is good,
+        Redis has it, too. None where there is no lease.
 
         Raises:
             RecordMissing: its record is gone.
@@ -104,7 +105,7 @@ class Asking:
             try:
                 seen.update((yield from self._with_totals(unknown, keys)))
             except (CounterError, Error):
-                # Who asks a little early need not have an answer yet; but a transaction is broken.
+                # An early question need not have an answer yet; but a transaction is broken.
                 kept = _kept(unknown, keys)
                 if len(kept) < len(unknown) or not (yield self._landed.commits_at_once):
                     raise
@@ -122,7 +123,7 @@ class Asking:
             waits = sum(amount for generation, amount in f.waits if generation not in landed)
             exists = total is not None or pending != 0
             seen[keys[counter]] = Seen(total or 0, pending + waits, 0, exists)
-            # What has landed since is in this total, and would be added to it once more.
+            # Increments landed since are in this total, and would be added to it once more.
             fillable = exists or self._landed.inserts
             if f.lease and fillable and landed.isdisjoint(g for g, _ in f.waits):
                 totals[counter] = (total or 0) + pending

@@ -1,4 +1,4 @@
-"""What a strategy can do, and the way in which those that keep all in one database read."""
+"""The capabilities of a strategy, and the way in which those that keep all in one database read."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Strategy(Protocol):
         """A block whose changes are applied together, with the errors of a single change."""
 
     def read(self, key: Hashable, consistency: str, max_age: float) -> Reading:
-        """Return one value and what is known of it; ``max_age`` in seconds, if it is cached."""
+        """Return one value and the known details of it; ``max_age`` in seconds, if it is cached."""
 
 
 @runtime_checkable
@@ -63,7 +63,7 @@ class Outside(Strategy, Protocol):
         """`read` for async code."""
 
     def readings(self, keys: Iterable[Hashable], max_age: float) -> Mapping[Hashable, Reading]:
-        """Return values that may be ``max_age`` seconds old, and what is known of each."""
+        """Return values that may be ``max_age`` seconds old, and the known details of each."""
 
     def clear(self) -> None:
         """Delete what is pending, and all else that is not in the database: for tests."""
@@ -75,7 +75,7 @@ class Outside(Strategy, Protocol):
         """Whether the page with a counter was counted."""
 
     def waits(self, keys: Iterable[Hashable]) -> Mapping[Hashable, Sequence[tuple[str, int]]]:
-        """What is pending for counters, in each generation."""
+        """The pending amount for counters, in each generation."""
 
     def landed_among(self, generations: Sequence[str]) -> frozenset[str]:
         """Which of these generations are in the database."""
@@ -87,7 +87,7 @@ class Outside(Strategy, Protocol):
         """Take away what is pending for records that are deleted; ``cells``: they may have some."""
 
 
-#: Hears of what was raised later than the call returned.
+#: Called for a change that is made after the call has returned.
 Heard = Callable[[Raised], None]
 
 

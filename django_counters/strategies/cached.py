@@ -58,11 +58,11 @@ from django_counters.values import NewValues, Unknown, result_of
 # Where increments go while Redis cannot be reached.
 _DETOURS = {"ledger": ledger.DECLARED.recipe(), "exact": in_place.EXACT.recipe()}
 
-# How old a known total may be where a change returns its new value. It concerns only what came into
-# the total in another way: what is counted here is always part of the value.
+# How old a known total may be where a change returns its new value. It concerns only changes of the
+# total in other ways: increments of this strategy are always part of the value.
 RETURNED_AGE = 60_000
-# A token has to reach the database while its window there is open: 48 hours, and one ahead. What
-# is less here is for a flush that is late, and for clocks of servers that differ.
+# A token has to reach the database while its window there is open: 48 hours, and one ahead. The
+# margin is for a flush that is late, and for clocks of servers that differ.
 TOKEN_WINDOW, AHEAD = timedelta(hours=24), timedelta(minutes=30)
 # What Django says of synchronous code in an event loop; here, before anything is counted.
 _ASYNC = "You cannot call this from an async context - use the method that begins with an a."
@@ -70,7 +70,7 @@ VALUE = "value"  # the word for changes that return their new value
 Unsent = Callable[[Mapping[str, int], Exception, str], None]
 # How many counters are asked for in one round trip: a script keeps the server from other work.
 _PAGE = 2000
-# How many counters one round trip adds to, where nobody needs all of them at one moment: 1,000 took
+# How many counters one round trip adds to, where they are not needed of one moment: 1,000 took
 # 59 ms, and Redis is given 50.
 AT_ONCE = 200
 
@@ -133,7 +133,7 @@ class Cached(Outside):
         """Add in Redis what the value lacks of a number; see `Raising`.
 
         Within a transaction when it commits. While Redis is away nothing is raised elsewhere:
-        nobody knows there what waits in Redis, so the value could become larger than any number.
+        the amount in Redis is not known there, so the value could become larger than any number.
         """
         self._raising.check(peak, self.name)
         if not self._landed.waits_for_commit():
@@ -180,7 +180,7 @@ class Cached(Outside):
 
     @async_unsafe(_ASYNC)
     def read(self, key: Hashable, consistency: str, max_age: float) -> Reading:
-        """Return one value and what is known of it; see `consistencies`."""
+        """Return one value and the known details of it; see `consistencies`."""
         return run(self._read(key, consistency, max_age), self._pending.send)
 
     async def aread(self, key: Hashable, consistency: str, max_age: float) -> Reading:
@@ -189,7 +189,7 @@ class Cached(Outside):
 
     @async_unsafe(_ASYNC)
     def readings(self, keys: Iterable[Hashable], max_age: float) -> Mapping[Hashable, Reading]:
-        """Return values and what is known of each, of up to 2,000 keys, in one round trip.
+        """Return values and the known details of each, of up to 2,000 keys, in one round trip.
 
         Their totals are ``max_age`` seconds old; without Redis they are what has landed.
         """
@@ -201,7 +201,7 @@ class Cached(Outside):
         Raises:
             CounterUnavailable: nothing was counted. OutcomeUnknown: land the same again.
             CounterOverflow: nothing was counted; less may be.
-            TokenExpired: the id is of a time of which nobody remembers what was counted.
+            TokenExpired: the id is of a time whose tokens are forgotten.
         """
         counters = {counter_of(self._label, delta.key): delta for delta in deltas}
         self._pending.send(self._pending.land(page, counters, (TOKEN_WINDOW, AHEAD)))
@@ -211,7 +211,7 @@ class Cached(Outside):
         return bool(self._pending.send(self._pending.landed(page, counter_of(self._label, key))))
 
     def waits(self, keys: Iterable[Hashable]) -> Mapping[Hashable, Sequence[tuple[str, int]]]:
-        """What waits in Redis for counters, in each generation; one round trip."""
+        """The amount that waits in Redis for counters, in each generation; one round trip."""
         counters = self._counters(keys)
         found: Mapping[str, Found] = self._pending.send(self._pending.look(counters, NO_TOTALS))
         return {counters[counter]: seen.waits for counter, seen in found.items()}
@@ -230,14 +230,14 @@ class Cached(Outside):
     def discard(self, keys: Sequence[Hashable], *, cells: bool = False) -> None:
         """Take away what waits for records that are deleted, once that is committed.
 
-        What a flush has read before, it still lands: it finds no record then, or a new one.
+        A flush still lands a generation that it has read before. Its record is gone then, or new.
         """
         for start in range(0, len(keys), _PAGE):
             page = self._counters(keys[start : start + _PAGE])
             self._pending.send(self._pending.discard(page, cells=cells))
 
     def all_or_nothing(self, *, own: bool = True) -> AbstractContextManager[None]:
-        """A transaction, or a savepoint in the caller's: what it counts is sent when it commits."""
+        """A transaction, or a savepoint in the caller's: increments are sent when it commits."""
         return self._landed.all_or_nothing(own=own)
 
     def _check(self, batch: Batch) -> None:
@@ -250,7 +250,7 @@ class Cached(Outside):
         if batch.token is None:
             self._landed.after_commit(sums, self._send, merge=True)
         else:
-            # Redis judges it after the commit; whoever counts hears of it before, by this clock.
+            # Redis judges it after the commit; the caller hears of it before, by this clock.
             refuse_beyond(batch.token, clock.utc(), TOKEN_WINDOW, AHEAD)
             # One with a token stands for itself: merged with others it would lose it.
             send = partial(self._send, token=batch.token)
@@ -258,7 +258,7 @@ class Cached(Outside):
         return self._unknown(batch.deltas, Unknown.COMMIT)
 
     def _send(self, sums: Sums[Hashable], token: UUID | None = None) -> None:
-        """Count what was committed, page by page. Nobody waits for the values."""
+        """Count what was committed, page by page. The values are not needed."""
         deltas = deltas_of(sums)
         failed: list[Exception] = []
         for start in range(0, len(deltas), AT_ONCE):
@@ -283,7 +283,7 @@ class Cached(Outside):
             added: Added = yield self._pending.add(keys, age)
         except CounterUnavailable as error:
             return (yield from self._spilled(batch.deltas, error))
-        # Nearly always all totals are known, and nobody else has to be asked.
+        # Nearly always all totals are known, and the database is not asked.
         known = {
             keys[counter].key: found.total + found.pending
             for counter, found in added.found.items()
@@ -339,7 +339,7 @@ class Cached(Outside):
         return {delta.key: result_of(value, replayed=used)}
 
     def _spilled_once(self, delta: Delta, token: UUID, error: CounterError) -> Steps[NewValues]:
-        """Count elsewhere: with the same token it counts once, whatever became of the request."""
+        """Count elsewhere: with the same token it counts once, even if the request arrived."""
         if self._spill is None or not self._spill.keeps_tokens:
             raise error
         try:
@@ -367,7 +367,7 @@ class Cached(Outside):
     def _new_values(
         self, found: Mapping[str, Found], keys: Mapping[str, Delta], age: int
     ) -> Steps[NewValues]:
-        """The values after a change. What is counted stays counted, whether or not they are."""
+        """The values after a change. Counted increments stay counted, whether or not they are."""
         if age == NO_TOTALS:
             return self._unknown([keys[counter] for counter in found], Unknown.UNASKED)
         try:

@@ -12,7 +12,7 @@ from django_counters.stores.base import TotalsStore
 from django_counters.strategies.exact import Exact
 from django_counters.types import INT8, UNBOUNDED, Batch, Delta
 
-# Seconds after which somebody who waits looks whether the leader has gone without a word.
+# Seconds after which a waiting thread looks whether the leader has gone without a word.
 PATIENCE = 0.25
 
 
@@ -31,7 +31,7 @@ class _Call:
 
     @property
     def waits(self) -> bool:
-        """Whether nobody has answered it."""
+        """Whether it has no answer yet."""
         return self.value is None and self.error is None
 
 
@@ -43,11 +43,11 @@ class Combining(Exact):
     all; an error reaches the calls that it concerns. Within a transaction, with bounds, with cells,
     and for batches, it does nothing.
 
-    Whoever holds ``_leading`` leads, and takes all that wait. The first that waits is next: it
-    waits for that lock, and the others for their answers. Nothing is handed over, so that an
+    The thread that holds ``_leading`` leads, and takes all that wait. The first that waits is next:
+    it waits for that lock, and the others for their answers. Nothing is handed over, so that an
     exception anywhere leaves nothing undone that another thread needs: a lock is released as its
     block ends, and who waits in vain looks for itself. If its call has been taken by then, and was
-    not answered, nobody knows whether it was counted.
+    not answered, it is not known whether it was counted.
     """
 
     def __init__(self, totals: TotalsStore, using: str) -> None:
@@ -74,7 +74,7 @@ class Combining(Exact):
             if call.waits:
                 self._lead(call)
         except BaseException:
-            # An exception from outside: what nobody has taken need not be counted.
+            # An exception from outside: a call that was not taken yet need not be counted.
             with self._queue:
                 self._waiting = [one for one in self._waiting if one is not call]
             raise
@@ -148,7 +148,7 @@ def _answer_all(calls: list[_Call], end: int | None, by: int) -> None:
     value, rest = end - by, list(calls)
     reach = sum(abs(call.delta.by) for call in calls)
     if low + reach <= value <= high - reach:
-        # Nearly always: whatever the order, none comes near the range.
+        # Nearly always: regardless of the order, none comes near the range.
         for call in rest:
             value = call.value = value + call.delta.by
         return

@@ -1,4 +1,4 @@
-"""What each strategy declares beside itself, and what is made of it."""
+"""The declaration of each strategy, and the recipe made from it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ MAX_AGE = 5.0
 
 
 class Capabilities(NamedTuple):
-    """What a strategy can do. Ask for it, not for the name: the next strategy may do it, too.
+    """The capabilities of a strategy. Ask for it, not for the name: the next strategy may do it,
+    too.
 
     in_place: a change is part of the total at once; nothing is pending. floors, ceilings: it keeps
     one; where increments are pending, the one that is declared. joins: a change is part of the
@@ -27,7 +28,7 @@ class Capabilities(NamedTuple):
     offers values that may be old (``consistency="cached"``). shards, slots: pending increments are
     in rows of this kind. entries: each change is kept, with its time. ranks: one row for each
     counter and period slows it down no more than its total does. once: it is a `CountsOnce`.
-    holds: what is taken may be held for somebody, and come back. raises: it is a `Raises`.
+    holds: a quantity can be held, and come back. raises: it is a `Raises`.
     """
 
     in_place: bool = False
@@ -46,7 +47,7 @@ class Capabilities(NamedTuple):
 
 
 class Shared(Protocol):
-    """What the strategies of a process share. The registry keeps it."""
+    """The parts that the strategies of a process share. The registry keeps it."""
 
     def strategy(self, recipe: Recipe, table: Table, using: str) -> Strategy:
         """Another strategy, over the same table."""
@@ -55,10 +56,10 @@ class Shared(Protocol):
         """The entries of a database."""
 
     def measures(self, using: str) -> SqlMeasures:
-        """What a database knows of its measures."""
+        """The knowledge of a database about its measures."""
 
     def pending(self, cache: str, timeout: float, using: str) -> CachedStore:
-        """What waits in one Redis for one database."""
+        """The amount that waits in one Redis for one database."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +68,8 @@ class Declaration:
 
     Attributes:
         made: its class, which has its name and says what it is.
-        can: what it can do.
-        build: makes one from a table, a database, what is shared, and its options as arguments.
+        can: its capabilities.
+        build: makes one from a table, a database, the shared parts, and its options as arguments.
         namespaces: its options in ``COUNTERS``; None: it is not for named counters.
         fields: its options as arguments of a field; None: it is not for fields.
         guesses: what to say to those who write a word that is no strategy there.
@@ -94,7 +95,7 @@ class Declaration:
 
 
 class Recipe(NamedTuple):
-    """What a strategy is made of: counters with the same recipe are changed in one statement."""
+    """The parts of a strategy: counters with the same recipe are changed in one statement."""
 
     declaration: Declaration
     options: tuple[tuple[str, Any], ...] = ()

@@ -45,7 +45,7 @@ class Exact(Summed):
             if len(values) < len(batch.deltas):
                 swallowed = next(d.key for d in batch.deltas if d.key not in values)
                 raise Contention(key=self._totals.label(swallowed), attempts=1)
-            # The rows are locked now: what was found here is what is refused, for all keys at once.
+            # The rows are locked now: the refusal names these values, for all keys at once.
             before = [(delta, values[delta.key] - delta.by) for delta in batch.deltas]
             refused = [(d, value) for d, value in before if not d.bounds.admits(value, d.by)]
             if refused:
@@ -85,7 +85,7 @@ class Exact(Summed):
         """Raise the total to a number; nothing is written where the value is large enough.
 
         The row is read without a lock, and changed only if it is still what was read; else while
-        nobody else can change it.
+        no other transaction can change it.
         """
         amounts = self._totals.meet(peak.key)
         delta = self._missing(peak, amounts)
@@ -95,7 +95,7 @@ class Exact(Summed):
         return Raised(peak.number - min(delta.by, 0), max(delta.by, 0))
 
     def _raise_held(self, peak: Peak) -> Delta:
-        """Raise it while it is held, whatever waits elsewhere; what it lacked."""
+        """Raise it while it is held, with amounts pending elsewhere; the difference."""
         with self._totals.all_or_nothing():
             if self._totals.settle(Delta(peak.key, 0)) is None:
                 raise RecordMissing(key=self._totals.label(peak.key))
@@ -106,7 +106,8 @@ class Exact(Summed):
         return delta
 
     def _missing(self, peak: Peak, amounts: Amounts | None) -> Delta:
-        """What a value lacks of a number; not above zero where it lacks nothing."""
+        """The difference from a value up to a number; not above zero where the value is large
+        enough."""
         if (amounts is None or amounts.total is None) and not self._totals.inserts:
             raise RecordMissing(key=self._totals.label(peak.key))
         value = amounts.value if amounts else 0
@@ -118,14 +119,16 @@ class Exact(Summed):
         return delta
 
     def _refuse_or_settle(self, delta: Delta) -> int:
-        """Say why a change was refused, or make it while nobody else can change the counter.
+        """Say why a change was refused, or make it while no other transaction can change the
+        counter.
 
         It is made where increments of the counter wait elsewhere, as they do after a change of
-        strategy, and where another writer made room since: nobody is refused while there is enough.
+        strategy, and where another writer made room since: no caller is refused while there is
+        enough.
         """
         self._check(delta)
         with self._totals.all_or_nothing():
-            # Held from here on: what is read next is the value that the change will meet.
+            # Held from here on: the value read next is the one that the change will meet.
             held = self._totals.settle(Delta(delta.key, 0))
             if held is None:
                 raise Contention(key=self._totals.label(delta.key), attempts=1)
@@ -162,7 +165,7 @@ class Exact(Summed):
 class CachedAsExact(Exact):
     """Cached counters where there is no Redis: for development and tests.
 
-    A change is part of the caller's transaction, and each reading is exact, whatever it asks for.
+    A change is part of the caller's transaction, and each reading is exact, with any `consistency`.
     """
 
     name: ClassVar[str] = "cached as exact"

@@ -43,7 +43,7 @@ EXACT = Declaration(
     namespaces=(COMBINE,),
     fields=(),
 )
-# Nobody declares it: it replaces cached counters where COUNTERS_CACHED_AS_EXACT is set.
+# It cannot be declared: it replaces cached counters where COUNTERS_CACHED_AS_EXACT is set.
 CACHED_AS_EXACT = Declaration(
     CachedAsExact, Capabilities(in_place=True, cached=True, ranks=True, raises=True), _as_exact
 )

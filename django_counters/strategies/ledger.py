@@ -25,10 +25,10 @@ class Claimed(Exception):
 
 
 class Ledger(Summed):
-    """Part of the caller's transaction, and an append waits for nobody.
+    """Part of the caller's transaction, and an append never waits for another transaction.
 
     Every committed entry is in every later read exactly once, before, during and after its rollup.
-    A token counts once in its window. What a change returns knows no value, because an append
+    A token counts once in its window. The result of a change knows no value, because an append
     reads nothing. A floor or ceiling cannot hold.
     """
 

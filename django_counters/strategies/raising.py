@@ -1,4 +1,4 @@
-"""Cached counters that are raised to a number: what they lack of it is added in Redis."""
+"""Cached counters that are raised to a number: the difference is added in Redis."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from django_counters.strategies.declaring import MAX_AGE
 from django_counters.strategies.steps import Pause, Steps
 from django_counters.types import Peak, Raised
 
-# How old a known total may be, in milliseconds: what came into it in another way is missed for no
-# longer.
+# How old a known total may be, in milliseconds: a change in another way is missed for no longer.
 _AGE = int(MAX_AGE * 1000)
 
 
@@ -29,7 +28,7 @@ class Raising:
         self._asking = asking
 
     def check(self, peak: Peak, strategy: str) -> None:
-        """Refuse what cannot be promised, whatever the value is.
+        """Refuse what cannot be promised, regardless of the value.
 
         Raises:
             UnsupportedBounds: it has a ceiling.

@@ -1,4 +1,4 @@
-"""What a bound says to a change that would cross it."""
+"""The refusal of a change that would cross a bound."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def quota_refusal(
 ) -> QuotaExceeded | None:
     """The error for increases beyond their quotas; None if there is room for all of them.
 
-    ``sums``: what the period of each quota counts with the increase.
+    ``sums``: the sum of the period of each quota with the increase.
     """
     beyond: dict[Hashable, tuple[Delta, Quota, int]] = {}
     for (delta, quota), total in zip(asked, sums, strict=True):

@@ -1,4 +1,4 @@
-"""What the sharded and the slotted strategy share: increments wait in several rows."""
+"""The common part of the sharded and the slotted strategy: increments wait in several rows."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def rows(name: str, owner: str) -> Option:
 
 
 def spread_over(table: Table, using: str, declared: int | str) -> tuple[SqlRights, int]:
-    """What a strategy of this kind is made of."""
+    """The parts of a strategy of this kind."""
     most, shares = (
         (MOST_ROWS, _ROWS_WITH_A_FLOOR) if isinstance(declared, str) else (declared, declared)
     )
@@ -51,14 +51,14 @@ def spread_over(table: Table, using: str, declared: int | str) -> tuple[SqlRight
 class Spread(Summed):
     """Part of the caller's transaction, and writers do not wait for each other's transactions.
 
-    A writer takes a row that nobody holds, or makes a new one, up to ``cap``. It waits where as
+    A writer takes an unlocked row, or makes a new one, up to ``cap``. It waits where as
     many transactions hold all of them, and, seldom, where it draws the number of a row that
-    another open transaction has just made. The value is total + pending of one snapshot, and what
-    a change returns is that of its own snapshot and itself.
+    another open transaction has just made. The value is total + pending of one snapshot, and the
+    result of a change is that of its own snapshot and itself.
 
-    A floor holds at every commit: each row has a part of what may be taken. Who finds no row with
-    enough holds all of them, and shares what is there: so nobody is refused while there is enough.
-    A ceiling cannot hold.
+    A floor holds at every commit: each row has a part of what may be taken. A writer that finds no
+    row with enough holds all of them, and shares their amounts: so no writer is refused while there
+    is enough. A ceiling cannot hold.
     """
 
     holds: ClassVar[bool] = False
@@ -72,7 +72,7 @@ class Spread(Summed):
         """Apply a batch, in one statement; with a floor, nearly always in one for each counter."""
         for delta in batch.deltas:
             self._refuse_ceiling(delta)
-        # What is bounded now, and no ceiling, is a floor.
+        # A bound that is no ceiling is a floor from here on.
         floors = any(delta.is_bounded for delta in batch.deltas)
         if len(batch.deltas) > 1:
             return self._apart(batch.deltas) if floors else self._pending.add_many(batch.deltas)
@@ -87,7 +87,7 @@ class Spread(Summed):
     def apply_once(self, delta: Delta, claim: Claim) -> Taken | None:
         """Make a change and the row of its actor in one statement."""
         self._refuse_ceiling(delta)
-        # A floor is not asked: nobody takes back what was not counted before.
+        # A floor is not asked: only a counted amount is taken back.
         return self._pending.add_once(delta, self._number(delta.route), claim)
 
     def _refuse_ceiling(self, delta: Delta) -> None:
@@ -113,7 +113,7 @@ class Spread(Summed):
         amounts = self._pending.read_one(delta.key)
         if not self._pending.inserts and (amounts is None or amounts.total is None):
             raise RecordMissing(key=self._pending.label(delta.key))
-        # It is refused by what is committed, whatever others have open: they can only take more.
+        # The refusal goes by committed rows: open transactions can only take more.
         met = amounts.value if amounts else 0
         if met + delta.by < floor:
             raise self._short(delta, met)

@@ -1,7 +1,7 @@
 """Work that asks others now and then, written once for code that waits and for code that awaits.
 
 A generator yields what it needs: a request to a cache of pending increments, a function that talks
-to the database, or a pause. Whoever drives it sends the answers back, and throws errors in.
+to the database, or a pause. The driver sends the answers back, and throws errors in.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class CounterActor(OfCounter):
         verbose_name = _("counter actor")
         verbose_name_plural = _("counter actors")
         indexes = [
-            # What somebody has counted, and all of it for those who forget a person.
+            # All that an actor has counted, and all of it for those who forget a person.
             models.Index(fields=["measure", "actor", "created_at"], name="counters_of_an_actor"),
             # Who has counted something, the last one first.
             models.Index(fields=["measure", "key", "created_at"], name="counters_actors_by_time"),

@@ -1,4 +1,4 @@
-"""What was corrected: by how much, by whom and why, for ever."""
+"""Corrections: by how much, by whom and why, for ever."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django_counters.tables.counter import KeyField
 
 NAME_LENGTH = 255
 REASON_LENGTH = 1000
-# What the admin and the API ask of people; code may say less.
+# The requirements of the admin and the API; code may give less.
 LEAST_REASON = 10
 CASE_LENGTH = 100
 

@@ -14,7 +14,7 @@ from django_counters.exceptions import AssignmentIgnored
 
 _ASSIGNED = "counters_assigned"
 _PASSED_OVER = "counters_passed_over"
-# What was told of the lines of each file: as Python's own, which would be kept on its modules.
+# The warnings told of the lines of each file: as Python's own, which would be kept on its modules.
 _told: dict[str, dict[Any, Any]] = {}
 
 
@@ -30,7 +30,7 @@ def note(instance: models.Model, name: str) -> None:
     frame = sys._getframe(3)
     line = Assigned(frame.f_code.co_filename, frame.f_lineno)
     _keep(instance, _ASSIGNED, {**_kept(instance, _ASSIGNED), name: line})
-    # Nobody who assigns nothing pays for a receiver of all that is saved.
+    # Projects that assign nothing do not pay for a receiver of every save.
     post_save.connect(_tell, dispatch_uid=__name__)
 
 

@@ -1,4 +1,4 @@
-"""What came from Redis: the generations that are in the totals, and what was seen there last."""
+"""Generations of Redis that are in the totals, and their last seen state."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class CounterBatch(models.Model):
     source = models.CharField(_("source"), max_length=SOURCE_LENGTH)
     applied_at = models.DateTimeField(_("applied at"), db_index=True)
     counters = models.IntegerField(_("counters"))
-    # Not a total of a counter: what came in, whatever of it fitted.
+    # Not a total of a counter: the incoming sum, even if a part of it did not fit.
     total = models.DecimalField(_("sum"), max_digits=40, decimal_places=0)
 
     class Meta:

@@ -23,7 +23,7 @@ else:
 class KeyField(_CharField):
     """A text primary key that servers compare byte by byte.
 
-    Every writer then locks rows in the same order, whatever the locale of the database, and one
+    Every writer then locks rows in the same order, in any locale of the database, and one
     index serves both equality and prefixes. On MySQL it also keeps keys apart that differ by their
     case, or by spaces at the end.
     """
@@ -39,7 +39,7 @@ class KeyField(_CharField):
 
     def db_type(self, connection: BaseDatabaseWrapper) -> str | None:
         if connection.vendor == "postgresql":
-            # Django adds a second, pattern-matching index to whatever starts with "varchar".
+            # Django adds a second, pattern-matching index to types that start with "varchar".
             return f"character varying({self.max_length})"
         return super().db_type(connection)
 
@@ -64,7 +64,7 @@ for _lookup in (IContains, IEndsWith, IExact, IStartsWith):
 
 
 class CounterColumns(models.Model):
-    """What a `Counter` has."""
+    """The columns of a `Counter`."""
 
     key = KeyField(_("key"), max_length=KEY_LENGTH, primary_key=True)
     # Never indexed: PostgreSQL then updates the row within its page, without touching any index.

@@ -12,10 +12,10 @@ from django_counters.types import KEY_LENGTH
 
 
 class DeltaColumns(models.Model):
-    """What a `CounterDelta` has."""
+    """The columns of a `CounterDelta`."""
 
     class Kind(models.IntegerChoices):
-        """What an entry is: counted, or corrected by somebody."""
+        """The kind of an entry: an increment, or a correction."""
 
         INCREMENT = 0, _("increment")
         ADJUSTMENT = 1, _("adjustment")
@@ -26,9 +26,9 @@ class DeltaColumns(models.Model):
     key = KeyField(_("key"), max_length=KEY_LENGTH)
     delta = models.BigIntegerField(_("delta"))
     kind = models.SmallIntegerField(_("kind"), choices=Kind.choices, default=Kind.INCREMENT)
-    # The transaction that wrote the entry: what the rollup goes by.
+    # The transaction that wrote the entry: the rollup goes by it.
     xid = models.BigIntegerField(_("transaction"))
-    # The order in which entries were written: what a rebase goes by.
+    # The order in which entries were written: a rebase goes by it.
     seq = models.BigIntegerField(_("sequence number"))
 
     class Meta:

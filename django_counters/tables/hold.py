@@ -1,4 +1,4 @@
-"""What is put aside for somebody: counted off, and not sold yet."""
+"""Quantities that are held: counted off, and not sold yet."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class CounterHold(models.Model):
     """
 
     class State(models.IntegerChoices):
-        """What has become of it."""
+        """Its present state."""
 
         HELD = HELD, _("held")
         COMMITTED = 1, _("committed")

@@ -28,7 +28,7 @@ class CounterHorizon(models.Model):
     fence = models.BigIntegerField(_("fence"), default=0)
     # The server whose transactions are numbered so; NULL where it does not say who it is.
     cluster = models.BigIntegerField(_("cluster"), null=True, blank=True)
-    # Whatever was committed before is in the totals.
+    # Entries committed before are in the totals.
     as_of = models.DateTimeField(_("as of"), default=beginning)
     # No entry of the tail has a token of before.
     tail_since = models.DateTimeField(_("tail since"), default=beginning)

@@ -1,4 +1,4 @@
-"""What is counted by period and by tag, and which values its tags have."""
+"""The counting by period and by tag, and which values its tags have."""
 
 from __future__ import annotations
 

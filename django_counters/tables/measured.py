@@ -1,4 +1,4 @@
-"""What the tables have in common whose rows belong to a counter that has a measure.
+"""The common part of tables whose rows belong to a counter with a measure.
 
 A table says here whose rows it has. Jobs that delete them ask `OfCounter.tables`, and list none.
 """
@@ -20,7 +20,7 @@ CELL_KEY_LENGTH = 255
 
 
 class Period(models.IntegerChoices):
-    """The periods; what the numbers mean is for ever."""
+    """The periods; the meaning of the numbers is for ever."""
 
     MINUTE = 1, _("minute")
     HOUR = 2, _("hour")

@@ -1,4 +1,4 @@
-"""What is kept of the partitions of the ledger, also when they are gone."""
+"""The kept facts of partitions of the ledger, also when they are gone."""
 
 from __future__ import annotations
 

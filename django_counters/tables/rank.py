@@ -28,7 +28,7 @@ class CounterRank(OfPeriod):
     class Meta:
         verbose_name = _("counter rank")
         verbose_name_plural = _("counter ranks")
-        # For the largest: whoever changes a value writes here, too.
+        # For the largest: each change of a value writes here, too.
         indexes = (
             models.Index(fields=["measure", "period", "start", "-value"], name="counters_top"),
         )

@@ -10,7 +10,7 @@ from django_counters.types import KEY_LENGTH
 
 
 class ShardColumns(models.Model):
-    """What a `CounterShard` has."""
+    """The columns of a `CounterShard`."""
 
     pk = models.CompositePrimaryKey("key", "shard")
     key = KeyField(_("key"), max_length=KEY_LENGTH)

@@ -14,7 +14,7 @@ NAME_LENGTH = 100
 
 
 class SlotColumns(models.Model):
-    """What a `SlottedCounter` has."""
+    """The columns of a `SlottedCounter`."""
 
     pk = models.CompositePrimaryKey("record_type_id", "record_id", "name", "slot")
     record_type = models.ForeignKey(
@@ -36,7 +36,8 @@ class SlotColumns(models.Model):
         abstract = True
         verbose_name = _("slotted counter")
         verbose_name_plural = _("slotted counters")
-        # For the rollup: what waits, and nothing else, in the order in which it is folded.
+        # For the rollup: the amount that waits, and nothing else, in the order in which it is
+        # folded.
         indexes = [
             models.Index(
                 fields=["record_type", "name", "record_id"],

@@ -27,7 +27,7 @@ class Standing(Generic[_Columns]):
 
     @cached_property
     def model(self) -> type[_Columns]:
-        """The model, whose manager nobody in these rooms may ask."""
+        """The model. Code in these rooms must not use its manager."""
         model: type[_Columns] = apps.get_model("django_counters", self._name)
         return model
 

@@ -27,7 +27,7 @@ else:
 
 
 class Loaded(int):
-    """What an instance holds of a total: an int that may be stale by the time it is written."""
+    """The number of a total on an instance: an int that may be stale by the time it is written."""
 
     def __reduce__(self) -> tuple[type[int], tuple[int]]:
         return int, (int(self),)
@@ -53,12 +53,12 @@ class TotalAttribute(DeferredAttribute):
         if not instance._state.adding and settings.DEBUG:
             self._watch(instance, name, value)
         if isinstance(value, Unknown):
-            # What a change returned: the instance holds what it held.
+            # The result of a change: the instance keeps its number.
             return
         instance.__dict__[name] = int(value) if isinstance(value, Loaded | Counted) else value
 
     def _watch(self, instance: models.Model, name: str, value: Any) -> None:
-        """Note a number that somebody made, and that is not the one that is there."""
+        """Note an assigned number that differs from the loaded one."""
         present = instance.__dict__.get(name)
         if hasattr(value, "resolve_expression"):
             # It will be written.
@@ -72,7 +72,7 @@ class TotalAttribute(DeferredAttribute):
             assigned.note(instance, name)
 
     def __delete__(self, instance: models.Model) -> None:
-        # As of any field of Django: whoever asks for it next has it loaded.
+        # As of any field of Django: the next access loads it.
         if self.field.attname not in instance.__dict__:
             raise AttributeError(self.field.attname)
         del instance.__dict__[self.field.attname]
@@ -85,20 +85,20 @@ class TotalField(_BigIntegerField):
     """A BIGINT that an instance inserts with its row and never writes again.
 
     ``save()``, ``save(update_fields=…)``, ``update_or_create()`` and ``bulk_update()`` leave the
-    stored number as it is, whatever the instance holds. An expression (``F("views") + 1``) is
+    stored number as it is, with any number on the instance. An expression (``F("views") + 1``) is
     written: the database evaluates it on the present number. So is ``QuerySet.update(views=0)``,
     which says what it does. Loading a fixture writes the numbers of the fixture.
     """
 
     descriptor_class = TotalAttribute
-    #: What the column is to expressions.
+    #: The column in expressions.
     plain_class: type[models.Field[Any, Any]] = models.BigIntegerField
     strategy = "exact"
     #: How many decimal places its amounts have; None where they are integers.
     places: int | None = None
     #: By how much one person alone may adjust it; None: by any amount.
     approve_above: int | None = None
-    #: What is counted by period; None where nothing is.
+    #: The measure; None where none is declared.
     measure: Measure | None = None
 
     def declared(self) -> Any:
@@ -114,7 +114,7 @@ class TotalField(_BigIntegerField):
         assigned.save(model_instance, self.attname, inserts=add)
         if add or hasattr(value, "resolve_expression"):
             return int(value) if isinstance(value, Loaded) else value
-        # A column set to itself: the row keeps whatever it has when the statement reaches it.
+        # A column set to itself: the row keeps its number at the time of the statement.
         return models.F(self.attname)
 
     def get_db_prep_save(self, value: Any, connection: BaseDatabaseWrapper) -> Any:
@@ -154,7 +154,7 @@ def _field_of(value: Any) -> Any:
 
 
 class WideTotalField(TotalField):
-    """A total that may be larger than any value: what others make smaller again is not part of it.
+    """A total that may be larger than any value: decrements that wait elsewhere are not part of it.
 
     SQLite has no wider integers.
     """
@@ -164,7 +164,7 @@ class WideTotalField(TotalField):
             return "numeric(40, 0)"
         return super().db_type(connection)
 
-    # What comes from there is no integer yet.
+    # A number from there is no integer yet.
     get_col = models.BigIntegerField.get_col
 
     def from_db_value(self, value: Any, *_: Any) -> int | None:

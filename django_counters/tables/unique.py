@@ -13,7 +13,7 @@ from django_counters.tables.measured import OfPeriod
 
 
 class _OfSet(OfPeriod):
-    """What is known of one counter, one period, one set of tags."""
+    """The known details of one counter, one period, one set of tags."""
 
     of_kind: ClassVar[Kind] = MEMBER
     tags = KeyField(_("tags"), max_length=TAGS_LENGTH, default="", blank=True)
@@ -25,7 +25,7 @@ class _OfSet(OfPeriod):
 class CounterMember(_OfSet):
     """An actor who waits to be put into a set. Read them with ``series``.
 
-    A member is a keyed hash of 52 bits: nobody can tell who it is without the key of the measure.
+    A member is a keyed hash of 52 bits: it does not show who it is without the key of the measure.
     """
 
     pk = models.CompositePrimaryKey("measure_id", "key", "period", "start", "tags", "member")

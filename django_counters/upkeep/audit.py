@@ -101,7 +101,7 @@ def verify_audit(using: str = DEFAULT_DB_ALIAS, *, anchor: Anchor | None = None)
         anchor: the head of an earlier report, kept elsewhere. Without one, an attacker who alters
             the head here, too, can cut off the last adjustments or write all of them anew.
     """
-    # Before the walk: what is adjusted meanwhile is not missed.
+    # Before the walk: adjustments meanwhile are not missed.
     kept, led_to = audited.head(using), audited.led_to(using)
     anchors = [known for known in (anchor, kept and Anchor(*kept)) if known is not None]
     walk = _Walk(anchors)

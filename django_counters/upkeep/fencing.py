@@ -33,17 +33,17 @@ from django_counters.write.marks import Mark, Marks, is_ahead, present
 
 @dataclass(slots=True)
 class Fenced:
-    """What a fence has found.
+    """The findings of a fence.
 
     Attributes:
         restored: whether it was restored.
         incarnation: in which one it is now.
         entries: how many entries came back.
         amount: how much they are together.
-        frozen: how many counters with a floor were set to zero, until somebody adjusts them.
+        frozen: how many counters with a floor were set to zero, until a person adjusts them.
         stock: how much those had together.
-        heard: when each peer has last copied something. What was counted after that and before the
-            restore nobody has.
+        heard: when each peer has last copied something. Counts after that and before the restore
+            are lost.
     """
 
     restored: bool = False
@@ -58,18 +58,18 @@ class Fenced:
 def fence(using: str = DEFAULT_DB_ALIAS, *, restored: bool | None = None) -> Fenced:
     """Bring a region that was restored up to what others know of it, before it counts again.
 
-    Asks all peers. Where none knows more, nothing is changed. It can be repeated after whatever has
-    interrupted it. What is counted between the restore and this is lost in part.
+    Asks all peers. Where none knows more, nothing is changed. It can be repeated after any
+    interruption. Counts between the restore and this are lost in part.
 
     Args:
         using: the database.
-        restored: what somebody knows of it. True: it was, or something may be missing. False:
-            nothing is missing. None: find out.
+        restored: the knowledge of the person who calls. True: it was, or something may be missing.
+            False: nothing is missing. None: find out.
 
     Raises:
-        RegionAway: a peer cannot be asked, or somebody publishes or fences. Nothing is
+        RegionAway: a peer cannot be asked, or another process publishes or fences. Nothing is
             changed here.
-        RegionRestored: it has a stock, and nobody can find out; or it was restored, and
+        RegionRestored: it has a stock, and no peer can tell; or it was restored, and
             ``restored`` says that it was not.
     """
     declared, store = regions(), registry.regions(using)
@@ -92,7 +92,7 @@ def fence(using: str = DEFAULT_DB_ALIAS, *, restored: bool | None = None) -> Fen
 def _was_restored(
     region: str, known: Mapping[str, Marks], home: Marks, life: str, said: bool | None
 ) -> bool:
-    """Whether a region was restored, by what peers know of it and what somebody says."""
+    """Whether a region was restored, by the knowledge of peers and of the caller."""
     last, mark = present(home)
     ahead = [name for name, marks in known.items() if is_ahead(marks, last, mark)]
     if ahead and said is False:
@@ -121,7 +121,8 @@ def _heard(declared: Regions) -> dict[str, datetime | None]:
 
 
 def _close(declared: Regions, ended: range, store: SqlRegions) -> None:
-    """Let pages be of no use that somebody has read of what ends. The next number is taken."""
+    """Invalidate pages that another process has read of ending incarnations. The next number
+    is taken."""
     for name, peer in peers_of(declared).items():
         with reaching(name, declared.own):
             peer.close(declared.own, ended, store.life)
@@ -140,7 +141,7 @@ def _begin(
         raise RegionAway(peer=region, region=region, reason=reason)
     clock = Mark.of(held).position
     known = _ask(declared)
-    # A backup from before a fence: others have what came of it, and nobody can tell how much.
+    # A backup from before a fence: others have counts from it, and it is not known how many.
     whole = any(mark.seen for marks in known.values() for one, mark in marks.items() if one > first)
     before = store.sum(region)
     if whole:
@@ -152,7 +153,7 @@ def _begin(
     for low, high in scopes():
         for page in store.ranges(low, high):
             store.begin(Of(region, first), Of(region, new), clock, *page, whole=whole)
-    # After its counters have begun anew: what it takes away is not known to others.
+    # After its counters have begun anew: other regions do not know the stock that it takes away.
     done.frozen, done.stock = freeze(store, region, using)
     for number in ended:
         seen = [marks[number].seen for marks in known.values() if number in marks]

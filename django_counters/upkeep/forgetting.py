@@ -30,7 +30,7 @@ _PAGE = 500
 
 
 class Asked(NamedTuple):
-    """Who is to be forgotten.
+    """The person to forget.
 
     Attributes:
         actor: the text that stands for the person.
@@ -61,10 +61,10 @@ def forget_actor(
 ) -> dict[str, int]:
     """Forget a person everywhere in one database; how much was found of each kind.
 
-    What a person counts once is taken back, so that a count stays the number of its actors. With
-    ``keep_counts`` each row gets a random name instead: nobody can tell any more whose it was, or
-    that two of them were of one person, and no count changes. Rows of a cool-down are deleted: how
-    often a person was counted is not known, so the count stays in any case.
+    The count of a person who counts once is taken back, so that a count stays the number of its
+    actors. With ``keep_counts`` each row gets a random name instead: it no longer shows whose it
+    was, or that two of them were of one person, and no count changes. Rows of a cool-down are
+    deleted: how often a person was counted is not known, so the count stays in any case.
 
     Raises:
         InvalidActor: this is no actor.
@@ -131,9 +131,10 @@ def _forgotten(asked: Asked, row: CounterActor, place: Place | None) -> str:
 
 
 def forget_members(asked: Asked) -> Mapping[str, int]:
-    """Forget whom sets of distinct actors have: with ``keep_counts`` nobody real takes the place.
+    """Forget whom sets of distinct actors have: with ``keep_counts`` a random member takes the
+    place.
 
-    What waits in a Redis is not there yet: flush before.
+    Increments that wait in a Redis are not there yet: flush before.
     """
     if not router.allow_migrate_model(asked.using, CounterUnique):
         return {"sets": 0}

@@ -31,7 +31,7 @@ def expire_holds(using: str = DEFAULT_DB_ALIAS) -> int:
         now = sum(_expired(label, key, using) for label, key in page)
         ended += now
         if not now:
-            # Somebody else is ending them.
+            # Another process is ending them.
             break
     return ended
 
@@ -70,7 +70,8 @@ def prune_holds(using: str = DEFAULT_DB_ALIAS) -> int:
 
 
 def forgotten(using: str) -> Iterator[Drift]:
-    """Counters with holds that were over an hour ago: what is theirs is still missing from them."""
+    """Counters with holds that were over an hour ago: the held quantities are still missing from
+    them."""
     if router.allow_migrate_model(using, CounterHold):
         for label, key, quantity in registry.holds(using).forgotten():
             yield Drift(f"{label}:{key}" if label else key, 0, quantity)

@@ -1,4 +1,4 @@
-"""The upkeep of what is counted by period: its names, and what is kept no longer."""
+"""The upkeep of counting by period: its names, and expired periods."""
 
 from __future__ import annotations
 

@@ -151,7 +151,8 @@ def _steps(
     for extent in present:
         if extent.name not in sealed and extent.until < now - settled:
             yield Step("seal", extent)
-        # What a token may still belong to is kept, whatever is declared and whenever it was sealed.
+        # A partition that a token may still belong to is kept, with any declaration and any time of
+        # its seal.
         elif kept is not None and extent.name in sealed and extent.until < now - max(kept, settled):
             yield Step("drop", extent)
 

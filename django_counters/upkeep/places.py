@@ -75,7 +75,7 @@ def _place(model: type[models.Model], name: str, using: str) -> Foldable:
     key = model._meta.pk if table.value else None
     label = f"slots of {model._meta.label}.{name}"
     column = column_of(model, name)
-    # What has no column is counted in slots.
+    # Counters without a column are in slots.
     strategy = "slotted" if column is None else column.strategy
     return Foldable(label, SqlFolding(table, using, key), strategy)
 
@@ -110,7 +110,7 @@ class Stranger(NamedTuple):
 
 
 def strangers(using: str) -> Iterator[Stranger]:
-    """What is left of fields and models that the project has no more. One question at most."""
+    """The rest of fields and models that the project has no more. One question at most."""
     if not SLOTS.stands_in(using):
         return
     kinds = {kind.pk: kind for kind in ContentType.objects.using(using)}

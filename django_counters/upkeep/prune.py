@@ -1,4 +1,4 @@
-"""What nobody asks for any more."""
+"""Deletes expired rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from django_counters.write.landing import SOURCE
 
 
 def prune_all(using: str = DEFAULT_DB_ALIAS) -> dict[str, int]:
-    """Forget all that nobody asks for any more; how much of each kind that was."""
+    """Delete all expired rows; how many of each kind there were."""
     return {
         "tokens": prune(using),
         "generations": prune_landed(using),

@@ -18,7 +18,7 @@ from django_counters.upkeep.regions import Exchanged, greeted, reason_of
 from django_counters.upkeep.transfers import receive, there_is_stock, top_up
 from django_counters.write.marks import Mark, Marks, is_ahead, marks_of, present
 
-# For how many seconds a server waits for the next statement of somebody who copies.
+# For how many seconds a server waits for the next statement of a copying process.
 _LEASE = 60.0
 
 
@@ -48,7 +48,7 @@ def pull(using: str = DEFAULT_DB_ALIAS) -> dict[str, Exchanged]:
 
 
 def _incarnations(name: str, there: Marks, peer: Peer, declared: Regions) -> Iterator[Of]:
-    """All of a region, and of what it was or is called elsewhere than in the settings here."""
+    """All of a region, and of its former and other names."""
     known = {declared.own, *declared.peers}
     homes = {other: marks for other, marks in peer.homes().items() if other not in known}
     for region, marks in {name: there, **homes}.items():
@@ -75,7 +75,7 @@ def _move_stock(declared: Regions, found: dict[str, Exchanged], using: str) -> N
 
 def _copy(name: str, peer: Peer, declared: Regions, using: str, done: Exchanged) -> None:
     """Copy all pages of one region, and say when all of it was here."""
-    # In this order: whatever is known here was there before.
+    # In this order: all that is known here was there before.
     known, there = marks_of(name, using), peer.marks(name)
     for of in _incarnations(name, there, peer, declared):
         while _pulled(of, peer, using, done):

@@ -1,7 +1,7 @@
 """What regions tell each other: each publishes what it has counted, and copies what others have.
 
 An entry has one writer, its region, and the newest version is all that matters. So nothing counts
-twice, however often and in whatever order entries are copied. A position (`CounterPosition`) says
+twice, however often and in any order entries are copied. A position (`CounterPosition`) says
 how far each incarnation of a region is: at home its clock, elsewhere what was copied of it and the
 clock that was seen then. Its timeline is the life of the server that has published.
 """
@@ -35,12 +35,12 @@ from django_counters.write.marks import Mark, Marks, is_ahead, living, marks_of,
 
 @dataclass(slots=True)
 class Exchanged:
-    """What was published, or copied of one region.
+    """The result of publishing, or of copying one region.
 
     Attributes:
         entries: how many entries.
         pages: in how many transactions.
-        busy: whether somebody else is just doing it.
+        busy: whether another process is just doing it.
         problem: why not all could be published or copied; empty where it could.
         received: how much stock has come from it.
         sent: how much stock it was sent, because it had little.
@@ -106,7 +106,7 @@ class _Publisher(NamedTuple):
             done.pages += bool(entries)
 
     def _page(self, store: SqlRegions, page: tuple[str, str]) -> int | None:
-        """Publish one page; how many entries. None where somebody else holds the clock."""
+        """Publish one page; how many entries. None where another process holds the clock."""
         of, life, positions = self.of, self.life, registry.positions(self.using)
         held = positions.hold(of.source, of.part)
         # A pooler may have gone on with a server that was put back since, and with this very row.
@@ -131,7 +131,7 @@ def greeted(declared: Regions, store: SqlRegions, using: str) -> tuple[Of, str]:
     """The present incarnation, and the life that it publishes in.
 
     A server that was started may have been restored. So it asks all peers before it publishes, and
-    lets pages be of no use that somebody has read of its former life.
+    makes pages useless that were read of its former life.
     """
     life, known = store.life(), known_by(declared)
     # Read last: others of this region may publish meanwhile, and peers know that at once.
@@ -151,8 +151,8 @@ def greeted(declared: Regions, store: SqlRegions, using: str) -> tuple[Of, str]:
 def landing_life(using: str) -> tuple[int, str] | None:
     """In which incarnation and life regional counters may land; None where none waits in a Redis.
 
-    A server that was started may have been restored. What lands before the fence would be taken
-    for what others know.
+    A server that was started may have been restored. Landings before the fence would be mistaken
+    for counts that others know.
 
     Raises:
         RegionRestored: the region has to publish first, which asks the others, or to be fenced.
@@ -171,7 +171,8 @@ def landing_life(using: str) -> tuple[int, str] | None:
 def begin_life(declared: Regions, of: Of, before: str, life: str, using: str) -> None:
     """Tell everybody in which life of the server this region publishes; see `greet`.
 
-    Nothing is changed here where somebody else has begun another one since ``before``, or a fence.
+    Nothing is changed here where another process has begun another one since ``before``, or a
+    fence.
     """
     greet(declared, of, using)
     store = registry.regions(using)
@@ -188,7 +189,7 @@ def home_marks(region: str, using: str) -> Marks:
         InvalidConfiguration: this database is the home of another region.
     """
     marks = marks_of(region, using)
-    # Somebody else may begin this one at this moment.
+    # Another process may begin this one at this moment.
     others = [] if marks else sorted(DatabasePeer(using).homes().keys() - {region})
     if others:
         problem = f"this database is of region {others[0]}: counters regions rename {others[0]}"

@@ -1,6 +1,6 @@
 """Fields and models that have another name by now, or are gone, as migrations say.
 
-What waits under an older name is theirs.
+The amount that waits under an older name is theirs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from django_counters.tables.total import TotalField
 
 
 class _Rename(NamedTuple):
-    """What a field of a model was called before; of a model itself where ``model`` is empty."""
+    """The former name of a field of a model; of a model itself where ``model`` is empty."""
 
     app: str
     model: str

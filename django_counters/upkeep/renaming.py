@@ -1,4 +1,4 @@
-"""A region gets another name: the former one ends, and what it has counted stays its own."""
+"""A region gets another name: the former one ends, and its counts stay its own."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from django_counters.write.marks import Mark, Marks, is_ahead, marks_of, present
 def rename(former: str, using: str = DEFAULT_DB_ALIAS) -> int:
     """Let the database of a region be the region that ``COUNTERS_REGION`` says; how many entries.
 
-    One transaction: what was counted under the former name is published under it, for the last
+    One transaction: the amount counted under the former name is published under it, for the last
     time, and what follows is counted under the new one. Counting goes on meanwhile. To repeat it
     changes nothing.
 
     Raises:
         InvalidConfiguration: the database is not that region, or there is a region of the new name,
             or there is stock in it, which has to be sent away before.
-        RegionAway: a region cannot be asked, or somebody publishes. Nothing is changed.
+        RegionAway: a region cannot be asked, or another process publishes. Nothing is changed.
         RegionRestored: a region knows more of this one than itself: fence it under its former name.
     """
     declared, store = regions(), registry.regions(using)

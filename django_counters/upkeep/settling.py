@@ -1,4 +1,4 @@
-"""What has landed leaves Redis before other regions are told of it."""
+"""Landed increments leave Redis before other regions are told of them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from django_counters.upkeep.sources import sources
 def settle(using: str) -> None:
     """Remove all from Redis that has landed by now.
 
-    Whatever a region publishes it may learn back after a restore. What still waits in Redis then
-    lands after the restore. So nothing may be in both places.
+    A region may learn back all that it has published, after a restore. What still waits in Redis
+    then lands after the restore. So nothing may be in both places.
 
     Raises:
         CounterUnavailable: a Redis cannot be reached, and may hold what has landed.

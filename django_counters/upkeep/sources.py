@@ -13,7 +13,7 @@ from django_counters.upkeep.places import columns
 if TYPE_CHECKING:
     from django_counters.stores.redis.pending import RedisPending
 
-# A flush waits longer than somebody who counts.
+# A flush waits longer than an increment.
 PATIENCE = 5.0
 
 
@@ -22,7 +22,7 @@ class Source(NamedTuple):
 
     Attributes:
         name: as the database has it.
-        pending: what waits there; None where it cannot be found.
+        pending: the amount that waits there; None where it cannot be found.
         problem: why it cannot be found.
         is_declared: whether counters are declared to be cached there.
         was_flushed: whether a flush has seen it.
@@ -38,10 +38,10 @@ class Source(NamedTuple):
 
 
 def sources(using: str) -> Iterator[RedisPending]:
-    """What is declared, and what held something before and can still be found.
+    """The declaration, and what held something before and can still be found.
 
     Raises:
-        InvalidConfiguration: what is declared is not a Redis.
+        InvalidConfiguration: the declaration is not a Redis.
     """
     for source in known(using):
         if source.pending:

@@ -1,4 +1,4 @@
-"""Stock between regions: what was sent here arrives, and a region that has little is sent more."""
+"""Stock between regions: incoming stock arrives, and a region that has little is sent more."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from django_counters.types import key_range
 from django_counters.write.change import named
 from django_counters.write.pipeline import change_many
 
-# Of how many counters stock moves in one transaction, in which nobody else sells them.
+# Of how many counters stock moves in one transaction, in which no other process sells them.
 _STEP = 100
 
 
 class Busy(Exception):
-    """Somebody else does it at this moment, or has ended this incarnation."""
+    """Another process does it at this moment, or has ended this incarnation."""
 
 
 def stocks() -> Iterator[tuple[str, str]]:
@@ -36,10 +36,10 @@ def there_is_stock() -> bool:
 
 @contextmanager
 def alone(of: Of, life: str, using: str) -> Iterator[SqlRegions]:
-    """A transaction that nobody else has in this region: it holds the clock.
+    """A transaction that no other process has in this region: it holds the clock.
 
     Raises:
-        Busy: somebody else has it.
+        Busy: another process has it.
     """
     store = registry.regions(using)
     with store.transaction():
@@ -53,8 +53,8 @@ def alone(of: Of, life: str, using: str) -> Iterator[SqlRegions]:
 def receive(of: Of, life: str, using: str) -> dict[str, int]:
     """Let what was sent to this region arrive, and say how much came from each region.
 
-    The stock grows, and what is on the way falls, in one transaction for some counters. Nothing
-    arrives twice, because nobody else holds the clock meanwhile. Where somebody does, the rest
+    The stock grows, and the amount on the way falls, in one transaction for some counters. Nothing
+    arrives twice, because no other process holds the clock meanwhile. Where one does, the rest
     arrives there.
     """
     came: dict[str, int] = {}
@@ -81,7 +81,7 @@ def _received(of: Of, life: str, using: str, came: dict[str, int]) -> bool:
 def top_up(of: Of, life: str, peers: Sequence[Of], using: str) -> dict[str, int]:
     """Send stock to regions that have less than ``TOP_UP``, and say how much to each.
 
-    Only the region that has the most gives, as far as it knows. What is on the way counts as there.
+    Only the region that has the most gives, as far as it knows. Stock on the way counts as arrived.
 
     Args:
         of: this region.
@@ -149,14 +149,14 @@ def _shares_of(
 
 
 def _stock(key: str, peer: Of, senders: Sequence[str], store: SqlRegions) -> int:
-    """What a region has or is going to have, as far as this one knows."""
+    """The present and incoming stock of a region, as far as this one knows."""
     coming = [sent_key(key, *peer, sender) for sender in senders if sender != peer.region]
     on_the_way = store.values(coming, None, own=True)
     return store.values([key], peer.region, own=False).get(key, 0) + sum(on_the_way.values())
 
 
 def shares(mine: int, theirs: Mapping[str, int], below: int) -> dict[str, int]:
-    """How much each region is sent: the poorest first, half of what this one has more.
+    """How much each region is sent: the poorest first, half of the surplus of this one.
 
     Nothing, where another one has more. This region keeps ``below``.
     """
@@ -189,7 +189,7 @@ def freeze(store: SqlRegions, region: str, using: str) -> tuple[int, int]:
 
 
 def _take_away(key: str, region: str, using: str) -> None:
-    # Nobody approves of this: whoever gives it back is asked.
+    # This needs no approval: giving it back does.
     ref = named(key, using)._replace(approve_above=None)
     reason = f"The region {region} was restored. Give back what is left of this stock."
     adjust(ref, to=0, reason=reason, actor="counters regions fence")

@@ -72,7 +72,7 @@ def verify(
     inquiry = SqlInquiry(NAMED, using)
     prefix = f"{namespace}:" if namespace else ""
     keys = None if sample is None else inquiry.sample(prefix, sample)
-    # What is asked for wrongly is refused before anything is written down.
+    # A wrong question is refused before anything is written down.
     differing_stocks = list(_differing_stocks(stocks or {}, using))
     report = Report(stocks=len(stocks or {}), drifts=inquiry.drift(prefix, keys))
     report.drifts += differing_stocks

@@ -18,12 +18,12 @@ from django_counters.write.change import Change, Ref
 from django_counters.write.once import Call, once
 from django_counters.write.telling import tell
 
-# How often a row may come and go meanwhile, until somebody gives up.
+# How often a row may come and go meanwhile, until the call gives up.
 _TURNS = 20
 
 
 class Toggled(NamedTuple):
-    """What a toggle has done.
+    """The result of a toggle.
 
     Attributes:
         has: whether the actor counts by now.
@@ -35,12 +35,12 @@ class Toggled(NamedTuple):
 
 
 def counts_once(ref: Ref) -> Once | None:
-    """What is declared; None where an actor may count any number of times."""
+    """The declaration; None where an actor may count any number of times."""
     return None if ref.measure is None else ref.measure.once
 
 
 def measure_of(measure: Measure | None, key: str) -> tuple[Measure, Once]:
-    """The measure of a counter that counts once for each actor, and what it declares.
+    """The measure of a counter that counts once for each actor, and its declaration.
 
     Raises:
         UnsupportedActors: it does not.
@@ -54,7 +54,7 @@ def change_of_actor(asked: Change) -> Result:
     """Make a change if the actor has not counted, or take back the one that was made.
 
     Raises:
-        InvalidActor: nobody is named.
+        InvalidActor: no actor is named.
         InvalidDelta: it is not one, or cannot be taken back.
         UnsupportedActors: the strategy cannot promise it.
     """
@@ -64,7 +64,7 @@ def change_of_actor(asked: Change) -> Result:
 
 
 def _once(asked: Change, token: Token) -> Result:
-    """The same under a token: whoever repeats it finds what the first one did."""
+    """The same under a token: a process that repeats it finds what the first one did."""
     text, single = asked.ref.text, asked._replace(token=None)
 
     def work() -> dict[str, int | Unknown]:

@@ -1,4 +1,4 @@
-"""The thread of a process that lands what others have left, and what it says of that."""
+"""The thread of a process that lands the files of ended processes, and its messages."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from django_counters.write.adopting import adopt
 from django_counters.write.thread import Worker
 
 logger = logging.getLogger("django_counters")
-# Seconds: how often a process looks for what others have left.
+# Seconds: how often a process looks for files of ended processes.
 ADOPTING = 30.0
-# The numbers of `random` are those of whoever seeds it: this thread takes none of them.
+# The numbers of `random` belong to the code that seeds it: this thread takes none of them.
 _dice = SystemRandom()
 
 
@@ -45,7 +45,7 @@ class Adopter:
             with self.lock:
                 report = adopt()
         except Exception:
-            # Whatever it is: the next attempt may do better.
+            # Any error: the next attempt may do better.
             logger.exception("Counters: files of buffers cannot be adopted.")
             return
         finally:

@@ -50,7 +50,7 @@ class Left(NamedTuple):
 
     Attributes:
         path: where it is.
-        found: what it holds; None where that cannot be read.
+        found: its contents; None where that cannot be read.
         problem: why it cannot be landed here; empty where it can.
         bars: whether those that come later in the same directory have to wait for it.
     """
@@ -108,7 +108,7 @@ def _homes(root: str) -> list[Path]:
     """The directories of buffers; none where there is no such directory.
 
     Raises:
-        OSError: nobody may look there, or it is no directory.
+        OSError: no process may look there, or it is no directory.
     """
     with suppress(FileNotFoundError):
         # The names begin with a time.
@@ -117,9 +117,9 @@ def _homes(root: str) -> list[Path]:
 
 
 def _abandoned() -> Iterator[tuple[Path | None, list[Left]]]:
-    """Each directory whose process has ended, and its files: nobody else has it meanwhile.
+    """Each directory whose process has ended, and its files: no other process has it meanwhile.
 
-    None, and what stands in its place: one that should be one, and that nobody can enter.
+    None, and the text in its place: a directory that cannot be opened.
     """
     for root in directories():
         try:
@@ -137,7 +137,7 @@ def _abandoned_one(home: Path) -> Iterator[tuple[Path | None, list[Left]]]:
             if is_ours:
                 yield home, list(_files(home))
     except OSError as problem:
-        # It was removed just now, or nobody knows whether another user's process still lives.
+        # It was removed just now, or it is not known whether another user's process still lives.
         if not isinstance(problem, FileNotFoundError) and _is_own(home):
             yield None, [Left(home, None, str(problem))]
 
@@ -176,7 +176,7 @@ def _files(home: Path) -> Iterator[Left]:
             found = read(path)
             yield Left(path, found, _stranger(found.head.origin), bars=True)
         except (Foreign, FileNotFoundError) as problem:
-            # Nobody will ever land it, so nobody has to wait for it.
+            # No process will ever land it, so no process has to wait for it.
             yield Left(path, None, str(problem))
         except (Unreadable, OSError) as problem:
             yield Left(path, None, str(problem), bars=True)

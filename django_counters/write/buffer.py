@@ -28,18 +28,18 @@ from django_counters.write.uwsgi import lets_wait
 logger = logging.getLogger("django_counters")
 # Seconds: how long an attempt waits after one that failed, at most.
 AGAIN = 10.0
-# What a landing may end with. Nothing is lost by it.
+# The errors that may end a landing. Nothing is lost by it.
 FAILED = (CounterError, Busy, Error, RuntimeError)
 
 
 class Held(NamedTuple):
-    """What a buffer has of one counter.
+    """The state of one counter in a buffer.
 
     Attributes:
         amount: how much was not sent.
         sent: how much is in each page that may be counted by now.
         marks: where all of it is. While each of these stands, none of it was sent or landed.
-        kept: what the marks stand for: no other thing takes its place in memory.
+        kept: the objects of the marks: no other thing takes its place in memory.
     """
 
     amount: int
@@ -70,27 +70,27 @@ _here = _Here()
 
 
 def lands_here() -> bool:
-    """Whether this thread is landing a buffer: nobody else can until it goes on."""
+    """Whether this thread is landing a buffer: no other thread can until it goes on."""
     return _here.lands
 
 
 class Buffer:
     """Keeps increments in memory, and lands them in pages. A child of the process begins anew.
 
-    What is added goes into one interval. To land, that is parted, and the next increment begins
+    Increments go into one interval. To land, that is parted, and the next increment begins
     another one. A page has one id from the first time on that it may have been counted, so it
     counts once however often it is sent. Nothing is parted while something waits that was parted
     before: so there are twice ``most`` entries at most, and in an event loop three times as many.
 
     Nothing is called while ``lock`` is held, and no object is made that the garbage collector looks
     after, an exception included: CPython runs signal handlers and finalizers there, and one that
-    counts would wait for the lock that its own thread has. What a signal handler raises comes
-    between two calls, so what belongs together changes under that lock.
+    counts would wait for the lock that its own thread has. An exception of a signal handler comes
+    between two calls, so changes that belong together happen under that lock.
 
     Attributes:
-        lock: held by whoever adds to the interval, or takes it away.
+        lock: held by the thread that adds to the interval, or takes it away.
         interval: what takes increments; `NOTHING` until the first one.
-        landing: held by whoever lands.
+        landing: held by the thread that lands.
         closed: whether nothing is taken any more.
     """
 
@@ -118,10 +118,10 @@ class Buffer:
         self.landing = threading.RLock()
         self.closed = not lets_wait()
         self.interval = NOTHING
-        # What is landed, and its pages once it has some.
+        # The interval that lands, and its pages once it has some.
         self._parted = NOTHING
         self._sealed: Sealed | None = None
-        # The place of whatever was begun last.
+        # The place of the page that was begun last.
         self._last = Place(mint(clock.utc()).hex, 0)
         self._landed_at = clock.utc()
         self._not_before = 0.0
@@ -130,7 +130,7 @@ class Buffer:
 
     @property
     def entries(self) -> Entries:
-        """What is not parted."""
+        """The increments that are not parted."""
         return self.interval.entries
 
     def add(self, entry: Entry, by: int, rest: list[Delta] | None = None) -> bool:
@@ -156,7 +156,7 @@ class Buffer:
     def cell_of(self, entry: Entry) -> tuple[memoryview[int] | None, int]:
         """The words of the file, and which of them is the amount of an entry; None: none is.
 
-        Whoever keeps it adds to it as `add` does, as long as these are the present words.
+        A thread that keeps it adds to it as `add` does, as long as these are the present words.
         """
         interval = self.interval
         cell = interval.cell_of.get(entry)
@@ -166,7 +166,8 @@ class Buffer:
         """Keep the first increment of an entry, under its name in the file if there is one."""
         while self._has_room():
             interval = self._opened()
-            # First, as whoever is interrupted then has kept nothing that nobody would land.
+            # First, as a thread that is interrupted then has kept nothing that no thread would
+            # land.
             if not interval.entries and not self._wake():
                 return False
             cell = interval.file.write(entry) if interval.file else 0
@@ -180,7 +181,7 @@ class Buffer:
     def _put(
         self, entry: Entry, by: int, interval: Interval, cell: int, rest: list[Delta] | None
     ) -> bool:
-        """Keep it, unless somebody else does, the interval was parted, or the end has come."""
+        """Keep it, unless another thread does, the interval was parted, or the end has come."""
         with self.lock:
             if self.closed or interval is not self.interval or entry in interval.entries:
                 return False
@@ -193,12 +194,13 @@ class Buffer:
             return True
 
     def _opened(self) -> Interval:
-        """What takes increments, which whoever is first begins."""
+        """What takes increments, which a thread that is first begins."""
         while (found := self.interval) is NOTHING:
             place = self._next()
             file = self.files.made(place.incarnation, place.number) if self.files else None
             fresh = Interval.begun(place, file)
-            # Numbers are in the order in which they are landed, so whoever has the last one wins.
+            # Numbers are in the order in which they are landed, so a thread that has the last one
+            # wins.
             with self.lock:
                 wins = self.interval is NOTHING and self._last is place
                 if wins:
@@ -208,7 +210,7 @@ class Buffer:
         return found
 
     def _next(self) -> Place:
-        """The next place in the history, which nobody else gets. See `STILL`."""
+        """The next place in the history, which no other thread gets. See `STILL`."""
         while True:
             last = self._last
             is_still = self._parted is NOTHING and clock.utc() >= self._landed_at + STILL
@@ -224,7 +226,7 @@ class Buffer:
                 return place
 
     def _has_room(self) -> bool:
-        """Whether one more entry may wait. Whoever finds no room makes some."""
+        """Whether one more entry may wait. A thread that finds no room makes some."""
         if self.closed:
             return False
         return self.interval.has_room(self.buffering.most) or self._make_room()
@@ -233,7 +235,7 @@ class Buffer:
         """Land what is there, unless that has just failed; whether one more entry may wait now."""
         most = self.buffering.most
         if in_event_loop() or _here.lands:
-            # Others would wait for us: those of the loop, or whoever lands what we wait for.
+            # Others would wait for us: those of the loop, or a thread that lands what we wait for.
             self._wake()
             return self.interval.has_room(min(2 * most, 3 * most - len(self._parted.entries)))
         self.land_due()
@@ -242,7 +244,7 @@ class Buffer:
     def put(self, sums: Sums[Hashable]) -> None:
         """Keep what was committed; what there is no room for is counted at once.
 
-        Whoever is interrupted goes on first: nobody else knows of it.
+        A thread that is interrupted goes on first: no other thread knows of it.
 
         Raises:
             Error, CounterError: some of it could not be counted, and is in incidents.
@@ -266,7 +268,7 @@ class Buffer:
                 self.add(entry, delta.by, rest)
         finally:
             if len(rest) == left:
-                # Whatever has kept it out of the buffer.
+                # For any reason that has kept it out of the buffer.
                 self._apply_last(rest)
 
     def _apply_last(self, rest: list[Delta]) -> None:
@@ -275,7 +277,7 @@ class Buffer:
             self.lander.apply(delta)
         except BaseException as error:
             using = self.lander.using
-            # Whoever was interrupted does not know how far it was.
+            # A thread that was interrupted does not know how far it was.
             why = error if isinstance(error, Exception) else OutcomeUnknown(using=using)
             record_unsent(using, SOURCE, {str(delta.key): delta.by}, why)
             raise
@@ -285,11 +287,11 @@ class Buffer:
     def land_due(self) -> None:
         """Land what is due. Where that fails it is due again after a while; the log tells of it.
 
-        Whatever goes wrong: what waits still waits.
+        After any error, waiting increments still wait.
         """
         if self._is_due():
             with self.landing:
-                # Somebody else may just have landed it, or found that it cannot be landed.
+                # Another thread may just have landed it, or found that it cannot be landed.
                 if self._is_due():
                     self._attempt()
 
@@ -312,7 +314,7 @@ class Buffer:
     def flush(self) -> int:
         """Land all that was there when it began; how many entries that were.
 
-        Of a thread that is landing something, nothing: somebody who hears of a landing counts.
+        Of a thread that is landing something, nothing: a thread that hears of a landing counts.
 
         Raises:
             Busy, CounterError: it still waits, and is landed by the next one.
@@ -332,7 +334,7 @@ class Buffer:
         return landed
 
     def _land_parted(self) -> int:
-        """Land what was parted, by whoever it was. Readers see it all the time."""
+        """Land what was parted, by the thread that it was. Readers see it all the time."""
         parted, lander = self._parted, self.lander
         if parted is NOTHING:
             return 0
@@ -353,7 +355,7 @@ class Buffer:
     def _land(self, page: Page) -> None:
         is_new = not page.sent
         if is_new and page.made is None:
-            # Nobody knows it by another id, and this one is remembered longest.
+            # No thread knows it by another id, and this one is remembered longest.
             page.id = mint(clock.utc()).hex
         page.sent = True
         try:
@@ -361,7 +363,7 @@ class Buffer:
         except OutcomeUnknown:
             raise
         except (CounterError, Busy):
-            # An earlier attempt may have counted it, whatever this one says.
+            # An earlier attempt may have counted it, even if this one fails.
             page.sent = not is_new
             raise
         page.landed = True
@@ -386,7 +388,7 @@ class Buffer:
         return max(oldest.since + (0.0 if full else self.buffering.seconds), self._not_before)
 
     def held(self, keys: Collection[str]) -> Mapping[str, Held]:
-        """What waits of counters; nothing of those of which nothing waits."""
+        """The pending amount of counters; nothing of those of which nothing waits."""
         found: dict[str, list[_Part]] = {}
         for entries, sealed in self._layers():
             for entry, by in self._of(entries, keys):
@@ -419,7 +421,8 @@ class Buffer:
         ]
 
     def _layers(self) -> Iterator[tuple[Entries, Sealed | None]]:
-        """All that waits: what takes increments, and what was parted, with its pages if it has."""
+        """All that waits: the open interval and the parted ones, with their pages if there are
+        some."""
         with self.lock:
             interval, parted, sealed = self.interval, self._parted, self._sealed
         yield interval.entries, None

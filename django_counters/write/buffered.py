@@ -40,7 +40,7 @@ def buffered(asked: Change) -> Unknown | None:
 
 
 def keep(ref: Ref, delta: Delta) -> Unknown | None:
-    """The same of what a strategy would be given."""
+    """The same of a delta."""
     using, entry = ref.using, entry_of(delta)
     if entry is None:
         return None
@@ -68,14 +68,14 @@ def abuffered(asked: Change) -> Unknown | None:
 class Before:
     """What buffers have of counters, before these are read.
 
-    What is landed meanwhile may be in what is read, or not. So it is looked at again afterwards:
-    where nothing was sent, and the same pages are counted as before, it is known. Those that were
-    counted are known by their claims.
+    A page that lands meanwhile may be in the read values, or not. So it is looked at again
+    afterwards: where nothing was sent, and the same pages are counted as before, it is known. Those
+    that were counted are known by their claims.
 
     Args:
         keys: the counters.
         using: the database.
-        exact: whether it is an error where nobody can tell what was counted. Otherwise that is left
+        exact: whether it is an error where it is not known what was counted. Otherwise that is left
             out, as all is which waits in a Redis that is away.
     """
 
@@ -87,7 +87,7 @@ class Before:
         self._landed = self._claims()
 
     def after(self) -> tuple[dict[str, int], list[str]]:
-        """What has to be added to what was read; and the counters that are to be read again."""
+        """The amounts to add to the read values; and the counters to read again."""
         landed = self._claims()
         now = self._look(self._held)
         known: dict[str, int] = {}
@@ -109,7 +109,7 @@ class Before:
         return found
 
     def _claims(self) -> dict[tuple[str, int], bool | None]:
-        """Whether each page is counted that was sent; None where nobody can tell."""
+        """Whether each page is counted that was sent; None where that is not known."""
         return {
             (key, at): self._has_landed(page, key)
             for key, held in self._held.items()

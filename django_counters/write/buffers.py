@@ -95,7 +95,7 @@ class Buffers:
         wake = partial(self._wake, of)
         made = Buffer(of.buffering, lander, wake, measured=of.measured, files=files)
         found = self._all.setdefault(of, made)
-        # Whoever closes them says so first, so one that he has not found learns it here.
+        # A process that closes them says so first, so one that it has not found learns it here.
         found.closed = found.closed or self._closed
         return found
 
@@ -120,7 +120,7 @@ class Buffers:
         return sum(buffer.flush() for _, buffer in self.those_of(using))
 
     def waiting(self, using: str) -> list[tuple[Of, Waiting]]:
-        """What waits for one database."""
+        """The amount that waits for one database."""
         return [(of, buffer.waiting()) for of, buffer in self.those_of(using)]
 
     def clear(self) -> None:
@@ -142,7 +142,7 @@ class Buffers:
             try:
                 buffer.flush()
             except Exception:
-                # Whatever it is: it keeps no other from landing.
+                # Any error: it keeps no other from landing.
                 logger.exception("Counters: a buffer could not be landed.")
             else:
                 buffer.leave()
@@ -167,11 +167,11 @@ class Buffers:
         until = time.monotonic() + PATIENCE
         landing: list[Locked] = [buffer.landing for _, buffer in self.those_of()]
         held = self._held[threading.get_ident()] = []
-        # Whoever opens a directory waits for nobody, so that one is the last.
+        # Opening a directory waits for no lock, so that one is the last.
         for lock in (self._adopter.lock, *landing, homes.opening):
             if not lock.acquire(timeout=max(0.0, until - time.monotonic())):
                 continue
-            # At once: whoever is interrupted before the next one lets go of this one.
+            # At once: a process that is interrupted before the next one lets go of this one.
             held.append(lock)
 
     def after_fork(self) -> None:

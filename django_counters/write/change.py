@@ -32,10 +32,10 @@ class Ref(NamedTuple):
         table: where its total stands, and where increments of it wait.
         key: the key of a named counter, else the primary key of the record, as its column has it.
         recipe: what its strategy is made of.
-        bounds: what is declared for it.
+        bounds: the declaration for it.
         using: the database that it is written in.
         approve_above: by how much one person alone may adjust it; None: by any amount.
-        measure: what is counted by period; None where nothing is.
+        measure: the measure; None where none is declared.
         buffer: how increments wait in this process; None where they do not.
     """
 
@@ -76,7 +76,7 @@ class Ref(NamedTuple):
 
     @property
     def key_field(self) -> Any:
-        """What the primary key of its model is; None for a named counter."""
+        """The primary key field of its model; None for a named counter."""
         return self.model._meta.pk if self.model else None
 
 
@@ -105,7 +105,7 @@ class Change(NamedTuple):
 
     @property
     def delta(self) -> Delta:
-        """What a strategy is given.
+        """The delta for a strategy.
 
         Raises:
             InvalidActor: the counter counts once for each actor; see `write.actors`.
@@ -129,7 +129,7 @@ class Change(NamedTuple):
         if ref.measure is not None and ref.measure.once is not None:
             if not ref.measure.stored and event.at is None and event.tags is None:
                 return Delta(ref.key, self.by, bounds, self.route)
-            # Who takes something back stays in the sets of those who were there.
+            # An actor who takes something back stays in the sets of distinct actors.
             seen = ref.measure.unique and self.by > 0
             event = event if seen else event._replace(who=None)
         known = registry.measures(ref.using)
@@ -163,7 +163,7 @@ def is_regional(ref: Ref) -> bool:
 
 
 def in_shards(key: object, using: str | None) -> Ref:
-    """The counter with a key, to be changed in its shards, whatever its namespace declares."""
+    """The counter with a key, to be changed in its shards, with any strategy of its namespace."""
     ref = named(key, using)
     return ref if ref.recipe.can.shards else ref._replace(recipe=_SHARDED, buffer=None)
 
@@ -179,6 +179,6 @@ def named(key: object, using: str | None = None, recipe: Recipe | None = None) -
     alias = COUNTERS.writing(using)
     found = recipe or policy.recipe
     limit, measure = policy.approve_above, policy.measure
-    # Whoever says how it is to be counted wants no detour.
+    # A call that names a recipe wants no detour.
     buffer = policy.buffer if recipe is None else None
     return Ref(NAMED, name, found, policy.bounds, alias, limit, measure, buffer)

@@ -47,7 +47,7 @@ class FieldChange(NamedTuple):
 
     @property
     def place(self) -> Place:
-        """Where its totals stand, and what is declared for it."""
+        """Where its totals stand, and the declaration for it."""
         place: Place = self.field.declared()
         return place
 
@@ -62,7 +62,7 @@ class FieldChange(NamedTuple):
         return self.place.recipe.can.in_place
 
     def strategy(self, using: str) -> Strategy:
-        """Who counts it."""
+        """The strategy that counts it."""
         return registry.strategy(self.place.recipe, self.place.table, using)
 
     def batch(self, keys: Iterable[Hashable]) -> Batch:
@@ -89,7 +89,7 @@ def field_change(field: TotalField, by: int, using: str, event: Event) -> FieldC
 def count(rows: Rows, using: str, changes: Sequence[FieldChange]) -> int:
     """FieldChange fields of all records of a queryset, or of none; how many records there are.
 
-    What is cached comes last, as it is counted anywhere: at once, or when the caller commits.
+    Cached counters come last, as it is counted anywhere: at once, or when the caller commits.
     """
     found = _in_one_statement(rows, using, changes)
     if found is not None:

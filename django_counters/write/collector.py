@@ -23,7 +23,7 @@ class Collector:
 
     While the block is open the connection tells of its savepoints, those of ``atomic()`` and those
     made by hand: one that is rolled back takes its layer and all later ones with it. It collects
-    until its block ends, also where the end was interrupted and nobody could say so.
+    until its block ends, also where the end was interrupted and the end could not be noted.
     """
 
     def __init__(self, connection: Any) -> None:
@@ -111,7 +111,7 @@ class Collector:
         self._layers[at + 1 :] = [{}]
 
     def _released(self, savepoint: str) -> None:
-        """What came after a savepoint is now part of what came before it."""
+        """Increments after a savepoint are now part of those before it."""
         if savepoint in self._savepoints:
             at = self._savepoints.index(savepoint)
             self._layers[at:] = [merged(self._layers[at:])]
@@ -130,7 +130,7 @@ def collector_of(using: str) -> Collector | AsyncCollector | None:
         return None
     connection = connections[using]
     if isinstance(collector, AsyncCollector):
-        # A transaction of its own decides by itself what becomes of what it counts.
+        # A transaction of its own decides by itself about its increments.
         return None if connection.in_atomic_block else collector
     return collector if collector.connection is connection else None
 
@@ -143,7 +143,7 @@ def collecting(using: str, begin: Begin, apply: Apply) -> Iterator[None]:
             yield
             return
         collector = Collector(connections[using])
-        # Otherwise nothing would be applied, and nobody told.
+        # Otherwise nothing would be applied, and the caller not told.
         collector.connection.validate_no_broken_transaction()
         with _known(using, collector), collector.following():
             yield

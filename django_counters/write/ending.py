@@ -1,4 +1,4 @@
-"""What waits in buffers is landed before the process ends, unless it is killed."""
+"""The amount that waits in buffers is landed before the process ends, unless it is killed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def land_before_the_end() -> None:
 def end() -> None:
     """Take nothing more, and land what is left; what cannot be landed is lost, and logged.
 
-    What is in a file waits there for another process.
+    Increments in a file wait there for another process.
     """
     with own_connections():
         buffers.close()

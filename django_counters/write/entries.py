@@ -1,4 +1,4 @@
-"""Entries of the ledger, for whoever appends them by the thousand."""
+"""Entries of the ledger, for callers that append them by the thousand."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def append(
     using: str | None,
     event: Event = PLAIN,
 ) -> Appended:
-    """Append one entry, whatever the namespace declares."""
+    """Append one entry, with any strategy of the namespace."""
     name = _unbounded(check_key(key))
     given = optional_token(token)
     result = change(Change(named(name, using, _LEDGER), by, token=given, event=event))

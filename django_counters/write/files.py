@@ -1,4 +1,4 @@
-"""The files of one buffer. Where none can be made, what it has waits in its memory alone."""
+"""The files of one buffer. Where none can be made, its increments wait in its memory alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django_counters.write.homes import Home
 from django_counters.write.mapped import File, Head, Origin
 
 logger = logging.getLogger("django_counters")
-# How often somebody who tidies up may come in the very moment in which a directory is made.
+# How often a process that tidies up may come in the very moment in which a directory is made.
 _PATIENCE = 20
 
 
@@ -38,7 +38,7 @@ class Files:
         """Have none. In a child: those of its parent are the parent's."""
         for file in self._open:
             file.close()
-        # Whoever is interrupted while he holds it may take it again.
+        # A process that is interrupted while it holds the lock may take it again.
         self._lock = threading.RLock()
         self._open.clear()
         self._home = None
@@ -76,7 +76,7 @@ class Files:
             logger.exception("Counters: a file that has landed is not removed.")
 
     def leave(self) -> None:
-        """Remove what is empty, and let go of the rest: whoever comes next may land it."""
+        """Remove what is empty, and let go of the rest: a process that comes next may land it."""
         home, self._home = self._home, None
         if home is not None:
             home.leave()
@@ -89,7 +89,7 @@ class Files:
                 try:
                     return File(self._home_of(head.incarnation).path / name, head, self._most)
                 except FileNotFoundError:
-                    # Somebody has removed the directory, or just tidies up.
+                    # A process has removed the directory, or just tidies up.
                     self.leave()
             return File(self._home_of(head.incarnation).path / name, head, self._most)
 

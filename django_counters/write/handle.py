@@ -30,7 +30,7 @@ _ONE = 1
 
 
 class _Unsure:
-    """A connection of which nobody knows whether a transaction is open."""
+    """A connection for which it is not known whether a transaction is open."""
 
     in_atomic_block = True
 
@@ -67,7 +67,7 @@ class Handle:
         self._here = _Here(ref.using)
         # Where its amount is in the file, if there is one: asked once for each file.
         self._cell: tuple[memoryview[int] | None, int] = (None, 0)
-        # What is counted by period has another entry in each of them: no buffer has this one.
+        # A counter by period has another entry in each period: no buffer has this one.
         self._entry: Any = self.key if ref.measure is None else ""
 
     def increment(self, by: int = 1) -> None:

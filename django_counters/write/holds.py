@@ -1,4 +1,4 @@
-"""Holds: what is taken from a counter for somebody, until it is sold or given back."""
+"""Holds: quantities taken from a counter, until they are sold or given back."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from django_counters.write.records import ref_of
 from django_counters.write.telling import applied, tell
 
 State = CounterHold.State
-#: What somebody waits for when he asks for more than there is.
+#: How many expired holds a call gives back at most before it takes a quantity.
 AT_ONCE = 1000
 MOST_MINUTES = 60 * 24 * 30
 _NOT_BELOW_ZERO = Bounds(0)
@@ -133,11 +133,11 @@ def hold(ref: Ref, quantity: object, minutes: object, token: object, note: str) 
     found = _at_once(ref, asked, delta)
     if found is not None:
         return found
-    # What has run out is nobody's: nobody is refused while it would be enough.
+    # Expired holds are free: no caller is refused while they would be enough.
     expire(ref)
     holds = registry.holds(ref.using)
     with holds.all_or_nothing():
-        # The row comes first: whoever comes second with a token takes nothing.
+        # The row comes first: the second caller with a token takes nothing.
         until = holds.claim(asked)
         if until is not None:
             value = applied(_strategy(ref), Batch((delta,)), ref.using, ref.owner)[ref.key]
@@ -170,7 +170,7 @@ def _checked(ref: Ref, quantity: object, minutes: object, token: object, note: s
 
 
 def name_of(token: object) -> str:
-    """What stands in the row of a hold: the token, or of one with a scope its digest.
+    """The token of a hold as its row has it: the text, or the digest of one with a scope.
 
     Raises:
         InvalidToken: it is none.
@@ -197,7 +197,8 @@ def _seconds(minutes: object) -> float:
 
 
 def _delta(ref: Ref, by: int) -> Delta:
-    """The change of a hold. Where no floor is declared it is zero; what comes back always may."""
+    """The change of a hold. Where no floor is declared it is zero; giving back is always
+    allowed."""
     if by > 0:
         return Change(ref, by).apart._replace(bounds=UNBOUNDED, quotas=())
     asked = UNBOUNDED if ref.bounds.floor is not None else _NOT_BELOW_ZERO
@@ -205,7 +206,7 @@ def _delta(ref: Ref, by: int) -> Delta:
 
 
 def _strategy(ref: Ref) -> Strategy:
-    """The row waits for nobody who is not of this transaction: it does not combine with others."""
+    """The row waits for no other transaction: it does not combine with others."""
     return registry.strategy(ref.recipe.for_batches, ref.table, ref.using)
 
 
@@ -268,7 +269,7 @@ def find(token: object, using: str | None) -> Hold:
 
 
 def held(ref: Ref, limit: int) -> list[Hold]:
-    """What is held of a counter, the first to expire first."""
+    """The holds of a counter, the first to expire first."""
     rows = registry.holds(ref.using).held(ref.owner, ref.text, limit)
     return [_hold(row, ref.using) for row in rows]
 
@@ -369,7 +370,7 @@ def _credit(ref: Ref, quantity: int) -> None:
 def expire(ref: Ref, limit: int = AT_ONCE) -> int:
     """Give back what is held of a counter beyond its time; how many holds that were.
 
-    Whoever does the same waits here for the other, and then finds what is left.
+    A second caller that does the same waits here for the first, and then finds what is left.
 
     Raises:
         RecordMissing: the record is gone.

@@ -1,7 +1,7 @@
 """The directories of buffers: each is locked by the process that writes there, as long as it lives.
 
-A child inherits what is open, and with it the locks of its parent. It closes them, or nobody could
-tell later that its parent has ended.
+A child inherits what is open, and with it the locks of its parent. It closes them, or no process
+could tell later that its parent has ended.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from uuid import uuid4
 
 #: Held while something is opened that a child has to close: no child may be forked in between.
 opening = threading.RLock()
-# What is locked by this process.
+# The directories locked by this process.
 _locked: set[int] = set()
 
 
 class Home:
-    """A directory that nobody else reads, because this process has locked it.
+    """A directory that no other process reads, because this process has locked it.
 
     Attributes:
         path: where it is.
@@ -33,13 +33,14 @@ class Home:
 
     @classmethod
     def made(cls, root: str, name: str) -> Home:
-        """A new one. Nobody sees it before it is locked.
+        """A new one. No process sees it before it is locked.
 
         Raises:
-            OSError: it cannot be made, or somebody who tidies up was faster.
+            OSError: it cannot be made, or a process that tidies up was faster.
         """
         os.makedirs(root, exist_ok=True)
-        # Another name each time: whoever tidies up may have the former one for as long as he likes.
+        # Another name each time: a process that tidies up may have the former one for as long as it
+        # likes.
         hidden, path = Path(root, f".{uuid4().hex}"), Path(root, name)
         hidden.mkdir(0o700)
         number = _lock(hidden)
@@ -60,7 +61,7 @@ class Home:
         self.release()
 
     def release(self) -> None:
-        """Let go of the lock: whoever comes next may land what is here."""
+        """Let go of the lock: a process that comes next may land what is here."""
         with opening:
             if self._number in _locked:
                 _locked.discard(self._number)
@@ -69,7 +70,7 @@ class Home:
 
 @contextmanager
 def entered(path: Path) -> Iterator[bool]:
-    """A block that has the directory of somebody who has ended; False where he lives.
+    """A block that has the directory of a process that has ended; False where it lives.
 
     Raises:
         OSError: it cannot be entered.
@@ -83,12 +84,12 @@ def entered(path: Path) -> Iterator[bool]:
 
 
 def _lock(path: Path) -> int | None:
-    """Open and lock a directory; None where somebody else has the lock."""
+    """Open and lock a directory; None where another process has the lock."""
     with opening:
         number = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # It may have been removed meanwhile, and made anew by somebody who has locked that.
+            # It may have been removed meanwhile, and made anew by a process that has locked that.
             if not os.path.samestat(os.fstat(number), os.stat(path)):
                 raise BlockingIOError(f"{path} is another one by now")
         except BlockingIOError:

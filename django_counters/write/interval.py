@@ -1,4 +1,4 @@
-"""What a buffer takes in, from its first increment until it is sealed."""
+"""The increments of a buffer, from its first increment until it is sealed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Interval:
 
     Attributes:
         place: that place. Nothing that is begun later has a lower number.
-        file: what has a copy of the entries; None where they are in memory alone.
+        file: the file with a copy of the entries; None where they are in memory alone.
         cells: the words of the file; None where there is none.
         entries: how much came of each counter.
         cell_of: which of the words is the amount of an entry.
@@ -47,5 +47,5 @@ class Interval:
         return self.file is not None or not self.entries
 
 
-#: What is there before the first increment. Nothing is ever added to it.
+#: The state before the first increment. Nothing is ever added to it.
 NOTHING = Interval(Place("", 0))

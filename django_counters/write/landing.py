@@ -91,7 +91,7 @@ class StrategyLander:
         return registry.strategy(self._recipe, NAMED, self.using)
 
     def _position(self, incarnation: str) -> str:
-        """How far a history is; empty where nothing of it is counted, or nobody knows any more."""
+        """How far a history is; empty where nothing of it is counted, or that is forgotten."""
         found = registry.positions(self.using).among(SOURCE, [incarnation])
         return found[incarnation].position if found else ""
 
@@ -99,7 +99,8 @@ class StrategyLander:
 class InDatabase(StrategyLander):
     """Lands where the database has all: the history of the buffer moves in the transaction.
 
-    So a page is landed once, by whoever knows of it: its process, or one that has found its file.
+    So a page is landed once, by the process that knows of it: its process, or one that has found
+    its file.
     """
 
     slots, size = 1, 1_000
@@ -125,7 +126,7 @@ class InDatabase(StrategyLander):
                 registry.positions(self.using).move([move])
                 values = self._applied(deltas, page)
         except Moved as moved:
-            # By somebody who has found its file. The next attempt asks how far he is.
+            # By a process that has found its file. The next attempt asks how far that one is.
             raise Busy(str(moved)) from moved
         self._reached = page.incarnation, str(page.number)
         if values:
@@ -138,7 +139,7 @@ class InDatabase(StrategyLander):
         return position if incarnation == page.incarnation else self._position(page.incarnation)
 
     def _is_forgotten(self, page: Page) -> bool:
-        """Whether it is so old that nobody knows any more how far its history was."""
+        """Whether it is so old that the position of its history is forgotten."""
         made = page.made or moment_of(UUID(page.incarnation))
         return made < registry.batches(self.using).now() - OLDEST
 
@@ -219,7 +220,7 @@ class InRedis(StrategyLander):
             among = (one for one in halves if any(delta.key == key for delta in one[1]))
             name, deltas = next(among, ("", ()))
         if not deltas:
-            # What came to nothing is sent to nobody.
+            # Sums of zero are not sent.
             return False
         return name in page.told or self._outside().has_landed(name, key)
 
@@ -230,18 +231,19 @@ class InRedis(StrategyLander):
 
 
 def lander_of(recipe: Recipe, using: str) -> Lander:
-    """Who lands counters of a recipe."""
+    """Lands counters of a recipe."""
     made: Callable[[Recipe, str], Lander] = InRedis if recipe.can.outside else InDatabase
     return made(recipe, using)
 
 
 def _is_young(error: TokenExpired) -> bool:
-    """Whether only the clock of somebody else says that it is out of its window."""
+    """Whether only the clock of another process says that it is out of its window."""
     return error.created_at > clock.utc() - TOKEN_WINDOW
 
 
 def _check_range(deltas: tuple[Delta, ...]) -> None:
-    """Refuse sums that are none of 64 bits: each change was, and nobody has looked since."""
+    """Refuse sums that are none of 64 bits: each change was, and their sums were not checked
+    since."""
     low, high = INT8
     for delta in deltas:
         if not low <= delta.by <= high:

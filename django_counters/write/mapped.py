@@ -5,8 +5,8 @@ into it is no call of the system. A record is a name and a number beside it::
 
     words of the record | amount | check of the name, its length | name
 
-All but the amount is written once, before the amount is. Whoever reads the file later finds each
-name whole, or does not find it; and one that is not whole has counted nothing.
+All but the amount is written once, before the amount is. A process that reads the file later finds
+each name whole, or does not find it; and one that is not whole has counted nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _HEAD = Struct("=8sII16sQq")
 _CHECK = Struct("=Q")
 _RECORD = Struct("=qqII")
 _WORD = 8
-# Bytes: by how much a file grows, what it can hold at least, and for each entry on average.
+# Bytes: by how much a file grows, its smallest capacity, and the room for each entry on average.
 _STEP, _LEAST, _EACH = 1 << 16, 1 << 20, 256
 # Elsewhere room is taken by writing zeros, so all of it is taken before anything is written.
 _CAN_GROW = hasattr(os, "posix_fallocate")
@@ -50,13 +50,13 @@ class Foreign(Unreadable):
 
 
 class Origin(NamedTuple):
-    """For whom a file counts: what whoever lands it needs to land it as its process would have.
+    """The head of a file: with it another process can land it as its own process would have.
 
     Attributes:
         using: the alias of the database.
         part: what keeps the databases of tests apart.
         strategy: the name of the strategy.
-        options: what it is made of.
+        options: its arguments.
     """
 
     using: str
@@ -66,7 +66,7 @@ class Origin(NamedTuple):
 
 
 class Head(NamedTuple):
-    """What a file begins with.
+    """The beginning of a file.
 
     Attributes:
         incarnation: the history that it belongs to.
@@ -101,12 +101,12 @@ class Head(NamedTuple):
 
 
 class File:
-    """The file of what a buffer has not sealed, or has not landed.
+    """The file of increments that a buffer has not sealed, or has not landed.
 
     Attributes:
         path: where it is.
-        head: what it begins with.
-        cells: the words of the file. Whoever adds holds the lock of the buffer.
+        head: its beginning.
+        cells: the words of the file. A process that adds holds the lock of the buffer.
         is_full: whether something had no room in it.
     """
 
@@ -129,7 +129,7 @@ class File:
             self._take(number, _STEP if _CAN_GROW else self._most)
             self._map = mmap.mmap(number, self._most)
             self._map[: len(begin)] = begin
-            # Whoever finds it by its name finds all of its head.
+            # A process that finds it by its name finds all of its head.
             hidden.rename(path)
         except BaseException:
             with suppress(OSError):
@@ -158,7 +158,7 @@ class File:
         return None if at is None else at + 1
 
     def _reserved(self, size: int) -> int | None:
-        """Take some words, which nobody else gets."""
+        """Take some words, which no other process gets."""
         while True:
             found = -1
             # As with the lock of a buffer, nothing is called.
@@ -166,7 +166,7 @@ class File:
                 at = self._at
                 # One word more, so that there is always an end.
                 if at + size < self._room:
-                    # Whoever reads goes past it, also where it is never written to its end.
+                    # A process that reads goes past it, also where it is never written to its end.
                     self.cells[at] = size
                     self._at = at + size
                     found = at
@@ -197,7 +197,7 @@ class File:
         return True
 
     def _take(self, number: int, until: int) -> None:
-        """Take room on the disk: what is written beyond it would end the process on a full one."""
+        """Take room on the disk: a write beyond it would end the process on a full disk."""
         room = self._room * _WORD
         _allocate(number, room, until - room)
         self._room = max(self._room, until // _WORD)
@@ -210,7 +210,7 @@ class File:
             self.close()
 
     def close(self) -> None:
-        """Let go of it. It stays where it is, for somebody else."""
+        """Let go of it. It stays where it is, for another process."""
         if not self._map.closed:
             self.cells.release()
             self._bytes.release()
@@ -218,14 +218,14 @@ class File:
 
 
 class Found(NamedTuple):
-    """What a file holds."""
+    """The contents of a file."""
 
     head: Head
     entries: Entries
 
 
 def read(path: Path) -> Found:
-    """Read the file of somebody else: all that was named in it before he ended.
+    """Read the file of another process: all that was named in it before the end.
 
     Raises:
         Foreign: it is none of ours, or its beginning is damaged.
@@ -275,7 +275,7 @@ def _entries(data: bytes, at: int) -> Entries:
 def _data(path: Path) -> bytes:
     """The bytes of a file up to where nothing was written."""
     found = bytearray()
-    # Whoever opens a pipe would wait for somebody who writes into it.
+    # A process that opens a pipe would wait for a process that writes into it.
     if not S_ISREG(path.lstat().st_mode):
         raise Foreign("it is no file")
     with open(path, "rb") as file:

@@ -21,7 +21,7 @@ def maximum(ref: Ref, number: object) -> Result:
     peak = Peak(ref.key, check_integer(number), ref.bounds)
     _refuse(ref)
     if not ref.owner:
-        # What is owed to it comes first.
+        # Its collected increments come first.
         settle([ref.text], ref.using)
     found: Any = registry.strategy(ref.recipe.for_batches, ref.table, ref.using)
     strategy: Raises = found

@@ -46,7 +46,8 @@ def within_synchronous_code() -> bool:
 
 
 def hand_over(work: Callable[[], object]) -> None:
-    """Let the thread that waits for this event loop do it next. Nobody waits: it may wait for us.
+    """Let the thread that waits for this event loop do it next. This does not wait: the thread may
+    wait for us.
 
     Raises:
         SynchronousOnlyOperation: no such thread can be found.
@@ -61,7 +62,7 @@ def hand_over(work: Callable[[], object]) -> None:
 
 
 def has_to_be_async() -> bool:
-    """Whether this is an event loop, in which Django lets nobody use the database."""
+    """Whether this is an event loop, in which Django forbids the use of the database."""
     return in_event_loop() and not os.environ.get("DJANGO_ALLOW_ASYNC_UNSAFE")
 
 

@@ -16,27 +16,27 @@ Work = Callable[[], Mapping[str, int | Unknown]]
 
 
 class Call(NamedTuple):
-    """What a token is used for: what kind of counters, and the change of each."""
+    """The use of a token: the kind of counters, and the change of each."""
 
     subject: str
     deltas: Mapping[str, int]
 
     @property
     def fingerprint(self) -> bytes:
-        """32 bytes that stand for the call, whatever the order of its counters."""
+        """32 bytes that stand for the call, in any order of its counters."""
         text = json.dumps([self.subject, sorted(self.deltas.items())])
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 class Answer(NamedTuple):
-    """What a call returned when it counted, and whether that was before."""
+    """The result of the call that counted, and whether that was before."""
 
     values: Mapping[str, Result]
     replayed: bool
 
 
 def once(token: Token, call: Call, using: str, work: Work) -> Answer:
-    """Do ``work`` unless the token was used for it before; what it returned then.
+    """Do ``work`` unless the token was used for it before; its former result.
 
     Both are one transaction, or a savepoint in the caller's: where the work fails, the token is
     not used. Others with the same token wait for the outcome.

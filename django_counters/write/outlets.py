@@ -1,4 +1,4 @@
-"""Where buffers publish: the end of a stream, whatever its backend."""
+"""Where buffers publish: the end of a stream, regardless of its backend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a buffer has sealed: nothing is added to it any more, and it is landed page by page."""
+"""A sealed part of a buffer: nothing is added to it any more, and it is landed page by page."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _APART = 1 << 8
 
 
 def entry_of(delta: Delta) -> Entry | None:
-    """What a change is merged under; None where it adds other amounts to its cells."""
+    """The key under which a change is merged; None where it adds other amounts to its cells."""
     if not delta.effects:
         return str(delta.key)
     if any(effect.by != delta.by for effect in delta.effects):
@@ -71,7 +71,7 @@ def delta_of(entry: Entry, by: int) -> Delta:
 
 
 def deltas_in(entries: Entries) -> tuple[Delta, ...]:
-    """One delta for each counter, always in the same order; none for what came to nothing."""
+    """One delta for each counter, always in the same order; none for sums of zero."""
     sums: dict[tuple[str, Cell | None], int] = {}
     for entry, by in entries.items():
         key = key_of(entry)
@@ -96,7 +96,7 @@ class Place(NamedTuple):
 
 
 class Page:
-    """A part of what was sealed, which is landed in one step.
+    """A part of it, which lands in one step.
 
     Attributes:
         entries: how much is added.
@@ -107,7 +107,7 @@ class Page:
         sent: whether it was sent, and may be counted: from then on it has one id.
         landed: whether it is known to be counted.
         halved: which ids were refused as a whole: their halves are landed, with ids of their own.
-        told: which ids are in an incident, and are counted by nobody.
+        told: which ids are in an incident, and are not counted.
     """
 
     __slots__ = (
@@ -127,7 +127,7 @@ class Page:
         self.incarnation = place.incarnation
         self.number = place.number * _PAGES + index
         self.made = place.made
-        # Whoever else finds the file knows it by the same id.
+        # Another process that finds the file knows it by the same id.
         self.id = token_of(self.name, place.made).hex if place.made else ""
         self.sent = False
         self.landed = False
@@ -136,17 +136,17 @@ class Page:
 
     @property
     def name(self) -> str:
-        """What it is called in incidents."""
+        """Its name in incidents."""
         return f"{self.incarnation} {self.number}"
 
 
 class Sealed:
-    """What a buffer took in during one interval, in pages.
+    """The increments of a buffer in one interval, in pages.
 
-    The pages are the same whoever makes them of the same amounts.
+    All processes make the same pages of the same amounts.
 
     Args:
-        entries: what was taken in.
+        entries: the increments.
         place: where it is among all that is sealed.
         slot_of: of which kind a counter is; no page has counters of two kinds.
         slots: how many kinds there are.
@@ -163,7 +163,7 @@ class Sealed:
     ) -> None:
         self.entries = entries
         self._slot_of = slot_of
-        # What came to nothing is not found in a file.
+        # Sums of zero are not found in a file.
         some = sum(1 for by in entries.values() if by)
         self._parts = max(1, -(-some // (slots * size)))
         self._pages = tuple(Page(place, index) for index in range(slots * self._parts))

@@ -73,7 +73,7 @@ def change(asked: Change) -> Result:
 
 
 async def achange(asked: Change) -> Result:
-    """`change` for async code, of what is not counted in the database; without a thread."""
+    """`change` for async code, for strategies outside of the database; without a thread."""
     ref = asked.ref
     token = None if asked.token is None else _uuid(ref, asked.token)
     await _know(ref.measure, ref.using)
@@ -110,7 +110,7 @@ def _change_once(asked: Change, token: Token) -> Result:
         reason = "what Redis loses could not be told from what was never there"
         raise UnsupportedToken(what=f"{label}, which is cached,", reason=reason)
     if not ref.owner:
-        # What is owed to it comes first; the token is used now, and so is the change made.
+        # Its collected increments come first; the token is used now, and so is the change made.
         settle([text], ref.using)
     if strategy.keeps_tokens and token.uuid:
         try:
@@ -167,7 +167,7 @@ def _made(deltas: tuple[Delta, ...], using: str) -> dict[str, int | Unknown]:
 def _kept(
     batch: Sequence[Delta], made: Mapping[str, int | Unknown], using: str
 ) -> dict[str, int | Unknown]:
-    """Put all that was not made into buffers; what has no place there is made, too."""
+    """Put all that was not made into buffers; changes without a place there are made, too."""
     found, past = dict(made), list[Delta]()
     for delta in batch:
         if str(delta.key) not in made:
@@ -187,7 +187,7 @@ def _kept(
 
 
 async def achange_many(deltas: object, sign: int, using: str | None, event: Event) -> CountedMany:
-    """`change_many` for async code, of what is not counted in the database."""
+    """`change_many` for async code, for strategies outside of the database."""
     alias = COUNTERS.writing(using)
     groups: dict[Outside, list[Delta]] = {}
     for name in {namespace_of(str(key)) for key in check_mapping(deltas)}:
@@ -202,7 +202,7 @@ async def achange_many(deltas: object, sign: int, using: str | None, event: Even
 
 
 def _checked(deltas: object, sign: int, event: Event, using: str) -> tuple[Delta, ...]:
-    """What is asked for many keys, with what their namespaces declare."""
+    """The deltas for many keys, with the declarations of their namespaces."""
     return tuple(
         _delta(check_key(key), check_delta(sign * check_delta(by)), event, using)
         for key, by in check_mapping(deltas).items()
@@ -210,7 +210,7 @@ def _checked(deltas: object, sign: int, event: Event, using: str) -> tuple[Delta
 
 
 def _delta(key: str, by: int, event: Event, using: str) -> Delta:
-    """What is asked for one of many keys."""
+    """The delta for one of many keys."""
     policy = registry.policy(key)
     if policy.measure is None and event is PLAIN:
         # The common case: this runs once for each key.
@@ -251,7 +251,7 @@ def settle(names: Sequence[str], using: str) -> None:
 
 
 def owed(ref: Ref, using: str) -> int:
-    """What a collector owes to a counter."""
+    """The increments that a collector has for a counter."""
     collector = None if ref.owner else collector_of(using)
     return collector.owed(ref.text) if collector else 0
 

@@ -37,7 +37,7 @@ class Publication(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What it is called in incidents."""
+        """Its name in incidents."""
         return f"{self.incarnation} {self.number}"
 
     @property
@@ -53,7 +53,7 @@ class Publication(NamedTuple):
 
 
 def publication_in(text: str | None) -> Publication | None:
-    """What a buffer has published in a message; None where somebody else has written it.
+    """The part of a buffer in a message; None where another process has written it.
 
     Raises:
         ValueError, TypeError, LookupError, AttributeError, OverflowError: it is no such text.

@@ -42,7 +42,7 @@ class Publisher(StrategyLander):
         outlet_to(to)
 
     def begin(self) -> None:
-        """Begin a new history: what was published before is somebody else's, or forgotten."""
+        """Begin a new history: earlier messages are another process's, or forgotten."""
         self._outlet: Outlet | None = None
         self._open: _Open | None = None
         self._before: Publication | None = None
@@ -70,14 +70,15 @@ class Publisher(StrategyLander):
         return publication
 
     def _next(self, page: Page) -> tuple[str, int]:
-        """The place of a page that nobody has seen. One that was refused leaves its number free."""
+        """The place of a page that was not sent yet. One that was refused leaves its number
+        free."""
         before = self._before
         if before is None or moment_of(UUID(page.id)) - before.at > STILL:
             return mint(clock.utc()).hex, 1
         return before.incarnation, before.number + 1
 
     def has_landed(self, page: Page, key: str) -> bool:  # noqa: ARG002
-        """Whether it was counted: what is in the stream and is not known to be there is ours."""
+        """Whether it was counted: an unknown message in the stream is ours."""
         present = self._open
         if present is None or present.page is not page:
             return False

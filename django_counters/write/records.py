@@ -27,7 +27,7 @@ _SLOTTED = slotted.DECLARED.recipe(of_field=True)
 
 
 class Place(NamedTuple):
-    """Where a counter of a model's records stands, and what is declared for it."""
+    """Where a counter of a model's records stands, and the declaration for it."""
 
     table: Table
     recipe: Recipe
@@ -50,7 +50,7 @@ def in_slots(record: object, name: object, using: str | None) -> Ref:
 
 
 def place_of(model: type[models.Model], name: str) -> Place:
-    """Where a counter of a model's records stands, and what is declared for its slots."""
+    """Where a counter of a model's records stands, and the declaration for its slots."""
     column = column_of(model, name)
     return Place(registry.records(model, name), _SLOTTED) if column is None else column.place()
 

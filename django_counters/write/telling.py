@@ -1,4 +1,4 @@
-"""The one way from a batch to its strategy: whoever wants to know of changes hears of them here."""
+"""The one way from a batch to its strategy: the signal of changes is sent here."""
 
 from __future__ import annotations
 

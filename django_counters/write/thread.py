@@ -24,7 +24,8 @@ def begin_thread(work: Callable[..., object], *arguments: object) -> None:
     The system gives a signal to any thread that takes it, and does not wake up the others. Python
     calls handlers in the main thread alone.
 
-    Takes no lock: whoever counts in a finalizer or a handler may have interrupted himself here.
+    Takes no lock: a thread that counts in a finalizer or a handler may have interrupted himself
+    here.
 
     Raises:
         RuntimeError: none can be started.
@@ -42,7 +43,7 @@ class Worker:
     """Starts in the process that wakes it, at the first time, and ends with that process.
 
     Args:
-        name: what it is called where threads are listed.
+        name: its name in lists of threads.
         due: when there is something to do, by the monotonic clock; None: nothing is known of.
         work: does what is due. It raises nothing.
     """
@@ -92,7 +93,7 @@ class Worker:
             while True:
                 self._turn()
         finally:
-            # Whatever has ended it: the next increment starts another one.
+            # After any end, the next increment starts another one.
             self._running.release()
 
     def _turn(self) -> None:

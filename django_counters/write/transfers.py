@@ -1,7 +1,7 @@
-"""Stock that one region sends to another one: what it may take falls, and what it has sent grows.
+"""Stock that one region sends to another one: its own stock falls, and its sent amount grows.
 
-What was sent is a regional counter, too: the sender adds to it, the receiver subtracts what has
-arrived, and its value is what is on the way. So it is copied, and comes back after a restore, as
+The sent stock is a regional counter, too: the sender adds to it, the receiver subtracts the arrived
+stock, and its value is the stock on the way. So it is copied, and comes back after a restore, as
 any other counter; no message can be lost or arrive twice.
 """
 
@@ -37,7 +37,7 @@ def transfer(key: object, amount: object, to: str, token: object, using: str | N
 
 
 def _declared(key: str, to: str) -> Regions:
-    """What is declared; an error where nothing can be sent."""
+    """The declaration; an error where nothing can be sent."""
     if not registry.policy(key).has_stock:
         reason = "its namespace does not declare REGIONAL and a FLOOR of 0"
         raise UnsupportedRegions(key=key, reason=reason)

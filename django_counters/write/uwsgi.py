@@ -29,7 +29,7 @@ def lets_wait() -> bool:
 def call_in_workers(call: Callable[[], object]) -> None:
     """Call a function in each worker when it begins.
 
-    Where somebody else takes the hook away, nothing waits there: see `lets_wait`.
+    Where another process takes the hook away, nothing waits there: see `lets_wait`.
     """
     server: Any = sys.modules.get("uwsgi")
     if server is None:

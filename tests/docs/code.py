@@ -1,11 +1,15 @@
-"""The prose of the package that users read: docstrings of the reference, and messages."""
+"""The prose of the package: messages, docstrings of the reference, and those of developers."""
 
 from __future__ import annotations
 
 import ast
 import inspect
+import io
 import re
+import tokenize
 from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
 from pydoc import locate
 
 from tests.docs.pages import DOCS, ROOT, text_of
@@ -46,6 +50,26 @@ def messages() -> set[str]:
     """The texts in the code: of errors, checks, forms, help and output."""
     sources = (path for path in PACKAGE.rglob("*.py") if not _NO_MESSAGES & set(path.parts))
     return {text for path in sources for text in _texts(ast.parse(text_of(path)))}
+
+
+def explained() -> set[str]:
+    """All docstrings and comments."""
+    sources = [path for path in PACKAGE.rglob("*.py") if "migrations" not in path.parts]
+    return {text for path in sources for text in (*_explained(path), *_comments(path))}
+
+
+def _explained(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(text_of(path))):
+        if isinstance(node, _WITH_DOCSTRING):
+            yield ast.get_docstring(node) or ""
+
+
+def _comments(path: Path) -> Iterator[str]:
+    """Comments in lines that follow each other are one text."""
+    tokens = tokenize.generate_tokens(io.StringIO(text_of(path)).readline)
+    found = [token for token in tokens if token.type == tokenize.COMMENT]
+    for _, lines in groupby(enumerate(found), lambda one: one[1].start[0] - one[0]):
+        yield "\n".join(token.string.lstrip("#: ") for _, token in lines)
 
 
 def _texts(tree: ast.Module) -> Iterator[str]:

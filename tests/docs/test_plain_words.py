@@ -13,6 +13,8 @@ from tests.docs.words import LONG, Plainness, measure, measure_page
 
 MOST = Plainness(markers=2, long_sentences=0)
 IN_CODE = Plainness(markers=1, long_sentences=0)
+# Markers in 1,000 words, over docstrings and comments of all files.
+EXPLAINED = 2
 # Decisions and benchmarks are records of their day.
 RECORDS = (DOCS / "decisions", DOCS / "benchmarks")
 READ = [
@@ -36,6 +38,14 @@ def test_the_texts_of_the_code_are_written_in_plain_words(texts: Callable[[], se
     together = measure("\n\n".join(sorted(found)).replace("``", "`"))
     assert together.markers <= IN_CODE.markers, "use a noun for 'what is', 'whoever', 'nobody'"
     assert together.long_sentences <= IN_CODE.long_sentences, f"split those of over {LONG} words"
+
+
+def test_the_explanations_in_the_code_are_written_in_plain_words() -> None:
+    """Docstrings and comments of all files: developers read them."""
+    found = code.explained()
+    assert len(found) > 4000
+    together = measure("\n\n".join(sorted(found)).replace("``", "`"))
+    assert together.markers <= EXPLAINED, "use a noun for 'what is', 'whoever', 'nobody'"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What people declare of a topic of Kafka, and what a message of it is. Nothing connects here."""
+"""The declaration of a topic of Kafka, and its messages. Nothing connects here."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ OURS = {
     "group.protocol": "classic",
     "allow.auto.create.topics": False,
 }
-# Instead of half a second for what stands anew, and a second for who has emptied what was fetched.
+# Instead of half a second for a partition that stands anew, and a second for a consumer that has
+# read all that was fetched.
 SOONER = {"fetch.wait.max.ms": 100, "fetch.queue.backoff.ms": 10}
-# What is the same for all who publish.
+# The options of all producers.
 PUBLISHING = {"enable.idempotence": True, "acks": "all", "allow.auto.create.topics": False}
 REFUSED = {
     *OURS,
@@ -35,9 +36,9 @@ REFUSED = {
     "transactional.id",
     "message.timeout.ms",
     "delivery.timeout.ms",
-    # Who publishes waits for the report of each message.
+    # A producer waits for the report of each message.
     "delivery.report.only.error",
-    # Whatever is in there would go before all of ours.
+    # Older messages in there would go before all of ours.
     "default.topic.config",
 }
 #: The header of a message that a buffer has published. No other message may have it.
@@ -83,7 +84,7 @@ OPTIONS = (
 
 
 def problems(given: Mapping[str, Any]) -> Iterator[str]:
-    """What is wrong with options whose values are accepted, each by itself."""
+    """The problems of options whose values are accepted, each by itself."""
     if not find_spec("confluent_kafka"):
         yield f"{MISSING}."
     for name in given["OPTIONS"] or {}:
@@ -150,7 +151,7 @@ class KafkaMessage:
 
     @property
     def value(self) -> bytes | None:
-        """What it holds; None where it is a tombstone, which a compacted topic has."""
+        """Its contents; None where it is a tombstone, which a compacted topic has."""
         return self._raw.value()
 
     @property
@@ -160,7 +161,7 @@ class KafkaMessage:
 
     @property
     def headers(self) -> list[tuple[str, bytes | None]]:
-        """What was written beside it. A name may come several times."""
+        """The fields beside it. A name may come several times."""
         return list(self._raw.headers() or ())
 
     @property
@@ -187,7 +188,7 @@ class KafkaMessage:
 
     @property
     def published(self) -> str | None:
-        """What a buffer has published in it; None where somebody else has written it."""
+        """The message of a buffer in it; None where another process has written it."""
         if not any(name == PUBLISHED for name, _ in self._raw.headers() or ()):
             return None
         return (self.value or b"").decode()

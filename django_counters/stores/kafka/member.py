@@ -25,7 +25,7 @@ _AT_ONCE = 100
 
 @dataclass
 class Read:
-    """What came from the brokers.
+    """The messages from the brokers.
 
     Attributes:
         messages: each of a partition in its order.
@@ -41,8 +41,8 @@ class Read:
 class Member:
     """Reads what the group gives it. Offsets of the group are for displays, and never read.
 
-    The callbacks only take note: an exception in one of them would end the consumer, and what they
-    would have to ask the database for may fail.
+    The callbacks only take note: an exception in one of them would end the consumer, and their
+    questions to the database may fail.
 
     Attributes:
         parts: the partitions that the group has given; None while it has given nothing.
@@ -66,9 +66,9 @@ class Member:
         )
 
     def stand(self, offsets: Mapping[int, int], fresh: Collection[int]) -> None:
-        """Read on from these offsets; what is fresh, from the first message that is there.
+        """Read on from these offsets; fresh partitions, from the first message that is there.
 
-        What was fetched before is dropped.
+        Messages that were fetched before are dropped.
         """
         begins = {**offsets, **dict.fromkeys(fresh, OFFSET_BEGINNING)}
         name = self._topic.name

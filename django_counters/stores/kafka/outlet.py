@@ -47,7 +47,7 @@ class KafkaOutlet:
             self._find(history, producer)
         error = self._sent(producer, text)
         if error is not None:
-            # Whatever the last attempt of librdkafka says: an earlier one may have arrived.
+            # Even if the last attempt of librdkafka failed, an earlier one may have arrived.
             where = f"kafka {self._topic.location}: {self._topic.name}: {producer.reason(error)}"
             raise OutcomeUnknown(using=where) from KafkaException(error)
         self._producer = producer

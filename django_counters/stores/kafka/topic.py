@@ -1,4 +1,4 @@
-"""What a topic is: its identity, its partitions, and from where to where they go."""
+"""A topic: its identity, its partitions, and from where to where they go."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class Bounds(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What a topic is. ``id``: another one where it was made again; empty if that is unknown."""
+    """The state of a topic. ``id``: another one where it was made again; empty if that is
+    unknown."""
 
     id: str
     parts: tuple[int, ...]
@@ -57,7 +58,7 @@ class KafkaTopic:
             self._admin = admin.AdminClient(settings, logger=logger)
 
     def known(self) -> Known:
-        """What it is now.
+        """Its present state.
 
         Raises:
             CounterUnavailable: no broker answers, there is no such topic, or it must not be seen.
@@ -116,7 +117,7 @@ class Client(Protocol):
 
 
 class Heard:
-    """What a client has last said of its connections: why nobody answers.
+    """The last message of a client about its connections: why no broker answers.
 
     It does not know its client. A child that collects a cycle of both would end the client.
     """
@@ -129,7 +130,7 @@ class Heard:
         self._last = error.str()
 
     def reason(self, client: Client, error: KafkaError) -> str:
-        """An error, and what is behind it where no broker has said it."""
+        """An error, and its cause where no broker has named it."""
         client.poll(0)
         # Those of librdkafka itself are below zero.
         return f"{error.str()} ({self._last})" if self._last and error.code() < 0 else error.str()

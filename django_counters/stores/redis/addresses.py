@@ -57,7 +57,7 @@ class Address:
         kind: one server, servers behind Sentinels, or a cluster.
         nodes: the server, the Sentinels, or some servers of the cluster.
         url: what redis-py reads; of a cluster or a service with the first of the nodes.
-        service: what the Sentinels call the servers.
+        service: the name of the servers among the Sentinels.
         prefix: the KEY_PREFIX of the alias.
         timeout: seconds for connecting, and for each reply.
         options: arguments of redis-py's connections, which the URL overrides.

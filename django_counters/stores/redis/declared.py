@@ -39,7 +39,7 @@ OPTIONS = (
 
 
 def problems(given: Mapping[str, Any]) -> Iterator[str]:
-    """What is wrong with options whose values are accepted, each by itself."""
+    """The problems of options whose values are accepted, each by itself."""
     try:
         address_of(given["LOCATION"])
     except InvalidConfiguration as error:

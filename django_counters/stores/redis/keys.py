@@ -21,12 +21,12 @@ TOKEN = "\0k"  # noqa: S105
 CELL = "#"
 # Those of fields that say how many actors of a set have fields, and of registers of all others.
 COUNT, RANKS = "#n", "#r"
-# Registers of one field. Each of them is a character, this one where nobody was seen.
+# Registers of one field. Each of them is a character, this one where no member was seen.
 CHUNK, NOBODY = 256, "0"
 
 
 class Slots:
-    """The keys of what waits in one Redis for one database.
+    """The keys of the amount that waits in one Redis for one database.
 
     The keys of a slot have a hash tag of their own, so that a cluster keeps them together.
     ``space`` is what `space_of` says of the database.
@@ -51,7 +51,7 @@ class Slots:
         return self._keys[slot][2 + place]
 
     def token(self, slot: int, token: str) -> str:
-        """What is remembered beside a slot of a token, given by its hexadecimal digits."""
+        """The memory of a token beside a slot, given by its hexadecimal digits."""
         return f"{self._tags[slot]}:t:{token}"
 
 
@@ -61,7 +61,7 @@ def space_of(part: str, prefix: str) -> str:
 
 
 def bucket(digest: bytes, prefix: str = "") -> str:
-    """What is kept of a rate limit, for one who is limited."""
+    """The state of a rate limit, for one principal."""
     site = f":{_digits(prefix)}" if prefix else ""
     return f"djc:l{site}:{digest.hex()}"
 
@@ -85,7 +85,7 @@ def cell_in(field: str) -> tuple[str, Cell] | None:
     """
     if not field.startswith(CELL) or " " not in field:
         return None
-    field.encode()  # raises where somebody else has written other bytes
+    field.encode()  # raises where another process has written other bytes
     numbers, tags, counter = field[1:].split(" ", 2)
     measure, period, start, *last = numbers.split(".", 3)
     of = *_period_in(measure, period, start), tags

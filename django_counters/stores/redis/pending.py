@@ -269,7 +269,8 @@ class RedisPending(Requests):
 
 
 class _Read(NamedTuple):
-    """The fields of a generation, told apart. ``strange``: what somebody else has written there."""
+    """The fields of a generation, told apart. ``strange``: what another process has written
+    there."""
 
     sums: dict[str, int]
     tokens: dict[str, Tokened]
@@ -287,7 +288,7 @@ class _Read(NamedTuple):
         """Take one field.
 
         Raises:
-            ValueError: somebody else has written it.
+            ValueError: another process has written it.
         """
         if name.startswith(TOKEN):
             self.tokens[str(UUID(name.removeprefix(TOKEN)))] = _tokened(text)
@@ -317,7 +318,7 @@ def _read(fields: Mapping[str, str]) -> _Read:
         for name, text in special.items():
             read.take(name, text)
     except ValueError:
-        # Somebody else has written something, too: it is told apart from what is ours.
+        # Another process has written something, too: it is told apart from what is ours.
         read = _Read({}, {}, {}, {}, {})
         for name, text in fields.items():
             try:

@@ -32,9 +32,10 @@ from django_counters.types import Delta, Raised
 
 _T = TypeVar("_T")
 
-# What waits for one counter stays far below 64 bits, because Lua cannot compare larger numbers.
+# The amount that waits for one counter stays far below 64 bits, because Lua cannot compare larger
+# numbers.
 LARGEST_PENDING = 2**62
-# What is found where nothing was asked for.
+# The answer where nothing was asked for.
 NOT_ASKED = Found(None, 0)
 _MILLISECOND = timedelta(milliseconds=1)
 # Errors of a server that has executed nothing.
@@ -169,7 +170,7 @@ class Requests:
     def fill(self, totals: Mapping[str, tuple[int | None, Lease]]) -> Request[None]:
         """Fill in totals under their leases.
 
-        None: the total cannot be filled in, so that nobody waits for it.
+        None: the total cannot be filled in, so that no caller waits for it.
         """
         held: dict[tuple[int, str], list[str | int]] = {}
         for counter, (total, lease) in totals.items():

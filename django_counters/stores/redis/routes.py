@@ -188,7 +188,7 @@ class ClusterRoute(Route):
 
     def _load(self) -> Flow[None]:
         """Load the table of slots from the first server that has one; else the old one stays."""
-        # Before the request: what is noticed meanwhile makes the answer stale again.
+        # Before the request: a change that is noticed meanwhile makes the answer stale again.
         self._stale = False
         reason: object = ""
         for node in self._candidates():

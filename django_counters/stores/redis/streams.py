@@ -16,7 +16,7 @@ from django_counters.stores.redis.scripts import STREAM
 if TYPE_CHECKING:
     from django_counters.stores.redis.client import Client
 
-# A consumer waits longer than somebody who counts.
+# A consumer waits longer than an increment.
 PATIENCE = 5.0
 # Bytes of a reply after which the script of the server sends no more.
 ENOUGH = 1024 * 1024
@@ -30,7 +30,7 @@ class Message(NamedTuple):
     Attributes:
         part: the stream that it is in.
         offset: its id there.
-        fields: what it holds. Bytes that are not UTF-8 are there as surrogates.
+        fields: its contents. Bytes that are not UTF-8 are there as surrogates.
     """
 
     part: str
@@ -44,7 +44,7 @@ class Message(NamedTuple):
 
     @property
     def published(self) -> str | None:
-        """What a buffer has published in it; None where somebody else has written it."""
+        """The message of a buffer in it; None where another process has written it."""
         return self.fields.get(PUBLISHED)
 
     @property
@@ -54,7 +54,7 @@ class Message(NamedTuple):
 
 
 class Entries(NamedTuple):
-    """What was read of a stream at once. ``is_full``: whether more may have been there."""
+    """One page of a stream. ``is_full``: whether more may have been there."""
 
     messages: list[Message]
     is_full: bool
@@ -75,7 +75,7 @@ class RedisStream:
         """Messages from a position on, that one included; from the first one where it is empty."""
         text = self._client.run(Command(STREAM, (self.name,), (position or "-", most)))
         name = self.name
-        # Control characters are escaped; other bytes are as somebody has written them.
+        # Control characters are escaped; other bytes are as they were written.
         found = [Message(name, offset, fields) for offset, fields in json.loads(text)]
         return Entries(found, len(found) == most or len(text) > ENOUGH)
 

@@ -1,4 +1,4 @@
-"""Who has counted what, in one database: rows that are made and deleted with the change.
+"""The actors of one database: rows that are made and deleted with the change.
 
 The row comes first, then the total, then its cells: in one order for all writers, so that no two of
 them wait for each other.
@@ -42,7 +42,7 @@ class SqlActors:
     def hold(self, table: Table, key: Hashable) -> bool:
         """Keep others from deleting the record of a counter; whether it is there.
 
-        True where nobody could delete it anyway, or no record is needed.
+        True where no transaction could delete it anyway, or no record is needed.
         """
         sql = self._sql.hold(table.quoted(self._session.quote))
         return not sql or bool(self._session.run(sql, (key,)))
@@ -50,7 +50,7 @@ class SqlActors:
     def claim(self, key: Hashable, claim: Claim) -> bool:
         """Make the row of an actor; whether the actor counts now.
 
-        Waits for whoever just makes or deletes the same.
+        Waits for the transaction that just makes or deletes the same.
         """
         row = self.row(key, claim)
         if claim.time is None:
@@ -78,7 +78,7 @@ class SqlActors:
         return [Difference(str(key), int(found), int(value)) for key, found, value in rows]
 
     def row(self, key: Hashable, claim: Claim) -> tuple[Any, ...]:
-        """What stands in a row: measure, key, actor, moment."""
+        """The columns of a row: measure, key, actor, moment."""
         return claim.measure, str(key), claim.actor, self.shown(claim.at)
 
     def shown(self, moment: datetime) -> str:

@@ -18,7 +18,8 @@ _AT_ONCE = 500
 
 
 class SqlAudit:
-    """Appends adjustments. Those of two transactions wait for each other, whatever the counter."""
+    """Appends adjustments. Those of two transactions wait for each other, regardless of the
+    counter."""
 
     def __init__(self, using: str) -> None:
         self._session = Session(using)

@@ -33,8 +33,8 @@ from django_counters.types import INT8, KEY_LENGTH, SMALL, Amounts, Sums, check_
 # Milliseconds: others may have to wait behind us for as long.
 LOCK_TIMEOUT = 2_000
 STATEMENT_TIMEOUT = 30_000
-# For how long it is known what has landed. What is older cannot be told from what has landed, so it
-# is not landed any more.
+# For how long it is known what has landed. Older generations cannot be told from landed ones, so
+# they are not landed any more.
 REMEMBERED = timedelta(days=30)
 OLDEST = REMEMBERED - timedelta(days=2)
 
@@ -59,11 +59,11 @@ class SqlBatches:
     ) -> Iterator[None]:
         """A transaction of its own: when the block ends without an error, it is on the disk.
 
-        Its statements are READ COMMITTED, whatever the connection declares. SQLite has one writer,
+        Its statements are READ COMMITTED, on any connection. SQLite has one writer,
         which this is from the start; there the timeout of the connection holds instead.
 
         Args:
-            lock_timeout: for how many milliseconds a statement waits for what others hold.
+            lock_timeout: for how many milliseconds a statement waits for locks of others.
             statement_timeout: how many milliseconds a statement may take.
 
         Raises:
@@ -86,7 +86,8 @@ class SqlBatches:
         return self._session.now()
 
     def claim(self, parcels: Sequence[Parcel]) -> set[str]:
-        """Write down that parcels are landed; the ids of those that nobody had written down.
+        """Write down that parcels are landed; the ids of those that no transaction had written
+        down.
 
         Only they are to be applied, in the same landing.
         """
@@ -95,7 +96,7 @@ class SqlBatches:
         return set(map(hex_of, self._claims.claim(rows)))
 
     def land_named(self, sums: Mapping[str, int]) -> dict[str, Refusal]:
-        """Add to the totals of named counters, in the order of their keys; what was refused.
+        """Add to the totals of named counters, in the order of their keys; the refused ones.
 
         A total that is missing is made. All that is not refused is added: what does not fit (the
         total, or the value with what waits elsewhere) does not stop its neighbours.
@@ -175,12 +176,12 @@ class SqlBatches:
             return list(names.distinct().order_by("source"))
 
     def source(self, name: str, *, hold: bool = False) -> dict[int, Seen]:
-        """What was last seen in the slots of a source; held until the transaction ends."""
+        """The last seen state of the slots of a source; held until the transaction ends."""
         rows = self._positions.found(name, hold=hold)
         return {slot: Seen(generation, timeline) for _, slot, generation, timeline in rows}
 
     def remember(self, name: str, seen: Mapping[int, tuple[str, str]]) -> None:
-        """Keep what is now seen in slots of a source, instead of what was seen before."""
+        """Keep the present state of slots of a source, instead of the former one."""
         self._positions.put([(name, slot, *seen[slot]) for slot in sorted(seen)])
 
     def _check_that_it_is_a_landing(self) -> None:
@@ -193,7 +194,7 @@ class SqlBatches:
         connection = connections[self._using]
         self._session.connect()
         if not (connection.autocommit or connection.in_atomic_block):
-            # Django would leave the COMMIT to somebody who may never send it.
+            # Django would leave the COMMIT to a caller who may never send it.
             raise TransactionManagementError("A landing needs a connection in autocommit mode.")
         return self._session.commits_at_once()
 
@@ -211,7 +212,7 @@ class SqlBatches:
         self._session.translate(error, committing)
 
     def _add(self, sums: Mapping[str, int]) -> None:
-        """Add all or, with an error, nothing: what was done before stays."""
+        """Add all or, with an error, nothing: earlier changes stay."""
         if sums:
             with self._session.all_or_nothing():
                 self._named.add_sums(cast("Mapping[Hashable, int]", sums))
@@ -226,7 +227,7 @@ class SqlBatches:
         try:
             self._add(sums)
         except CounterOverflow as error:
-            # The totals are held; what waits elsewhere has just changed.
+            # The totals are held; the amount pending elsewhere has just changed.
             raise Busy(str(error)) from error
 
     def _held(self, quoted: Table, keys: RecordKeys, natives: Mapping[str, Any]) -> dict[str, int]:
@@ -255,7 +256,7 @@ def _never(sums: Mapping[str, int]) -> Iterator[tuple[str, Refusal]]:
 
 
 def _why_never(key: str, by: int) -> Refusal | None:
-    """Why a named counter cannot take an amount, whatever its total is."""
+    """Why a named counter cannot take an amount, regardless of its total."""
     try:
         check_key(key)
     except InvalidKey:

@@ -41,10 +41,10 @@ class SqlCells:
     def run(
         self, sql: str, params: Sequence[Any], columns: Sequence[str], deltas: Sequence[Delta]
     ) -> Sequence[tuple[Any, ...]]:
-        """Execute the statement of a change, and make the effects of what it has counted.
+        """Execute the statement of a change, and make the effects of the counted changes.
 
-        All of it is one step. On PostgreSQL it is one statement: the change first, so that whoever
-        adds to the cells of a counter without shards holds its total.
+        All of it is one step. On PostgreSQL it is one statement: the change first, so that a
+        transaction that adds to the cells of a counter without shards holds its total.
 
         Raises:
             NoRoom: a period would have counted too much, and `asks_quotas`.
@@ -106,7 +106,7 @@ class SqlCells:
         self._add(self._rows(_parts(deltas)), self._sql.apart if apart else self._sql.add)
 
     def add_sums(self, sums: Sums[str]) -> None:
-        """Do the same for what is summed by key and cell."""
+        """Do the same for sums by key and cell."""
         parts = ((key, cell, by) for (key, cell), by in sums.items() if cell is not None)
         self._add(self._rows(parts), self._sql.add)
 

@@ -16,7 +16,7 @@ _NONE = (1, 0)
 
 
 class Column(NamedTuple):
-    """What is added to one column of each row, and the bounds that it has to keep."""
+    """The addition to one column of each row, and its bounds."""
 
     table: Table
     by: int

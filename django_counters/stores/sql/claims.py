@@ -1,12 +1,13 @@
-"""Exactly once: whoever claims a name first does what it stands for, and nobody else ever does.
+"""Exactly once: the transaction that claims a name first does the named work, and no other
+transaction ever does.
 
-A claim is a row, and its primary key is the name. It is inserted in the transaction of what it
-stands for, so both are there or neither. This is the only mechanism of that kind; each table of
-claims is described by a `ClaimTable`, and has no statements of its own:
+A claim is a row, and its primary key is the name. The name is inserted in the transaction of the
+work, so both are there or neither. This is the only mechanism of that kind; each table of claims is
+described by a `ClaimTable`, and has no statements of its own:
 
 - tokens of changes (`SqlTokens`), which also keep what the first use returned,
-- parcels that landed (`SqlBatches.claim`): generations of Redis, and whatever else has an id,
-- what was seen of sources (`SqlBatches.remember`), which is put again and again.
+- parcels that landed (`SqlBatches.claim`): generations of Redis, and other things with an id,
+- the seen state of sources (`SqlBatches.remember`), which is put again and again.
 
 Each has a table, not all of them one: tokens are looked up by functions of the ledger, are kept for
 two days and are as many as the changes; parcels are few, are kept for a month, and their sums are
@@ -15,8 +16,9 @@ asked for by age. One table would have the columns of all, and a wider index for
 Positions (`SqlPositions`) are claims of another kind: one row moves on and on, by compare-and-set.
 
 Two more rows are their own claims, and stay that: an entry of the ledger, whose primary key is its
-token, and an adjustment. Adjustments of a case are written one after the other by whoever holds
-the chain, and are kept for ever: a second row for each would say what the first one says.
+token, and an adjustment. Adjustments of a case are written one after the other by the transaction
+that holds
+the chain, and are kept for ever: a second row for each would repeat the first one.
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ class Claims:
         return [name for (name,) in self._session.run(*self._sql.claim(rows))]
 
     def put(self, rows: Sequence[Sequence[Any]]) -> None:
-        """Write rows, also where their names are claimed: what was said last holds."""
+        """Write rows, also where their names are claimed: the last values hold."""
         if rows:
             self._session.run(*self._sql.put(rows))
 
@@ -80,12 +82,14 @@ class Claims:
         self._session.run(self._sql.answer, (answer, name))
 
     def wait(self, text: str) -> None:
-        """Wait for whoever else holds a text, and hold it until the transaction ends."""
+        """Wait for another transaction that holds a text, and hold it until the transaction
+        ends."""
         if self._sql.wait:
             self._session.run(self._sql.wait, (text,))
 
     def is_alone(self, text: str) -> bool:
-        """Hold a text until the transaction ends, unless somebody else does; whether we do."""
+        """Hold a text until the transaction ends, unless another transaction does; whether we
+        do."""
         if not self._sql.try_alone:
             return True
         ((alone,),) = self._session.run(self._sql.try_alone, (text,))

@@ -1,4 +1,4 @@
-"""Totals that somebody corrects: held, read, and changed, whatever waits elsewhere."""
+"""Totals under correction: held, read, and changed, with amounts pending elsewhere."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Held(NamedTuple):
 
 
 class SqlCorrections(SqlReads):
-    """Changes totals for whoever has looked at the value first, in one transaction."""
+    """Changes totals for a caller who has looked at the value first, in one transaction."""
 
     def __init__(self, table: Table, using: str, key_field: Any) -> None:
         super().__init__(table, using)
@@ -40,16 +40,17 @@ class SqlCorrections(SqlReads):
             yield
 
     def hold(self, keys: Sequence[Any], whole: Sequence[Any] = ()) -> Held:
-        """Let nobody else change totals until the transaction ends, and say what there is now.
+        """Let no other transaction change totals until the transaction ends, and say what there is
+        now.
 
         Totals that are missing are made, unless they stand in rows of records. All are held in the
         order of their keys, so that no two transactions wait for each other. ``whole``: those with
-        a floor. What waits for them becomes part of their totals, as others take from their rows
-        without a look at the total.
+        a floor. The amount that waits for them becomes part of their totals, as others take from
+        their rows without a look at the total.
         """
         params = (*self._bare(), self._session.dialect.keys(keys))
         told = {key for key, *_ in under(keys, self._session.run(self._sql.hold, params))}
-        # What waits for a record that is gone has no total to be part of.
+        # The amount that waits for a record that is gone has no total to be part of.
         self._gather([key for key in whole if self.inserts or key in told])
         # A statement of its own: it sees what those have committed whom the first one waited for.
         found = self.read(keys)
@@ -86,7 +87,7 @@ class SqlCorrections(SqlReads):
             raise CounterOverflow(key=self.label(key), low=low, high=high)
 
     def correct(self, changes: Mapping[Any, int]) -> None:
-        """Add to totals that are held, in one statement, whatever waits elsewhere."""
+        """Add to totals that are held, in one statement, while amounts may be pending elsewhere."""
         params = self._session.dialect.sums(changes)
         credited = self._session.run(self._sql.credit, (*self._bare(), *params))
         if len(credited) != len(changes):

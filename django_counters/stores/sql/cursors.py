@@ -24,8 +24,8 @@ _UNTRACED = type(_EXECUTE) is FunctionType and _EXECUTE.__code__.co_filename == 
 class LastAnswer:
     """A driver's cursor where a text has several statements: its rows are the last ones.
 
-    All answers are read at once. Whatever asks something else on the connection before the rows are
-    fetched, as an execute wrapper may, would take an answer that is left for its own.
+    All answers are read at once. Another query on the connection before the rows are fetched, as an
+    execute wrapper may send, would mistake a left answer for its own.
     """
 
     def __init__(self, cursor: Any) -> None:
@@ -85,8 +85,8 @@ class KeptCursor(threading.local):
 
     It is Django's own wrapper, so execute wrappers, the translation of errors and the refusal of
     broken transactions are as ever. Where queries are logged (``assertNumQueries``), and where
-    somebody has put a ``cursor`` of his own onto the connection (test cases, toolbars), every
-    statement gets a new one from there. Where nobody looks, it is not used (`Kept.run`).
+    a tool has put its own ``cursor`` onto the connection (test cases, toolbars), every
+    statement gets a new one from there. Where no transaction looks, it is not used (`Kept.run`).
     """
 
     kept: Kept | None = None
@@ -112,13 +112,13 @@ class KeptCursor(threading.local):
         return kept
 
     def give_back(self, kept: Kept) -> None:
-        """Keep a cursor whose rows have been read, unless it is of somebody's own kind."""
+        """Keep a cursor whose rows have been read, unless it is of another kind."""
         if type(kept.cursor) is CursorWrapper:
             self.kept = kept
 
 
 def _is_looked_at(connection: BaseDatabaseWrapper) -> bool:
-    """Whether somebody has put a ``cursor`` of his own onto a connection.
+    """Whether a tool has put its own ``cursor`` onto a connection.
 
     A method of the connection's own class is none: Django leaves one there after a test case.
     """
@@ -127,7 +127,7 @@ def _is_looked_at(connection: BaseDatabaseWrapper) -> bool:
 
 
 def _wire(cursor: CursorWrapper) -> Wire | None:
-    """What is below a cursor of psycopg, which not everybody has installed."""
+    """The layer below a cursor of psycopg, which is optional."""
     if not _UNTRACED or type(cursor) is not CursorWrapper or not apps.ready:
         return None
     if cursor.db.Database.__name__ != "psycopg":

@@ -35,7 +35,8 @@ RESTORED = "stems from another server, or from a later state of this one"
 
 
 class SqlDeltas(SqlReads):
-    """Entries of named counters. An append waits for nobody but the first one of its counter."""
+    """Entries of named counters. An append never waits for another transaction but the first one of
+    its counter."""
 
     def append(self, key: str, by: int) -> UUID:
         """Append an entry with a token of its own; the token."""
@@ -101,7 +102,8 @@ class SqlDeltas(SqlReads):
     def add_cells(self, deltas: Sequence[Delta]) -> None:
         """Add to the cells of entries, within the transaction that appends them.
 
-        Appending waits for nobody: so the cells are those of a shard that nobody uses.
+        Appending never waits for another transaction: so the cells are those of a shard that no
+        transaction uses.
         """
         self._cells.add(deltas, apart=True)
 
@@ -177,7 +179,7 @@ def _lines(entries: Sequence[tuple[str, int]], moment: datetime) -> Iterator[byt
 
 
 def horizon_of(using: str) -> CounterHorizon:
-    """What the ledger of a database keeps of itself; as it begins where there is no row yet."""
+    """The state of the ledger of a database; its beginning where there is no row yet."""
     return CounterHorizon._base_manager.using(using).first() or CounterHorizon()
 
 
@@ -235,7 +237,7 @@ class PlainDeltas(SqlDeltas):
     def append_many_once(self, entries: Mapping[UUID, tuple[str, int]]) -> int | None:
         """Append entries whose tokens were not used; how many were. None: one is claimed elsewhere.
 
-        Being the only writer from the first statement on, nobody comes in between.
+        Being the only writer from the first statement on, no transaction comes in between.
         """
         given = [self._entry(key, by, token) for token, (key, by) in entries.items()]
         sql, run = self._ledger.appends, self._session.run
@@ -257,7 +259,7 @@ class PlainDeltas(SqlDeltas):
         return now - horizon_of(self._session.using).token_window, now + AHEAD
 
     def _compare(self, old: Sequence[Entry]) -> None:
-        """What was there before has to be the same."""
+        """The former state has to be the same."""
         if not old:
             return
         tokens = self._session.dialect.keys([entry.token.hex for entry in old])

@@ -1,4 +1,4 @@
-"""The rollup of one table: what is pending becomes part of the totals, once."""
+"""The rollup of one table: the pending amount becomes part of the totals, once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from django_counters.stores.sql.records import RecordKeys
 from django_counters.stores.sql.session import Owner, Session
 from django_counters.types import INT8
 
-# Milliseconds to wait for somebody who is just making the same total.
+# Milliseconds to wait for a transaction that is just making the same total.
 _HURRY = "10"
 # How often to wait in one page.
 _PATIENCE = 5
@@ -28,7 +28,8 @@ class Folded(NamedTuple):
 
 
 class SqlFolding:
-    """Folds the shards or slots of one table of totals. Waits for nobody, and nobody for it."""
+    """Folds the shards or slots of one table of totals. Never waits for another transaction, and no
+    transaction for it."""
 
     def __init__(self, table: Table, using: str, key_field: Any) -> None:
         self._session = Session(using)
@@ -66,7 +67,7 @@ class SqlFolding:
     def fold(self, keys: Sequence[str], remainder: int) -> Folded:
         """Fold every second row of some counters in one transaction.
 
-        The other half stays where it is, so that writers find a row that nobody holds.
+        The other half stays where it is, so that writers find an unlocked row.
 
         Raises:
             CounterOverflow: a total would not fit; nothing was changed.
@@ -105,7 +106,7 @@ class SqlFolding:
         return [key for key in keys if key not in known]
 
     def _ensure(self, keys: Sequence[str]) -> None:
-        """Make totals that are missing, but not those that somebody else is just making."""
+        """Make totals that are missing, but not those that another transaction is just making."""
         held = 0 if self._made(keys) else 1
         for key in keys if held and len(keys) > 1 else ():
             # Each wait is short, but locks are held meanwhile.
@@ -126,7 +127,7 @@ class SqlFolding:
         return True
 
     def _locked(self, keys: Sequence[str]) -> dict[str, int]:
-        """The totals that nobody else holds, by the text of their keys."""
+        """The unlocked totals, by the text of their keys."""
         among = self._session.dialect.keys([self._native(key) for key in keys])
         rows = self._session.run(self._sql.lock, (*self._bare(), among))
         return {str(key): total for key, total in rows}

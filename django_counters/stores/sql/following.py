@@ -67,7 +67,7 @@ class Passed(NamedTuple):
 class SqlFollowing:
     """Reads complete entries, by the transaction that wrote them and the order within it.
 
-    What is below the xmin of a snapshot has ended, and the snapshot sees what it committed. So
+    Transactions below the xmin of a snapshot have ended, and the snapshot sees their commits. So
     nothing can appear before an entry that was read. Where one writes at a time, the order in which
     entries were written is that of commits.
     """
@@ -98,7 +98,7 @@ class SqlFollowing:
             positions.put(LEDGER, part, Position(str(place), fence))
 
     def drop(self, partition: str) -> None:
-        """A sealed partition is dropped: what is before its last entry cannot be followed."""
+        """A sealed partition is dropped: entries before its last one cannot be followed."""
         known = SqlPositions(self._session).among(LEDGER, [partition]).get(partition)
         # A rebase has come since it was sealed, or all of it was before the last one.
         if known is not None and known.timeline == str(self.begin().fence):
@@ -110,7 +110,7 @@ class SqlFollowing:
         """The next entries after a place; fewer than ``most`` where no more are complete.
 
         Raises:
-            PositionGone: some that follow are not there any more, or nobody can tell.
+            PositionGone: some that follow are not there any more, or that is not known.
             LedgerFenced: the table came from another server.
         """
         SqlHorizon(self._using).require()

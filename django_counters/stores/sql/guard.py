@@ -40,13 +40,13 @@ def make(using: str, *, flushable: bool | None = None) -> None:
 
 
 def remove(using: str) -> None:
-    """Remove the guard, whatever is left of it."""
+    """Remove the guard, or the rest of it."""
     with _atomic(using):
         _execute(using, *dialect_of(using).audit.remove)
 
 
 def state(using: str) -> str:
-    """What the guard is like: ``strict``, ``flushable``, ``loose`` or ``missing``.
+    """The state of the guard: ``strict``, ``flushable``, ``loose`` or ``missing``.
 
     It is loose where a trigger is missing, is switched off, or does something else.
     """
@@ -67,7 +67,7 @@ def present(using: str) -> dict[str, str]:
 
 
 def wanted_state(using: str) -> str:
-    """What the guard should be like in this database: ``strict``, or ``flushable`` for tests."""
+    """The right state of the guard in this database: ``strict``, or ``flushable`` for tests."""
     connection: Any = connections[using]
     if connection.vendor == "sqlite" and connection.is_in_memory_db():
         return FLUSHABLE

@@ -1,4 +1,4 @@
-"""What is held for somebody, in one database: rows that are made and ended with the change."""
+"""The holds, in one database: rows that are made and ended with the change."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _PAGE = 1000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: How long what has ended is kept: its token is known for as long.
 KEPT = timedelta(days=30)
-#: After what time somebody should ask why nobody has given it back.
+#: The time after which an expired hold is worth a question.
 LATE = timedelta(hours=1)
 
 
 class Asked(NamedTuple):
-    """What is to be held, and for how many seconds."""
+    """The quantity to hold, and for how many seconds."""
 
     token: str
     label: str
@@ -94,7 +94,7 @@ class SqlHolds:
         return _row(rows[0]) if rows else None
 
     def held(self, label: str, key: str, limit: int) -> list[Row]:
-        """What is held of a counter, the first to expire first."""
+        """The holds of a counter, the first to expire first."""
         rows = self._session.run(self._sql.held, (label, key, limit), writes=False)
         return [_row(row) for row in rows]
 
@@ -155,7 +155,7 @@ class SqlStock(SqlReads):
     """Reads what there is of the counters of one table together with their holds."""
 
     def stock(self, label: str, text: str, key: Hashable) -> tuple[int | None, int, int]:
-        """The value of a counter, None where there is none; what is held, and what is sold."""
+        """The value of a counter, None where there is none; the quantities held and sold."""
         sql = self._session.dialect.holds.stock.format(self._reads.one)
         params = (label, text, *self._reading(key))
         ((held, sold, total, pending),) = self._session.run(sql, params, writes=False)

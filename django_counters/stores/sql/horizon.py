@@ -24,7 +24,8 @@ HURRY = "1000"
 
 
 class FoldedEntries(NamedTuple):
-    """What a rollup did: entries, of how many counters; those that did not fit go on waiting."""
+    """The result of a rollup: entries, of how many counters; those that did not fit go on
+    waiting."""
 
     entries: int
     counters: int
@@ -32,7 +33,8 @@ class FoldedEntries(NamedTuple):
 
 
 class Holder(NamedTuple):
-    """Who keeps the horizon where it is: entries that are later than its beginning wait."""
+    """The transaction that keeps the horizon where it is: entries that are later than its beginning
+    wait."""
 
     what: str
     name: str
@@ -66,7 +68,7 @@ class SqlHorizon:
     def fold(self) -> FoldedEntries | None:
         """Fold all entries of transactions that have ended. None: to be tried again.
 
-        Somebody else is just doing it, or holds a total for long.
+        Another transaction is just doing it, or holds a total for long.
 
         Raises:
             LedgerFenced: the table came from another server; nothing was folded.
@@ -101,8 +103,8 @@ class SqlHorizon:
     def rebase(self) -> int:
         """Compute all totals anew from the entries, and begin a new count of transactions.
 
-        Waits until nobody writes, and lets nobody write meanwhile. What did not come through the
-        ledger stays as it is. Returns how many totals were changed.
+        Waits until no transaction writes, and lets no transaction write meanwhile. What did not
+        come through the ledger stays as it is. Returns how many totals were changed.
 
         Raises:
             TransactionManagementError: the surrounding transaction keeps one snapshot.
@@ -246,7 +248,7 @@ class SqlHorizon:
             return FoldedEntries(entries, counters, [])
         rows = self._session.run(self._sql.fold, known)
         if not rows:
-            # The row is locked: nobody else can have moved it, unless by hand.
+            # The row is locked: no other transaction can have moved it, unless by hand.
             raise LedgerFenced(using=self._using, reason="has a horizon that was moved by hand")
         ((state.horizon, entries, counters, *keys),) = rows
         stuck, freed = (json.loads(k) if isinstance(k, str) else k for k in keys)

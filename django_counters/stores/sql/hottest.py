@@ -9,12 +9,13 @@ from uuid import UUID
 
 from django_counters.stores.sql.session import Session
 
-# Milliseconds after which a statement is given up: whoever looks must not be in anybody's way.
+# Milliseconds after which a statement is given up: looking must not block writers.
 PATIENCE = 1_000
 
 
 class Slotted(NamedTuple):
-    """What waits in the slots of one counter; ``kind`` is the content type of its record."""
+    """The amount that waits in the slots of one counter; ``kind`` is the content type of its
+    record."""
 
     kind: int
     name: str
@@ -23,7 +24,8 @@ class Slotted(NamedTuple):
 
 
 class SqlHottest:
-    """Finds counters. Changes nothing, waits for nobody, and gives up what takes too long.
+    """Finds counters. Changes nothing, never waits for another transaction, and gives up what takes
+    too long.
 
     All its methods raise the error of the database where a statement took more than `PATIENCE`.
     SQLite never gives up. ``most``: how many are returned.
@@ -41,11 +43,11 @@ class SqlHottest:
         return [key for (key,) in self._asked(self._sql.changed, (seconds, most))]
 
     def sharded(self, most: int) -> dict[str, int]:
-        """What waits in shards, the most first."""
+        """The amount that waits in shards, the most first."""
         return {key: int(waits) for key, waits in self._asked(self._sql.sharded, (most,))}
 
     def slotted(self, most: int) -> list[Slotted]:
-        """What waits in slots, the most first."""
+        """The amount that waits in slots, the most first."""
         rows = self._asked(self._sql.slotted, (most,))
         return [Slotted(kind, name, record, int(waits)) for kind, name, record, waits in rows]
 
@@ -59,7 +61,7 @@ class SqlHottest:
         return {key: int(by) for key, by in self._asked(self._sql.entered, params)}
 
     def _asked(self, sql: str, params: Sequence[Any]) -> Sequence[tuple[Any, ...]]:
-        # What is set for a transaction needs one, and so does going on after an error.
+        # A setting of a transaction needs one, and so does going on after an error.
         with (
             self._session.all_or_nothing(),
             self._session.hurried(str(PATIENCE), "statement_timeout"),

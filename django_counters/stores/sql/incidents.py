@@ -1,4 +1,4 @@
-"""Incidents: what should not have happened is written down, logged, and told to whoever listens."""
+"""Incidents: an unexpected event is written down, logged, and sent as a signal."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from django_counters.stores.sql.totals import SqlReads
 
 
 class Parts(NamedTuple):
-    """What a value is made of."""
+    """The parts of a value."""
 
     total: int
     shards: int
@@ -32,7 +32,8 @@ class Row(NamedTuple):
 
 
 class Drift(NamedTuple):
-    """A counter whose total differs from its entries: what it should have of them, what it has."""
+    """A counter whose total differs from its entries: the sum it should have of them, the sum it
+    has."""
 
     key: str
     expected: int
@@ -59,7 +60,7 @@ class SqlInquiry(SqlReads):
         return int(total or 0) + int(pending or 0), int(later or 0)
 
     def parts(self, key: str, last: int) -> tuple[Parts, list[Row]]:
-        """What a value is made of, and the last entries, the latest first."""
+        """The parts of a value, and the last entries, the latest first."""
         rows = self._session.run(self._sql.parts, {"key": key, "limit": last}, writes=False)
         total, shards, tail, outside, archived = rows[0][:5]
         came_otherwise = None if outside is None else int(outside)

@@ -26,7 +26,7 @@ GRACE = timedelta(hours=1)
 
 
 class Stored(NamedTuple):
-    """What the database knows of a measure.
+    """The knowledge of the database about a measure.
 
     Attributes:
         id: its number, which stands in its cells.
@@ -52,7 +52,7 @@ class Stored(NamedTuple):
 
 
 class SqlMeasures:
-    """Remembers what is committed. A measure gets its row when somebody first counts by it.
+    """Remembers what is committed. A measure gets its row when a transaction first counts by it.
 
     ``migrate`` makes the rows of all that are declared, so that this is rare.
     """
@@ -82,7 +82,7 @@ class SqlMeasures:
         return stored
 
     def forgotten(self, name: str, period: str, before: datetime) -> None:
-        """Remember that cells of a period are gone: nobody is to take them for zeros."""
+        """Remember that cells of a period are gone: readers must not take them for zeros."""
         with transaction.atomic(using=self._using):
             rows = CounterMeasure._base_manager.using(self._using).select_for_update()
             row = rows.get(name=name)
@@ -145,7 +145,8 @@ class SqlMeasures:
     def _made(self, measure: Measure) -> Stored:
         rows, name = CounterMeasure._base_manager.using(self._using), measure.name
         self._stored.pop(name, None)
-        # Where transactions keep one snapshot, a row that somebody else has just made is an error.
+        # Where transactions keep one snapshot, a row that another transaction has just made is an
+        # error.
         with self._session.read_committed():
             zone = str(timezone.get_default_timezone())
             first = {"zone": zone, "periods": partial(self._begun, measure)}
@@ -153,7 +154,7 @@ class SqlMeasures:
             row = rows.select_for_update().get(pk=row.pk)
             # Cells have their values by this order: a name keeps its place for ever.
             row.tags = list(dict.fromkeys((*row.tags, *(tag for tag, _ in measure.tags))))
-            # What comes later lacks what was counted before, also by processes that end soon.
+            # A later row would lack earlier counts, also those of processes that end soon.
             now = (clock.utc() + GRACE).isoformat()
             row.periods = {period: row.periods.get(period, now) for period in measure.stored}
             row.save(using=self._using, update_fields=["tags", "periods"])
@@ -166,7 +167,7 @@ class SqlMeasures:
 
     def _begun(self, measure: Measure) -> dict[str, str | None]:
         """Since when each period of a new row is known; None for ever."""
-        # What a ledger has counted before is in its entries, and in no cell.
+        # Earlier counts of a ledger are in its entries, and in no cell.
         entries = ENTRIES.rows(self._using).filter(key__startswith=f"{measure.name}:")
         since = (clock.utc() + GRACE).isoformat() if entries.exists() else None
         return dict.fromkeys(measure.stored, since)
@@ -198,7 +199,7 @@ class SqlMeasures:
     def admit(self, stored: Stored, name: str, value: str, most: int) -> str:
         """The value itself where it is counted apart, else ``~``.
 
-        A transaction's new values get their rows when it commits: nobody waits for it. So
+        A transaction's new values get their rows when it commits: no other one waits for it. So
         transactions that are open at the same moment may together admit a few more than ``most``.
         """
         where = (stored.id, name)
@@ -211,7 +212,7 @@ class SqlMeasures:
         if commits_at_once(self._using) or not (
             connection.autocommit or connection.in_atomic_block
         ):
-            # Without autocommit nobody is told of a commit: the row is part of the transaction.
+            # Without autocommit there is no hook of a commit: the row is part of the transaction.
             known = self._load(where)
             if value not in known and len(known) < most:
                 self._insert(where, {value})
@@ -263,7 +264,7 @@ def _stored(row: CounterMeasure) -> Stored:
 
 
 class _NewValues:
-    """Values of a tag that a transaction has counted by and nobody before it."""
+    """Values of a tag that a transaction has counted by and no earlier one."""
 
     def __init__(
         self, measures: SqlMeasures, where: tuple[int, str], known: frozenset[str]

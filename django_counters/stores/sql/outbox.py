@@ -1,4 +1,4 @@
-"""What is to be sent when a transaction commits, and never if it does not."""
+"""Requests that are sent when a transaction commits, and never if it does not."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SqlLanded(SqlReads):
     """Reads what has landed, and keeps increments until the caller's transaction commits."""
 
     def waits_for_commit(self) -> bool:
-        """Whether the caller has a transaction open: what it counts is sent when it commits."""
+        """Whether the caller has a transaction open: its increments are sent when it commits."""
         return not self.commits_at_once() and not is_of_a_test_case(self._session.using)
 
     def sees_settled(self) -> bool:

@@ -23,7 +23,7 @@ HURRY = "200"
 
 
 class Busy(Exception):
-    """Somebody holds what is needed; to be tried again later."""
+    """A transaction holds what is needed; to be tried again later."""
 
 
 class SqlPartitions:
@@ -57,9 +57,10 @@ class SqlPartitions:
         ]
 
     def create(self, since: datetime, until: datetime) -> str:
-        """Make a partition detached, then attach it: nobody who counts has to wait for that.
+        """Make a partition detached, then attach it: no transaction that counts has to wait for
+        that.
 
-        Returns its name; empty where somebody else has just made it.
+        Returns its name; empty where another transaction has just made it.
         """
         name = f"{DELTAS}_{since.astimezone(UTC):%Y%m%d}"
         if since.astimezone(UTC).time() != datetime.min.time():
@@ -74,12 +75,12 @@ class SqlPartitions:
         return name
 
     def seal(self, extent: Extent) -> bool:
-        """Let nobody write to a partition any more, and keep what it has.
+        """Let no transaction write to a partition any more, and keep what it has.
 
-        False where some of it is not rolled up yet, or somebody else has just done it.
+        False where some of it is not rolled up yet, or another transaction has just done it.
 
         Raises:
-            Busy: somebody writes to it.
+            Busy: a transaction writes to it.
         """
         name = self._quote(extent.name)
         with self._hurried():
@@ -108,13 +109,13 @@ class SqlPartitions:
         return True
 
     def drop(self, name: str) -> bool:
-        """Drop a sealed partition; what it had stays in the archive.
+        """Drop a sealed partition; its sums stay in the archive.
 
         Its parent is locked before it, as readers do, so that none of them waits for each other.
-        False where somebody else has just done it.
+        False where another transaction has just done it.
 
         Raises:
-            Busy: somebody reads or writes the ledger for long.
+            Busy: a transaction reads or writes the ledger for long.
         """
         quoted = self._quote(name)
         with self._hurried():
@@ -176,7 +177,7 @@ class SqlPartitions:
     def _hurried(self) -> Iterator[None]:
         """A transaction of one of us at a time, which gives up where it would have to wait."""
         try:
-            # What was committed while we waited for a lock has to be seen.
+            # Commits during the wait for a lock have to be seen.
             with self._session.read_committed():
                 self._session.run(self._sql.one_at_a_time, ())
                 with self._session.hurried(HURRY):

@@ -13,7 +13,7 @@ from django_counters.types import Claim, Delta, Taken
 
 
 class SqlPending(SqlReads):
-    """Adds to rows that nobody holds, at most ``cap`` of them for each counter."""
+    """Adds to unlocked rows, at most ``cap`` of them for each counter."""
 
     def __init__(self, table: Table, using: str, cap: int) -> None:
         super().__init__(table, using)
@@ -23,8 +23,8 @@ class SqlPending(SqlReads):
     def add(self, delta: Delta, number: int | None) -> int | None:
         """Add to one counter in one statement and return its value: total, pending, and this.
 
-        Takes the row ``number``, waiting for it, or one that nobody holds. None, and nothing
-        changed, where the value would not fit, or the record is missing.
+        Takes the row ``number``, waiting for it, or one that no transaction holds. None, and
+        nothing changed, where the value would not fit, or the record is missing.
         """
         key, by = delta.key, delta.by
         params = self._sql.arrange(by, number, key, self._owner.address(key))

@@ -1,4 +1,5 @@
-"""How far sources are in the totals: whoever moves a position has landed what is in between."""
+"""How far sources are in the totals: a transaction that moves a position has landed what is in
+between."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ _PAGE = 1000
 
 
 class Moved(Exception):
-    """Somebody else has moved a position: nothing of the page is landed here.
+    """Another transaction has moved a position: nothing of the page is landed here.
 
     The page is of no use any more. Read the positions again, and go on from there.
 
@@ -67,7 +68,7 @@ class SqlPositions:
         self._session.run(self._sql.make, (source, part))
 
     def hold(self, source: str, part: str, lease: float = 0) -> Position | None:
-        """Hold one part until the transaction ends: a lease. None where somebody else has it.
+        """Hold one part until the transaction ends: a lease. None where another transaction has it.
 
         Args:
             source: the source.
@@ -96,7 +97,7 @@ class SqlPositions:
             self._session.run(self._session.dialect.ends_idle, (str(round(seconds * 1000)),))
 
     def move(self, moves: Sequence[Move]) -> None:
-        """Move positions, each from where it must be, in the transaction of what is in between.
+        """Move positions, each from where it must be, in the transaction of the counts in between.
 
         Waits for others who are just moving the same.
 
@@ -125,7 +126,7 @@ class SqlPositions:
     def label(self, source: str, part: str, timeline: str) -> None:
         """Say in which history a position means something: no page of another one moves it.
 
-        Waits for whoever is just moving it. One that never moved is there afterwards.
+        Waits for the transaction that is just moving it. One that never moved is there afterwards.
         """
         self.make(source, part)
         self._session.run(self._sql.label, (timeline, source, part))

@@ -19,7 +19,7 @@ class RecordKeys:
     def __init__(self, key_field: Any, using: str) -> None:
         self._field = _source(key_field)
         self._using = using
-        #: What the database calls the type of the key.
+        #: The type of the key in the database.
         self.type = str(key_field.rel_db_type(connections[using]))
 
     def native(self, text: str) -> Any:

@@ -1,4 +1,4 @@
-"""What regions have counted, in one database. What it means is in `upkeep.regions`."""
+"""What regions have counted, in one database. Its meaning is in `upkeep.regions`."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class SqlRegions:
             yield
 
     def life(self) -> str:
-        """What the server says of itself: another text after a restart, or in a copy."""
+        """The text of the server about itself: another text after a restart, or in a copy."""
         return str(self._session.run(self._sql.life, (), writes=False)[0][0])
 
     def values(
@@ -147,7 +147,7 @@ class SqlRegions:
         )
         if not rows:
             return None
-        # Where it is a copy, what it was copied from is behind the number.
+        # Where it is a copy, the source of the copy is behind the number.
         clock, _, _ = rows[0][3].partition("/")
         return Page([row[:3] for row in rows], int(clock or 0), rows[0][4])
 
@@ -174,7 +174,7 @@ class SqlRegions:
         return {key: int(amount) for key, amount in rows}
 
     def stock(self, low: str, high: str) -> dict[str, int]:
-        """What this region alone has of counters with a floor, where it is not zero."""
+        """The counts of this region alone, of counters with a floor, where it is not zero."""
         rows = self._session.run(self._sql.stock, {"low": low, "high": high}, writes=False)
         return {key: int(amount) for key, amount in rows}
 
@@ -195,5 +195,5 @@ class SqlRegions:
         self._session.run(self._sql.drop, of)
 
     def sum(self, region: str) -> int:
-        """What a region has counted, of all counters together."""
+        """The counts of a region, of all counters together."""
         return int(self._session.run(self._sql.sum, (region,), writes=False)[0][0])

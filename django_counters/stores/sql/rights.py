@@ -14,9 +14,9 @@ from django_counters.types import INT8, Delta
 
 
 class SqlRights(SqlPending):
-    """Adds to rows that nobody holds, and takes from one that has enough, of at most ``most``.
+    """Adds to unlocked rows, and takes from one that has enough, of at most ``most``.
 
-    Rows that nobody holds, and totals, are never below zero and the floor, except where another
+    Unlocked rows, and totals, are never below zero and the floor, except where another
     strategy has left them so: then all of them are held first.
     """
 
@@ -46,7 +46,7 @@ class SqlRights(SqlPending):
     def share(self, delta: Delta, floor: int, refuse: Callable[[int], CounterError]) -> int:
         """Take from all that there is, and share the rest among rows; the new value.
 
-        Nobody else takes anything meanwhile: it holds the total, then all rows.
+        No other transaction takes anything meanwhile: it holds the total, then all rows.
 
         Raises:
             what ``refuse`` makes of the value that was met: it is not enough. Nothing was changed.
@@ -83,7 +83,8 @@ class SqlRights(SqlPending):
         return self._session.serializable("the decrement")
 
     def _tail(self, key: Hashable) -> int:
-        """What waits in the ledger. It stays, as whoever lands it has to hold the total."""
+        """The amount that waits in the ledger. It stays, as a transaction that lands it has to hold
+        the total."""
         if not self._rights.tail:
             return 0
         ((waits,),) = self._session.run(self._rights.tail, (key,), writes=False)

@@ -38,7 +38,8 @@ class SqlSamples:
         ``moment`` is the beginning of the present period. One statement, so that all of a scope
         are of one moment. Others who do the same at once are waited for.
         """
-        # Where transactions keep one snapshot, what somebody else has just recorded is an error.
+        # Where transactions keep one snapshot, what another transaction has just recorded is an
+        # error.
         with self._session.read_committed():
             return len(self._session.run(self._sql.take, self._asked(scope, moment)))
 

@@ -16,7 +16,8 @@ class _Claimed(Exception):
 
 
 class ServerDeltas(PlainDeltas):
-    """Entries of named counters. An append waits for nobody but one with the same token."""
+    """Entries of named counters. An append never waits for another transaction but one with the
+    same token."""
 
     def append_many_once(self, entries: Mapping[UUID, tuple[str, int]]) -> int | None:
         """Append entries whose tokens were not used; how many were. None: one is claimed elsewhere.
@@ -42,7 +43,8 @@ class ServerDeltas(PlainDeltas):
         oldest, newest = self._window()
         fresh = [entry for entry in given if oldest < moment_of(entry.token) < newest]
         added = int(run(sql.add, sql.arrange(fresh))[0][0]) if fresh else 0
-        # Somebody may have claimed one since. Whoever does so asks for entries after that, too.
+        # A transaction may have claimed one since. A transaction that does so asks for entries
+        # after that, too.
         if run(sql.claimed, digests):
             raise _Claimed
         if added < len(given):

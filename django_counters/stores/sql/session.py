@@ -76,7 +76,7 @@ class Session:
 
     @contextmanager
     def hurried(self, duration: str, setting: str = "lock_timeout") -> Iterator[None]:
-        """Within a transaction, wait no longer than some milliseconds for what others hold.
+        """Within a transaction, wait no longer than some milliseconds for locks of others.
 
         After an error it is the rollback that brings the patience back; else what was set would
         stay in a transaction of the caller. ``setting``: or ``statement_timeout``, for all of it.
@@ -152,7 +152,7 @@ class Session:
         try:
             rows = kept.run(connection, sql, params)
         except Error as error:
-            # What was not committed is rolled back by the database: this is known.
+            # An open transaction is rolled back by the database: this is known.
             commits = connection.autocommit and not connection.in_atomic_block
             if connection.in_atomic_block and self.dialect.ended_transaction(error):
                 # What follows would be a transaction without what came before.
@@ -211,7 +211,7 @@ class Owner:
             raise
 
     def address(self, key: Hashable) -> tuple[Any, ...]:
-        """What the columns of ``owner`` hold for one counter."""
+        """The values of the columns of ``owner`` for one counter."""
         if self._record is None:
             return (key,)
         return (*self.kind(), str(key), self._record[1])

@@ -31,7 +31,7 @@ class SqlTokens:
     def claim(
         self, token: Token, fingerprint: bytes, of_entry: Callable[[str, int], bytes]
     ) -> Mapping[str, Any] | None:
-        """Use a token; what was kept of its first use, if it was used before. Waits for others.
+        """Use a token; the kept result of its first use, if it was used before. Waits for others.
 
         ``of_entry``: the fingerprint of an entry of the ledger that has the token.
 
@@ -43,7 +43,7 @@ class SqlTokens:
         digest, found = token.digest, token.uuid
         with self._session.serializable("the token"):
             if found:
-                # Whoever appends an entry with this token holds the same.
+                # A transaction that appends an entry with this token holds the same.
                 self._claims.wait(str(found))
             if self._claims.claim([(digest, fingerprint, "", found, found and moment_of(found))]):
                 return None
@@ -66,7 +66,8 @@ class SqlTokens:
         return {key: str(found)}
 
     def is_alone(self, token: Token) -> bool:
-        """Whether nobody else uses a token just now; until the transaction ends nobody will."""
+        """Whether no other transaction uses a token just now; until the transaction ends no
+        transaction will."""
         return self._claims.is_alone(token.digest.hex())
 
     def is_used_for(self, token: Token, fingerprint: bytes) -> bool:
@@ -78,7 +79,7 @@ class SqlTokens:
         self._claims.answer(token.digest, json.dumps(result))
 
     def prune(self) -> int:
-        """Forget tokens that nobody may use any more; how many those were."""
+        """Forget tokens that no transaction may use any more; how many those were."""
         with self._session.translated():
             window = horizon_of(self._session.using).token_window
         return self._claims.prune(self._session.now() - window - 2 * AHEAD)

@@ -33,7 +33,7 @@ class SqlReads:
         self._once: dict[tuple[int, bool], str | None] = {}
 
     def read_one(self, key: Hashable) -> Amounts | None:
-        """Return the total and what is pending, of one moment; None if there is neither."""
+        """Return the total and the pending amount, of one moment; None if there is neither."""
         rows = self._session.run(self._reads.one, self._reading(key), writes=False)
         (total, pending) = rows[0]
         if total is None and pending is None:
@@ -51,8 +51,8 @@ class SqlReads:
     ) -> tuple[Mapping[Hashable, Amounts], frozenset[str]]:
         """Return what `read` does, and which of ``generations`` are landed, in one statement.
 
-        What is in a generation is therefore in the totals if it is among those returned, and is
-        not if it is not, whoever lands it meanwhile.
+        So the increments of a generation are in the totals exactly if it is among those returned,
+        even if it lands meanwhile.
         """
         if not generations:
             return self.read(keys), frozenset()
@@ -205,7 +205,7 @@ class SqlTotals(SqlReads):
     def add_many(self, deltas: Sequence[Delta]) -> Mapping[Hashable, int]:
         """Add to many totals in one statement, in the order of their keys; their new values.
 
-        What waits elsewhere is part of the values.
+        Pending amounts are part of the values.
 
         Raises:
             CounterOverflow: a sum does not fit; the statement changed nothing.
@@ -226,7 +226,7 @@ class SqlTotals(SqlReads):
         return self._cells.asks_quotas(delta)
 
     def meet(self, key: Hashable) -> Amounts | None:
-        """Return what `read_one` does, for somebody who is going to change it.
+        """Return what `read_one` does, for a transaction that is going to change it.
 
         Within a transaction SQLite gives up at once where a reader becomes a writer: it is one from
         the start. The statement that makes it one changes nothing.
@@ -244,7 +244,7 @@ class SqlTotals(SqlReads):
         return bool(self._session.run(self._sql.met, params))
 
     def settle(self, delta: Delta) -> int | None:
-        """Add to one total whatever waits elsewhere, and hold it until the transaction ends.
+        """Add to one total the amount pending elsewhere, and hold it until the transaction ends.
 
         Returns the total alone; None if there is no row.
         """

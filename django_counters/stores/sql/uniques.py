@@ -1,7 +1,7 @@
 """Sets of actors in one database: members that wait one by one, and the sketches of all others.
 
-A set is its sketch and the members that wait for it. Adding a member twice changes nothing, so
-whoever is not sure may do it again, and a reader may meet a member in both places.
+A set is its sketch and the members that wait for it. Adding a member twice changes nothing, so an
+uncertain caller may do it again, and a reader may meet a member in both places.
 """
 
 from __future__ import annotations
@@ -87,13 +87,13 @@ class SqlUniques:
     def forget(self, measure: int, member: int, instead: int = 0, *, dry_run: bool = False) -> int:
         """Take a member out of all exact sets of a measure; out of how many.
 
-        Looks through all of them. Registers stay as they are: nobody can be found in them. One that
-        is put into its set meanwhile is found there, for those that wait come first.
+        Looks through all of them. Registers stay as they are: members cannot be found in them. One
+        that is put into its set meanwhile is found there, for those that wait come first.
 
         Args:
             measure: the number of the measure.
             member: who is taken out.
-            instead: who takes the place, so that no count changes; 0 for nobody.
+            instead: who takes the place, so that no count changes; 0 for no replacement.
             dry_run: only count.
         """
         waiting = CounterMember._base_manager.using(self._session.using)

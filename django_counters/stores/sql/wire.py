@@ -44,7 +44,7 @@ class Wire:
         The statement that begins a transaction goes in one message with ``BEGIN``.
 
         Raises:
-            psycopg.Error: what a cursor would raise. Without a SQLSTATE where the server committed
+            psycopg.Error: as a cursor raises it. Without a SQLSTATE where the server committed
                 the statement, or may have, and was cancelled before it was ready for the next.
         """
         if isinstance(params, Mapping) or self._libpq.parameter_status(ENCODING) != self._encoded:
@@ -66,7 +66,7 @@ class Wire:
         return self._values.load_rows(0, result.ntuples, tuple)
 
     def _begin(self) -> bytes | None:
-        """What comes before a statement; None where that is more than is known here."""
+        """The text before a statement; None where that is more than is known here."""
         connection, libpq = self._connection, self._libpq
         if libpq.pipeline_status != PipelineStatus.OFF:
             return None

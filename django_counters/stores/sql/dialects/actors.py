@@ -40,8 +40,8 @@ class Actors:
     def hold(self, table: Table) -> str:
         """Keep others from deleting a record until the transaction ends. Parameters: its key.
 
-        Whoever deletes one holds it, and then deletes its rows: so whoever deletes such a row by
-        itself holds the record before it. Empty where there is one writer.
+        A transaction that deletes one holds it, and then deletes its rows: so a transaction that
+        deletes such a row by itself holds the record before it. Empty where there is one writer.
         """
         held = f"SELECT 1 FROM {table.name} WHERE {table.key} = %s{self._in.kept}"
         return held if self._in.kept and table.value and table.pending.record else ""

@@ -33,7 +33,7 @@ class Audit:
         alone: hold the chain until the transaction ends.
         strict: the guard of a database that is in use.
         flushable: the guard of a test database: the whole table can be emptied at once.
-        remove: the statements that remove either guard, whatever is left of it.
+        remove: the statements that remove either guard, or the rest of it.
         present: the triggers of the guard as they are. Rows: name, definition.
     """
 

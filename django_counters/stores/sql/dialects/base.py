@@ -1,4 +1,4 @@
-"""A dialect: what a database can do, and its statements by topic."""
+"""A dialect: the capabilities of a database, and its statements by topic."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Dialect(Spelling, Errors):
         knows_transaction_horizon: a statement can tell which transactions have ended.
         limits_time: a transaction can say how long its statements wait, and how long they take.
         partitions: tables can have partitions.
-        reduced: what it does less well than PostgreSQL, as sentences, where that is in use.
+        reduced: its shortcomings beside PostgreSQL, as sentences, where that is in use.
         several_writers: transactions write at the same time, and see or miss what others commit.
         tells_isolation: a transaction can say what its statements see.
     """
@@ -100,7 +100,7 @@ class Dialect(Spelling, Errors):
         return NamedTotals(self, table) if table.inserts else Totals(self, table)
 
     def reads(self, table: Table) -> Reads:
-        """The statements that read totals and what waits for them."""
+        """The statements that read totals and the amount that waits for them."""
         return Reads(self, table)
 
     def spread(self, table: Table, cap: int) -> Spread:

@@ -1,4 +1,4 @@
-"""The statements that add to cells, and to whatever else a change does beside its total."""
+"""The statements that add to cells, and to other tables that a change writes beside its total."""
 
 from __future__ import annotations
 

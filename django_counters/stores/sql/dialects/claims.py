@@ -14,11 +14,11 @@ class ClaimTable(NamedTuple):
 
     Attributes:
         name: the table.
-        columns: what a row is given, with the types of PostgreSQL. The first ``keys`` of them are
+        columns: the columns of a row, with the types of PostgreSQL. The first ``keys`` of them are
             the primary key: the name that is claimed.
         moment: the column with the time of the claim, by the clock of the database.
         keys: how many columns make up the name.
-        beside: what is given to the condition, and not kept.
+        beside: values for the condition that are not kept.
         are_tokens: whether the condition is that of tokens: see `ClaimSql.fresh`.
     """
 
@@ -58,7 +58,7 @@ SOURCES_SEEN = ClaimTable(
 
 
 class ClaimSql:
-    """The statements of one table of claims; what is the same in every database.
+    """The statements of one table of claims; the common part of all databases.
 
     Attributes:
         found: the columns of the rows of a first column. Parameters: that.
@@ -69,10 +69,10 @@ class ClaimSql:
             row for each.
     """
 
-    #: Wait for whoever holds a text, and hold it until the transaction ends. Parameters: the text.
-    #: Empty where there is one writer.
+    #: Wait for the transaction that holds a text, and hold it until the transaction ends.
+    #: Parameters: the text. Empty where there is one writer.
     wait = ""
-    #: The same unless somebody else holds it. Rows: whether.
+    #: The same unless another transaction holds it. Rows: whether.
     try_alone = ""
     now = ""
     #: The condition that a token ``g`` is in its window, and not in the ledger.

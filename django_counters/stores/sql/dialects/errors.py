@@ -1,4 +1,4 @@
-"""What an error of a database means."""
+"""The meaning of an error of a database."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Errors:
         return self.code(error).startswith(self.OVERFLOWED)
 
     def timed_out(self, error: Exception) -> bool:
-        """Whether somebody held for too long what a statement waited for."""
+        """Whether a statement waited too long for a lock."""
         return self.code(error).startswith(self.TIMED_OUT)
 
     def busy(self, error: Exception) -> bool:
@@ -50,7 +50,7 @@ class Errors:
         return isinstance(error, InterfaceError | OperationalError)
 
     def cancelled(self, error: Exception) -> bool:
-        """Whether somebody, or a time limit, ended the statement."""
+        """Whether a person or a time limit ended the statement."""
         return self.code(error).startswith(self.CANCELLED)
 
     def unexplained(self, error: Exception) -> bool:

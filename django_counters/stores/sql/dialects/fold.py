@@ -1,4 +1,4 @@
-"""The statements of a rollup of what is pending."""
+"""The statements of a rollup of the pending amount."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from django_counters.stores.sql.dialects.tables import TOTAL, Table
 class Fold:
     """The statements of a rollup.
 
-    All of them leave alone what somebody holds, so that a rollup waits for nobody, but for ``hold``
-    and ``ensure``.
+    All of them leave alone what a transaction holds, so that a rollup never waits for another
+    transaction, but for ``hold`` and ``ensure``.
 
     Attributes:
         type: the type of the keys of the totals.
@@ -22,7 +22,7 @@ class Fold:
         self._in = spelling
         self._table = table
         self._type = key_type
-        #: The column of what is pending that names a counter within its scope.
+        #: The column of the pending amount that names a counter within its scope.
         self._key = table.pending.owner[1 if table.pending.record else 0]
 
     @cached_property
@@ -71,8 +71,8 @@ class Fold:
         """Hold totals in the order of their keys, and make those that are missing. Rows: as above.
 
         Of records none is made; rows: keys of those that it holds, and their totals. In one pass:
-        whoever made some first, and held others then, could wait in a circle. An update that never
-        takes place holds the row, and writes nothing.
+        a transaction that made some first, and held others then, could wait in a circle. An update
+        that never takes place holds the row, and writes nothing.
         """
         table = self._table
         if not table.inserts:
@@ -98,7 +98,7 @@ class Fold:
 
     @cached_property
     def lock(self) -> str:
-        """Lock totals that nobody holds, and return them."""
+        """Lock unlocked totals, and return them."""
         table, pending = self._table, self._table.pending
         if table.value:
             return self._in.hold(table, self._type, skip=True)
@@ -111,7 +111,7 @@ class Fold:
 
     @cached_property
     def take(self) -> str:
-        """Delete rows that nobody holds. Rows: keys, sums and how many there were.
+        """Delete unlocked rows. Rows: keys, sums and how many there were.
 
         Parameters: the scope, keys, the remainder of the numbers by two.
         """
@@ -119,7 +119,7 @@ class Fold:
 
     @cached_property
     def gather(self) -> str:
-        """Delete all rows, waiting for whoever holds some. Rows: keys and sums.
+        """Delete all rows, waiting for the transactions that hold them. Rows: keys and sums.
 
         Parameters: the scope, keys.
         """
@@ -172,7 +172,8 @@ class Fold:
         return self._in.delete_some(pending.name, f"WHERE {which}")
 
     def _scoped(self) -> str:
-        """The condition that a row of what is pending is of these counters. Parameters: scope."""
+        """The condition that a row of the pending amount is of these counters. Parameters:
+        scope."""
         pending = self._table.pending
         if pending.record is None:
             return "true"

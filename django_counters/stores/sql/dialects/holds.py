@@ -1,4 +1,4 @@
-"""The statements about what is held for somebody."""
+"""The statements about holds."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class Holds:
             f"UPDATE {HOLDS} SET expires_at = CASE WHEN expires_at > {later} THEN expires_at "
             f"ELSE {later} END WHERE {running} RETURNING {ends}"
         )
-        #: What is held, what is sold, the total and what waits for it, of one moment. Parameters:
-        #: label, key, those of ``Reads.one``, which stands where the braces are.
+        #: The quantities held and sold, the total and the amount pending for it, of one moment.
+        #: Parameters: label, key, those of ``Reads.one``, which stands where the braces are.
         self.stock = (
             f"SELECT h.held, h.sold, r.* FROM (SELECT SUM(CASE WHEN state = {HELD} THEN quantity "
             f"END) AS held, SUM(sold) AS sold FROM {HOLDS} t WHERE t.field = %s AND t.key = %s) h "
@@ -68,8 +68,8 @@ class Holds:
         over = f"state = {HELD} AND expires_at <= {now}"
         #: Whether any of a counter are over. Parameters: label, key.
         self.overdue = f"SELECT 1 FROM {HOLDS} h WHERE {_OF} AND expires_at <= {now} LIMIT 1"
-        #: End those of a counter that are over, but those that somebody else is ending. Parameters:
-        #: label, key, how many at most. Rows: quantities.
+        #: End those of a counter that are over, but those that another transaction is ending.
+        #: Parameters: label, key, how many at most. Rows: quantities.
         self.expire = (
             f"WITH due AS MATERIALIZED (SELECT token FROM {HOLDS} h WHERE {_OF} "
             f"AND expires_at <= {now} ORDER BY expires_at LIMIT %s{spelling.held}"

@@ -25,12 +25,12 @@ class Hottest:
             "ORDER BY updated_at DESC LIMIT %s"
         )
 
-    #: Rows: key, what waits in shards, the most first.
+    #: Rows: key, the amount that waits in shards, the most first.
     sharded = (
         f"SELECT s.key, SUM(s.value) FROM {SHARDS} s "
         "GROUP BY s.key ORDER BY ABS(SUM(s.value)) DESC, s.key LIMIT %s"
     )
-    #: Rows: content type, name, record id, what waits in slots, the most first.
+    #: Rows: content type, name, record id, the amount that waits in slots, the most first.
     slotted = (
         f"SELECT record_type_id, name, record_id, SUM(count) FROM {SLOTS} WHERE slot >= 0 "
         "GROUP BY record_type_id, name, record_id "

@@ -1,4 +1,4 @@
-"""The statements of a landing: what they are for, their parameters and their rows."""
+"""The statements of a landing: their purpose, parameters and their rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The statements of the ledger: what they are for, their parameters and their rows."""
+"""The statements of the ledger: their purpose, parameters and their rows."""
 
 from __future__ import annotations
 
@@ -93,17 +93,17 @@ class Inquiry:
     Attributes:
         total: parameters: key. Rows: total, as of.
         history: parameters: moments, key, since, until. Rows: number of a bucket, sum, count.
-        after: total, pending, and the sum of what is later than a moment. Parameters: key, moment,
+        after: total, pending, and the sum of later entries than a moment. Parameters: key, moment,
             those of ``Reads.one``, which stands where the braces are.
-        parts: what a value is made of, and the last entries, of one moment. Parameters: ``key`` and
+        parts: the parts of a value, and the last entries, of one moment. Parameters: ``key`` and
             ``limit`` by name. Rows: total, shards, tail, outside, archived, and of each of the last
             entries token, time, delta, kind, pending.
         kept: until when entries are dropped, and whether a counter ever had one. Parameters: key.
             Rows: a moment or NULL, a boolean or NULL.
         tail: how many entries wait, of how many counters.
         drift: rolled-up entries and archived ones, against what the totals have of them.
-            Parameters: ``keys`` or None and ``prefix`` by name. Rows: key, what the total should
-            have from the ledger, what it has.
+            Parameters: ``keys`` or None and ``prefix`` by name. Rows: key, the sum that the total
+                should have from the ledger, the sum that it has.
         sample: some keys. Parameters: ``prefix`` and ``limit`` by name.
     """
 
@@ -171,8 +171,8 @@ class Rolling:
         next_epoch: begin another one than the one to fold.
         fold: fold all that is finished. Parameters: ``horizon`` and ``fence`` by name. Rows, where
             the database knows its horizon: new horizon, entries, counters, keys that did not fit as
-            an array, and keys that did not fit before and do now; no row: somebody else moved the
-            horizon.
+            an array, and keys that did not fit before and do now; no row: another transaction moved
+            the horizon.
         summary: else: how many entries ``fold`` will fold, of how many counters.
         advance: else: move the horizon. Rows: where it is now.
         may_ask: whether ``cluster`` may be asked.
@@ -182,10 +182,10 @@ class Rolling:
         release: let them be rolled up that do now. Parameters: ``keys`` by name.
         isolation: of the transaction.
         numbered: how far entries are numbered.
-        keep_out: let nobody write until the transaction ends.
+        keep_out: let no transaction write until the transaction ends.
         recompute: all totals from the entries. A row for each that changed.
         restart: parameters: none. Rows: the horizon and the fence of a new beginning.
-        holders: who holds the horizon back. Rows: what it is, its name, since when, what it does.
+        holders: who holds the horizon back. Rows: its kind, its name, since when, its query.
     """
 
     mark: str
@@ -258,13 +258,13 @@ class Partitioning:
         one_at_a_time: wait for others who make partitions.
         create: make a detached one. ``format``: name, since, until.
         attach: ``format``: name, since, until.
-        still: let nobody write to it. ``format``: name.
+        still: let no transaction write to it. ``format``: name.
         unfolded: a row where some of it is not rolled up. ``format``: name.
         last: the place of its last entry. ``format``: name. Rows: fence, xid, seq.
-        close: let nobody write to it ever. ``format``: name.
+        close: let no transaction write to it ever. ``format``: name.
         archive: keep what it has. ``format``: name. Parameters: name. Rows: entries, sum.
         merge: add what was kept of it to what is kept of all. Parameters: name.
-        lock_parent: let nobody use the ledger.
+        lock_parent: let no transaction use the ledger.
         detach: ``format``: name.
         drop: ``format``: name.
     """

@@ -11,12 +11,12 @@ from django_counters.stores.sql.dialects.tables import LIMITS
 class Limits:
     """Takes from buckets and logs. Times are microseconds, "now" is the server's clock.
 
-    Each takes by one statement, so that nobody comes between the look and the change. Whoever waits
-    for the row evaluates ``now`` when it has it, not before. Parameters by name: ``digest``,
-    ``cost``, ``full``, ``span``. Rows: how much is taken by now, the microseconds until the end of
-    the span or until there is enough, and those until there is more; none where there was too
-    little. ``take`` and ``take_logged`` change something, ``look`` and ``look_logged`` say the same
-    of what is there.
+    Each takes by one statement, so that no transaction comes between the look and the change. A
+    transaction that waits for the row evaluates ``now`` when it has it, not before. Parameters by
+    name: ``digest``, ``cost``, ``full``, ``span``. Rows: how much is taken by now, the microseconds
+    until the end of the span or until there is enough, and those until there is more; none where
+    there was too little. ``take`` and ``take_logged`` change something, ``look`` and
+    ``look_logged`` say the same of the present state.
     """
 
     def __init__(self, spelling: Spelling) -> None:
@@ -45,7 +45,7 @@ class Limits:
 
     @cached_property
     def look(self) -> str:
-        """What is in a bucket."""
+        """The amount in a bucket."""
         return f"SELECT {self._ahead} FROM {LIMITS} WHERE digest = %(digest)s"
 
     @property
@@ -73,7 +73,7 @@ class Limits:
 
     @cached_property
     def look_logged(self) -> str:
-        """What is in a log, and when enough of its entries are too old."""
+        """The amount in a log, and when enough of its entries are too old."""
         until = f"+ %(span)s - {self._in.microseconds}"
         moments = f"(SELECT moments FROM {LIMITS} WHERE digest = %(digest)s)"
         return (

@@ -23,15 +23,15 @@ class Positions:
         self.found = f"SELECT part, position, timeline FROM {POSITIONS} WHERE source = %s"
         #: Some of them. Parameters: source, `keys` of parts. Rows: the same.
         self.among = f"{self.found} AND part {spelling.among('text')}"
-        #: One row, held until the transaction ends. Empty where somebody else holds it. Parameters:
-        #: source, part. Rows: position, timeline.
+        #: One row, held until the transaction ends. Empty where another transaction holds it.
+        #: Parameters: source, part. Rows: position, timeline.
         self.hold = (
             f"SELECT position, timeline FROM {POSITIONS} WHERE source = %s AND part = %s"
             f"{spelling.held}{spelling.skipping}"
         )
         #: Move rows that are where they should be, in one order: a compare-and-set that waits for
-        #: whoever is just moving the same. Parameters: `columns` of source, part, from where, to
-        #: where, timeline. Rows: source and part of those that were moved.
+        #: the transaction that is just moving the same. Parameters: `columns` of source, part, from
+        #: where, to where, timeline. Rows: source and part of those that were moved.
         self.move = (
             f"WITH u AS (SELECT * FROM {given}) {insert} "
             f"SELECT u.source, u.part, u.after, u.line, {spelling.clock} FROM u "
@@ -48,8 +48,8 @@ class Positions:
             "DO UPDATE SET position = EXCLUDED.position, timeline = EXCLUDED.timeline, "
             "moved_at = EXCLUDED.moved_at RETURNING 1"
         )
-        #: Say in which history a row means something. It waits for whoever moves the row.
-        #: Parameters: timeline, source, part. Rows: position.
+        #: Say in which history a row means something. It waits for the transaction that moves the
+        #: row. Parameters: timeline, source, part. Rows: position.
         self.label = (
             f"UPDATE {POSITIONS} SET timeline = %s WHERE source = %s AND part = %s "
             "RETURNING position"

@@ -22,7 +22,7 @@ class Regions:
     whose entries.
 
     Attributes:
-        life: what the server says of itself. Its last word is another one after a restart, and
+        life: the text of the server about itself. Its last word is another one after a restart, and
             the words before it are other ones where the database has another history.
         others: what other regions have counted, and less what earlier incarnations of this one have
             counted, which is in its totals and in their entries. Parameters: `keys`. Rows: key,
@@ -89,7 +89,8 @@ class Regions:
 
     @cached_property
     def _here(self) -> str:
-        """What this region has of each counter, whatever waits for its rollup, and its entry.
+        """The count of each counter in this region, with amounts that wait for its rollup, and its
+        entry.
 
         No join: how many entries there are of a region, a server that has no statistics yet guesses
         wrong.
@@ -181,5 +182,5 @@ class Regions:
 
     #: Forget the entries of a region from an incarnation on. Parameters: region, incarnation.
     drop = f"DELETE FROM {REGIONS} WHERE region = %s AND incarnation >= %s RETURNING 1"
-    #: What a region has counted, of all counters together. Parameters: region.
+    #: The counts of a region, of all counters together. Parameters: region.
     sum = f"SELECT COALESCE(SUM(value), 0) FROM {REGIONS} WHERE region = %s"

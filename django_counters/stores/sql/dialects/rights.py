@@ -14,8 +14,8 @@ from django_counters.stores.sql.dialects.tables import Table
 class Rights:
     """Takes from one row that has enough, and shares among rows what one has too much of.
 
-    No row is below zero, and no total below the floor: so whoever takes from one row need not know
-    the others. Where a database has one writer, the sum is looked at instead.
+    No row is below zero, and no total below the floor: so a transaction that takes from one row
+    need not know the others. Where a database has one writer, the sum is looked at instead.
     """
 
     def __init__(self, spelling: Spelling, table: Table, spread: Spread) -> None:
@@ -39,9 +39,9 @@ class Rights:
 
     @cached_property
     def gather(self) -> str:
-        """Take rows of one counter away, waiting for those that somebody holds.
+        """Take rows of one counter away, waiting for those that a transaction holds.
 
-        Parameters: address, what they have at most. Rows: what each had.
+        Parameters: address, their largest number. Rows: what each had.
         """
         pending = self._table.pending
         return (
@@ -67,5 +67,6 @@ class Rights:
 
     @cached_property
     def tail(self) -> str:
-        """What waits in the ledger for a counter that was there once. Parameters: its key."""
+        """The amount that waits in the ledger for a counter that was there once. Parameters: its
+        key."""
         return self._in.tail_of("%s") if self._table.inserts else ""

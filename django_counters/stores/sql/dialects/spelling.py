@@ -44,15 +44,15 @@ class Either(str):
 class Spelling(ABC):
     """The words of a database, and the form of its parameters.
 
-    What stands here is standard SQL. What the standard has no words for is abstract.
+    The methods here are standard SQL. Methods without words in the standard are abstract.
 
     Attributes:
         now: the moment at which a statement begins.
         clock: the present moment, later than ``now`` where a statement had to wait.
         microseconds: the same of the server, in microseconds since 1970.
-        held: what a SELECT ends with that holds its rows.
+        held: the end of a SELECT that holds its rows.
         kept: the same where others may change them, but not delete them.
-        skipping: what follows where it leaves alone what somebody else holds.
+        skipping: what follows where it leaves alone what another transaction holds.
         array: makes an array of JSON.
         gathered: makes one of many rows.
     """
@@ -74,7 +74,7 @@ class Spelling(ABC):
         return f"CAST({given} AS TEXT)"
 
     def namespace(self, key: str) -> str:
-        """What is before the first colon of a key; empty where there is none."""
+        """The part before the first colon of a key; empty where there is none."""
         return f"SUBSTRING({key} FROM 1 FOR GREATEST(POSITION(':' IN {key}) - 1, 0))"
 
     def ordered(self, key: str) -> str:
@@ -100,7 +100,7 @@ class Spelling(ABC):
     def hold(self, table: Table, kind: str, *, skip: bool = False) -> str:
         """Hold totals in the order of their keys, so that no two transactions wait for each other.
 
-        ``skip``: but those that somebody else holds. Parameters: keys. Rows: keys, totals.
+        ``skip``: but those that another transaction holds. Parameters: keys. Rows: keys, totals.
         """
         return (
             f"SELECT {table.key}, {table.value} FROM {table.name} "
@@ -148,7 +148,7 @@ class Spelling(ABC):
 
     @abstractmethod
     def delete_some(self, table: str, which: str, returning: str = "1") -> str:
-        """Delete some rows that nobody holds. ``which``: conditions, order and limit."""
+        """Delete some unlocked rows. ``which``: conditions, order and limit."""
 
     @abstractmethod
     def keys(self, keys: Sequence[object]) -> Any:
@@ -185,11 +185,12 @@ class Spelling(ABC):
     earliest = "''"
 
     def tail_of(self, key: str) -> str:
-        """What waits in the ledger for one counter."""
+        """The amount that waits in the ledger for one counter."""
         return f"SELECT SUM(delta) AS waits FROM {DELTAS} WHERE key = {key} AND {self.waits}"
 
     def tails(self) -> str:
-        """Rows of key, NULL, and what waits in the ledger for some counters. Parameters: keys."""
+        """Rows of key, NULL, and the amount that waits in the ledger for some counters. Parameters:
+        keys."""
         return f"SELECT key, NULL, delta FROM {DELTAS} WHERE key {self.among()} AND {self.waits}"
 
     #: The condition that an entry waits, where the horizon counts rollups.

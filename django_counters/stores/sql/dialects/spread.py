@@ -11,7 +11,7 @@ from django_counters.stores.sql.dialects.tables import Table
 
 
 class Spread:
-    """Adds to rows of what is pending, of which each counter has one here.
+    """Adds to rows of the pending amount, of which each counter has one here.
 
     Attributes:
         at_once: whether ``add_many`` does it.
@@ -72,7 +72,7 @@ class Spread:
     ) -> tuple[Any, ...]:
         """The parameters of ``add``; ``wanted``: the number of a row, or None for any.
 
-        ``floor``: what the value must not fall below, where there is one writer.
+        ``floor``: the lowest value allowed, where there is one writer.
         """
         low, high = self._table.capacity
         limits = ((low if floor is None else max(low, floor)) - min(by, 0), high - max(by, 0))

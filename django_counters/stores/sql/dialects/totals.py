@@ -49,12 +49,13 @@ class Totals:
 
     @cached_property
     def settling(self) -> str:
-        """Add whatever waits elsewhere."""
+        """Add the amount pending elsewhere."""
         return self._change("<=", asks=False)
 
     @property
     def add_many(self) -> str:
-        """Add to many named counters, whatever waits; an error for a value that does not fit.
+        """Add to many named counters, with or without pending amounts; an error for a value that
+        does not fit.
 
         Parameters: `sums`. Rows: keys, values.
         """
@@ -140,7 +141,7 @@ class Reads:
 
     @cached_property
     def one(self) -> str:
-        """One counter. Parameters: the address of what is pending, and the key."""
+        """One counter. Parameters: the address of the pending amount, and the key."""
         table, pending = self._table, self._table.pending
         if not table.value:
             return f"SELECT {self._both()} FROM {pending.name} WHERE {pending.owned}"

@@ -1,4 +1,4 @@
-"""Who has counted what, in PostgreSQL: one statement makes the row and the change."""
+"""Actors in PostgreSQL: one statement makes the row and the change."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from django_counters.stores.sql.dialects.audit import (
 _REFUSE = "django_counters_guard"
 _NEXT = "django_counters_guard_next"
 
-# No schema of the caller's: whoever can make tables and operators of his own would be asked.
+# No schema of the caller's: its owner could answer with tables and operators of his own.
 _HEAD = "RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $body${}$body$"
 
 # An empty table may be emptied.
@@ -81,7 +81,7 @@ def _guard(events: str, kind: int) -> Guard:
             # The server of a subscription fires no triggers for statements.
             _trigger(f"{_REFUSE}_row", "UPDATE OR DELETE", "ROW", _REFUSE),
             _trigger(_NEXT, "INSERT", "ROW", _NEXT),
-            # ALWAYS: whatever session_replication_role is. Not so the third: a subscription and a
+            # ALWAYS: with any session_replication_role. Not so the third: a subscription and a
             # restore may copy rows in another order.
             f"ALTER TABLE {ADJUSTMENTS} ENABLE ALWAYS TRIGGER {_REFUSE}_statement",
             f"ALTER TABLE {ADJUSTMENTS} ENABLE ALWAYS TRIGGER {_REFUSE}_row",

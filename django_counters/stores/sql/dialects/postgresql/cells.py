@@ -31,7 +31,7 @@ class PostgresCells(Cells):
         """A change and its effects. The change comes first, for they are made from its rows."""
         shard = {"n": "c.n" if "n" in columns else "0"}
         same = " AND u.k = c.k" if "k" in columns else ""
-        # What is last where an actor counts once says the value where nothing was counted.
+        # The last part, where an actor counts once, gives the value where nothing was counted.
         told = [column for column in columns if column != "p"]
         counted = " AND ".join(f"c.{column} IS NOT NULL" for column in told) + same
         parts = [f"django_counters_change ({', '.join(columns)}) AS MATERIALIZED ({change})"]

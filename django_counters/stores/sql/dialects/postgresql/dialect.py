@@ -132,7 +132,7 @@ class PostgreSQL(Dialect):
         return f"(SELECT {each} FROM jsonb_array_elements({column}) AS p) AS u"
 
     def ordered(self, key: str) -> str:
-        """The order of bytes, whatever the database is set to."""
+        """The order of bytes, with any setting of the database."""
         return f'ORDER BY {key} COLLATE "C"'
 
     def waits_for(self, table: Table) -> str:
@@ -140,15 +140,15 @@ class PostgreSQL(Dialect):
         return f"django_counters_waits({address_of(table)})"
 
     def tail_of(self, key: str) -> str:
-        """What waits in the ledger for one counter."""
+        """The amount that waits in the ledger for one counter."""
         return f"SELECT django_counters_tail({key}) AS waits"
 
     def tails(self) -> str:
-        """What waits in the ledger for some counters."""
+        """The amount that waits in the ledger for some counters."""
         return "SELECT k, NULL, waits FROM django_counters_tails(%s)"
 
     def delete_some(self, table: str, which: str, returning: str = "1") -> str:
-        """Delete some rows that nobody holds."""
+        """Delete some unlocked rows."""
         return (
             f"DELETE FROM {table} WHERE ctid = ANY(ARRAY("
             f"SELECT ctid FROM {table} {which} FOR UPDATE SKIP LOCKED)) RETURNING {returning}"
@@ -171,7 +171,7 @@ class PostgreSQL(Dialect):
         return FunctionTotals(self, table) if table.inserts else Totals(self, table)
 
     def reads(self, table: Table) -> Reads:
-        """The statements that read totals and what waits for them."""
+        """The statements that read totals and the amount that waits for them."""
         return Reads(self, table) if table.pending.record else FunctionReads(self, table)
 
     def spread(self, table: Table, cap: int) -> Spread:

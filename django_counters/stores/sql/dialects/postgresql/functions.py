@@ -25,13 +25,14 @@ from django_counters.stores.sql.dialects.postgresql.cells import function_of
 from django_counters.stores.sql.dialects.postgresql.ledger_functions import INDEXED, PLANNED_ONCE
 from django_counters.stores.sql.dialects.tables import COUNTER, SHARDS, SLOTS
 
-# The row of a total says whether the counter was ever in the ledger: nobody else has to look.
+# The row of a total says whether the counter was ever in the ledger: no other transaction has to
+# look.
 _NOTHING_IN_LEDGER = (
     "CASE WHEN t.outside IS NULL THEN true ELSE COALESCE(django_counters_tail(k), 0) = 0 END"
 )
 
 # Exact: NULL where the limit refuses, or where increments of the counter wait elsewhere. Looked
-# at before the row is locked: what comes later belongs to a concurrent change. Nearly
+# at before the row is locked: a later entry belongs to a concurrent change. Nearly
 # always the row is there, and an UPDATE takes less time than an INSERT that meets a conflict.
 _ADD = f"""
 CREATE OR REPLACE FUNCTION django_counters_add(d bigint, bound bigint, k text)
@@ -57,7 +58,8 @@ END $body$
 """
 
 # Rows are locked in the order in which they are inserted; the sort makes that order the same for
-# all writers, so that no two of them wait for each other. What waits elsewhere is read after.
+# all writers, so that no two of them wait for each other. The amount pending elsewhere is read
+# after.
 _ADD_MANY = f"""
 CREATE OR REPLACE FUNCTION django_counters_add_many(ks text[], ds bigint[])
 RETURNS TABLE (k text, v bigint) {INDEXED} AS $body$
@@ -97,7 +99,7 @@ BEGIN
 END $body$
 """
 
-# A row that nobody holds is taken; where there is none, a new one is made, until there are `cap`.
+# An unlocked row is taken; where there is none, a new one is made, until there are `cap`.
 # The search begins at a place of the connection's own, so that writers seldom meet. New numbers
 # are drawn from all that are free, so that writers who all need one at once seldom wait for the
 # same: rows of open transactions are not to be seen. At the cap, and for a row that the caller
@@ -128,7 +130,7 @@ _PICK = """
   {done}
 """
 
-# What a row may hold before it changes by d.
+# The range of a row before it changes by d.
 _LIMITS = """
   free tid;
   low bigint := -9223372036854775808 - LEAST(d, 0);
@@ -266,7 +268,7 @@ END $body$
 # The code of an error whose detail has what each period would have counted.
 BEYOND_QUOTA = "QC001"
 
-# What a change has counted, last of all: an error if that is too much for a period. The caller
+# The quotas of a change, last of all: an error if a period has too much. The caller
 # holds the total, and each statement here sees what was committed before it.
 _WITHIN = f"""
 CREATE OR REPLACE FUNCTION django_counters_within(
@@ -291,8 +293,9 @@ BEGIN
 END $body$
 """
 
-# A shard that no other transaction uses. Appends wait for nobody, so neither do their cells, unless
-# as many transactions are open as there are shards. The lock is that of the transaction.
+# A shard that no other transaction uses. Appends wait for no transaction, so neither do their
+# cells, unless as many transactions are open as there are shards. The lock is that of the
+# transaction.
 _CELL_SHARD = """
 CREATE OR REPLACE FUNCTION django_counters_cell_shard() RETURNS int LANGUAGE plpgsql AS $body$
 BEGIN

@@ -6,8 +6,8 @@ from django_counters.stores.sql.dialects.holds import Holds
 from django_counters.stores.sql.dialects.postgresql.ledger_functions import INDEXED
 from django_counters.stores.sql.dialects.tables import HOLDS
 
-# The row comes first, so that whoever comes second with a token takes nothing, and the total is
-# locked for as short as can be.
+# The row comes first, so that a transaction that comes second with a token takes nothing, and the
+# total is locked for as short as can be.
 _HOLD = f"""
 CREATE OR REPLACE FUNCTION django_counters_hold(
   t text, k text, q bigint, bound bigint, seconds float8, said text, OUT v bigint, OUT ends bigint)

@@ -1,4 +1,5 @@
-"""Landings in PostgreSQL: whoever inserts a generation applies it, all others wait and go on."""
+"""Landings in PostgreSQL: a transaction that inserts a generation applies it, all others wait and
+go on."""
 
 from __future__ import annotations
 

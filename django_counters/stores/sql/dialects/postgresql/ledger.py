@@ -194,7 +194,7 @@ class RangePartitions(Partitioning):
         f"SELECT f, xid, seq FROM {{name}}, (SELECT COALESCE(MAX(fence), 0) AS f FROM {HORIZON}) s "
         "WHERE seq > f ORDER BY xid DESC, seq DESC LIMIT 1"
     )
-    # NOT VALID: what is there stays; whatever is new is refused. It may be closed already, where
+    # NOT VALID: present rows stay; new ones are refused. It may be closed already, where
     # tables were emptied.
     close = (
         "ALTER TABLE {name} DROP CONSTRAINT IF EXISTS django_counters_sealed, "

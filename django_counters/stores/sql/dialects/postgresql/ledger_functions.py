@@ -22,7 +22,7 @@ NUMBERED = f"COALESCE(pg_sequence_last_value('{SEQUENCE}'::regclass), 0)"
 
 # A transaction that runs has a number that is not below the horizon, and an entry one above the
 # fence. Where it is otherwise, the table came from another server, or without its sequence, and the
-# entry would never be read. Only a rebase makes a fence, so nearly nobody has to look.
+# entry would never be read. Only a rebase makes a fence, so nearly no transaction has to look.
 _NUMBERED = f"""IF f > 0 THEN
     n := {NUMBERED};
   END IF;"""
@@ -74,7 +74,8 @@ BEGIN
 END $body$
 """
 
-# What is out of the window is not counted, but what was counted within it can still be told.
+# A token out of the window does not count, but its result can still be told if it counted within
+# it.
 _APPEND_ONCE = f"""
 CREATE OR REPLACE FUNCTION django_counters_append_once(
   k text, d bigint, given uuid, at timestamptz, dg bytea, OUT outcome int)
@@ -154,8 +155,8 @@ BEGIN
 END $body$
 """
 
-# Sorted by token: of two batches with the same tokens one waits for the other, never both. What is
-# found to be wrong is raised by the caller, who takes back what was written.
+# Sorted by token: of two batches with the same tokens one waits for the other, never both. Errors
+# are raised by the caller, who takes back the written rows.
 _APPEND_MANY_ONCE = f"""
 CREATE OR REPLACE FUNCTION django_counters_append_many_once(
   ks text[], ds bigint[], ts uuid[], ats timestamptz[], dgs bytea[],

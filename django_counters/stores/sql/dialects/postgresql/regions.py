@@ -8,7 +8,7 @@ from django_counters.stores.sql.dialects.regions import Regions
 class PostgresRegions(Regions):
     """The statements about what regions have counted."""
 
-    # Whatever puts back the files of a server starts it. A database that was loaded has another
+    # A restore of the files of a server starts it. A database that was loaded has another
     # number, and a server that was recovered or promoted another timeline, with which the names of
     # its files of WAL begin.
     life = (

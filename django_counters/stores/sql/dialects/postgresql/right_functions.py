@@ -8,11 +8,11 @@ from __future__ import annotations
 from django_counters.stores.sql.dialects.postgresql.ledger_functions import PLANNED_ONCE
 from django_counters.stores.sql.dialects.tables import COUNTER, SHARDS, SLOTS
 
-# First a row that nobody holds and that has enough; where there is none, one that is waited for.
-# Each is looked at again once it is held: if others have left too little, the end of the block lets
-# it go. Who waits, or goes on to hold all rows, holds none meanwhile: else two could wait for each
-# other. Where fewer than half of the rows that there may be have enough, what there is has to be
-# shared first: before writers meet at those.
+# First a row that no transaction holds and that has enough; where there is none, one that is waited
+# for. Each is looked at again once it is held: if others have left too little, the end of the block
+# lets it go. A transaction that waits, or goes on to hold all rows, holds none meanwhile: else two
+# could wait for each other. Where fewer than half of the rows that there may be have enough, what
+# there is has to be shared first: before writers meet at those.
 _TAKE = """
   IF have < d OR NOT fits OR 2 * rich < LEAST(cap, div(have, d)) THEN
     RETURN{nothing};

@@ -45,7 +45,7 @@ class FunctionReads(Reads):
 
 
 class Shards(Spread):
-    """Adds to shards that nobody holds."""
+    """Adds to unlocked shards."""
 
     at_once = True
 
@@ -73,7 +73,7 @@ class Shards(Spread):
 
 
 class Slots(Spread):
-    """Adds to slots that nobody holds."""
+    """Adds to unlocked slots."""
 
     @cached_property
     def add(self) -> str:
@@ -110,7 +110,7 @@ class GroupedFold(Fold):
 
     @cached_property
     def take(self) -> str:
-        """Take away rows that nobody holds; their sums."""
+        """Take away unlocked rows; their sums."""
         gone = self._taken(f"{self._key} AS k, {self._table.pending.value} AS d")
         return f"WITH gone AS ({gone}) SELECT k, SUM(d), COUNT(*) FROM gone GROUP BY k ORDER BY k"
 
@@ -130,8 +130,8 @@ def address_of(table: Table) -> str:
 def chosen(query: str, tables: Sequence[Table]) -> str:
     """Hold the rows in the order of the query, then look at what they have now, then add.
 
-    A row that somebody else has just changed is held as he left it, if the query still selects it.
-    What waits elsewhere is that of before.
+    A row that another transaction has just changed is held as that one left it, if the query still
+    selects it. The amount pending elsewhere is that of before.
     """
     name, key, columns = tables[0].name, tables[0].key, [table.value for table in tables]
     broken = " OR ".join(

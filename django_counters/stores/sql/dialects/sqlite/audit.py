@@ -1,4 +1,4 @@
-"""The guard in SQLite. Whoever can write the file can remove it: there are no roles."""
+"""The guard in SQLite. Any owner of the file can remove it: there are no roles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims in SQLite: one writer at a time, so nobody claims the same meanwhile."""
+"""Claims in SQLite: one writer at a time, so no transaction claims the same meanwhile."""
 
 from __future__ import annotations
 

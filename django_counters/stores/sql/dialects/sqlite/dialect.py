@@ -57,7 +57,7 @@ class SQLite(Dialect):
         return given
 
     def namespace(self, key: str) -> str:
-        """What is before the first colon of a key."""
+        """The part before the first colon of a key."""
         return f"SUBSTR({key}, 1, MAX(INSTR({key}, ':') - 1, 0))"
 
     def added(self, present: str, by: str) -> str:

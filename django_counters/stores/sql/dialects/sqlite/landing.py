@@ -8,6 +8,6 @@ from django_counters.stores.sql.dialects.landing import BATCHES, Landing
 class SqliteLanding(Landing):
     """The statements that bring generations of increments into the totals."""
 
-    # A reader that becomes a writer is refused where somebody else has written meanwhile. This
-    # changes no row, but whoever executes it is the writer.
+    # A reader that becomes a writer is refused where another transaction has written meanwhile.
+    # This changes no row, but a transaction that executes it is the writer.
     begin = f"UPDATE {BATCHES} SET slot = slot WHERE generation = ''"

@@ -34,7 +34,7 @@ class SqliteTotals(NamedTotals):
         )
 
     def _waiting(self, key: str) -> str:
-        """What waits for a counter, in shards and in the ledger."""
+        """The amount that waits for a counter, in shards and in the ledger."""
         pending, (owner,) = self._table.pending, self._table.pending.owner
         shards = f"SELECT SUM(w.{pending.value}) FROM {pending.name} w WHERE w.{owner} = {key}"
         return f"COALESCE(({shards}), 0) + COALESCE(({self._in.tail_of(key)}), 0)"
