@@ -47,7 +47,7 @@ class Question(NamedTuple):
 QUESTIONS = [
     Question(typed, answer)
     for answer, several in {
-        "explanation/choose": ("strategy for likes", "which strategy"),
+        "explanation/choose": ("strategy for likes", "likes strategy", "which strategy"),
         "how-to/count-unique-visitors": ("unique visitors", "how many unique visitors"),
         "how-to/count-over-time": ("views per day", "count per hour", "count over time"),
         "how-to/top-ten-of-the-week": ("top 10 this week", "top ten", "leaderboard"),
