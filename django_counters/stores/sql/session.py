@@ -22,6 +22,9 @@ from django_counters.stores.sql.cursors import KeptCursor
 from django_counters.stores.sql.dialects import Pending, dialect_of
 from django_counters.stores.sql.dialects.spelling import READ_COMMITTED, Either, Together
 
+# How often a row is tried to be made that others make and take back.
+_TURNS = 100
+
 
 class Session:
     """Holds no connection: each thread's own is asked for at each statement."""
@@ -169,14 +172,19 @@ class Session:
         return rows
 
     def _changed_or_made(self, sql: Either, params: Any) -> Sequence[tuple[Any, ...]]:
-        """Change a row, or make it. While somebody else makes it, wait as one who changes it."""
-        while not (rows := self.run(str(sql), params)):
+        """Change a row, or make it. While another transaction makes it, wait to change it.
+
+        Each further turn means that the other transaction was rolled back.
+        """
+        for _ in range(_TURNS):
+            if rows := self.run(str(sql), params):
+                return rows
             try:
                 return self.run(sql.make, params)
             except Error as error:
                 if not self.dialect.timed_out(error):
                     raise
-        return rows
+        return self.run(sql.make, params)
 
     def _raise_translated(self, error: Error, *, unknown: bool) -> None:
         """Raise our own error for one that has a name; ``unknown``: it may have been counted."""
