@@ -63,8 +63,8 @@ def approve(
     last: int | None = None,
     request_id: str = "",
     using: str | None = None,
-) -> CounterAdjustment:
-    """Approve a request: one transaction decides on it and adjusts the counter.
+) -> tuple[AdjustmentRequest, CounterAdjustment]:
+    """Approve a request: one transaction decides on it and adjusts the counter. Both, as made.
 
     If several people decide at the same time, one of them succeeds. The requester may not decide.
 
@@ -102,10 +102,11 @@ def approve(
     )
     with adjusting(ref, alias) as audit:
         # A second approver waits here, and then finds that the request is decided.
-        _decide(asked.pk, _State.APPROVED, second, alias)
+        decided = _decide(asked.pk, _State.APPROVED, second, alias)
         row = correct(ref, order, alias, audit)
+        decided.adjustment = row.number
         _rows(alias).filter(pk=asked.pk).update(adjustment=row.number)
-    return row
+    return decided, row
 
 
 def reject(
@@ -135,8 +136,7 @@ def reject(
     if len(note) > REASON_LENGTH:
         raise InvalidAdjustment(problem=f"a note may have {REASON_LENGTH} characters")
     with registry.tokens(alias).all_or_nothing():
-        _decide(asked.pk, _State.REJECTED, second, alias, note.strip())
-    return _rows(alias).get(pk=request)
+        return _decide(asked.pk, _State.REJECTED, second, alias, note.strip())
 
 
 def find(request: int, using: str | None = None) -> AdjustmentRequest:
@@ -176,7 +176,9 @@ def _asked(ref: Ref, order: Order, alias: str) -> AdjustmentRequest:
     )
 
 
-def _decide(number: int, state: str, person: Person, alias: str, note: str = "") -> None:
+def _decide(
+    number: int, state: str, person: Person, alias: str, note: str = ""
+) -> AdjustmentRequest:
     """Decide on a waiting request. Holds its row until the transaction ends."""
     decision: dict[str, Any] = {
         "state": state,
@@ -185,6 +187,9 @@ def _decide(number: int, state: str, person: Person, alias: str, note: str = "")
         "decided_at": clock.now(),
         "note": note,
     }
-    if not _rows(alias).filter(pk=number, state=_State.WAITING).update(**decision):
-        found = _rows(alias).get(pk=number)
+    is_made = _rows(alias).filter(pk=number, state=_State.WAITING).update(**decision)
+    # Within the transaction: an error behind its end would say that nothing was changed.
+    found = _rows(alias).get(pk=number)
+    if not is_made:
         raise RequestDecided(request=number, state=found.state, decider=found.decider_name)
+    return found

@@ -130,7 +130,7 @@ class RequestAdmin(ReadOnlyAdmin):
             form = ApproveForm(request.POST)
             if not form.is_valid():
                 raise _Incomplete(gettext("Nothing was changed: look at the value first."))
-            row = approval.approve(
+            _request, row = approval.approve(
                 waiting.pk,
                 approver=request.user,
                 expected=form.cleaned_data["expected"],

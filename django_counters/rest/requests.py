@@ -181,7 +181,7 @@ class ApproveView(DecideView):
         self.admit_changes({target.key: (target, 0)}, {})
 
         def work(_: object) -> dict[str, Any]:
-            made = approval.approve(
+            decided, made = approval.approve(
                 row.pk,
                 **asked,
                 approver=request.user,
@@ -189,7 +189,6 @@ class ApproveView(DecideView):
                 using=row._state.db,
             )
             told = {"before": made.before, "value": made.after, "applied": made.delta}
-            decided = approval.find(row.pk, row._state.db)
             return {**request_body(target.key, decided), **told, "replayed": False}
 
         return answer_once(request, asked, work, target.alias, joins=True)

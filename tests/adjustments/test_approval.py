@@ -66,13 +66,14 @@ def test_the_request_of_one_is_done_by_another(key: str) -> None:
     Counter.objects.increment(key, 7)
     asked = ask(named(key), by=500, expected=7, reason="a stocktake", actor="ann", case="T-1")
     assert (asked.state, Counter.objects.value(key)) == ("waiting", 7)
-    row = approve(asked.pk, approver="bob", expected=7, request_id="r-1")
+    decided, row = approve(asked.pk, approver="bob", expected=7, request_id="r-1")
     assert Counter.objects.value(key) == 507
     assert (row.before, row.after, row.delta) == (7, 507, 500)
     assert (row.actor_name, row.approver_name) == ("ann", "bob")
     assert (row.reason, row.case, row.request_id) == ("a stocktake", "T-1", "r-1")
     asked.refresh_from_db()
-    assert (asked.state, asked.decider_name, asked.adjustment) == ("approved", "bob", row.number)
+    for one in (asked, decided):
+        assert (one.state, one.decider_name, one.adjustment) == ("approved", "bob", row.number)
     assert asked.decided_at is not None
     assert clock.meant(asked.decided_at) >= clock.meant(asked.created_at)
 
@@ -89,7 +90,7 @@ def test_nobody_decides_on_what_they_have_asked_for() -> None:
             reject(asked.pk, actor=person, note="a mistake")
     asked.refresh_from_db()
     assert (asked.state, Counter.objects.value("stock:a")) == ("waiting", 0)
-    row = approve(asked.pk, approver=User.objects.create_user("bob"), expected=0)
+    _, row = approve(asked.pk, approver=User.objects.create_user("bob"), expected=0)
     assert (row.actor_id, row.actor_name, row.approver_name) == (str(ann.pk), "ann", "bob")
 
 
@@ -142,7 +143,7 @@ def test_a_bound_holds_for_two_as_for_one_and_the_request_waits_on() -> None:
         actor="ann",
         allow_below_floor=True,
     )
-    assert approve(below.pk, approver="bob", expected=499).after == -1
+    assert approve(below.pk, approver="bob", expected=499)[1].after == -1
 
 
 @pytest.mark.django_db

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from django_counters.adjustments import approval
 from django_counters.models import AdjustmentRequest, Counter, CounterAdjustment
@@ -255,6 +257,24 @@ def test_a_commit_that_is_not_answered(keyed: bool) -> None:
             problem(decide(boss, number, verb, **key), 504, "outcome-unknown")
     assert decide(boss, number, **key).json()["value"] == 500
     assert AdjustmentRequest.objects.count() == CounterAdjustment.objects.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("verb", ["adjust", "approve", "reject"])
+def test_nothing_is_read_behind_the_commit(
+    verb: str, keyed: bool, clerk: Client, boss: Client
+) -> None:
+    """If that failed, the answer to what is committed would be that nothing was changed."""
+    key = header("one") if keyed else {}
+    number = ask(clerk)["id"]
+    with CaptureQueriesContext(connection) as queries:
+        if verb == "adjust":
+            answer = clerk.do("adjust", KEY, ORDER, **key)
+        else:
+            answer = decide(boss, number, verb, **key)
+    assert answer.status_code == {"adjust": 202}.get(verb, 200)
+    assert queries[-1]["sql"] == "COMMIT"
 
 
 @pytest.mark.many_writers
