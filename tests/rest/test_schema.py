@@ -14,7 +14,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from django_counters.rest.bodies import Problem
 from django_counters.rest.describing import OPERATIONS
+from django_counters.rest.problems import _KINDS
 from tests.rest.schema import PATH, written
 
 
@@ -26,6 +28,11 @@ def generated(folder: Path, urls: str) -> dict[str, Any]:
     )
     found: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
     return found
+
+
+def test_it_knows_all_that_is_told_of_a_problem() -> None:
+    told = {name for kind in _KINDS.values() for name in kind.data}
+    assert told <= set(Problem().fields)
 
 
 def operations(found: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
