@@ -114,7 +114,8 @@ class RequestsView(SeenView):
         Raises:
             PermissionDenied, NotFound: the user may do neither.
         """
-        access = access_to(f"{label}:")
+        # With a colon it is the beginning of a key.
+        access = CLOSED if ":" in label else access_to(f"{label}:")
         all_of_them, own = self.may_approve(access), self.may_ask(access)
         if not (all_of_them or own):
             self.refuse(access)
@@ -252,11 +253,13 @@ def _labels_of(row: AdjustmentRequest) -> list[str]:
 
 
 def _targets(label: str, rows: Sequence[AdjustmentRequest]) -> dict[int, Target]:
-    """The counters of requests by their numbers, without those that are gone."""
+    """The counters of requests by their numbers, without those that are gone or elsewhere."""
     exposed = exposed_as(label)
     names = {row.pk: row.key for row in rows} if exposed is None else _names(exposed, rows)
     # Of a row that was made by hand the API cannot speak.
-    targets = targets_of(name for name in set(names.values()) if why_no_key(name) is None)
+    found = targets_of(name for name in set(names.values()) if why_no_key(name) is None)
+    # A record of another database may have the same key, and is not the one to adjust.
+    targets = {name: target for name, target in found.items() if target.can_be_asked_for}
     return {number: targets[name] for number, name in names.items() if name in targets}
 
 

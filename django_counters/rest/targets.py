@@ -118,6 +118,11 @@ class Target(ABC):
         """Whether a hold is one of it."""
         return (hold.field, hold.key) == (self.ref.owner, self.ref.text)
 
+    @property
+    def can_be_asked_for(self) -> bool:
+        """Whether it is in the database of the requests: their addresses are those of one."""
+        return self.alias == router.db_for_write(AdjustmentRequest)
+
     def ask(self, **order: Any) -> AdjustmentRequest:
         """Ask a second person to adjust it."""
         return ask(self.ref, **order)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 from uuid import UUID
 
-from django.db import router
 from django.urls import reverse
 from django.utils.http import parse_etags
 from rest_framework.request import Request
@@ -14,7 +13,6 @@ from rest_framework.response import Response
 
 from django_counters import clock
 from django_counters.exceptions import ApprovalRequired
-from django_counters.models import AdjustmentRequest
 from django_counters.rest.actors import event_of_change
 from django_counters.rest.base import CounterView, PersonView, answer_once, iso
 from django_counters.rest.bodies import AdjustBody, ChangeBody
@@ -114,8 +112,7 @@ class AdjustView(PersonView):
             try:
                 row = target.adjust(**order, actor=request.user, request_id=self.request_id)
             except ApprovalRequired:
-                if target.alias != router.db_for_write(AdjustmentRequest):
-                    # The addresses of requests are those of one database.
+                if not target.can_be_asked_for:
                     raise
                 asked = target.ask(**order, actor=request.user)
                 return {**request_body(target.key, asked), "replayed": False}

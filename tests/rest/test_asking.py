@@ -17,6 +17,7 @@ from django_counters.models import AdjustmentRequest, Counter, CounterAdjustment
 from django_counters.rest import expose
 from django_counters.testing import override_counters
 from django_counters.write.change import named
+from django_counters.write.records import of_record
 from tests.rest.asking import header
 from tests.rest.conftest import ALL, API, API_TESTS, KINDS, NAMESPACES, As, Client, problem
 from tests.rest.test_timing import assert_alike
@@ -159,6 +160,22 @@ class TestAsking:
             problem(answer, 403, "approval-required")
         for alias in ("default", "other"):
             assert not AdjustmentRequest.objects.using(alias).exists()
+
+    @pytest.mark.django_db(databases=["default", "other"])
+    def test_a_record_of_another_database_is_another_one(self, boss: Client, settings: Any) -> None:
+        """What is asked for here is neither shown with its value nor approved by that."""
+        expose(Post, "likes", **ALL)
+        here = Post.objects.create()
+        there = Post.objects.using("other").create(pk=here.pk)
+        with above_ten():
+            number = approval.ask(of_record(here, "likes"), actor="somebody", **ORDER).pk
+            settings.DATABASE_ROUTERS = [f"{__name__}.PostsApart"]
+            problem(see(boss, number), 404)
+            problem(decide(boss, number), 404)
+            assert listed(boss, "testapp.Post.likes").json()["results"] == []
+        for post in (here, there):
+            post.refresh_from_db(using=post._state.db)
+            assert post.likes == 0
 
 
 class PostsApart:

@@ -11,12 +11,16 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils.http import urlsafe_base64_encode
 
+from django_counters.adjustments import approval
 from django_counters.models import AdjustmentRequest
+from django_counters.rest import expose
 from django_counters.rest.requests import RequestsView
 from django_counters.testing import override_counters
-from tests.rest.conftest import API_TESTS, Client, problem
+from django_counters.write.change import named
+from tests.rest.conftest import ALL, API_TESTS, Client, problem
 from tests.rest.test_throttling import throttle
 from tests.rest.two import POLICY, ask, come, decide, listed
+from tests.testapp.models import Country
 
 pytestmark = API_TESTS
 
@@ -96,6 +100,17 @@ def test_a_cursor_beyond_all_numbers(clerk: Client, boss: Client) -> None:
     number = ask(clerk)["id"]
     cursor = urlsafe_base64_encode(b"9" * 30)
     assert [one["id"] for one in listed(boss, cursor=cursor).json()["results"]] == [number]
+
+
+def test_the_beginning_of_a_key_is_no_namespace(clerk: Client, boss: Client) -> None:
+    """It would be one of counters, whose names may be those of records."""
+    ask(clerk, "stock:a:b")
+    problem(listed(boss, "stock:a"), 404)
+    record = Country.objects.create(code="a:b")
+    expose(Country, "visits", **ALL)
+    name = f"testapp.Country.visits:{record.pk}"
+    approval.ask(named(name), by=500, reason="a stocktake", actor="somebody")
+    problem(listed(boss, "testapp.Country.visits:a"), 404)
 
 
 def test_where_there_is_none(boss: Client) -> None:
