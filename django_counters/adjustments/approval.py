@@ -10,7 +10,7 @@ from django.db import models, router
 from django_counters import clock
 from django_counters.adjustments.adjustment import adjusting, correct, foreseen
 from django_counters.adjustments.correcting import refuse_stale
-from django_counters.adjustments.orders import Order, Person, order_of, person_of
+from django_counters.adjustments.orders import Order, Person, order_of, person_of, shown
 from django_counters.exceptions import InvalidAdjustment, RequestDecided
 from django_counters.registry import registry
 from django_counters.stores.sql.audit import SqlAudit
@@ -125,7 +125,7 @@ def reject(
     Raises:
         AdjustmentRequest.DoesNotExist: there is no such request.
         RequestDecided: the request is decided already.
-        InvalidAdjustment: the actor is the requester, or has no name, or the note is too long.
+        InvalidAdjustment: the actor is the requester, or has no name; the note cannot be shown.
         CounterUnavailable, OutcomeUnknown: the database is away; it is not known what it has done.
     """
     alias = using or router.db_for_write(AdjustmentRequest)
@@ -133,10 +133,9 @@ def reject(
     asked = _rows(alias).get(pk=request)
     if requester_of(asked).is_same(second):
         raise InvalidAdjustment(problem="a request is decided by another person than its author")
-    if len(note) > REASON_LENGTH:
-        raise InvalidAdjustment(problem=f"a note may have {REASON_LENGTH} characters")
+    told = shown(note, "a note", REASON_LENGTH) if note.strip() else ""
     with registry.tokens(alias).all_or_nothing():
-        return _decide(asked.pk, _State.REJECTED, second, alias, note.strip())
+        return _decide(asked.pk, _State.REJECTED, second, alias, told)
 
 
 def find(request: int, using: str | None = None) -> AdjustmentRequest:

@@ -212,7 +212,7 @@ class CounterView(APIView):
             groups.setdefault(namespace_of(key), []).append(target)
         for namespace, group in groups.items():
             access = group[0].access
-            self._admit_number(namespace, access, len(group))
+            self.charge_changes(namespace, access, len(group))
             named = [target.key for target in group if isinstance(target, Named)]
             refusal = admit(named, access)
             if refusal is Refusal.NAME:
@@ -221,7 +221,12 @@ class CounterView(APIView):
                 says = "There is no room for more counters of this namespace."
                 raise Refused(409, "namespace-full", says, limit=access.max_counters)
 
-    def _admit_number(self, namespace: str, access: Access, number: int) -> None:
+    def charge_changes(self, namespace: str, access: Access, number: int = 1) -> None:
+        """Take changes from the limits of a namespace.
+
+        Raises:
+            ValidationError, Throttled: there are too many.
+        """
         name = namespace or "default"
         limits: list[tuple[str, Limit]] = []
         if access.limit:

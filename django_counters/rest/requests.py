@@ -203,7 +203,8 @@ class RejectView(DecideView):
         """Reject it. Changes no counter."""
         row, target = self.decidable(number)
         asked = self.checked(RejectBody)
-        self.admit_changes({target.key: (target, 0)}, {})
+        # It needs no counter, so it makes none.
+        self.charge_changes(namespace_of(target.key), target.access)
 
         def work(_: object) -> dict[str, Any]:
             decided = approval.reject(row.pk, **asked, actor=request.user, using=row._state.db)

@@ -182,6 +182,22 @@ class TestMeanwhile:
             assert decide(boss, number, "reject").status_code == 200
 
 
+def test_a_rejection_makes_no_counter(boss: Client) -> None:
+    """So it is not refused where no more of them may be made."""
+    row = approval.ask(named("stock:new"), by=500, reason="a stocktake", actor="somebody")
+    with override_counters(stock={**POLICY, "API": {**POLICY["API"], "names": "old"}}):
+        problem(decide(boss, row.pk), 404)
+        assert decide(boss, row.pk, "reject").status_code == 200
+    assert not Counter.objects.filter(key="stock:new").exists()
+
+
+@pytest.mark.parametrize("note", ["\u202edoog", "a\x1b[2J", "\u3164"])
+def test_a_note_shows_as_it_is(note: str, clerk: Client, boss: Client) -> None:
+    number = ask(clerk)["id"]
+    problem(decide(boss, number, "reject", {"note": note}), 400, "invalid")
+    assert state_of(number) == "waiting"
+
+
 @pytest.mark.parametrize(
     ("verb", "body", "field"),
     [
