@@ -39,8 +39,14 @@ _HOLD = {
 _WANTED = {"id": 17, "key": KEY, "to": 500, "by": None, "expected": 42}
 _REQUEST = {
     **_WANTED,
-    **{"reason": "Bots, found by hand.", "case": "TRUST-81", "requester": "clerk"},
-    **{"created_at": _MOMENT, "state": "waiting", "decider": None, "decided_at": None},
+    **{"reason": "Bots, found by hand.", "case": "TRUST-81", "allow_below_floor": False},
+    **{
+        "requester": "clerk",
+        "created_at": _MOMENT,
+        "state": "waiting",
+        "decider": None,
+        "decided_at": None,
+    },
     **{"note": "", "adjustment": None},
 }
 _DECIDED = {**_REQUEST, "decider": "boss", "decided_at": _MOMENT, "replayed": False}

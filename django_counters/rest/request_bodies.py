@@ -44,6 +44,9 @@ class RequestItem(Described):
     expected = WholeNumber(help_text="The value when it was asked for.")
     reason = serializers.CharField()
     case = serializers.CharField(allow_blank=True)
+    allow_below_floor = serializers.BooleanField(
+        help_text="Whether the value may end below the floor: asked for in the admin or in Python."
+    )
     requester = serializers.CharField()
     created_at = serializers.DateTimeField()
     state = Word(choices=STATES)

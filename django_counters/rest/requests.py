@@ -223,6 +223,7 @@ def request_body(key: str, row: AdjustmentRequest) -> dict[str, Any]:
         "expected": row.expected,
         "reason": row.reason,
         "case": row.case,
+        "allow_below_floor": row.allow_below_floor,
         "requester": row.requester_name,
         "created_at": iso(row.created_at),
         "state": row.state,

@@ -17,7 +17,7 @@ from django_counters.write.change import named
 from tests.concurrency.crowd import Threads
 from tests.rest.asking import header
 from tests.rest.conftest import API, API_TESTS, Client, problem
-from tests.rest.two import KEY, ORDER, POLICY, ask, come, decide, see
+from tests.rest.two import KEY, ORDER, POLICY, ask, come, decide, listed, see
 from tests.stores.test_failures import lost_at_commit
 
 pytestmark = API_TESTS
@@ -94,6 +94,7 @@ class TestFourEyes:
 
     def test_a_request_of_the_admin_is_one_of_the_api(self, boss: Client) -> None:
         row = approval.ask(named(KEY), by=500, reason="a stocktake", actor="somebody")
+        assert see(boss, row.pk).json()["allow_below_floor"] is False
         assert decide(boss, row.pk).json()["requester"] == "somebody"
 
 
@@ -172,6 +173,14 @@ class TestMeanwhile:
             Counter.objects.decrement(KEY)
             told = problem(decide(boss, number, body={"expected": 499}), 409, "insufficient-count")
             assert (told["available"], state_of(number)) == (499, "waiting")
+
+    def test_who_approves_is_told_that_the_floor_does_not_hold(self, boss: Client) -> None:
+        asked: dict[str, Any] = {**ORDER, "by": -500, "allow_below_floor": True}
+        with override_counters(stock={**POLICY, "FLOOR": 0}):
+            number = approval.ask(named(KEY), actor="somebody", **asked).pk
+            assert see(boss, number).json()["allow_below_floor"] is True
+            assert listed(boss).json()["results"][0]["allow_below_floor"] is True
+            assert decide(boss, number).json()["value"] == -500
 
     def test_without_redis_it_can_be_rejected(self, clerk: Client, boss: Client) -> None:
         number = ask(clerk)["id"]
