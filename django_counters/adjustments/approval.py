@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from django.db import models, router
+from django.db import IntegrityError, models, router
 
 from django_counters import clock
 from django_counters.adjustments.adjustment import adjusting, correct, foreseen
@@ -23,6 +23,7 @@ from django_counters.write.once import Call, once
 from django_counters.write.records import ref_of
 
 _State = AdjustmentRequest.State
+_OWN = "a request is decided by another person than its author"
 
 
 def ask(
@@ -132,7 +133,7 @@ def reject(
     second = person_of(actor, "an actor")
     asked = _rows(alias).get(pk=request)
     if requester_of(asked).is_same(second):
-        raise InvalidAdjustment(problem="a request is decided by another person than its author")
+        raise InvalidAdjustment(problem=_OWN)
     told = shown(note, "a note", REASON_LENGTH) if note.strip() else ""
     with registry.tokens(alias).all_or_nothing():
         return _decide(asked.pk, _State.REJECTED, second, alias, told)
@@ -186,7 +187,11 @@ def _decide(
         "decided_at": clock.now(),
         "note": note,
     }
-    is_made = _rows(alias).filter(pk=number, state=_State.WAITING).update(**decision)
+    try:
+        is_made = _rows(alias).filter(pk=number, state=_State.WAITING).update(**decision)
+    except IntegrityError as error:
+        # To a database, names that differ in case or accents may be those of one person.
+        raise InvalidAdjustment(problem=_OWN) from error
     # Within the transaction: an error behind its end would say that nothing was changed.
     found = _rows(alias).get(pk=number)
     if not is_made:

@@ -98,6 +98,18 @@ class TestFourEyes:
         assert decide(boss, row.pk).json()["requester"] == "somebody"
 
 
+@pytest.mark.parametrize("verb", ["approve", "reject"])
+def test_names_that_a_database_takes_for_one(verb: str, boss: Client) -> None:
+    """Some compare texts without case. Those refuse it, which is no error of the server."""
+    row = approval.ask(named(KEY), by=500, reason="a stocktake", actor="Boss")
+    answer = decide(boss, row.pk, verb)
+    if connection.vendor == "mysql":
+        problem(answer, 400, "invalid")
+        assert (state_of(row.pk), Counter.objects.value(KEY)) == ("waiting", 0)
+    else:
+        assert answer.status_code == 200
+
+
 class TestTwice:
     @pytest.mark.parametrize("first", ["approve", "reject"])
     @pytest.mark.parametrize("second", ["approve", "reject"])
