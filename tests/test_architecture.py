@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from django.apps import apps
 
 from tests.shape import Shape
 
@@ -91,3 +92,11 @@ def test_every_public_name_resolves() -> None:
     assert set(django_counters.__all__) <= set(dir(django_counters))
     with pytest.raises(AttributeError, match="nothing"):
         _ = django_counters.nothing
+
+
+def test_a_star_import_of_the_models_takes_them_and_their_field_alone() -> None:
+    taken: dict[str, object] = {}
+    exec("from django_counters.models import *", taken)
+    del taken["__builtins__"]
+    models = {model.__name__ for model in apps.get_app_config("django_counters").get_models()}
+    assert set(taken) == models | {"TotalField"}

@@ -9,7 +9,7 @@ from asgiref.sync import sync_to_async
 from django.db import connections, models
 
 from django_counters.projections.event import Tags, Who, event_of
-from django_counters.tables import CounterColumns
+from django_counters.tables.counter import CounterColumns
 from django_counters.types import check_delta
 from django_counters.write import pipeline
 

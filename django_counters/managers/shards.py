@@ -11,7 +11,7 @@ from django.db import models
 
 from django_counters.projections.event import Tags, Who, event_of
 from django_counters.read.values import value_of
-from django_counters.tables import ShardColumns
+from django_counters.tables.shard import ShardColumns
 from django_counters.tokens import Token, optional_token
 from django_counters.types import check_delta
 from django_counters.values import Result

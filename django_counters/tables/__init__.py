@@ -6,8 +6,6 @@ from django_counters.tables.actor import CounterActor
 from django_counters.tables.adjustment import CounterAdjustment
 from django_counters.tables.batch import CounterBatch, CounterSource
 from django_counters.tables.cell import CounterCell
-from django_counters.tables.counter import CounterColumns
-from django_counters.tables.delta import DeltaColumns
 from django_counters.tables.hold import CounterHold
 from django_counters.tables.horizon import CounterHorizon
 from django_counters.tables.incident import CounterIncident
@@ -20,8 +18,6 @@ from django_counters.tables.rank import CounterRank
 from django_counters.tables.region import CounterRegion
 from django_counters.tables.request import AdjustmentRequest
 from django_counters.tables.sample import CounterSample
-from django_counters.tables.shard import ShardColumns
-from django_counters.tables.slot import SlotColumns
 from django_counters.tables.token import CounterToken
 from django_counters.tables.total import TotalField
 from django_counters.tables.unique import CounterMember, CounterUnique
@@ -33,7 +29,6 @@ __all__ = [
     "CounterArchive",
     "CounterBatch",
     "CounterCell",
-    "CounterColumns",
     "CounterHold",
     "CounterHorizon",
     "CounterIncident",
@@ -50,8 +45,5 @@ __all__ = [
     "CounterTag",
     "CounterToken",
     "CounterUnique",
-    "DeltaColumns",
-    "ShardColumns",
-    "SlotColumns",
     "TotalField",
 ]

@@ -9,11 +9,8 @@ from django.db.models import Exists, Max, OuterRef
 
 from django_counters.access import AUDITED
 from django_counters.exceptions import ReadOnlyDatabase
-from django_counters.tables import (
-    AdjustmentRequest,
-    CounterAdjustment,
-    DeltaColumns,
-)
+from django_counters.tables import AdjustmentRequest, CounterAdjustment
+from django_counters.tables.delta import DeltaColumns
 from django_counters.tables.standing import COUNTERS, ENTRIES
 from django_counters.write import pipeline
 

@@ -12,7 +12,7 @@ from django.db import models, router
 
 from django_counters.stores.sql.folding import Folded, SqlFolding
 from django_counters.stores.sql.tables import NAMED, slots
-from django_counters.tables import CounterColumns
+from django_counters.tables.counter import CounterColumns
 from django_counters.tables.standing import COUNTERS, SLOTS
 from django_counters.tables.total import TotalField
 from django_counters.upkeep.renames import present_name, removed_fields

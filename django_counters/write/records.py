@@ -15,8 +15,8 @@ from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.records import RecordKeys
 from django_counters.strategies import slotted
 from django_counters.strategies.declaring import Recipe
-from django_counters.tables import CounterColumns
 from django_counters.tables.adjustment import NAME_LENGTH as MOST_ADJUSTED
+from django_counters.tables.counter import CounterColumns
 from django_counters.tables.slot import NAME_LENGTH, RECORD_ID_LENGTH
 from django_counters.tables.standing import SLOTS
 from django_counters.tables.total import TotalField

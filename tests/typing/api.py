@@ -17,7 +17,16 @@ from django_counters import (
 )
 from django_counters.intake.flush import Report, flush
 from django_counters.limits import Limit, Taken, limited
-from django_counters.models import Counter, CounterDelta, CounterShard, SlottedCounter
+from django_counters.models import (
+    Counter,
+    CounterCell,
+    CounterDelta,
+    CounterOccurrence,
+    CounterShard,
+    SlottedCounter,
+    TotalField,
+)
+from django_counters.read.occurrences import Occurred, OccurrencePoint
 from tests.testapp.models import Article, Post, Product, Ticket
 
 
@@ -111,3 +120,17 @@ async def cached_fields(article: Article, ticket: Ticket) -> None:
     assert_type(ticket.scans, CounterValue)
     assert_type(Article.objects.with_counts("reads", consistency="cached").get(), Article)
     assert_type(CachedCounterField(cache="a", on_redis_down="raise"), CachedCounterField)
+
+
+def occurrences() -> None:
+    series = Counter.objects.series("a").per("day").last(2)
+    assert_type(series.occurrences(), list[OccurrencePoint])
+    assert_type(series.occurred(), Occurred)
+    assert_type(series.occurred().mean, float | None)
+
+
+def stored() -> None:
+    """Also tables that the module of the models takes from elsewhere."""
+    assert_type(CounterCell().value, int)
+    assert_type(CounterOccurrence().value, int)
+    assert_type(TotalField().name, str)

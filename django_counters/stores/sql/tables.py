@@ -8,7 +8,9 @@ from django.db import models
 
 from django_counters.stores.sql.dialects import Pending, Table
 from django_counters.stores.sql.dialects.tables import COUNTER, SHARDS, SLOTS
-from django_counters.tables import CounterColumns, ShardColumns, SlotColumns
+from django_counters.tables.counter import CounterColumns
+from django_counters.tables.shard import ShardColumns
+from django_counters.tables.slot import SlotColumns
 
 
 def column(model: type[models.Model], name: str) -> str:
