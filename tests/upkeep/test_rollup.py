@@ -173,6 +173,8 @@ class TestNobodyWaits:
         rollup()
         assert SlottedCounter.objects.get().count == 7
 
+    # On MySQL a connection has one row, and waits where the rollup holds that.
+    @pytest.mark.postgresql
     @pytest.mark.parametrize("shards", [1, 2, 64])
     @pytest.mark.parametrize("half", [0, 1])
     def test_writers_do_not_wait_for_it(self, elsewhere: Elsewhere, shards: int, half: int) -> None:
