@@ -39,6 +39,11 @@ def main(argv: Sequence[str]) -> int:
     problem = _problem(vendor, options)
     if problem:
         return _complain(problem)
+    if options.calls:
+        from benchmarks import calls
+
+        calls.show()
+        return 0
     from benchmarks.catalogue import groups
 
     known = [name for group in groups(vendor) for name in group.names()]
@@ -52,6 +57,7 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--case", action="append", default=[], help="only this; can be repeated")
     parser.add_argument("--growth", action="store_true", help="also how costs grow: minutes more")
+    parser.add_argument("--calls", action="store_true", help="count calls of functions instead")
     parser.add_argument("--quick", action="store_true", help="shorter rounds, and the fewest")
     parser.add_argument(
         "--publish", action="store_true", help="measure all, and write docs/benchmarks"
