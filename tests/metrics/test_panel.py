@@ -75,6 +75,11 @@ def _site(cached: str, settings: Any) -> Iterator[None]:
         yield
     works.clear()
     heard_by.clear()
+    for one in connections.all():
+        # The toolbar puts its own cursor onto a connection, and leaves it there.
+        if "_djdt_cursor" in vars(one):
+            for name in ("cursor", "chunked_cursor", "_djdt_cursor", "_djdt_chunked_cursor"):
+                delattr(one, name)
 
 
 @pytest.fixture(autouse=True)

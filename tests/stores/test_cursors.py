@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from django.core.exceptions import SynchronousOnlyOperation
 from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 
 from django_counters.exceptions import CounterUnavailable
 from django_counters.models import Counter
-from django_counters.testing import assert_counts
+from django_counters.testing import assert_counts, override_counters
 from django_counters.values import Counted, Result
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -89,6 +90,19 @@ def test_a_cursor_that_somebody_put_onto_the_connection_is_used(
     monkeypatch.setattr(wrapper(), "cursor", cursor)
     Counter.objects.increment("a")
     assert calls == ["cursor"]
+
+
+@pytest.mark.parametrize("way", ["logged", "wrapped"])
+def test_a_statement_without_rows_is_run_also_where_it_is_looked_at(way: str) -> None:
+    """With ``DEBUG``, in a toolbar or in a trace: such statements add to periods."""
+    looked_at: Any = {
+        "logged": CaptureQueriesContext(connection),
+        "wrapped": connection.execute_wrapper(lambda execute, *rest: execute(*rest)),
+    }[way]
+    with override_counters(hits={"PER": ["day"]}), looked_at:
+        Counter.objects.increment("hits:a", 5)
+        Counter.objects.adjust("hits:a", to=2, reason="two were robots", actor="ann")
+        assert Counter.objects.series("hits:a").per("day").last(1).total() == 2
 
 
 def test_an_event_loop_is_refused_also_when_a_cursor_is_kept() -> None:

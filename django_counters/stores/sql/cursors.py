@@ -28,6 +28,9 @@ class LastAnswer:
     execute wrapper may send, would mistake a left answer for its own.
     """
 
+    # There are always rows, or none of them: see `Kept.run`.
+    description = ()
+
     def __init__(self, cursor: Any) -> None:
         self._cursor = cursor
         self._rows: list[Any] = []
@@ -74,6 +77,9 @@ class Kept:
                 return found
         self.tells_all = False
         self.cursor.execute(sql, params)
+        if self.driver.description is None:
+            # The statement has no rows, and psycopg refuses to fetch them.
+            return []
         # The driver's own method: Django's wrapper makes a new function for each fetch.
         with connection.wrap_database_errors:
             rows: list[Any] = self.driver.fetchall()
