@@ -56,6 +56,8 @@ def test_tests_and_the_site_do_not_see_each_other(rename: Callable[[str], None])
 
 def test_a_site_may_have_several_names_for_its_database(rename: Callable[[str], None]) -> None:
     """Such as that of a pool."""
+    if connection.vendor == "mysql":
+        pytest.skip("here a connection is opened, and there is no database of the other name")
     rename("site")
     Counter.objects.increment("views:a", 5)
     rename("pool")

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from django.db import connections
+from django.db import connections, models
 
 from django_counters import clock
 from django_counters.sketches import EXACT, Sketch
@@ -54,8 +54,13 @@ class SqlUniques:
                 self._put(self._grown(page, sets))
 
     def _make(self, sets: Mapping[Place, Sketch]) -> None:
-        """Store those that are not there yet, as they are."""
-        rows = [_row(place, sketch) for place, sketch in sets.items()]
+        """Store those that are not there yet, as they are.
+
+        Most are there. MySQL would hold them in share mode for an INSERT that they refuse, and two
+        transactions that then change them would wait for each other.
+        """
+        there = {_place(pk) for pk in self._of(sets).values_list("pk", flat=True)}
+        rows = [_row(place, sketch) for place, sketch in sets.items() if place not in there]
         self._sets.bulk_create(rows, ignore_conflicts=True)
 
     def _grown(
@@ -69,9 +74,11 @@ class SqlUniques:
                 yield _row(place, grown)
 
     def _held(self, places: Sequence[Place]) -> list[tuple[Any, ...]]:
-        rows = self._sets.filter(pk__in=[_shown(place) for place in places])
-        held = rows.select_for_update().order_by(*_COLUMNS)
+        held = self._of(places).select_for_update().order_by(*_COLUMNS)
         return list(held.values_list("pk", "kind", "body"))
+
+    def _of(self, places: Iterable[Place]) -> models.QuerySet[CounterUnique]:
+        return self._sets.filter(pk__in=[_shown(place) for place in places])
 
     def _put(self, rows: Iterable[CounterUnique]) -> None:
         """Store sets that are held, in one statement."""
