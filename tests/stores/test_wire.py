@@ -15,7 +15,7 @@ from unittest import mock
 from uuid import UUID
 
 import pytest
-from django.db import DataError, connection, connections, transaction
+from django.db import DataError, ProgrammingError, connection, connections, transaction
 from django.db.backends.utils import CursorWrapper
 
 from django_counters.conf import EXACT
@@ -184,6 +184,12 @@ def test_within_a_pipeline() -> None:
     with driver().pipeline():
         assert Counter.objects.increment("a") == 2
     assert_counts({"a": 2})
+
+
+def test_an_error_of_the_server_within_a_pipeline_is_raised() -> None:
+    Counter.objects.increment("a")
+    with pytest.raises(ProgrammingError, match="nowhere"), driver().pipeline():
+        Session("default").run("INSERT INTO nowhere VALUES (%s)", (1,))
 
 
 VALUES: list[Any] = [

@@ -7,6 +7,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from django.apps import apps
+from django.db import ProgrammingError
 from django.db.backends import utils
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
@@ -27,9 +28,6 @@ class LastAnswer:
     All answers are read at once. Another query on the connection before the rows are fetched, as an
     execute wrapper may send, would mistake a left answer for its own.
     """
-
-    # There are always rows, or none of them: see `Kept.run`.
-    description = ()
 
     def __init__(self, cursor: Any) -> None:
         self._cursor = cursor
@@ -77,13 +75,18 @@ class Kept:
                 return found
         self.tells_all = False
         self.cursor.execute(sql, params)
-        if self.driver.description is None:
-            # The statement has no rows, and psycopg refuses to fetch them.
+        try:
+            # The driver's own method: Django's wrapper makes a new function for each fetch.
+            with connection.wrap_database_errors:
+                rows: list[Any] = self.driver.fetchall()
+        except ProgrammingError as error:
+            # psycopg refuses to fetch where a statement that was done has no rows. Within a
+            # pipeline an error of the server is raised here, too: it has a code.
+            is_of_server = getattr(error.__cause__, "sqlstate", None)
+            if is_of_server or not getattr(self.driver, "statusmessage", None):
+                raise
             return []
-        # The driver's own method: Django's wrapper makes a new function for each fetch.
-        with connection.wrap_database_errors:
-            rows: list[Any] = self.driver.fetchall()
-            return rows
+        return rows
 
 
 class KeptCursor(threading.local):
