@@ -12,7 +12,26 @@ from django_counters.tables.counter import KeyField
 from django_counters.tables.measured import OfPeriod, Period
 
 
-class CounterCell(OfPeriod):
+class Sharded(OfPeriod):
+    """A number of one counter, one period, one set of tags.
+
+    Writers who do not wait for each other have rows of their own, by ``shard``: the number is the
+    sum of their values.
+    """
+
+    tags = KeyField(_("tags"), max_length=TAGS_LENGTH, default="", blank=True)
+    shard = models.SmallIntegerField(_("shard"), default=0)
+    # Never indexed: PostgreSQL then updates the row within its page.
+    value = models.BigIntegerField(_("value"))
+
+    class Meta:
+        abstract = True
+
+    def __str__(self) -> str:
+        return f"{self.key} {self.start} {self.value}"
+
+
+class CounterCell(Sharded):
     """One counter, one period, one set of tags. Change it by counting; read it with ``series``.
 
     Writers who do not wait for each other have rows of their own, by ``shard``: the value of a
@@ -23,14 +42,7 @@ class CounterCell(OfPeriod):
     of_kind: ClassVar[Kind] = SUM
 
     pk = models.CompositePrimaryKey("measure_id", "key", "period", "start", "tags", "shard")
-    tags = KeyField(_("tags"), max_length=TAGS_LENGTH, default="", blank=True)
-    shard = models.SmallIntegerField(_("shard"), default=0)
-    # Never indexed: PostgreSQL then updates the row within its page.
-    value = models.BigIntegerField(_("value"))
 
     class Meta:
         verbose_name = _("counter cell")
         verbose_name_plural = _("counter cells")
-
-    def __str__(self) -> str:
-        return f"{self.key} {self.start} {self.value}"

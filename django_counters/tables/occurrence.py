@@ -7,12 +7,11 @@ from typing import ClassVar
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from django_counters.measure import OCCURRENCE, TAGS_LENGTH, Kind
-from django_counters.tables.counter import KeyField
-from django_counters.tables.measured import OfPeriod
+from django_counters.measure import OCCURRENCE, Kind
+from django_counters.tables.cell import Sharded
 
 
-class CounterOccurrence(OfPeriod):
+class CounterOccurrence(Sharded):
     """One counter, one period, one set of tags: how many changes. Beside each there is a cell.
 
     It is written where the cell is. Change it by counting; read it with ``series…occurrences()``.
@@ -21,13 +20,7 @@ class CounterOccurrence(OfPeriod):
     of_kind: ClassVar[Kind] = OCCURRENCE
 
     pk = models.CompositePrimaryKey("measure_id", "key", "period", "start", "tags", "shard")
-    tags = KeyField(_("tags"), max_length=TAGS_LENGTH, default="", blank=True)
-    shard = models.SmallIntegerField(_("shard"), default=0)
-    value = models.BigIntegerField(_("value"))
 
     class Meta:
         verbose_name = _("counter occurrence")
         verbose_name_plural = _("counter occurrences")
-
-    def __str__(self) -> str:
-        return f"{self.key} {self.start} {self.value}"
