@@ -166,3 +166,28 @@ def problem(response: Any, status: int, name: str = "") -> dict[str, Any]:
     assert body["type"] == (f"urn:django-counters:{name}" if name else "about:blank")
     assert body["status"] == status
     return body
+
+
+@pytest.fixture
+def two_people(namespaces: None) -> Iterator[None]:
+    """Large adjustments of stock need a second person: `two.POLICY`."""
+    from tests.rest import two
+
+    with override_counters(stock=two.POLICY):
+        yield
+
+
+@pytest.fixture
+def clerk(db: None) -> Client:
+    """Somebody who may ask for adjustments."""
+    from tests.rest import two
+
+    return two.come("clerk")
+
+
+@pytest.fixture
+def boss(db: None) -> Client:
+    """Somebody who may decide on them."""
+    from tests.rest import two
+
+    return two.come("boss")

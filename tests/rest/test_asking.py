@@ -24,25 +24,9 @@ from tests.rest.test_timing import assert_alike
 from tests.rest.two import KEY, ORDER, POLICY, ask, come, decide, holder, listed, see
 from tests.testapp.models import Article, Country, Gadget, Post, Release, Song, Track
 
-pytestmark = API_TESTS
+pytestmark = [*API_TESTS, pytest.mark.usefixtures("two_people")]
 FACTS = ("key", "to", "by", "expected", "reason", "case", "requester", "state")
 BY_SCOPE = "django_counters.rest.permissions.HasScope"
-
-
-@pytest.fixture(autouse=True)
-def ruled(namespaces: None) -> Iterator[None]:
-    with override_counters(stock=POLICY):
-        yield
-
-
-@pytest.fixture
-def clerk(db: None) -> Client:
-    return come("clerk")
-
-
-@pytest.fixture
-def boss(db: None) -> Client:
-    return come("boss")
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,24 +19,8 @@ from tests.rest.conftest import API, API_TESTS, Client, problem
 from tests.rest.two import KEY, ORDER, POLICY, ask, come, decide, listed, see
 from tests.stores.test_failures import lost_at_commit
 
-pytestmark = API_TESTS
+pytestmark = [*API_TESTS, pytest.mark.usefixtures("two_people")]
 DEAD = {**POLICY, "STRATEGY": "cached", "CACHE": "redis://127.0.0.1:1/0"}
-
-
-@pytest.fixture(autouse=True)
-def ruled(namespaces: None) -> Iterator[None]:
-    with override_counters(stock=POLICY):
-        yield
-
-
-@pytest.fixture
-def clerk(db: None) -> Client:
-    return come("clerk")
-
-
-@pytest.fixture
-def boss(db: None) -> Client:
-    return come("boss")
 
 
 def state_of(number: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 from unittest.mock import patch
 
@@ -15,30 +14,13 @@ from django_counters.adjustments import approval
 from django_counters.models import AdjustmentRequest
 from django_counters.rest import expose
 from django_counters.rest.requests import RequestsView
-from django_counters.testing import override_counters
 from django_counters.write.change import named
 from tests.rest.conftest import ALL, API_TESTS, Client, problem
 from tests.rest.test_throttling import throttle
-from tests.rest.two import POLICY, ask, come, decide, listed
+from tests.rest.two import ask, come, decide, listed
 from tests.testapp.models import Country
 
-pytestmark = API_TESTS
-
-
-@pytest.fixture(autouse=True)
-def ruled(namespaces: None) -> Iterator[None]:
-    with override_counters(stock=POLICY):
-        yield
-
-
-@pytest.fixture
-def clerk(db: None) -> Client:
-    return come("clerk")
-
-
-@pytest.fixture
-def boss(db: None) -> Client:
-    return come("boss")
+pytestmark = [*API_TESTS, pytest.mark.usefixtures("two_people")]
 
 
 def test_pages(clerk: Client, boss: Client) -> None:
