@@ -147,7 +147,7 @@ class Registry:
         return found
 
     def measures(self, using: str) -> SqlMeasures:
-        """The knowledge of a database about its measures."""
+        """The measures that a database has."""
         return self._measures.get(using) or self._measures.setdefault(using, SqlMeasures(using))
 
     def actors(self, using: str) -> SqlActors:

@@ -90,8 +90,7 @@ class RequestAdmin(ReadOnlyAdmin):
         return linked(self.admin_site, CounterAdjustment, waiting.adjustment, text)
 
     def has_approve_permission(self, request: HttpRequest, waiting: Any = None) -> bool:
-        """Whether this user may decide on requests, or on this one. People do not decide on their
-        own requests."""
+        """Whether this user may decide on requests, or on this one: never on their own."""
         allowed = request.user.has_perm("django_counters.approve_adjustment")
         return allowed and (waiting is None or not self._is_own(request, waiting))
 

@@ -25,7 +25,7 @@ class Label(NamedTuple):
 
 
 class Known(NamedTuple):
-    """The knowledge of a database about a region, and the life of its server."""
+    """A region as a database knows it, and the life of its server."""
 
     marks: Marks
     life: str
@@ -62,7 +62,7 @@ def close(there: Labelled, region: str, ended: range, life: Callable[[], str]) -
 
 
 def known_in(region: str, using: str) -> Known:
-    """The knowledge of a database about a region."""
+    """A region as a database knows it."""
     return Known(marks_of(region, using), registry.regions(using).life())
 
 

@@ -52,7 +52,7 @@ def effects_of(
         key: what people call the counter.
         by: the change of its total.
         event: when it happened, and of what kind it is.
-        known: the knowledge of the database about its measures.
+        known: the measures that the database has.
         admits: whether values that are not to be counted apart become ``~`` here. Else the landing
             does it, and the database is not asked here.
         token: if it carries a time, the retention of that time counts: a repeated call is not

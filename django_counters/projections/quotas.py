@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def value_ceiling(ceiling: Any) -> Any:
-    """The declaration for the value; None where it is nothing, or for periods."""
+    """The ceiling of the value; None where there is none, or one for periods."""
     return None if isinstance(ceiling, Mapping) else ceiling
 
 
 def _parts(ceiling: object, **_: object) -> dict[str, Any]:
-    """A counter with a quota is stored."""
+    """Periods with a quota are stored."""
     declared = ceiling if isinstance(ceiling, Mapping) else {}
     periods = finest_first(declared)
     return {"per": periods, "quotas": tuple((period, declared[period]) for period in periods)}
@@ -81,7 +81,7 @@ def quotas_of(
         measure: the declaration.
         by: the change of the total.
         effects: those of the change.
-        known: the knowledge of the database about its measures.
+        known: the measures that the database has.
     """
     if by < 0 or measure is None or not measure.quotas:
         return ()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _parts(top: object, **_: object) -> dict[str, Any]:
-    """Ranked numbers are stored."""
+    """Periods with ranks are stored."""
     return {"per": finest_first(top), "top": finest_first(top)}
 
 

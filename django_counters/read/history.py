@@ -1,4 +1,4 @@
-"""The knowledge of the ledger alone: how a value came about, and former values."""
+"""Reads that only the ledger can answer: how a value came about, and former values."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Shared(Protocol):
         """The entries of a database."""
 
     def measures(self, using: str) -> SqlMeasures:
-        """The knowledge of a database about its measures."""
+        """The measures that a database has."""
 
     def pending(self, cache: str, timeout: float, using: str) -> CachedStore:
         """The amount that waits in one Redis for one database."""

@@ -95,7 +95,7 @@ class KeptCursor(threading.local):
     It is Django's own wrapper, so execute wrappers, the translation of errors and the refusal of
     broken transactions are as ever. Where queries are logged (``assertNumQueries``), and where
     a tool has put its own ``cursor`` onto the connection (test cases, toolbars), every
-    statement gets a new one from there. Where no transaction looks, it is not used (`Kept.run`).
+    statement gets a new one from there. Where no tool looks, it is not used (`Kept.run`).
     """
 
     kept: Kept | None = None

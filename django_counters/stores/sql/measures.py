@@ -26,7 +26,7 @@ GRACE = timedelta(hours=1)
 
 
 class Stored(NamedTuple):
-    """The knowledge of the database about a measure.
+    """A measure as the database has it.
 
     Attributes:
         id: its number, which stands in its cells.
