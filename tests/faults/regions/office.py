@@ -29,7 +29,7 @@ from django_counters.stores.sql.tables import NAMED  # noqa: E402
 from django_counters.upkeep.pulling import pull  # noqa: E402
 from django_counters.upkeep.regions import publish  # noqa: E402
 from tests.faults.regions.actors import enter  # noqa: E402
-from tests.faults.regions.world import REGIONS, World, hot  # noqa: E402
+from tests.faults.regions.world import NAMESPACES, REGIONS, World, hot  # noqa: E402
 
 PATIENCE = 60.0
 # How often a fence is tried.
@@ -37,9 +37,11 @@ MOST = 200
 
 
 def keys_in(using: str) -> list[str]:
-    """All counters of which a region knows anything."""
+    """All counters that anybody has counted, also those that only wait in Redis."""
+    counted = (name.replace("~", ":", 1) for name in World.present().books())
     own = Counter.objects.using(using).values_list("key", flat=True)
-    return sorted({*own, *CounterRegion._base_manager.using(using).values_list("key", flat=True)})
+    copied = CounterRegion._base_manager.using(using).values_list("key", flat=True)
+    return sorted({*map(hot, NAMESPACES), *counted, *own, *copied})
 
 
 def share(using: str, region: str) -> dict[str, int]:
