@@ -65,6 +65,7 @@ COUNTERS = {
         "OPTIONS": {"timeout": 10},
         "BUFFER": {"seconds": 3600, "directory": FILES},
     },
+    "shared": {"BUFFER": {"seconds": 3600, "directory": FILES}},
     "hits": {"STRATEGY": "cached", "OPTIONS": {"timeout": 10}, "API": _API},
     "sales": {"API": _API},
     "liked": {"ONCE": True},

@@ -29,8 +29,8 @@ from django_counters.upkeep.partitions import ledgers, too_few
 from django_counters.upkeep.places import Stranger
 from django_counters.upkeep.sources import Source
 from django_counters.write.adopting import left
-from django_counters.write.buffer import Waiting
 from django_counters.write.buffers import Of, buffers
+from django_counters.write.held import Waiting
 from django_counters.write.mapped import Found
 
 # The facts that findings are about.

@@ -20,13 +20,14 @@ from django_counters.stores.sql.partitions import Busy
 from django_counters.strategies.declaring import Recipe
 from django_counters.write.homes import entered
 from django_counters.write.landing import lander_of
-from django_counters.write.mapped import Foreign, Found, Origin, Unreadable, read
+from django_counters.write.mapped import SEALED, Foreign, Found, Origin, Unreadable, read
 from django_counters.write.page import Place, Sealed
 
 logger = logging.getLogger("django_counters")
 # The names of directories that are ours, with a dot before they are locked, and of files.
 _HOME, _FILE, _HIDDEN = (
-    re.compile(rule) for rule in (r"\.?[0-9a-f]{32}", r"[0-9]{16,}", r"\.[0-9]{16,}")
+    re.compile(rule)
+    for rule in (r"\.?[0-9a-f]{32}", rf"[0-9]{{16,}}({re.escape(SEALED)})?", r"\.[0-9]{16,}")
 )
 FAILED = (CounterError, Busy, Error, OSError, RuntimeError)
 
@@ -97,14 +98,14 @@ def standing(using: str) -> Iterator[Found]:
     for root in directories():
         # What cannot be read is told by those who land it.
         with suppress(OSError):
-            for home in _homes(root):
+            for home in homes_in(root):
                 with suppress(OSError):
                     for one in _files(home):
                         if one.found and not one.problem and one.found.head.origin.using == using:
                             yield one.found
 
 
-def _homes(root: str) -> list[Path]:
+def homes_in(root: str) -> list[Path]:
     """The directories of buffers; none where there is no such directory.
 
     Raises:
@@ -123,7 +124,7 @@ def _abandoned() -> Iterator[tuple[Path | None, list[Left]]]:
     """
     for root in directories():
         try:
-            homes = _homes(root)
+            homes = homes_in(root)
         except OSError as problem:
             yield None, [Left(Path(root), None, str(problem))]
             continue
@@ -170,7 +171,7 @@ def _adopt_files(files: list[Left], using: str | None, report: Adopted) -> Adopt
 
 
 def _files(home: Path) -> Iterator[Left]:
-    names = sorted(filter(_FILE.fullmatch, os.listdir(home)), key=int)
+    names = sorted(filter(_FILE.fullmatch, os.listdir(home)), key=_number)
     for path in (home / name for name in names):
         try:
             found = read(path)
@@ -180,6 +181,10 @@ def _files(home: Path) -> Iterator[Left]:
             yield Left(path, None, str(problem))
         except (Unreadable, OSError) as problem:
             yield Left(path, None, str(problem), bars=True)
+
+
+def _number(name: str) -> int:
+    return int(name.removesuffix(SEALED))
 
 
 def _stranger(origin: Origin) -> str:

@@ -12,9 +12,10 @@ from django_counters.stores.sql.outbox import SqlLanded
 from django_counters.stores.sql.tables import NAMED
 from django_counters.types import UNBOUNDED, Delta, sums_of
 from django_counters.values import Unknown
-from django_counters.write.buffer import Held
 from django_counters.write.buffers import buffers
 from django_counters.write.change import Change, Ref, named
+from django_counters.write.held import Held
+from django_counters.write.landing import Lander
 from django_counters.write.native import within_synchronous_code
 from django_counters.write.page import Page, entry_of
 
@@ -110,15 +111,21 @@ class Before:
 
     def _claims(self) -> dict[tuple[str, int], bool | None]:
         """Whether each page is counted that was sent; None where that is not known."""
-        return {
-            (key, at): self._has_landed(page, key)
-            for key, held in self._held.items()
-            for at, (page, _) in enumerate(held.sent)
-        }
+        known: dict[tuple[int, str], bool | None] = {}
+        found: dict[tuple[str, int], bool | None] = {}
+        for key, held in self._held.items():
+            lander = buffers.of(named(key, self._using)).lander
+            for at, (page, _) in enumerate(held.sent):
+                # Asked once for all counters of a page, where it counts as a whole.
+                asked = id(page), "" if lander.counts_whole else key
+                if asked not in known:
+                    known[asked] = self._has_landed(lander, page, key)
+                found[key, at] = known[asked]
+        return found
 
-    def _has_landed(self, page: Page, key: str) -> bool | None:
+    def _has_landed(self, lander: Lander, page: Page, key: str) -> bool | None:
         try:
-            return buffers.of(named(key, self._using)).lander.has_landed(page, key)
+            return lander.has_landed(page, key)
         except CounterUnavailable:
             if self._exact:
                 raise

@@ -19,10 +19,12 @@ from django_counters.buffering import Buffering
 from django_counters.strategies.declaring import Recipe
 from django_counters.write import homes
 from django_counters.write.adopter import Adopter
-from django_counters.write.buffer import Buffer, Waiting
+from django_counters.write.buffer import Buffer
 from django_counters.write.change import Ref
 from django_counters.write.files import files_of
+from django_counters.write.held import Waiting
 from django_counters.write.landing import lander_of
+from django_counters.write.leadership import leadership_of
 from django_counters.write.publishing import Publisher
 from django_counters.write.thread import Worker
 from django_counters.write.uwsgi import call_in_workers
@@ -92,8 +94,15 @@ class Buffers:
         to = of.buffering.to
         lander = Publisher(of.recipe, of.using, to) if to else lander_of(of.recipe, of.using)
         files = files_of(of.recipe, of.buffering, of.using)
-        wake = partial(self._wake, of)
-        made = Buffer(of.buffering, lander, wake, measured=of.measured, files=files)
+        leadership = leadership_of(files, lander, of.buffering)
+        made = Buffer(
+            of.buffering,
+            lander,
+            partial(self._wake, of),
+            measured=of.measured,
+            files=files,
+            leadership=leadership,
+        )
         found = self._all.setdefault(of, made)
         # A process that closes them says so first, so one that it has not found learns it here.
         found.closed = found.closed or self._closed
@@ -128,6 +137,8 @@ class Buffers:
         self._closed = False
         for _, buffer in self.those_of():
             with buffer.landing:
+                if buffer.leadership is not None:
+                    buffer.leadership.leave()
                 if buffer.files is not None:
                     buffer.files.clear()
                 buffer.begin()

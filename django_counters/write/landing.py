@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 from uuid import UUID
 
@@ -28,10 +28,12 @@ from django_counters.tables import CounterIncident
 from django_counters.tokens import moment_of, token_of
 from django_counters.types import INT8, Batch, Delta
 from django_counters.values import NewValues, Unknown
-from django_counters.write.page import Page, deltas_in
+from django_counters.write.page import Page, deltas_in, merged
 from django_counters.write.telling import applied, tell
 
 SOURCE = "buffer"
+# Seconds: how long a process that lands for others may stand still.
+LEASE = 3.0
 
 
 class Lander(Protocol):
@@ -41,11 +43,13 @@ class Lander(Protocol):
         using: the database.
         slots: how many kinds of pages there are.
         size: how many entries a page has, about.
+        counts_whole: whether all of a page is counted, or nothing of it.
     """
 
     using: str
     slots: int
     size: int
+    counts_whole: bool
 
     def begin(self) -> None:
         """Have landed nothing: in a new process, and where a buffer forgets what it had."""
@@ -90,10 +94,13 @@ class StrategyLander:
     def _strategy(self) -> Strategy:
         return registry.strategy(self._recipe, NAMED, self.using)
 
+    def _positions(self, incarnations: Collection[str]) -> Mapping[str, str]:
+        """How far histories are; empty where nothing of one is counted, or that is forgotten."""
+        found = registry.positions(self.using).among(SOURCE, incarnations)
+        return {one: found[one].position if one in found else "" for one in incarnations}
+
     def _position(self, incarnation: str) -> str:
-        """How far a history is; empty where nothing of it is counted, or that is forgotten."""
-        found = registry.positions(self.using).among(SOURCE, [incarnation])
-        return found[incarnation].position if found else ""
+        return self._positions([incarnation])[incarnation]
 
 
 class InDatabase(StrategyLander):
@@ -103,7 +110,7 @@ class InDatabase(StrategyLander):
     its file.
     """
 
-    slots, size = 1, 1_000
+    slots, size, counts_whole = 1, 1_000, True
 
     def __init__(self, recipe: Recipe, using: str) -> None:
         super().__init__(recipe, using)
@@ -112,42 +119,72 @@ class InDatabase(StrategyLander):
 
     def land(self, page: Page) -> None:
         """Count a page and move the history of its buffer, in one transaction."""
-        deltas = deltas_in(page.entries)
-        before = self._before(page)
-        if before and int(before) >= page.number:
+        try:
+            self.land_together([page])
+        except Moved as moved:
+            # By a process that has found its file: it has this page, or an earlier one.
+            if not self.has_landed(page, ""):
+                raise Busy(str(moved)) from moved
+
+    def land_together(self, pages: Sequence[Page]) -> None:
+        """Count pages of several histories as one, and move each of these, in one transaction.
+
+        Pages that were counted, by whomever, are left out.
+
+        Raises:
+            Moved: another process has just counted one of them. None is counted here.
+            CounterOverflow: a sum of several pages does not fit. None is counted here.
+        """
+        before = self._before(pages)
+        due = [page for page in pages if self._is_due(page, before[page.incarnation])]
+        if not due:
             return
         self._reached = ("", "")
-        if not before and self._is_forgotten(page):
-            self._quarantine("expired", deltas, page)
-            return
-        move = Move(SOURCE, page.incarnation, before, str(page.number))
-        try:
-            with registry.batches(self.using).landing():
-                registry.positions(self.using).move([move])
-                values = self._applied(deltas, page)
-        except Moved as moved:
-            # By a process that has found its file. The next attempt asks how far that one is.
-            raise Busy(str(moved)) from moved
-        self._reached = page.incarnation, str(page.number)
+        deltas, names = deltas_in(merged(page.entries for page in due)), [page.name for page in due]
+        moves = [
+            Move(SOURCE, page.incarnation, before[page.incarnation], str(page.number))
+            for page in due
+        ]
+        positions = registry.positions(self.using)
+        with registry.batches(self.using).landing():
+            if len(due) > 1:
+                # Nobody waits for a process that was stopped while it lands for others.
+                positions.lease(LEASE)
+            positions.move(moves)
+            values = self._applied(deltas, names)
+        # Of the buffer itself, where it has a page among them.
+        self._reached = due[0].incarnation, str(due[0].number)
         if values:
             counted = tuple(delta for delta in deltas if delta.key in values)
             tell(self._strategy(), Batch(counted), values, self.using)
 
-    def _before(self, page: Page) -> str:
-        """How far the history of a page is; empty where nothing of it has landed."""
+    def _before(self, pages: Sequence[Page]) -> Mapping[str, str]:
+        """How far the histories of pages are; empty where nothing of one has landed."""
+        incarnations = {page.incarnation for page in pages}
         incarnation, position = self._reached
-        return position if incarnation == page.incarnation else self._position(page.incarnation)
+        if incarnations == {incarnation}:
+            return {incarnation: position}
+        return self._positions(incarnations)
+
+    def _is_due(self, page: Page, before: str) -> bool:
+        """Whether a page is to be counted: it was not, and that is known."""
+        if before:
+            return int(before) < page.number
+        if self._is_forgotten(page):
+            self._quarantine("expired", deltas_in(page.entries), [page.name])
+            return False
+        return True
 
     def _is_forgotten(self, page: Page) -> bool:
         """Whether it is so old that the position of its history is forgotten."""
         made = page.made or moment_of(UUID(page.incarnation))
         return made < registry.batches(self.using).now() - OLDEST
 
-    def _quarantine(self, reason: str, deltas: tuple[Delta, ...], page: Page) -> None:
-        detail = {"reason": reason, "amounts": _amounts(deltas), "generations": [page.name]}
+    def _quarantine(self, reason: str, deltas: tuple[Delta, ...], names: Sequence[str]) -> None:
+        detail = {"reason": reason, "amounts": _amounts(deltas), "generations": list(names)}
         record(CounterIncident.Kind.QUARANTINED, SOURCE, detail, self.using)
 
-    def _applied(self, deltas: tuple[Delta, ...], page: Page) -> NewValues:
+    def _applied(self, deltas: tuple[Delta, ...], names: Sequence[str]) -> NewValues:
         """Apply all that fits; one that does not keeps no other from landing."""
         if not deltas:
             return {}
@@ -157,10 +194,13 @@ class InDatabase(StrategyLander):
             with strategy.all_or_nothing():
                 return strategy.apply(Batch(deltas))
         except CounterOverflow:
+            if len(names) > 1:
+                # A part of the sum may fit.
+                raise
             if len(deltas) > 1:
                 first, second = _halves(deltas)
-                return {**self._applied(first, page), **self._applied(second, page)}
-        self._quarantine("overflow", deltas, page)
+                return {**self._applied(first, names), **self._applied(second, names)}
+        self._quarantine("overflow", deltas, names)
         return {}
 
     def has_landed(self, page: Page, key: str) -> bool:  # noqa: ARG002
@@ -171,7 +211,7 @@ class InDatabase(StrategyLander):
 class InRedis(StrategyLander):
     """Lands where what is pending waits in a Redis, which remembers the ids of pages."""
 
-    slots, size = SLOTS, 200
+    slots, size, counts_whole = SLOTS, 200, False
 
     def slot(self, key: str) -> int:
         """What one step can count together."""

@@ -28,6 +28,8 @@ from django_counters.write.page import Entries, Entry, entry_in, text_of
 
 LOW, HIGH = INT8
 MAGIC, VERSION = b"djcountr", 1
+#: How the name of a file ends to which nothing is added any more.
+SEALED = ".sealed"
 # Magic, version, length of what follows, incarnation, number, when it was made in milliseconds.
 _HEAD = Struct("=8sII16sQq")
 _CHECK = Struct("=Q")
@@ -202,6 +204,16 @@ class File:
         _allocate(number, room, until - room)
         self._room = max(self._room, until // _WORD)
 
+    def seal(self) -> None:
+        """Say by its name that nothing is added to it any more: another process may land it.
+
+        Raises:
+            OSError: it is gone.
+        """
+        sealed = self.path.with_name(f"{self.path.name}{SEALED}")
+        self.path.rename(sealed)
+        self.path = sealed
+
     def forget(self) -> None:
         """Remove it: all of it has landed."""
         try:
@@ -274,16 +286,15 @@ def _entries(data: bytes, at: int) -> Entries:
 
 def _data(path: Path) -> bytes:
     """The bytes of a file up to where nothing was written."""
-    found = bytearray()
+    found, empty = bytearray(), 0
     # A process that opens a pipe would wait for a process that writes into it.
     if not S_ISREG(path.lstat().st_mode):
         raise Foreign("it is no file")
-    with open(path, "rb") as file:
-        while piece := file.read(_LEAST):
-            if not piece.strip(b"\0"):
-                break
+    with open(path, "rb", buffering=0) as file:
+        while empty < _LEAST and (piece := file.read(_STEP)):
             found += piece
-    return bytes(found)
+            empty = empty + len(piece) if piece == bytes(len(piece)) else 0
+    return bytes(found[: len(found) - empty])
 
 
 def _check(at: int, size: int, text: bytes) -> int:

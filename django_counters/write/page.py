@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -79,6 +79,15 @@ def deltas_in(entries: Entries) -> tuple[Delta, ...]:
             sums[key, cell] = sums.get((key, cell), 0) + part
     found = deltas_of({where: by for where, by in sums.items() if by})
     return tuple(sorted(found, key=lambda delta: str(delta.key)))
+
+
+def merged(parts: Iterable[Entries]) -> Entries:
+    """The amounts of several pages, added up."""
+    found: Entries = {}
+    for entries in parts:
+        for entry, by in entries.items():
+            found[entry] = found.get(entry, 0) + by
+    return found
 
 
 class Place(NamedTuple):

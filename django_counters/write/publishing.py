@@ -33,7 +33,7 @@ class Publisher(StrategyLander):
         to: the stream.
     """
 
-    slots, size = 1, 500
+    slots, size, counts_whole = 1, 500, True
 
     def __init__(self, recipe: Recipe, using: str, to: str) -> None:
         super().__init__(recipe, using)

@@ -76,5 +76,5 @@ def test_what_goes_while_it_is_looked_at(root: Path, monkeypatch: pytest.MonkeyP
     with monkeypatch.context() as patched:
         patched.setattr(adopting, "read", late)
         assert filed("default") == NONE
-    monkeypatch.setattr(adopting, "_homes", lambda _: [root / ("0" * 32)])
+    monkeypatch.setattr(adopting, "homes_in", lambda _: [root / ("0" * 32)])
     assert filed("default") == NONE

@@ -1,7 +1,8 @@
 """Processes that count in buffers with files until they are killed: at named points, and at any.
 
 Arguments: the folder of their books, how many, a seed. A book has two numbers: how many increments
-a process began, and how many were acknowledged. Two in five are forked from a process that counts.
+a process began, and how many were acknowledged, of its own counter and of one that all count. Two
+in five are forked from a process that counts.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from struct import Struct
@@ -23,8 +24,9 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.workers.settings")
 django.setup()
 
 from django_counters.models import Counter  # noqa: E402
-from django_counters.write import adopter, adopting, homes, landing, mapped  # noqa: E402
+from django_counters.write import adopter, adopting, homes, landing, leadership, mapped  # noqa: E402
 from django_counters.write.buffer import Buffer  # noqa: E402
+from django_counters.write.page import Page  # noqa: E402
 
 BOOK = Struct("=QQ")
 AT_ONCE = 4
@@ -41,8 +43,13 @@ POINTS: tuple[tuple[Any, str, bool], ...] = (
     (mapped.File, "forget", True),
     (Buffer, "_land_parted", False),
     (Buffer, "_land_parted", True),
-    (landing.InDatabase, "land", False),
-    (landing.InDatabase, "land", True),
+    (mapped.File, "seal", False),
+    (mapped.File, "seal", True),
+    (leadership.Leadership, "take", True),
+    (leadership.Leadership, "collect", False),
+    (leadership.Leadership, "collect", True),
+    (landing.InDatabase, "land_together", False),
+    (landing.InDatabase, "land_together", True),
     (landing.InRedis, "land", False),
     (landing.InRedis, "land", True),
     (adopting, "_land", False),
@@ -80,11 +87,26 @@ def count(book: Path, rest: float) -> None:
             handle.increment()
         else:
             Counter.objects.increment(f"hits:{book.name}")
+        # All processes count this one.
+        Counter.objects.increment("hits:hot")
         os.pwrite(number, BOOK.pack(begun, begun), 0)
         if begun % 50 == 0:
             # Other names, so that the file grows.
             Counter.objects.increment(f"hits:{book.name}-{begun}-{'x' * 150}")
         time.sleep(rest)
+
+
+def told_of(merged: Path) -> None:
+    """Write down how often pages of several processes were landed together."""
+    together = landing.InDatabase.land_together
+
+    def telling(self: landing.InDatabase, pages: Sequence[Page]) -> None:
+        together(self, pages)
+        if len(pages) > 1:
+            with open(merged, "ab") as file:
+                file.write(b".")
+
+    landing.InDatabase.land_together = telling  # type: ignore[method-assign]
 
 
 def live(folder: Path, name: str, chance: random.Random) -> None:
@@ -101,6 +123,7 @@ def live(folder: Path, name: str, chance: random.Random) -> None:
     os.pwrite(parent, BOOK.pack(100, 0), 0)
     for done_ in range(1, 101):
         handle.increment()
+        Counter.objects.increment("hits:hot")
         os.pwrite(parent, BOOK.pack(100, done_), 0)
     if os.fork():
         # The parent goes on counting, in its own files.
@@ -111,6 +134,7 @@ def live(folder: Path, name: str, chance: random.Random) -> None:
 def main(folder: Path, many: int, seed: int) -> None:
     """Let all of them live and die, a few at once."""
     chance = random.Random(seed)
+    told_of(folder.parent / "merged")
     groups: dict[int, float] = {}
     begun = 0
     while begun < many or groups:

@@ -22,7 +22,6 @@ from django_counters.metrics.samples import samples
 from django_counters.models import Counter, CounterIncident, CounterPosition
 from django_counters.observe.doctor import examine
 from django_counters.stores.redis.keys import slot_of
-from django_counters.stores.sql.partitions import Busy
 from django_counters.strategies.cached import Cached
 from django_counters.testing import override_counters
 from django_counters.types import Cell
@@ -162,8 +161,8 @@ class TestTwice:
             return
         before = made._before
 
-        def overtaken(self: Any, page: Any) -> str:
-            found: str = before(self, page)
+        def overtaken(self: Any, pages: Any) -> Any:
+            found = before(self, pages)
             if not turns:
                 turns.append(1)
                 Counter.objects.flush_buffers()
@@ -173,8 +172,6 @@ class TestTwice:
         (file,) = files(root)
         found = read(file)
         monkeypatch.setattr(made, "_before", overtaken)
-        with pytest.raises(Busy):
-            _land(found)
         _land(found)
         assert (turns, landed()) == ([1], 7)
 

@@ -39,8 +39,8 @@ from django_counters.tokens import mint
 from django_counters.types import INT8
 from django_counters.values import Result, Unknown
 from django_counters.write import landing
-from django_counters.write.buffer import Waiting
 from django_counters.write.buffers import buffers
+from django_counters.write.held import Waiting
 from tests.write.buffering import LATER, landed
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("cached")]
