@@ -21,6 +21,7 @@ from django_counters.values import Unknown
 from django_counters.write import landing
 from django_counters.write.buffer import Buffer
 from django_counters.write.buffers import buffers
+from django_counters.write.thread import Worker
 from tests.stores.redis.counting import eventually
 from tests.write.buffering import LATER, landed
 
@@ -210,6 +211,21 @@ class TestFull:
                 Counter.objects.increment(f"full:{name}", 10)
         values = Counter.objects.values_of([f"full:{name}" for name in "abcz"])
         assert list(values.values()) == [10, 10, 10, 1]
+
+    def test_who_finds_it_full_hears_of_no_error(self, monkeypatch: Any, caplog: Any) -> None:
+        """Not even of one that nobody has foreseen: the log tells of it."""
+
+        def strange(*_: Any) -> None:
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(landing.InDatabase, "land", strange)
+        # No other thread tries first.
+        monkeypatch.setattr(Worker, "wake", lambda _: True)
+        for name in "zab":
+            Counter.objects.increment(f"full:{name}", 10)
+        assert "ZeroDivisionError" in caplog.text
+        # Two wait, and what came then is counted by itself.
+        assert [landed(f"full:{name}") for name in "zab"] == [0, 0, 10]
 
     @pytest.mark.many_writers
     def test_two_that_fill_each_other(self) -> None:
