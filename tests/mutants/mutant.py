@@ -56,13 +56,30 @@ class Mutant:
         Raises:
             NotThere: the text has gone that it changes.
         """
-        before, part, after = _parted(self.file.read_text(), self.where.partition(":")[2])
+        before, part, after = self._parted()
+        return before + self._changed(part) + after
+
+    def part(self) -> tuple[str, str]:
+        """What it changes, as it is and with the change, each as a text of its own.
+
+        Raises:
+            NotThere: the text has gone that it changes.
+        """
+        _, part, _ = self._parted()
+        # What stands within a class begins with a margin.
+        head = "class _:\n" if part.startswith(" ") else ""
+        return head + part, head + self._changed(part)
+
+    def _parted(self) -> tuple[str, str, str]:
+        return _parted(self.file.read_text(), self.where.partition(":")[2])
+
+    def _changed(self, part: str) -> str:
         margin = " " * (len(part) - len(part.lstrip(" ")))
         for old, new in self.changes:
             if part.count(_moved(old, margin)) != 1:
                 raise NotThere(f"{self.where} has not once: {old}")
             part = part.replace(_moved(old, margin), _moved(new, margin))
-        return before + part + after
+        return part
 
 
 def read(catalogue: Path) -> list[Mutant]:
