@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from io import BytesIO
 from pathlib import Path
@@ -68,6 +68,10 @@ class Published(Catalog):
         kept["Content-Transfer-Encoding"] += "\n"
         return list(kept.items())
 
+    @mime_headers.setter
+    def mime_headers(self, value: Iterable[tuple[str, str]]) -> None:
+        self._set_mime_headers(value)
+
 
 @cache
 def messages() -> tuple[Found, ...]:
@@ -123,6 +127,8 @@ def updated(language: str) -> Published:
     present = catalogue(language)
     found = Published(locale=language, charset="utf-8", fuzzy=False)
     found.header_comment = present.header_comment
+    # Versions of Babel have different ones for some languages.
+    found.mime_headers = [("Plural-Forms", present.plural_forms)]
     for message in template():
         if message.id:
             known = present.get(message.id, message.context)
