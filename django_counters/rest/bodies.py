@@ -185,7 +185,7 @@ class ReadManyBody(Body):
 # `adjustments.orders` refuses these: controls except tab and line ends, and changes of direction.
 _STEERS = r"\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069"
 _ENDS, _WITHIN = rf"[^\s{_STEERS}]", rf"[^{_STEERS}]"
-_SHOWN = f"^{_WITHIN}*$"
+SHOWN = f"^{_WITHIN}*$"
 # Long enough also without the white space around it.
 _REASON = rf"^\s*{_ENDS}{_WITHIN}{{{LEAST_REASON - 2},}}{_ENDS}\s*$"
 
@@ -197,7 +197,7 @@ class AdjustBody(Body):
     of_fields = {
         "by": {"not": {"enum": [0]}},
         "reason": {"pattern": _REASON},
-        "case": {"pattern": _SHOWN},
+        "case": {"pattern": SHOWN},
     }
 
     to = WholeNumber(required=False)

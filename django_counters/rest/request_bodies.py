@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rest_framework import serializers
 
-from django_counters.rest.bodies import Body, Described
+from django_counters.rest.bodies import SHOWN, Body, Described
 from django_counters.rest.values import Text, Value, WholeNumber, Word
 from django_counters.tables.adjustment import REASON_LENGTH
 from django_counters.tables.request import AdjustmentRequest
@@ -30,6 +30,8 @@ class ApproveBody(Body):
 
 class RejectBody(Body):
     """Why not."""
+
+    of_fields = {"note": {"pattern": SHOWN}}
 
     note = Text(default="", allow_blank=True, max_length=REASON_LENGTH)
 
