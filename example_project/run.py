@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 # Exported for a replay "with tokens" or "through a stream": see the settings.
@@ -77,10 +78,9 @@ def _top(argv: Sequence[str]) -> int:
 
 def _with_backend(argv: Sequence[str]) -> list[str]:
     """The arguments, in which the backend of --stream is named: what follows may be the file."""
-    named = zip(argv, [*argv[1:], ""], strict=True)
     return [
         f"{word}={REDIS_WAY}" if word == "--stream" and after not in STREAM_WAYS else word
-        for word, after in named
+        for word, after in pairwise([*argv, ""])
     ]
 
 

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from django_counters.models import Counter, CounterBatch, CounterHold
+from example_project.blog.countries import cells
 from example_project.blog.models import Post
 from example_project.bootstrap.children import until
 from example_project.shop.models import Order
 from example_project.tally import ORDERS
+from example_project.verify import DAYS
 from tests.example.running import PATIENCE, printed, started, url_of_the_test
 
 SOLD, GIVEN_BACK = CounterHold.State.COMMITTED, CounterHold.State.RELEASED
@@ -37,13 +39,28 @@ def test_the_whole_run(transactional_db: None) -> None:
     assert Counter.objects.value(ORDERS) == Order.objects.count() >= found["orders"]["counted"]
 
 
+@pytest.mark.many_writers
+def test_it_needs_no_arguments(transactional_db: None) -> None:
+    """As the README has it: until its address is printed, and then Ctrl-C."""
+    with started(url_of_the_test()) as process:
+        assert process.stderr
+        addresses = (line for line in process.stderr if "http://" in line)
+        told = next(addresses, "")
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=PATIENCE)
+    assert told, err
+    assert process.returncode == 0, out + err
+
+
 def all_have_worked() -> bool:
-    """What waited in Redis has landed, slots and entries are folded, and some have asked twice."""
+    """What waited has landed, slots and entries are folded, and some came twice or late."""
     return (
         CounterBatch.objects.exists()
         and Post.objects.filter(likes__gt=0).exists()
         # One in five sends an order again.
         and Counter.objects.filter(key=ORDERS, value__gt=60).exists()
+        # And some tell later of what they had read on another day.
+        and len({cell.day for cell, views in cells(Post.objects.all(), DAYS).items() if views}) > 1
         and all(CounterHold.objects.filter(state=state).exists() for state in (SOLD, GIVEN_BACK))
     )
 
