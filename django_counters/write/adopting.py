@@ -19,7 +19,7 @@ from django_counters.stores.sql.identity import part_of
 from django_counters.stores.sql.partitions import Busy
 from django_counters.strategies.declaring import Recipe
 from django_counters.write.homes import entered
-from django_counters.write.landing import lander_of
+from django_counters.write.landing import Lander, lander_of
 from django_counters.write.mapped import SEALED, Foreign, Found, Origin, Unreadable, read
 from django_counters.write.page import Place, Sealed
 
@@ -208,12 +208,18 @@ def _recipe(origin: Origin) -> Recipe:
 
 
 def _land(found: Found) -> None:
-    """Land it as its process would have: in the same pages, under the same numbers and ids."""
-    head = found.head
-    lander = lander_of(_recipe(head.origin), head.origin.using)
-    place = Place(head.incarnation, head.number, head.made)
-    for page in Sealed(found.entries, place, lander.slot, lander.slots, lander.size):
+    """Land it as its process would have."""
+    origin = found.head.origin
+    lander = lander_of(_recipe(origin), origin.using)
+    for page in pages_of(found, lander):
         lander.land(page)
+
+
+def pages_of(found: Found, lander: Lander) -> Sealed:
+    """The pages of a file, under the numbers and ids that they have in its own process."""
+    head = found.head
+    place = Place(head.incarnation, head.number, head.made)
+    return Sealed(found.entries, place, lander.slot, lander.slots, lander.size)
 
 
 def _tidy(home: Path) -> None:

@@ -28,7 +28,7 @@ from django_counters.tables import CounterIncident
 from django_counters.tokens import moment_of, token_of
 from django_counters.types import INT8, Batch, Delta
 from django_counters.values import NewValues, Unknown
-from django_counters.write.page import Page, deltas_in, merged
+from django_counters.write.page import Page, deltas_in
 from django_counters.write.telling import applied, tell
 
 SOURCE = "buffer"
@@ -140,7 +140,7 @@ class InDatabase(StrategyLander):
         if not due:
             return
         self._reached = ("", "")
-        deltas, names = deltas_in(merged(page.entries for page in due)), [page.name for page in due]
+        deltas, names = deltas_in(*(page.entries for page in due)), [page.name for page in due]
         moves = [
             Move(SOURCE, page.incarnation, before[page.incarnation], str(page.number))
             for page in due

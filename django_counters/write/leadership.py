@@ -25,12 +25,12 @@ from django_counters.buffering import Buffering
 from django_counters.exceptions import CounterError
 from django_counters.stores.sql.partitions import Busy
 from django_counters.stores.sql.positions import Moved
-from django_counters.write.adopting import homes_in
+from django_counters.write.adopting import homes_in, pages_of
 from django_counters.write.files import Files
 from django_counters.write.homes import Home
 from django_counters.write.landing import InDatabase, Lander
 from django_counters.write.mapped import SEALED, File, Foreign, Origin, Unreadable, read
-from django_counters.write.page import Page, Place, Sealed
+from django_counters.write.page import Page
 
 logger = logging.getLogger("django_counters")
 # Seconds: how long a leader waits for the files of an interval, at most.
@@ -171,11 +171,10 @@ class Leadership:
                     yield found
 
     def _read(self, path: Path) -> Handed | None:
-        head, entries = read(path)
-        if head.origin != self._origin:
+        found = read(path)
+        if found.head.origin != self._origin:
             return None
-        place, by = Place(head.incarnation, head.number, head.made), self._lander
-        pages = list(Sealed(entries, place, by.slot, by.slots, by.size))
+        pages = list(pages_of(found, self._lander))
         return Handed(path, pages[0] if pages else None) if len(pages) < 2 else None
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import NamedTuple
 
 from django_counters.tokens import token_of
@@ -70,24 +71,15 @@ def delta_of(entry: Entry, by: int) -> Delta:
     return Delta(key, by, effects=tuple(Effect(cell, by) for cell in cells))
 
 
-def deltas_in(entries: Entries) -> tuple[Delta, ...]:
+def deltas_in(*parts: Entries) -> tuple[Delta, ...]:
     """One delta for each counter, always in the same order; none for sums of zero."""
     sums: dict[tuple[str, Cell | None], int] = {}
-    for entry, by in entries.items():
+    for entry, by in chain.from_iterable(part.items() for part in parts):
         key = key_of(entry)
         for cell, part in sums_of(delta_of(entry, by)):
             sums[key, cell] = sums.get((key, cell), 0) + part
     found = deltas_of({where: by for where, by in sums.items() if by})
     return tuple(sorted(found, key=lambda delta: str(delta.key)))
-
-
-def merged(parts: Iterable[Entries]) -> Entries:
-    """The amounts of several pages, added up."""
-    found: Entries = {}
-    for entries in parts:
-        for entry, by in entries.items():
-            found[entry] = found.get(entry, 0) + by
-    return found
 
 
 class Place(NamedTuple):

@@ -64,6 +64,16 @@ def turn(buffer: Buffer) -> None:
         buffer._attempt()
 
 
+def handed_over() -> tuple[Buffer, Buffer]:
+    """One that leads and has 100, and one that has let it have its 7."""
+    leader, other = another(), another()
+    leader.add("hits:home", 100)
+    other.add("hits:home", 7)
+    for one in (leader, other):
+        turn(one)
+    return leader, other
+
+
 def sums(told: list[Any]) -> Callable[..., None]:
     def listen(batch: Any, **_: object) -> None:
         told.append({str(delta.key): delta.by for delta in batch.deltas})
@@ -162,11 +172,7 @@ class TestTrouble:
 
     def test_the_leader_stands_still(self, root: Path, monkeypatch: Any) -> None:
         """Whoever has waited long enough lands it, while the leader has read its file already."""
-        leader, other = another(), another()
-        leader.add("hits:home", 100)
-        other.add("hits:home", 7)
-        for one in (leader, other):
-            turn(one)
+        leader, other = handed_over()
         turn(other)
         assert landed() == 0
         before = landing.InDatabase._before
@@ -185,11 +191,7 @@ class TestTrouble:
         assert landed() == 107
 
     def test_the_leader_is_killed(self, root: Path) -> None:
-        leader, other = another(), another()
-        leader.add("hits:home", 100)
-        other.add("hits:home", 7)
-        for one in (leader, other):
-            turn(one)
+        leader, other = handed_over()
         left = leader.files._home if leader.files else None
         leader.begin()
         assert left
@@ -220,11 +222,7 @@ class TestTrouble:
 
     def test_somebody_removes_the_file(self, root: Path) -> None:
         """What was handed over is still in the memory of its process."""
-        leader, other = another(), another()
-        leader.add("hits:home", 100)
-        other.add("hits:home", 7)
-        for one in (leader, other):
-            turn(one)
+        leader, other = handed_over()
         (sealed,) = [file for file in files(root) if file.name.endswith(".sealed")]
         sealed.unlink()
         turn(leader)
@@ -232,11 +230,7 @@ class TestTrouble:
         assert landed() == 107
 
     def test_the_leader_cannot_land(self, root: Path, monkeypatch: Any) -> None:
-        leader, other = another(), another()
-        leader.add("hits:home", 100)
-        other.add("hits:home", 7)
-        for one in (leader, other):
-            turn(one)
+        leader, other = handed_over()
         with monkeypatch.context() as patch:
 
             def away(*_: object) -> None:
@@ -271,11 +265,7 @@ class TestTrouble:
         assert len(incident.detail["generations"]) == 1
 
     def test_an_error_that_nobody_has_foreseen_in_what_others_have(self, monkeypatch: Any) -> None:
-        leader, other = another(), another()
-        leader.add("hits:home", 100)
-        other.add("hits:home", 7)
-        for one in (leader, other):
-            turn(one)
+        leader, other = handed_over()
         together = landing.InDatabase.land_together
 
         def poisoned(self: Any, pages: Any) -> None:
