@@ -14,6 +14,7 @@ import pytest
 from django.db import OperationalError, connection, connections, transaction
 
 from django_counters import clock
+from django_counters.exceptions import InsufficientCount
 from django_counters.models import (
     Counter,
     CounterActor,
@@ -26,7 +27,7 @@ from django_counters.stores.sql.dialects.mysql.ledger import EPOCHS
 from django_counters.stores.sql.horizon import SqlHorizon
 from django_counters.stores.sql.partitions import SqlPartitions
 from django_counters.stores.sql.session import Session
-from django_counters.testing import assert_counts
+from django_counters.testing import assert_counts, override_counters
 from django_counters.upkeep.verify import verify
 from tests.concurrency import crossing
 from tests.concurrency.book import Book
@@ -42,6 +43,7 @@ pytestmark = [
     pytest.mark.django_db(transaction=True),
 ]
 SELLERS, STOCK = 16, 3_000
+_HELD = "SELECT value FROM django_counters_counter"
 
 
 @pytest.mark.parametrize("times", [125, pytest.param(1_250, marks=pytest.mark.slow)])
@@ -53,7 +55,8 @@ def test_sorted_batches_do_not_deadlock(times: int) -> None:
     assert_counts(sums)
 
 
-def test_who_begins_a_counter_and_takes_it_back_leaves_no_deadlock() -> None:
+@pytest.mark.parametrize("route", [None, "one"], ids=["total", "shard"])
+def test_who_begins_a_row_and_takes_it_back_leaves_no_deadlock(route: str | None) -> None:
     """Sixteen begin at once, and half of them take it back, while the others wait to begin."""
     crowd, turns = 16, 20
     together = threading.Barrier(crowd)
@@ -64,16 +67,17 @@ def test_who_begins_a_counter_and_takes_it_back_leaves_no_deadlock() -> None:
             together.wait(30)
             for _ in range(3):
                 with transaction.atomic():
-                    Counter.objects.increment(f"new:{turn}", number + 1)
+                    Counter.objects.increment(f"new:{turn}", number + 1, shard_key=route)
                     is_kept = chance.random() < 0.5
                     transaction.set_rollback(not is_kept)
                 kept[f"new:{turn}"] += (number + 1) * is_kept
         return kept
 
     sums: Sums[str] = Sums()
-    for kept in Threads(crowd).run(begin):
-        sums.update(kept)
-    assert_counts(sums)
+    with override_counters(new={"STRATEGY": "sharded" if route else "exact"}):
+        for kept in Threads(crowd).run(begin):
+            sums.update(kept)
+        assert_counts(sums)
 
 
 @pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ"])
@@ -83,6 +87,38 @@ def test_a_floor_is_exact(level: str) -> None:
     told = [left for one in processes(SELLERS, crossing.sell, level) for left in one]
     assert sorted(told) == list(range(STOCK))
     assert_counts({"stock:a": 0})
+
+
+def test_a_refusal_does_not_wait_for_the_row() -> None:
+    """Others hold it nearly always while a stock is sold out."""
+
+    def hold(execute_it: Callable[..., Any], sql: str, *rest: Any) -> Any:
+        if "INSERT INTO" in sql:
+            execute(f"{_HELD} WHERE `key` = 'stock:a' FOR UPDATE", using="holder")
+        return execute_it(sql, *rest)
+
+    Counter.objects.increment("stock:a")
+    with (
+        override_counters(stock={"FLOOR": 0}),
+        connected("holder", "buyer"),
+        transaction.atomic(using="holder"),
+        connections["buyer"].execute_wrapper(hold),
+        pytest.raises(InsufficientCount),
+    ):
+        Counter.objects.decrement("stock:a", 2, using="buyer")
+
+
+def test_who_begins_a_counter_waits_for_who_holds_the_gap() -> None:
+    """Its row is missing, so there is none to wait for; however often it tries to insert one."""
+    with connected("reader"), ThreadPoolExecutor(1) as pool:
+        execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ", using="reader")
+        with transaction.atomic(using="reader"):
+            assert not execute(f"{_HELD} WHERE `key` = 'new' FOR UPDATE", using="reader")
+            one = pool.submit(_alone, Counter.objects.increment, "new", 4)
+            until(lambda: waiting() == 1 or one.done(), "one who waits for the gap")
+            assert not one.done()
+        one.result(PATIENCE)
+    assert_counts({"new": 4})
 
 
 @pytest.mark.parametrize("locked", [True, False], ids=["locked", "without the lock"])
@@ -232,7 +268,12 @@ def _forget(measure: int) -> int:
 
 
 def _append() -> None:
+    _alone(CounterDelta.objects.append, "a", 2)
+
+
+def _alone(call: Callable[..., object], *given: object) -> None:
+    """Make a call on a connection of its own."""
     try:
-        CounterDelta.objects.append("a", 2)
+        call(*given)
     finally:
         connections.close_all()

@@ -174,7 +174,8 @@ class Session:
     def _changed_or_made(self, sql: Either, params: Any) -> Sequence[tuple[Any, ...]]:
         """Change a row, or make it. While another transaction makes it, wait to change it.
 
-        Each further turn means that the other transaction was rolled back.
+        Each further turn means that the other transaction was rolled back, or that somebody waits
+        for a row beside it. Who waits may be waited for, so the last turn does that.
         """
         for _ in range(_TURNS):
             if rows := self.run(str(sql), params):
@@ -184,7 +185,7 @@ class Session:
             except Error as error:
                 if not self.dialect.timed_out(error):
                     raise
-        return self.run(sql.make, params)
+        return self.run(sql.patient, params)
 
     def _raise_translated(self, error: Error, *, unknown: bool) -> None:
         """Raise our own error for one that has a name; ``unknown``: it may have been counted."""

@@ -27,18 +27,20 @@ class Either(str):
     """The change of a row that is there, and the statement that makes it where it is not.
 
     Attributes:
-        make: takes the same parameters; a lock that it is not given in time is an error.
+        make: takes the same parameters; a lock that it would have to wait for is an error.
+        patient: the same, but it waits.
     """
 
-    __slots__ = ("make",)
+    __slots__ = ("make", "patient")
 
-    def __new__(cls, change: str, make: str) -> Self:
-        """Of both."""
-        both = super().__new__(cls, change)
-        both.make = make
-        return both
+    def __new__(cls, change: str, make: str, patient: str) -> Self:
+        """Of all three."""
+        all_of_them = super().__new__(cls, change)
+        all_of_them.make, all_of_them.patient = make, patient
+        return all_of_them
 
     make: str
+    patient: str
 
 
 class Spelling(ABC):

@@ -13,8 +13,8 @@ REDUCED = (
     "The ledger has no partitions: entries that are past their retention are deleted one by one.",
     "TRUNCATE, and whoever may drop triggers, passes the guard of adjustments.",
     "A shard belongs to a connection: two connections may have one, and wait for each other.",
-    "Where a transaction makes a shard, or the total of a batch, and is rolled back while several "
-    "wait to make the same, these end in a deadlock; on MySQL so does any new total.",
+    "Where a transaction makes the total of a batch, and is rolled back while several wait to make "
+    "the same, these end in a deadlock; on MySQL so does any new total or shard.",
     "A read beside a rollup may miss for a moment what is just rolled up, on a server under load.",
     "Landings and adjustments, and on MySQL rollups, wait for what others hold as long as "
     "innodb_lock_wait_timeout says.",

@@ -7,8 +7,9 @@ from functools import cached_property
 from typing import Any
 
 from django_counters.stores.sql.dialects.mysql.taking import ROOM
-from django_counters.stores.sql.dialects.mysql.waiting import BY_KEY
+from django_counters.stores.sql.dialects.mysql.waiting import BY_KEY, at_most
 from django_counters.stores.sql.dialects.rights import Rights
+from django_counters.stores.sql.dialects.spelling import Either
 from django_counters.stores.sql.dialects.spread import Spread
 
 
@@ -17,16 +18,26 @@ class MysqlSpread(Spread):
 
     @cached_property
     def add(self) -> str:
-        """Add."""
+        """Add, or insert where there is no row yet. See `MysqlNamedTotals` for whom it waits."""
         pending = self._table.pending
         marks = ", ".join(self.owned_by())
-        return (
-            f"{self.given()}, @djc_low = %s, @djc_high = %s; "
+        given = (
+            f"{self.given()}, @djc_low = %s, @djc_high = %s, @djc_fits = NULL; "
+            f"SELECT 1 INTO @djc_fits FROM ({self.source()}) t "
+            f"WHERE t.total + ({self.others()}) BETWEEN @djc_low AND @djc_high; "
+        )
+        change = (
+            f"UPDATE {pending.name} p SET p.{pending.value} = p.{pending.value} + @djc_by "
+            f"WHERE {self.owned()} AND p.{pending.number} = @djc_row AND @djc_fits; "
+        )
+        make = (
             f"INSERT INTO {pending.name} ({', '.join(pending.owner)}, {pending.number}, "
-            f"{pending.value}) SELECT {marks}, @djc_row, @djc_by FROM ({self.source()}) t "
-            f"WHERE t.total + ({self.others()}) BETWEEN @djc_low AND @djc_high "
+            f"{pending.value}) SELECT {marks}, @djc_row, @djc_by FROM DUAL WHERE @djc_fits "
             f"ON DUPLICATE KEY UPDATE {pending.name}.{pending.value} = "
             f"{pending.name}.{pending.value} + @djc_by; {self.answer}"
+        )
+        return Either(
+            f"{given}{change}{self.answer}", f"{given}{at_most(0)}{make}", f"{given}{make}"
         )
 
     def arrange(

@@ -62,15 +62,22 @@ class MysqlNamedTotals(NamedTotals):
         table = self._table
         given = f"SET @djc_by = {by}, @djc_bound = {limit}, @djc_key = %s; "
         waits = f" AND {self._nothing_waits}" if asks else ""
+        admits = f"{table.value} {comparison} @djc_bound{waits}"
         change = (
             f"{given}UPDATE {table.name} SET {table.outside} = {table.outside} + @djc_by, "
             f"{table.touched} = {self._in.now}, "
             f"{table.value} = CAST(LAST_INSERT_ID({table.value} + @djc_by) AS SIGNED) "
-            f"WHERE {table.key} = @djc_key AND {table.value} {comparison} @djc_bound{waits}; "
+            f"WHERE {table.key} = @djc_key AND {admits}; "
             f"SELECT {KEPT} FROM DUAL WHERE ROW_COUNT() > 0"
         )
+        # What is refused needs no lock: others hold the row of a stock that is sold out.
+        looks = (
+            f"{given}SET @djc_refused = NULL; SELECT 1 INTO @djc_refused FROM {table.name} "
+            f"WHERE {table.key} = @djc_key AND NOT ({admits}); "
+        )
         asked = f"{self._admitted(comparison)}{waits}" if asks else "true"
-        return Either(change, f"{given}{at_most(0)}{self._made(comparison, asked)}")
+        made = self._made(comparison, f"@djc_refused IS NULL AND {asked}")
+        return Either(change, f"{looks}{at_most(0)}{made}", f"{looks}{made}")
 
     def _made(self, comparison: str, asked: str) -> str:
         """Insert, or add to what others have inserted meanwhile.
