@@ -307,12 +307,15 @@ class CachedStore(Protocol):
         """
 
     def land(
-        self, page: str, deltas: Mapping[str, Delta], window: tuple[timedelta, timedelta]
+        self,
+        pages: Sequence[str],
+        deltas: Mapping[str, Delta],
+        window: tuple[timedelta, timedelta],
     ) -> Any:
-        """Add to counters of one slot and to their cells, unless a page of this id was added."""
+        """Add to counters of one slot and to their cells; False where the only page was added."""
 
-    def landed(self, page: str, counter: str) -> Any:
-        """Whether the page with this counter was added."""
+    def landed(self, pages: Sequence[tuple[str, str]]) -> Any:
+        """Whether each page was added; ``pages``: ids, and a counter of each."""
 
     def maximum(self, counter: str, number: int, age: int, told: tuple[Lease, int] | None) -> Any:
         """Add what a counter lacks of a number; `Raised`, or `Found` where its total is not known.

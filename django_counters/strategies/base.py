@@ -68,11 +68,14 @@ class Outside(Strategy, Protocol):
     def clear(self) -> None:
         """Delete what is pending, and all else that is not in the database: for tests."""
 
-    def land(self, page: str, deltas: Sequence[Delta]) -> None:
-        """Count what stands under an id once, however often it is sent; of one slot."""
+    def land(self, pages: Sequence[str], deltas: Sequence[Delta]) -> bool:
+        """Count the sum of what stands under ids once, however often it is sent; of one slot.
 
-    def has_landed(self, page: str, key: Hashable) -> bool:
-        """Whether the page with a counter was counted."""
+        False where it was counted before.
+        """
+
+    def have_landed(self, pages: Sequence[tuple[str, Hashable]]) -> Sequence[bool]:
+        """Whether each page was counted; ``pages``: ids, and a counter of each."""
 
     def waits(self, keys: Iterable[Hashable]) -> Mapping[Hashable, Sequence[tuple[str, int]]]:
         """The pending amount for counters, in each generation."""

@@ -312,7 +312,7 @@ class Buffer:
         now, grace = time.monotonic(), leadership.grace
         if leadership.take():
             self._step = now + grace
-        elif file and len(pages) < 2 and leadership.hand_over(file, pages):
+        elif file and leadership.takes(pages) and leadership.hand_over(file, pages):
             self._step, self._patience = now + 2 * grace, now + leadership.patience
         else:
             landed += self._land_parted()
@@ -327,6 +327,8 @@ class Buffer:
         try:
             if leadership.is_ours:
                 leadership.collect(list(self._seal()))
+            else:
+                leadership.mark(list(self._seal()))
         finally:
             # Whatever keeps those of others from landing.
             landed = self._land_parted()
@@ -381,16 +383,17 @@ class Buffer:
 
     def _land_parted(self) -> int:
         """Land what was parted, by the thread that it was. Readers see it all the time."""
-        parted, landed = self._parted, 0
+        parted = self._parted
         self._step = 0.0
         for page in self._seal():
             self._land(page)
-            landed += len(page.entries)
+        if parted.entries:
+            self._landed_at = clock.utc()
         if self.files is not None and parted.file is not None:
             self.files.forget(parted.file)
         with self.lock:
             self._parted, self._sealed = NOTHING, None
-        return landed
+        return len(parted.entries)
 
     def _land(self, page: Page) -> None:
         is_new = not page.sent

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from django_counters.exceptions import CounterUnavailable, UnsupportedBounds
 from django_counters.projections.event import PLAIN
@@ -111,25 +111,26 @@ class Before:
 
     def _claims(self) -> dict[tuple[str, int], bool | None]:
         """Whether each page is counted that was sent; None where that is not known."""
-        known: dict[tuple[int, str], bool | None] = {}
-        found: dict[tuple[str, int], bool | None] = {}
+        asked: dict[Lander, dict[tuple[str, int], Page]] = {}
         for key, held in self._held.items():
             lander = buffers.of(named(key, self._using)).lander
             for at, (page, _) in enumerate(held.sent):
-                # Asked once for all counters of a page, where it counts as a whole.
-                asked = id(page), "" if lander.counts_whole else key
-                if asked not in known:
-                    known[asked] = self._has_landed(lander, page, key)
-                found[key, at] = known[asked]
+                asked.setdefault(lander, {})[key, at] = page
+        found: dict[tuple[str, int], bool | None] = {}
+        for lander, places in asked.items():
+            told = self._have_landed(lander, [(page, key) for (key, _), page in places.items()])
+            found.update(zip(places, told, strict=True))
         return found
 
-    def _has_landed(self, lander: Lander, page: Page, key: str) -> bool | None:
+    def _have_landed(
+        self, lander: Lander, places: Sequence[tuple[Page, str]]
+    ) -> Sequence[bool | None]:
         try:
-            return lander.has_landed(page, key)
+            return lander.have_landed(places)
         except CounterUnavailable:
             if self._exact:
                 raise
-            return None
+            return [None] * len(places)
 
 
 def _places(held: Held) -> range:

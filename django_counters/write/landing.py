@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Protocol
 from uuid import UUID
 
 from django_counters import clock
 from django_counters.exceptions import (
+    CounterError,
     CounterOverflow,
     CounterUnavailable,
     OutcomeUnknown,
+    TokenConflict,
     TokenExpired,
 )
 from django_counters.registry import registry
@@ -43,13 +46,11 @@ class Lander(Protocol):
         using: the database.
         slots: how many kinds of pages there are.
         size: how many entries a page has, about.
-        counts_whole: whether all of a page is counted, or nothing of it.
     """
 
     using: str
     slots: int
     size: int
-    counts_whole: bool
 
     def begin(self) -> None:
         """Have landed nothing: in a new process, and where a buffer forgets what it had."""
@@ -65,11 +66,22 @@ class Lander(Protocol):
             Busy, CounterError: nothing was counted.
         """
 
-    def has_landed(self, page: Page, key: str) -> bool:
-        """Whether the page with a counter was counted, as far as that is committed by now."""
+    def have_landed(self, places: Sequence[tuple[Page, str]]) -> Sequence[bool]:
+        """Whether each page was counted with a counter, as far as that is committed by now."""
 
     def apply(self, delta: Delta) -> None:
         """Count what no buffer takes."""
+
+
+class Merging(Lander, Protocol):
+    """Also lands pages of several buffers as one."""
+
+    def land_together(self, pages: Sequence[Page]) -> None:
+        """Count pages of several buffers as one, but those that were counted, by whomever.
+
+        Raises:
+            Moved, CounterError, Busy: some may be counted, and some not. Land each by itself.
+        """
 
 
 class StrategyLander:
@@ -110,7 +122,7 @@ class InDatabase(StrategyLander):
     its file.
     """
 
-    slots, size, counts_whole = 1, 1_000, True
+    slots, size = 1, 1_000
 
     def __init__(self, recipe: Recipe, using: str) -> None:
         super().__init__(recipe, using)
@@ -123,7 +135,7 @@ class InDatabase(StrategyLander):
             self.land_together([page])
         except Moved as moved:
             # By a process that has found its file: it has this page, or an earlier one.
-            if not self.has_landed(page, ""):
+            if not all(self.have_landed([(page, "")])):
                 raise Busy(str(moved)) from moved
 
     def land_together(self, pages: Sequence[Page]) -> None:
@@ -203,15 +215,16 @@ class InDatabase(StrategyLander):
         self._quarantine("overflow", deltas, names)
         return {}
 
-    def has_landed(self, page: Page, key: str) -> bool:  # noqa: ARG002
-        """Whether its history is as far as that."""
-        return int(self._position(page.incarnation) or 0) >= page.number
+    def have_landed(self, places: Sequence[tuple[Page, str]]) -> Sequence[bool]:
+        """Whether their histories are as far as that."""
+        reached = self._positions({page.incarnation for page, _ in places})
+        return [int(reached[page.incarnation] or 0) >= page.number for page, _ in places]
 
 
 class InRedis(StrategyLander):
     """Lands where what is pending waits in a Redis, which remembers the ids of pages."""
 
-    slots, size, counts_whole = SLOTS, 200, False
+    slots, size = SLOTS, 200
 
     def slot(self, key: str) -> int:
         """What one step can count together."""
@@ -223,23 +236,71 @@ class InRedis(StrategyLander):
         if not deltas:
             return
         try:
-            self._land(page, page.id, deltas)
+            counted = self._land(page, page.id, deltas)
         except (CounterUnavailable, Busy) as error:
             if page.halved:
                 # One half may be counted, so the page keeps its id.
                 raise OutcomeUnknown(using=self.using) from error
             raise
-        values = {delta.key: Unknown(str(delta.key), Unknown.BUFFERED) for delta in deltas}
-        tell(self._strategy(), Batch(deltas), values, self.using)
+        self._tell(counted)
 
-    def _land(self, page: Page, name: str, deltas: tuple[Delta, ...]) -> None:
-        """Land what has an id, or its halves. One that was refused once is not tried again."""
-        if name in page.told:
+    def _tell(self, deltas: tuple[Delta, ...]) -> None:
+        values = {delta.key: Unknown(str(delta.key), Unknown.BUFFERED) for delta in deltas}
+        if values:
+            tell(self._strategy(), Batch(deltas), values, self.using)
+
+    def land_together(self, pages: Sequence[Page]) -> None:
+        """Count pages of several buffers: those of each slot in one round trip.
+
+        Raises:
+            CounterOverflow: a sum of several pages does not fit.
+            TokenConflict: another process has just counted one of several pages.
+            TokenExpired: one is of a time whose ids are forgotten.
+                After these, the pages of other slots are counted.
+        """
+        failed: CounterError | None = None
+        for several in self._due(pages):
+            try:
+                self._land_slot(several)
+            except (CounterOverflow, TokenConflict, TokenExpired) as error:
+                failed = failed or error
+        if failed:
+            raise failed
+
+    def _due(self, pages: Sequence[Page]) -> Iterable[list[Page]]:
+        """The pages of each slot of which nothing is counted. Those that are counted are marked."""
+        slots: dict[int, list[Page]] = {}
+        mark(pages, self)
+        for page in pages:
+            if not (page.landed or page.halved or page.told):
+                slots.setdefault(self.slot(page.first), []).append(page)
+        return slots.values()
+
+    def _land_slot(self, pages: Sequence[Page]) -> None:
+        deltas = deltas_in(*(page.entries for page in pages))
+        if not deltas and len(pages) > 1:
+            # Nothing can be sent for a sum of zero.
+            for page in pages:
+                self._land_slot([page])
             return
+        for part in (*(deltas_in(page.entries) for page in pages), deltas):
+            # What the process of a page would refuse is not counted here.
+            _check_range(part)
+        is_new = bool(deltas) and self._outside().land([page.id for page in pages], deltas)
+        for page in pages:
+            page.landed = True
+        if is_new:
+            self._tell(deltas)
+
+    def _land(self, page: Page, name: str, deltas: tuple[Delta, ...]) -> tuple[Delta, ...]:
+        """Land what has an id, or its halves; what was counted now. One that was refused once is
+        not tried again."""
+        if name in page.told:
+            return ()
         if name not in page.halved:
             try:
                 _check_range(deltas)
-                return self._outside().land(name, deltas)
+                return deltas if self._outside().land([name], deltas) else ()
             except (TokenExpired, CounterOverflow) as error:
                 if isinstance(error, TokenExpired) and _is_young(error):
                     reason = "the clocks of this process and of its Redis are half an hour apart"
@@ -247,22 +308,20 @@ class InRedis(StrategyLander):
                 if isinstance(error, TokenExpired) or len(deltas) == 1:
                     record_unsent(self.using, SOURCE, _amounts(deltas), error)
                     page.told.add(name)
-                    return None
+                    return ()
                 page.halved.add(name)
-        for half, part in _named_halves(name, deltas):
-            self._land(page, half, part)
+        halves = _named_halves(name, deltas)
+        return tuple(chain.from_iterable(self._land(page, half, part) for half, part in halves))
 
-    def has_landed(self, page: Page, key: str) -> bool:
-        """Whether that Redis remembers it."""
-        name, deltas = page.id, deltas_in(page.entries)
-        while name in page.halved:
-            halves = _named_halves(name, deltas)
-            among = (one for one in halves if any(delta.key == key for delta in one[1]))
-            name, deltas = next(among, ("", ()))
-        if not deltas:
-            # Sums of zero are not sent.
-            return False
-        return name in page.told or self._outside().has_landed(name, key)
+    def have_landed(self, places: Sequence[tuple[Page, str]]) -> Sequence[bool]:
+        """Whether that Redis remembers them. One round trip for all."""
+        names = [_part_with(page, key) for page, key in places]
+        asked = [(name, key) for name, (page, key) in zip(names, places, strict=True) if name]
+        told = dict(zip(asked, self._outside().have_landed(asked), strict=True)) if asked else {}
+        return [
+            name in page.told or told.get((name, key), False)
+            for name, (page, key) in zip(names, places, strict=True)
+        ]
 
     def _outside(self) -> Outside:
         found = registry.outside(self._recipe, NAMED, self.using)
@@ -274,6 +333,15 @@ def lander_of(recipe: Recipe, using: str) -> Lander:
     """Lands counters of a recipe."""
     made: Callable[[Recipe, str], Lander] = InRedis if recipe.can.outside else InDatabase
     return made(recipe, using)
+
+
+def mark(pages: Sequence[Page], lander: Lander) -> None:
+    """Mark the pages that were counted by now, by whomever. Halves are asked for one by one."""
+    whole = [page for page in pages if not page.halved]
+    if whole:
+        told = lander.have_landed([(page, page.first) for page in whole])
+        for page, is_landed in zip(whole, told, strict=True):
+            page.landed = is_landed
 
 
 def _is_young(error: TokenExpired) -> bool:
@@ -293,6 +361,20 @@ def _check_range(deltas: tuple[Delta, ...]) -> None:
 def _halves(deltas: tuple[Delta, ...]) -> tuple[tuple[Delta, ...], tuple[Delta, ...]]:
     middle = len(deltas) // 2
     return deltas[:middle], deltas[middle:]
+
+
+def _part_with(page: Page, key: str) -> str:
+    """The id under which a counter of a page is sent; empty for a sum of zero, which is not."""
+    name = page.id
+    if name not in page.halved:
+        # Of a large page this is asked for each counter.
+        return name
+    deltas = deltas_in(page.entries)
+    while name in page.halved:
+        halves = _named_halves(name, deltas)
+        among = (one for one in halves if any(delta.key == key for delta in one[1]))
+        name, deltas = next(among, ("", ()))
+    return name if deltas else ""
 
 
 def _named_halves(name: str, deltas: tuple[Delta, ...]) -> list[tuple[str, tuple[Delta, ...]]]:

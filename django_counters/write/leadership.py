@@ -28,7 +28,7 @@ from django_counters.stores.sql.positions import Moved
 from django_counters.write.adopting import homes_in, pages_of
 from django_counters.write.files import Files
 from django_counters.write.homes import Home
-from django_counters.write.landing import InDatabase, Lander
+from django_counters.write.landing import InDatabase, InRedis, Lander, Merging, mark
 from django_counters.write.mapped import SEALED, File, Foreign, Origin, Unreadable, read
 from django_counters.write.page import Page
 
@@ -43,7 +43,7 @@ class Handed(NamedTuple):
     """A sealed file of another process, and what is in it."""
 
     path: Path
-    page: Page | None
+    pages: Sequence[Page]
 
 
 class Leadership:
@@ -56,7 +56,7 @@ class Leadership:
         seconds: how long an interval is.
     """
 
-    def __init__(self, root: str, origin: Origin, lander: InDatabase, seconds: float) -> None:
+    def __init__(self, root: str, origin: Origin, lander: Merging, seconds: float) -> None:
         self._root = root
         self._origin = Origin(*json.loads(json.dumps(origin)))
         # A leader whose intervals are longer would be waited for in vain, and one of another user
@@ -125,24 +125,32 @@ class Leadership:
             return True
         return False
 
+    def takes(self, pages: Sequence[Page]) -> bool:
+        """Whether what one process has is small enough to be landed with that of others."""
+        return len(pages) <= self._lander.slots
+
+    def mark(self, pages: Sequence[Page]) -> None:
+        """Mark what was counted by now."""
+        mark(pages, self._lander)
+
     def collect(self, own: Sequence[Page]) -> None:
         """Land what was handed over, with own pages that are small, as far as that is possible.
 
         What is not landed here is landed by its own process, which asks whether it was.
         """
-        pages = list(own) if len(own) == 1 else []
+        pages = list(own) if self.takes(own) else []
         for page in pages:
             page.sent = True
         paths: list[Path] = []
         entries = sum(len(page.entries) for page in pages)
         for handed in self._handed():
-            paths.append(handed.path)
-            if handed.page is not None:
-                pages.append(handed.page)
-                entries += len(handed.page.entries)
-            if entries >= self._lander.size:
+            more = sum(len(page.entries) for page in handed.pages)
+            if paths and entries + more > self._lander.size * self._lander.slots:
                 self._land(pages, paths)
                 pages, paths, entries = [], [], 0
+            paths.append(handed.path)
+            pages += handed.pages
+            entries += more
         if paths:
             self._land(pages, paths)
 
@@ -153,13 +161,15 @@ class Leadership:
             # Each of them is tried again by its own process, which tells why it cannot be landed.
             logger.info("Counters: the buffers of this machine are landed one by one: %s", error)
             return
+        for page in pages:
+            page.landed = True
         for path in paths:
             # Its own process removes it, too.
             with suppress(OSError):
                 path.unlink()
 
     def _handed(self) -> Iterator[Handed]:
-        """The files that were handed over, one of each process, unless they have several pages."""
+        """The files that were handed over and are small, one of each process."""
         homes: list[Path] = []
         with suppress(OSError):
             homes = homes_in(self._root)
@@ -175,14 +185,11 @@ class Leadership:
         if found.head.origin != self._origin:
             return None
         pages = list(pages_of(found, self._lander))
-        return Handed(path, pages[0] if pages else None) if len(pages) < 2 else None
+        return Handed(path, pages) if self.takes(pages) else None
 
 
 def leadership_of(files: Files | None, lander: Lander, buffering: Buffering) -> Leadership | None:
-    """Who lands a buffer with others; None where it has no files, or where nothing waits for a row.
-
-    A Redis adds each page in one round trip, and keeps nobody waiting.
-    """
-    if files is None or not isinstance(lander, InDatabase):
+    """Who lands a buffer with others; None where it has no files, or goes into a stream."""
+    if files is None or not isinstance(lander, InDatabase | InRedis):
         return None
     return Leadership(files.root, files.origin, lander, buffering.seconds)

@@ -136,6 +136,11 @@ class Page:
         self.told: set[str] = set()
 
     @property
+    def first(self) -> str:
+        """One of its counters. All of them are of one kind."""
+        return key_of(next(iter(self.entries)))
+
+    @property
     def name(self) -> str:
         """Its name in incidents."""
         return f"{self.incarnation} {self.number}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -33,7 +34,7 @@ class Publisher(StrategyLander):
         to: the stream.
     """
 
-    slots, size, counts_whole = 1, 500, True
+    slots, size = 1, 500
 
     def __init__(self, recipe: Recipe, using: str, to: str) -> None:
         super().__init__(recipe, using)
@@ -77,8 +78,12 @@ class Publisher(StrategyLander):
             return mint(clock.utc()).hex, 1
         return before.incarnation, before.number + 1
 
-    def has_landed(self, page: Page, key: str) -> bool:  # noqa: ARG002
-        """Whether it was counted: an unknown message in the stream is ours."""
+    def have_landed(self, places: Sequence[tuple[Page, str]]) -> Sequence[bool]:
+        """Whether they were counted: an unknown message in the stream is ours."""
+        pages = {id(page): self._has_landed(page) for page, _ in places}
+        return [pages[id(page)] for page, _ in places]
+
+    def _has_landed(self, page: Page) -> bool:
         present = self._open
         if present is None or present.page is not page:
             return False

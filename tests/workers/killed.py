@@ -24,6 +24,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.workers.settings")
 django.setup()
 
 from django_counters.models import Counter  # noqa: E402
+from django_counters.strategies.cached import Cached  # noqa: E402
 from django_counters.write import adopter, adopting, homes, landing, leadership, mapped  # noqa: E402
 from django_counters.write.buffer import Buffer  # noqa: E402
 from django_counters.write.page import Page  # noqa: E402
@@ -50,6 +51,10 @@ POINTS: tuple[tuple[Any, str, bool], ...] = (
     (leadership.Leadership, "collect", True),
     (landing.InDatabase, "land_together", False),
     (landing.InDatabase, "land_together", True),
+    (landing.InRedis, "land_together", True),
+    # In the middle of the slots.
+    (Cached, "land", False),
+    (Cached, "land", True),
     (landing.InRedis, "land", False),
     (landing.InRedis, "land", True),
     (adopting, "_land", False),
@@ -98,15 +103,20 @@ def count(book: Path, rest: float) -> None:
 
 def told_of(merged: Path) -> None:
     """Write down how often pages of several processes were landed together."""
-    together = landing.InDatabase.land_together
+    for lander in LANDERS:
+        _tell_of(lander, merged)
 
-    def telling(self: landing.InDatabase, pages: Sequence[Page]) -> None:
+
+def _tell_of(lander: Any, merged: Path) -> None:
+    together = lander.land_together
+
+    def telling(self: Any, pages: Sequence[Page]) -> None:
         together(self, pages)
-        if len(pages) > 1:
+        if len({page.incarnation for page in pages}) > 1:
             with open(merged, "ab") as file:
                 file.write(b".")
 
-    landing.InDatabase.land_together = telling  # type: ignore[method-assign]
+    lander.land_together = telling
 
 
 def live(folder: Path, name: str, chance: random.Random) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections import Counter as Sums
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -11,78 +12,29 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from django_counters.exceptions import CounterUnavailable
+from django_counters.exceptions import CounterUnavailable, TokenConflict
 from django_counters.models import Counter, CounterIncident
-from django_counters.registry import registry
 from django_counters.signals import batch_applied
+from django_counters.stores.redis.keys import slot_of
 from django_counters.stores.sql.positions import SqlPositions
-from django_counters.testing import override_counters
+from django_counters.strategies.cached import Cached
 from django_counters.types import INT8
 from django_counters.write import landing
 from django_counters.write.adopting import adopt
-from django_counters.write.buffer import Buffer
-from django_counters.write.buffers import buffers
-from django_counters.write.change import named
-from django_counters.write.files import files_of
-from django_counters.write.landing import lander_of
-from django_counters.write.leadership import leadership_of
+from tests.write import filing
 from tests.write.buffering import landed
 from tests.write.filing import _inner, _root, die, files  # noqa: F401 - fixtures
+from tests.write.leaders import another, handed_over, own, sums, turn
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.usefixtures("cached"),
-    pytest.mark.parametrize("inner", ["exact", "sharded"], indirect=True),
 ]
+in_database = pytest.mark.parametrize("inner", ["exact", "sharded"], indirect=True)
+in_redis = pytest.mark.parametrize("inner", ["cached"], indirect=True)
 
 
-def another(key: str = "hits:home") -> Buffer:
-    """The buffer of another process: its locks and files are its own, and no thread lands it."""
-    policy = registry.policy(key)
-    assert policy.buffer
-    files = files_of(policy.recipe, policy.buffer, "default")
-    lander = lander_of(policy.recipe, "default")
-    leadership = leadership_of(files, lander, policy.buffer)
-    return Buffer(
-        policy.buffer,
-        lander,
-        lambda: True,
-        measured=policy.measure is not None,
-        files=files,
-        leadership=leadership,
-    )
-
-
-def own() -> Buffer:
-    """The buffer of this process."""
-    return buffers.of(named("hits:home", "default"))
-
-
-def turn(buffer: Buffer) -> None:
-    """Let a process take its next step, as its thread does when that is due."""
-    with buffer.landing:
-        buffer._attempt()
-
-
-def handed_over() -> tuple[Buffer, Buffer]:
-    """One that leads and has 100, and one that has let it have its 7."""
-    leader, other = another(), another()
-    leader.add("hits:home", 100)
-    other.add("hits:home", 7)
-    for one in (leader, other):
-        turn(one)
-    return leader, other
-
-
-def sums(told: list[Any]) -> Callable[..., None]:
-    def listen(batch: Any, **_: object) -> None:
-        told.append({str(delta.key): delta.by for delta in batch.deltas})
-
-    batch_applied.connect(listen, weak=False)
-    return listen
-
-
-def test_one_lands_what_all_have_counted(root: Path) -> None:
+def test_one_lands_what_all_have_counted(root: Path, inner: str) -> None:
     crew, told = [another() for _ in range(4)], list[Any]()
     for number, one in enumerate(crew):
         one.add("hits:home", 10**number)
@@ -95,8 +47,11 @@ def test_one_lands_what_all_have_counted(root: Path) -> None:
         turn(crew[0])
     finally:
         batch_applied.disconnect(listen)
-    # One sum of each counter, and one transaction.
-    assert told == [{"hits:0": 1, "hits:1": 1, "hits:2": 1, "hits:3": 1, "hits:home": 1111}]
+    # One sum of each counter; one transaction, or one script of each slot.
+    expected = {"hits:0": 1, "hits:1": 1, "hits:2": 1, "hits:3": 1, "hits:home": 1111}
+    assert Sums(chain.from_iterable(told)) == Sums(list(expected))
+    assert dict(item for sums in told for item in sums.items()) == expected
+    assert len(told) == (len(set(map(slot_of, expected))) if inner == "cached" else 1)
     assert (landed(), files(root)) == (1111, [])
     for one in crew[1:]:
         turn(one)
@@ -137,8 +92,15 @@ def test_reads_are_right_all_the_time() -> None:
     assert (landed(), Counter.objects.value("hits:home")) == (107, 109)
 
 
-def test_a_read_asks_once_for_all_counters_of_a_page() -> None:
-    keys = [f"hits:{number}" for number in range(50)]
+def test_a_read_asks_once_for_all_counters(inner: str, monkeypatch: Any) -> None:
+    keys, asked = [f"hits:{number}" for number in range(50)], list[int]()
+    have_landed = Cached.have_landed
+
+    def counted(self: Any, pages: Any) -> Any:
+        asked.append(len(pages))
+        return have_landed(self, pages)
+
+    monkeypatch.setattr(Cached, "have_landed", counted)
     leader = another()
     leader.add("hits:home", 1)
     turn(leader)
@@ -146,23 +108,26 @@ def test_a_read_asks_once_for_all_counters_of_a_page() -> None:
     turn(own())
     with CaptureQueriesContext(connection) as queries:
         assert set(Counter.objects.values_of(keys).values()) == {1}
-    # The position before, the values, the position afterwards.
-    assert len(queries) == 3
+    # Before it, and afterwards.
+    assert asked == ([50, 50] if inner == "cached" else [])
+    # The values, too.
+    assert inner == "cached" or len(queries) == 3
 
 
-def test_a_read_meets_the_landing_of_its_leader(monkeypatch: Any) -> None:
+def test_a_read_meets_the_landing_of_its_leader(inner: str, monkeypatch: Any) -> None:
     other, found = another(), list[int]()
     Counter.objects.increment("hits:home", 7)
     turn(own())
     other.add("hits:home", 100)
     turn(other)
-    together = landing.InDatabase.land_together
+    lands = filing.lander_of(inner)
+    together = lands.land_together
 
     def read(self: Any, pages: Any) -> None:
         together(self, pages)
         found.append(Counter.objects.value("hits:home"))
 
-    monkeypatch.setattr(landing.InDatabase, "land_together", read)
+    monkeypatch.setattr(lands, "land_together", read)
     turn(own())
     assert set(found) == {107}
 
@@ -170,6 +135,7 @@ def test_a_read_meets_the_landing_of_its_leader(monkeypatch: Any) -> None:
 class TestTrouble:
     """No process depends on its leader."""
 
+    @in_database
     def test_the_leader_stands_still(self, root: Path, monkeypatch: Any) -> None:
         """Whoever has waited long enough lands it, while the leader has read its file already."""
         leader, other = handed_over()
@@ -189,6 +155,24 @@ class TestTrouble:
         assert (landed(), files(root), other.amounts()) == (107, [], {})
         turn(leader)
         assert landed() == 107
+
+    @in_redis
+    def test_the_leader_of_cached_counters_stands_still(self, root: Path, monkeypatch: Any) -> None:
+        """What its process lands meanwhile is counted once: Redis refuses the sum of both."""
+        leader, other = handed_over()
+        land = Cached.land
+
+        def late(self: Any, pages: Any, deltas: Any) -> bool:
+            monkeypatch.setattr(Cached, "land", land)
+            other._patience = time.monotonic()
+            turn(other)
+            with pytest.raises(TokenConflict):
+                land(self, pages, deltas)
+            return land(self, pages, deltas)
+
+        monkeypatch.setattr(Cached, "land", late)
+        turn(leader)
+        assert (landed(), files(root), other.amounts()) == (107, [], {})
 
     def test_the_leader_is_killed(self, root: Path) -> None:
         leader, other = handed_over()
@@ -229,14 +213,16 @@ class TestTrouble:
         turn(other)
         assert landed() == 107
 
-    def test_the_leader_cannot_land(self, root: Path, monkeypatch: Any) -> None:
+    def test_the_leader_cannot_land(self, root: Path, inner: str, monkeypatch: Any) -> None:
         leader, other = handed_over()
         with monkeypatch.context() as patch:
 
             def away(*_: object) -> None:
                 raise CounterUnavailable(using="default", reason="away")
 
-            patch.setattr(SqlPositions, "move", away)
+            patch.setattr(
+                *((Cached, "land") if inner == "cached" else (SqlPositions, "move")), away
+            )
             turn(leader)
             assert (landed(), leader.amounts(), other.amounts()) == (
                 0,
@@ -249,31 +235,36 @@ class TestTrouble:
         turn(other)
         assert landed() == 107
 
-    def test_what_does_not_fit_stops_nothing_that_does(self) -> None:
+    def test_what_does_not_fit_stops_nothing_that_does(self, inner: str) -> None:
         """The first one fits, and both together do not."""
         leader, other = another(), another()
+        # What waits in Redis has two bits less.
+        much = 3 * 2**60 if inner == "cached" else INT8[1]
         for one in (leader, other):
-            one.add("hits:home", INT8[1])
+            one.add("hits:home", much)
             one.add("hits:b", 1)
             turn(one)
         turn(leader)
         other._patience = time.monotonic()
         turn(other)
-        assert (landed(), landed("hits:b")) == (INT8[1], 2)
+        assert (landed(), landed("hits:b")) == (much, 2)
         (incident,) = CounterIncident.objects.all()
-        assert incident.detail["amounts"] == {"hits:home": INT8[1]}
-        assert len(incident.detail["generations"]) == 1
+        assert incident.detail["amounts"] == {"hits:home": much}
+        assert len(incident.detail.get("generations", "1")) == 1
 
-    def test_an_error_that_nobody_has_foreseen_in_what_others_have(self, monkeypatch: Any) -> None:
+    def test_an_error_that_nobody_has_foreseen_in_what_others_have(
+        self, inner: str, monkeypatch: Any
+    ) -> None:
         leader, other = handed_over()
-        together = landing.InDatabase.land_together
+        lands = filing.lander_of(inner)
+        together = lands.land_together
 
         def poisoned(self: Any, pages: Any) -> None:
             if len(pages) > 1:
                 raise ZeroDivisionError
             together(self, pages)
 
-        monkeypatch.setattr(landing.InDatabase, "land_together", poisoned)
+        monkeypatch.setattr(lands, "land_together", poisoned)
         turn(leader)
         assert (landed(), leader.amounts()) == (100, {})
         other._patience = time.monotonic()
@@ -295,6 +286,7 @@ class TestTrouble:
         assert other.leadership
         assert other.leadership.is_ours
 
+    @in_database
     def test_a_leader_that_is_stopped_while_it_lands_loses_its_transaction(
         self, monkeypatch: Any
     ) -> None:
@@ -344,86 +336,3 @@ class TestTrouble:
         assert landed() == 7
         turn(leader)
         assert (landed(), files(root)) == (107, [])
-
-
-class TestWhoLeads:
-    def test_who_counts_nothing_lets_another_one_lead(self) -> None:
-        first, second = another(), another()
-        first.add("hits:home", 1)
-        for _ in range(4):
-            turn(first)
-        assert (landed(), first.due()) == (1, None)
-        second.add("hits:home", 1)
-        turn(second)
-        assert second.leadership
-        assert second.leadership.is_ours
-
-    def test_a_leader_looks_for_files_also_where_it_counts_nothing(self) -> None:
-        leader, other = another(), another()
-        leader.add("hits:home", 1)
-        for _ in range(2):
-            turn(leader)
-        assert leader.leadership
-        assert leader.due() == leader.leadership.next_turn
-        other.add("hits:home", 7)
-        turn(other)
-        turn(leader)
-        turn(leader)
-        assert landed() == 8
-
-    def test_all_end_their_intervals_at_once(self) -> None:
-        leader, other = another(), another()
-        assert leader.leadership
-        assert other.leadership
-        # There is no leader yet.
-        assert other.leadership.end_of(1000.0) == 4600.0
-        leader.add("hits:home", 1)
-        turn(leader)
-        ends = leader.leadership.next_turn
-        for since, end in ((ends - 3599, ends), (ends - 1, ends), (ends + 1, ends + 3600)):
-            assert other.leadership.end_of(since) == pytest.approx(end, abs=1e-3)
-
-    def test_another_strategy_has_a_leader_of_its_own(self, root: Path, inner: str) -> None:
-        leader = another()
-        strategy = "sharded" if inner == "exact" else "exact"
-        buffer = {"seconds": 3600, "directory": str(root)}
-        with override_counters(hits={"STRATEGY": strategy, "BUFFER": buffer}):
-            apart = [another(), another()]
-        for one in (leader, *apart):
-            one.add("hits:home", 1)
-            turn(one)
-        assert apart[0].leadership
-        assert apart[0].leadership.is_ours
-        turn(leader)
-        assert (landed(), len(files(root))) == (1, 2)
-        turn(apart[0])
-        assert (landed(), files(root)) == (3, [])
-
-    def test_more_than_a_page_is_landed_by_its_own_process(
-        self, root: Path, monkeypatch: Any
-    ) -> None:
-        monkeypatch.setattr(landing.InDatabase, "size", 2)
-        leader, other = another(), another()
-        leader.add("hits:home", 1)
-        for number in range(40):
-            other.add(f"hits:{number}", 1)
-        for one in (leader, other):
-            turn(one)
-        assert {landed(f"hits:{number}") for number in range(40)} == {1}
-        assert other.amounts() == {}
-        turn(leader)
-        assert (landed(), files(root)) == (1, [])
-
-    def test_many_files_are_several_transactions(self, monkeypatch: Any) -> None:
-        monkeypatch.setattr(landing.InDatabase, "size", 2)
-        crew, told = [another() for _ in range(5)], list[Any]()
-        for one in crew:
-            one.add("hits:home", 1)
-            turn(one)
-        listen = sums(told)
-        try:
-            turn(crew[0])
-        finally:
-            batch_applied.disconnect(listen)
-        assert [one["hits:home"] for one in told] == [2, 2, 1]
-        assert landed() == 5

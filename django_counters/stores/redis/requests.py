@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
+from itertools import chain
 from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -125,24 +126,45 @@ class Requests:
         return Request([Command(ADD_ONCE, keys, words)], self._added_once)
 
     def land(
-        self, page: str, deltas: Mapping[str, Delta], window: tuple[timedelta, timedelta]
-    ) -> Request[None]:
-        """Add to counters of one slot and to their cells, unless the page was added.
+        self,
+        pages: Sequence[str],
+        deltas: Mapping[str, Delta],
+        window: tuple[timedelta, timedelta],
+    ) -> Request[bool]:
+        """Add to counters of one slot and to their cells; False where the only page was added.
 
-        ``window``: how far behind and ahead of the clock of Redis the time of its id may be.
+        ``window``: how far behind and ahead of the clock of Redis the times of their ids may be.
         """
         (slot,) = self._groups(deltas)
         counters = [word for name, delta in deltas.items() for word in (name, delta.by)]
         cells = [word for name, delta in deltas.items() for word in _cells(name, delta)]
         back, ahead = (part // _MILLISECOND for part in window)
-        head = (back, ahead, page, NO_TOTALS, proposed(slot), len(deltas), len(cells) // 2)
-        keys = (*self._slots.keys(slot), self._slots.token(slot, page))
-        return Request([Command(PAGE, keys, (*head, *counters, *cells))], self._all_done)
+        head: tuple[str | int, ...] = (back, ahead, len(pages), *pages)
+        head += (NO_TOTALS, proposed(slot), len(deltas), len(cells) // 2)
+        # The script takes them from the end.
+        remembered = (self._slots.token(slot, page) for page in reversed(pages))
+        keys = (*self._slots.keys(slot), *remembered)
+        return Request([Command(PAGE, keys, (*head, *counters, *cells))], self._is_new)
 
-    def landed(self, page: str, counter: str) -> Request[bool]:
-        """Whether the page with this counter was added, as far as that is remembered."""
-        key = self._slots.token(slot_of(counter), page)
-        return Request([Command(PAGE_ADDED, (key,), ())], self._is_there, counts=False)
+    def landed(self, pages: Sequence[tuple[str, str]]) -> Request[Sequence[bool]]:
+        """Whether each page was added, as far as that is remembered. ``pages``: ids, and a counter
+        of each."""
+        of: dict[int, list[int]] = {}
+        for number, (_, counter) in enumerate(pages):
+            of.setdefault(slot_of(counter), []).append(number)
+        parts = [[(slot, n) for slot in part for n in of[slot]] for part in self._parts(of)]
+        commands = [
+            Command(PAGE_ADDED, tuple(self._slots.token(slot, pages[n][0]) for slot, n in part), ())
+            for part in parts
+        ]
+
+        def told(replies: Sequence[Any]) -> Sequence[bool]:
+            self._all_done(replies)
+            numbers = [n for part in parts for _, n in part]
+            found = dict(zip(numbers, chain.from_iterable(replies), strict=True))
+            return [bool(found[number]) for number in range(len(pages))]
+
+        return Request(commands, told, counts=False)
 
     def maximum(
         self, counter: str, number: int, age: int, told: tuple[Lease, int] | None
@@ -267,7 +289,7 @@ class Requests:
             raise self.meaning(reply)
         return Raised(*map(int, reply)) if len(reply) == 2 else found_in(reply[0])
 
-    def _is_there(self, replies: Sequence[Any]) -> bool:
+    def _is_new(self, replies: Sequence[Any]) -> bool:
         self._all_done(replies)
         return bool(replies[0])
 

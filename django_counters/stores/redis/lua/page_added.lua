@@ -1,6 +1,8 @@
--- Whether a page was added.
+-- Which pages were added.
 --
--- KEYS   the key of the page
--- Output 1 or 0
+-- KEYS   the key of each page
+-- Output 1 or 0 for each
 
-return redis.call('GET', KEYS[1]) == '' and 1 or 0
+local told = {}
+for i, key in ipairs(KEYS) do told[i] = redis.call('GET', key) == '' and 1 or 0 end
+return told
