@@ -71,36 +71,27 @@ def buffered() -> Iterator[Pair]:
 
 
 @contextmanager
-def leader_database() -> Iterator[Pair]:
-    """The same in processor time of PostgreSQL."""
-    with client() as server:
-        meter = Meter(server)
-        with _intervals(lambda act: spending(meter, act, 2 * INTERVALS, 1, "database")) as pair:
-            yield pair
-
-
-@contextmanager
-def leader_redis() -> Iterator[Pair]:
-    """The same of cached counters in processor time of Redis."""
+def leader_server(program: str, space: str) -> Iterator[Pair]:
+    """The same in processor time of a server."""
     with client() as server:
         meter = Meter(server)
 
         def side(action: Action) -> Side:
-            return spending(meter, action, 2 * INTERVALS, 1, "redis")
+            return spending(meter, action, 2 * INTERVALS, 1, program)
 
-        with _intervals(side, "filed") as pair:
+        with _intervals(side, space) as pair:
             yield pair
 
 
 @contextmanager
 def leader() -> Iterator[Pair]:
     """The buffers of eight processes in one directory, and eight that are landed one by one."""
-    with _intervals(lambda act: loop(act, INTERVALS)) as pair:
+    with _intervals(lambda act: loop(act, INTERVALS), "shared") as pair:
         yield pair
 
 
 @contextmanager
-def _intervals(side: Callable[[Action], Side], space: str = "shared") -> Iterator[Pair]:
+def _intervals(side: Callable[[Action], Side], space: str) -> Iterator[Pair]:
     names = [f"{space}:{next(_numbers)}" for _ in range(2 * HOT)]
     together, apart = ([_buffer(space) for _ in range(CREW)] for _ in range(2))
     stored = adds_up(_sum_of(together, names[:HOT]), _sum_of(apart, names[HOT:]))
@@ -161,6 +152,6 @@ CASES: Mapping[str, Work] = {
     "buffer-handle-file": Work(filed),
     "buffer-increment": Work(buffered),
     "buffer-leader": Work(leader),
-    "buffer-leader-database": Work(leader_database),
-    "buffer-leader-redis": Work(leader_redis),
+    "buffer-leader-database": Work(partial(leader_server, "database", "shared")),
+    "buffer-leader-redis": Work(partial(leader_server, "redis", "filed")),
 }

@@ -314,8 +314,8 @@ class CachedStore(Protocol):
     ) -> Any:
         """Add to counters of one slot and to their cells; False where the only page was added."""
 
-    def landed(self, pages: Sequence[tuple[str, str]]) -> Any:
-        """Whether each page was added; ``pages``: ids, and a counter of each."""
+    def landed(self, pages: Mapping[str, str]) -> Any:
+        """Which ids of pages were added; ``pages``: a counter of each."""
 
     def maximum(self, counter: str, number: int, age: int, told: tuple[Lease, int] | None) -> Any:
         """Add what a counter lacks of a number; `Raised`, or `Found` where its total is not known.

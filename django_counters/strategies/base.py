@@ -74,8 +74,8 @@ class Outside(Strategy, Protocol):
         False where it was counted before.
         """
 
-    def have_landed(self, pages: Sequence[tuple[str, Hashable]]) -> Sequence[bool]:
-        """Whether each page was counted; ``pages``: ids, and a counter of each."""
+    def landed_pages(self, pages: Mapping[str, Hashable]) -> frozenset[str]:
+        """Which ids of pages were counted; ``pages``: a counter of each."""
 
     def waits(self, keys: Iterable[Hashable]) -> Mapping[Hashable, Sequence[tuple[str, int]]]:
         """The pending amount for counters, in each generation."""

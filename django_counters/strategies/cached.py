@@ -205,10 +205,10 @@ class Cached(Outside):
         counters = {counter_of(self._label, delta.key): delta for delta in deltas}
         return bool(self._pending.send(self._pending.land(pages, counters, (TOKEN_WINDOW, AHEAD))))
 
-    def have_landed(self, pages: Sequence[tuple[str, Hashable]]) -> Sequence[bool]:
-        """Whether each page was counted; ``pages``: ids, and a counter of each."""
-        asked = [(page, counter_of(self._label, key)) for page, key in pages]
-        return tuple(self._pending.send(self._pending.landed(asked)))
+    def landed_pages(self, pages: Mapping[str, Hashable]) -> frozenset[str]:
+        """Which ids of pages were counted; ``pages``: a counter of each."""
+        asked = {page: counter_of(self._label, key) for page, key in pages.items()}
+        return frozenset(self._pending.send(self._pending.landed(asked)))
 
     def waits(self, keys: Iterable[Hashable]) -> Mapping[Hashable, Sequence[tuple[str, int]]]:
         """The amount that waits in Redis for counters, in each generation; one round trip."""

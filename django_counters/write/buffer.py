@@ -20,7 +20,7 @@ from django_counters.types import Delta, Sums, deltas_of
 from django_counters.write.files import Files
 from django_counters.write.held import Held, Part, Waiting, held_in
 from django_counters.write.interval import NOTHING, Interval
-from django_counters.write.landing import SOURCE, Lander
+from django_counters.write.landing import SOURCE, Lander, mark
 from django_counters.write.leadership import Leadership
 from django_counters.write.mapped import HIGH, LOW
 from django_counters.write.native import in_event_loop
@@ -328,7 +328,7 @@ class Buffer:
             if leadership.is_ours:
                 leadership.collect(list(self._seal()))
             else:
-                leadership.mark(list(self._seal()))
+                mark(list(self._seal()), self.lander)
         finally:
             # Whatever keeps those of others from landing.
             landed = self._land_parted()

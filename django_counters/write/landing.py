@@ -316,11 +316,11 @@ class InRedis(StrategyLander):
     def have_landed(self, places: Sequence[tuple[Page, str]]) -> Sequence[bool]:
         """Whether that Redis remembers them. One round trip for all."""
         names = [_part_with(page, key) for page, key in places]
-        asked = [(name, key) for name, (page, key) in zip(names, places, strict=True) if name]
-        told = dict(zip(asked, self._outside().have_landed(asked), strict=True)) if asked else {}
+        keys = {name: key for name, (_, key) in zip(names, places, strict=True) if name}
+        landed = self._outside().landed_pages(keys) if keys else frozenset()
         return [
-            name in page.told or told.get((name, key), False)
-            for name, (page, key) in zip(names, places, strict=True)
+            name in page.told or name in landed
+            for name, (page, _) in zip(names, places, strict=True)
         ]
 
     def _outside(self) -> Outside:

@@ -28,7 +28,7 @@ from django_counters.stores.sql.positions import Moved
 from django_counters.write.adopting import homes_in, pages_of
 from django_counters.write.files import Files
 from django_counters.write.homes import Home
-from django_counters.write.landing import InDatabase, InRedis, Lander, Merging, mark
+from django_counters.write.landing import InDatabase, InRedis, Lander, Merging
 from django_counters.write.mapped import SEALED, File, Foreign, Origin, Unreadable, read
 from django_counters.write.page import Page
 
@@ -129,10 +129,6 @@ class Leadership:
         """Whether what one process has is small enough to be landed with that of others."""
         return len(pages) <= self._lander.slots
 
-    def mark(self, pages: Sequence[Page]) -> None:
-        """Mark what was counted by now."""
-        mark(pages, self._lander)
-
     def collect(self, own: Sequence[Page]) -> None:
         """Land what was handed over, with own pages that are small, as far as that is possible.
 
@@ -161,8 +157,6 @@ class Leadership:
             # Each of them is tried again by its own process, which tells why it cannot be landed.
             logger.info("Counters: the buffers of this machine are landed one by one: %s", error)
             return
-        for page in pages:
-            page.landed = True
         for path in paths:
             # Its own process removes it, too.
             with suppress(OSError):

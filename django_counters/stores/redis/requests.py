@@ -146,25 +146,21 @@ class Requests:
         keys = (*self._slots.keys(slot), *remembered)
         return Request([Command(PAGE, keys, (*head, *counters, *cells))], self._is_new)
 
-    def landed(self, pages: Sequence[tuple[str, str]]) -> Request[Sequence[bool]]:
-        """Whether each page was added, as far as that is remembered. ``pages``: ids, and a counter
-        of each."""
-        of: dict[int, list[int]] = {}
-        for number, (_, counter) in enumerate(pages):
-            of.setdefault(slot_of(counter), []).append(number)
-        parts = [[(slot, n) for slot in part for n in of[slot]] for part in self._parts(of)]
-        commands = [
-            Command(PAGE_ADDED, tuple(self._slots.token(slot, pages[n][0]) for slot, n in part), ())
-            for part in parts
-        ]
+    def landed(self, pages: Mapping[str, str]) -> Request[frozenset[str]]:
+        """Which ids of pages were added, as far as that is remembered. ``pages``: a counter of
+        each."""
+        of: dict[int, list[str]] = {}
+        for page, counter in pages.items():
+            of.setdefault(slot_of(counter), []).append(page)
+        asked = [[(slot, page) for slot in part for page in of[slot]] for part in self._parts(of)]
+        keys = (tuple(self._slots.token(*one) for one in part) for part in asked)
 
-        def told(replies: Sequence[Any]) -> Sequence[bool]:
+        def added(replies: Sequence[Any]) -> frozenset[str]:
             self._all_done(replies)
-            numbers = [n for part in parts for _, n in part]
-            found = dict(zip(numbers, chain.from_iterable(replies), strict=True))
-            return [bool(found[number]) for number in range(len(pages))]
+            told = zip(chain.from_iterable(asked), chain.from_iterable(replies), strict=True)
+            return frozenset(page for (_, page), is_added in told if is_added)
 
-        return Request(commands, told, counts=False)
+        return Request([Command(PAGE_ADDED, part, ()) for part in keys], added, counts=False)
 
     def maximum(
         self, counter: str, number: int, age: int, told: tuple[Lease, int] | None
