@@ -65,11 +65,11 @@ class World:
         one: Any = self.chance.choice(self.crew)
         # Not the one that sends just now. All are in one thread here, and none hears of it.
         if not one.landing._is_owned():
-            landing.lands = False
+            lands, landing.lands = landing.lands, False
             try:
                 self._let(one, impatient=True)
             finally:
-                landing.lands = True
+                landing.lands = lands
         self.check()
 
     def _let(self, one: Buffer, *, impatient: bool) -> None:
