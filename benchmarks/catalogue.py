@@ -24,9 +24,6 @@ from benchmarks.cases import (
     likes,
     limits,
     mysql,
-    peers_cache,
-    peers_database,
-    peers_visits,
     quotas,
     regions,
     rest,
@@ -64,9 +61,6 @@ FAST = {
     **rest.CASES,
     **adjusting.CASES,
     **regions.CASES,
-    **peers_database.CASES,
-    **peers_visits.CASES,
-    **peers_cache.CASES,
 }
 DURABLE = {
     **statements.CASES,
@@ -77,9 +71,8 @@ DURABLE = {
     **cached.COMMITS,
     **flush.CASES,
     **cells.LANDINGS,
-    **top.LANDINGS,
     **regions.CONVERGENCE,
-    **peers_database.COMMITS,
+    **exact.COMMITS,
 }
 TARGETS = {"≥": at_least, "≤": at_most}
 

@@ -13,6 +13,7 @@ from django.conf import settings
 from django.contrib.contenttypes.models import ContentType
 from django.core.management import call_command
 from django.db import connection, connections
+from django.db.models import Model
 from django.test import override_settings
 
 from benchmarks.inspection import execute
@@ -78,6 +79,11 @@ def use(name: str) -> None:
     connection.close()
     connection.settings_dict["NAME"] = name
     ContentType.objects.clear_cache()  # its numbers are those of the database before
+
+
+def known(*models: type[Model]) -> None:
+    """Let the planner know what is in the tables; see `settle`."""
+    execute(f"VACUUM ANALYZE {', '.join(model._meta.db_table for model in models)}")
 
 
 def settle() -> None:

@@ -13,7 +13,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -97,18 +97,19 @@ RATES = at_least(0)
 class Work:
     """How a row is measured: each side runs so many slices in a round.
 
-    ``prepare`` makes what both sides need, and removes it; ``less`` does the same with less to do
-    in a slice, for where time is short.
+    ``prepare`` makes what both sides need, and removes it. If time is short, ``brief`` does the
+    same in shorter slices, and ``less`` with smaller amounts, for which the target was not set.
     """
 
     prepare: Callable[[], AbstractContextManager[Pair]]
     slices: int = 10
     less: Callable[[], AbstractContextManager[Pair]] | None = None
+    brief: Callable[[], AbstractContextManager[Pair]] | None = None
 
 
 def lasting(prepare: Callable[[float], AbstractContextManager[Pair]]) -> Work:
     """Work whose slices last so many seconds."""
-    return Work(partial(prepare, SECONDS), slices=2, less=partial(prepare, BRIEF))
+    return Work(partial(prepare, SECONDS), slices=2, brief=partial(prepare, BRIEF))
 
 
 @dataclass(frozen=True)
@@ -167,9 +168,12 @@ class Effort:
 def measure(case: Case, effort: Effort) -> Result:
     """Run one case and verify its sums; `WrongSum` where the database holds others."""
     turns = itertools.count()
-    short = effort.share < 1
-    slices = max(1, round(case.work.slices * effort.share))
-    with case.work.less() if case.work.less and short else case.work.prepare() as pair:
+    work, short = case.work, effort.share < 1
+    if short and work.less:
+        case = replace(case, target=None)
+    prepare = (work.less or work.brief or work.prepare) if short else work.prepare
+    slices = max(1, round(work.slices * effort.share))
+    with prepare() as pair:
         sides = pair.subject, pair.reference
         rounds = [
             Round(*in_turn(sides, number, turns))

@@ -37,20 +37,6 @@ class Post(Table):
     likes = CounterField(strategy="slotted")
 
 
-class FixedShard(Table):
-    """One of a fixed number of rows that a counter is spread over."""
-
-    key = models.CharField(max_length=200, db_collation="C")  # as the library's keys
-    shard = models.PositiveSmallIntegerField()
-    value = models.BigIntegerField(default=0)
-
-    class Meta(Table.Meta):
-        abstract = False
-        constraints: ClassVar = [
-            models.UniqueConstraint(fields=["key", "shard"], name="benchmarks_fixed_shard")
-        ]
-
-
 class Event(Table):
     """A row for each event, as one counts by day without a library."""
 
@@ -104,52 +90,3 @@ class DaySketch(Table):
     day = models.DateTimeField()
     kind = models.CharField(max_length=1)
     body = models.BinaryField()
-
-
-# The same columns and indexes as the tables of django-hitcount 1.3.5. Only what leads out of
-# them is a number and no foreign key, so that deleting a user or a type asks nothing here.
-
-
-class VisitCount(Table):
-    """How often a record was visited."""
-
-    visits = models.PositiveIntegerField(default=0)
-    modified = models.DateTimeField(auto_now=True)
-    record_type = models.IntegerField(db_index=True)
-    record = models.PositiveIntegerField()
-
-    class Meta(Table.Meta):
-        abstract = False
-        ordering: ClassVar = ["-visits"]
-        constraints: ClassVar = [
-            models.UniqueConstraint(
-                fields=["record_type", "record"], name="benchmarks_visits_of_record"
-            )
-        ]
-
-
-class Visit(Table):
-    """One visitor who was counted."""
-
-    created = models.DateTimeField(auto_now_add=True, db_index=True)
-    address = models.CharField(max_length=40, db_index=True)
-    session = models.CharField(max_length=40, db_index=True)
-    agent = models.CharField(max_length=255)
-    user_number = models.IntegerField(null=True, db_index=True)
-    visit_count = models.ForeignKey(VisitCount, on_delete=models.CASCADE)
-
-    class Meta(Table.Meta):
-        abstract = False
-        ordering: ClassVar = ["-created"]
-
-
-class BlockedAddress(Table):
-    """Visitors from here are not counted."""
-
-    address = models.CharField(max_length=40, unique=True)
-
-
-class BlockedAgent(Table):
-    """Visitors with this browser are not counted."""
-
-    agent = models.CharField(max_length=255, unique=True)

@@ -16,13 +16,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from benchmarks import page, readme, results, scaling
-from benchmarks.harness import MIN_ROUNDS, Effort
+from benchmarks.harness import Effort
 
 if TYPE_CHECKING:
     from benchmarks.catalogue import Group
 
-QUICK = Effort(rounds=MIN_ROUNDS, share=0.2)
-ROUGH = "A quick run is rough. Where a row names a large amount, it was done with less of it."
+QUICK = Effort(rounds=3, share=0.1)
+ROUGH = (
+    "A quick run is rough, and measures rows with a target. Rows with a large amount ran with a "
+    "smaller one, without a verdict."
+)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -58,7 +61,7 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--case", action="append", default=[], help="only this; can be repeated")
     parser.add_argument("--growth", action="store_true", help="also how costs grow: minutes more")
     parser.add_argument("--calls", action="store_true", help="count calls of functions instead")
-    parser.add_argument("--quick", action="store_true", help="shorter rounds, and the fewest")
+    parser.add_argument("--quick", action="store_true", help="rows with a target, in short rounds")
     parser.add_argument(
         "--publish", action="store_true", help="measure all, and write docs/benchmarks"
     )
@@ -92,13 +95,21 @@ def _problem(vendor: str, options: argparse.Namespace) -> str:
 
 
 def _chosen(groups: Sequence[Group], options: argparse.Namespace) -> list[Group]:
-    """What was asked for: by name, all there is, or the cases; no group is empty."""
+    """What was asked for: by name, all there is, those with a target, or the cases.
+
+    No group is empty.
+    """
     if options.case:
         groups = [group.only(options.case) for group in groups]
     elif not options.publish:
         growths = [group.growths if options.growth else () for group in groups]
         pairs = zip(groups, growths, strict=True)
         groups = [replace(group, growths=some, capacity=False) for group, some in pairs]
+        if options.quick:
+            groups = [
+                replace(group, cases=[case for case in group.cases if case.target])
+                for group in groups
+            ]
     return [group for group in groups if group.names()]
 
 

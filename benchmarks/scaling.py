@@ -111,8 +111,6 @@ SEEKING = (
     ("cached, returns nothing", "nothing", "nothing-first"),
     ("cached, returns nothing, batches of 100", "nothing-many", "nothing-many"),
 )
-# The same behind buffers: what an increment costs there, and a sum that leaves one.
-BUFFERED = ("the same, in buffers of 1 s", "merged", "merged-landing")
 # Processes of one machine, each of which counts so often a second, and among how many counters.
 MACHINES = tuple(
     (processes, 1_000.0, counters) for counters in (100, 10_000, 1_000_000) for processes in (8, 32)
@@ -231,9 +229,6 @@ def _sparse(costs: Mapping[str, Cost], load: Sparse) -> list[str]:
         name: _seeking(costs, {flush: fresh}, _counted(load.peak, fresh, each, first))
         for name, each, first in SEEKING
     }
-    name, each, leaving = BUFFERED
-    if each in costs:
-        columns[name] = _seeking(costs, {flush: fresh}, {each: load.peak, leaving: load.merged})
     words = f"{changed / 1e6:.1f} million counters change in each minute"
     rows = [[words, *columns]]
     heads = next(iter(columns.values()))
@@ -248,13 +243,13 @@ def _counted(peak: float, fresh: float, each: str, first: str) -> dict[str, floa
 
 
 def _machines() -> list[str]:
-    """How many sums leave a machine: of each of its processes, and if one merged those of all."""
-    head = "processes, counters", "each of its own, 1 s", "each of its own, 10 s", "merged, 1 s"
+    """How many sums leave a machine per second, by the interval of its buffers."""
+    head = "processes, counters", "every second", "every 10 seconds"
     rows = [list(head)]
     for processes, each, counters in MACHINES:
         one = Sparse(each * processes, counters, processes=processes)
         seldom = one._replace(peak=one.peak * 10).merged / 10
-        sums = one.merged, seldom, one._replace(processes=1).merged
+        sums = one.merged, seldom
         rows.append([f"{processes}, {counters:,}", *(f"{number:,.0f}" for number in sums)])
     return ruled(rows)
 

@@ -66,17 +66,10 @@ class InRedis(LimitThrottle):
     limit = Limit("redis", WIDE)
 
 
-class InDatabase(LimitThrottle):
-    """A limit that nobody reaches, kept in the database."""
-
-    limit = Limit("database", WIDE, cache=None)
-
-
 urlpatterns = [
     path("api/v1/", include("django_counters.rest.urls")),
     path("bare/<str:key>/increment", Bare.as_view()),
     path("bare/<str:key>/upsert", BareUpsert.as_view()),
     path("bare/<str:key>", Bare.as_view()),
     path("redis/<str:key>/increment", IncrementView.as_view(throttle_classes=[InRedis])),
-    path("database/<str:key>/increment", IncrementView.as_view(throttle_classes=[InDatabase])),
 ]

@@ -13,7 +13,7 @@ from django.utils.module_loading import import_string
 
 from django_counters.rates import check_burst, rate_of
 
-ACTIONS = ("read", "increment", "decrement", "adjust", "history", "list", "approve")
+ACTIONS = ("read", "increment", "decrement", "hold", "adjust", "history", "list", "approve")
 # What changes nothing can be for anybody.
 _READS = ("read", "history", "list")
 NOBODY, ANYONE, AUTHENTICATED, STAFF, PERMISSION, BEACON = (
@@ -39,7 +39,7 @@ class Access:
     """Who may do what with counters over HTTP. Anything that is not named is forbidden.
 
     Attributes:
-        read, increment, decrement, adjust, history, list, approve: ``"anyone"`` (who reads),
+        read, increment, decrement, hold, adjust, history, list, approve: ``"anyone"`` (who reads),
             ``"authenticated"``, ``"staff"``, ``"permission"`` (of Django), ``"beacon"`` (whoever
             increments), or the path of a permission class of REST framework.
         max_delta: the most that one call may change a counter by.
@@ -59,6 +59,7 @@ class Access:
     read: str = NOBODY
     increment: str = NOBODY
     decrement: str = NOBODY
+    hold: str = NOBODY
     adjust: str = NOBODY
     history: str = NOBODY
     list: str = NOBODY
@@ -80,7 +81,7 @@ class Access:
     @property
     def creates(self) -> bool:
         """Whether a client may create counters: to change one that is not there makes it."""
-        return any((self.increment, self.decrement, self.adjust))
+        return any((self.increment, self.decrement, self.hold, self.adjust))
 
     def admits_name(self, key: str) -> bool:
         """Whether the API may create the counter, as far as its name goes."""
@@ -95,6 +96,8 @@ class Access:
 CREATED = "counters.created"
 # That of the counter which says how far the audit was sound. Clients cannot reach it, either.
 AUDITED = "counters.audited"
+# The namespace that has when each job of upkeep began last. Clients cannot reach it.
+UPKEEP = "counters.upkeep"
 # Clients cannot reach counters that are not declared.
 CLOSED = Access()
 

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
+from pkgutil import iter_modules
 
 from django.apps import AppConfig, apps
 from django.conf import settings
 from django.core.signals import setting_changed
 from django.db import connections, router
-from django.db.models.signals import post_migrate
+from django.db.models.signals import post_migrate, pre_migrate
 from django.utils.translation import gettext_lazy as _
 
 
@@ -26,6 +27,7 @@ class CountersConfig(AppConfig):
     def ready(self) -> None:
         from django_counters import checks
         from django_counters.fields.columns import forget_recipes
+        from django_counters.fields.migrating import guard_columns
         from django_counters.registry import registry
 
         checks.register()
@@ -36,9 +38,11 @@ class CountersConfig(AppConfig):
             land_before_the_end()
         setting_changed.connect(registry.forget_policies)
         setting_changed.connect(forget_recipes)
+        pre_migrate.connect(guard_columns, sender=self)
         post_migrate.connect(prepare_database, sender=self)
         if apps.is_installed("rest_framework"):
             # An extra: by its name, for nothing of the core may need it.
+            import_module("django_counters.rest.checks")
             import_module("django_counters.rest.serializers")
 
 
@@ -87,17 +91,37 @@ def prepare_database(using: str, **_: object) -> None:
     from django_counters.upkeep.rollup import fold_renamed
 
     vendor = connections[using].vendor
-    if vendor in DIALECTS and router.allow_migrate_model(using, Counter):
+    if (
+        vendor in DIALECTS
+        and router.allow_migrate_model(using, Counter)
+        and not _is_between_migrations(using)
+    ):
         DIALECTS[vendor].install(using)
         make_guard(using)
         if CounterDelta._meta.db_table in connections[using].introspection.table_names():
             remake_plain_table(using)
-            with suppress(LedgerFenced):
-                # A rollup says so, too, and more than a migration can.
-                SqlHorizon(using).found()
+            if "ledger" not in DIALECTS[vendor].lacks:
+                with suppress(LedgerFenced):
+                    # A rollup says so, too, and more than a migration can.
+                    SqlHorizon(using).found()
             make_ahead(using)
             fold_renamed(using)
         if CounterMeasure._meta.db_table in connections[using].introspection.table_names():
             make_measures(using)
     # Content types may have new numbers now.
     registry.forget_strategies()
+
+
+def _is_between_migrations(using: str) -> bool:
+    """Whether some of our migrations are applied and the last one isn't: tables are older ones."""
+    from django.db.migrations.recorder import MigrationRecorder
+
+    from django_counters import migrations
+
+    if "django_counters" in getattr(settings, "MIGRATION_MODULES", {}):
+        return False
+    recorded = MigrationRecorder(connections[using]).applied_migrations()
+    applied = {name for app, name in recorded if app == "django_counters"}
+    return (
+        bool(applied) and max(one.name for one in iter_modules(migrations.__path__)) not in applied
+    )

@@ -42,6 +42,7 @@ def buffering_problems(
     strategy: str,
     *,
     entries: bool,
+    outside: bool,
     against: Iterable[str],
     streams: Collection[str],
 ) -> Iterator[str]:
@@ -51,6 +52,7 @@ def buffering_problems(
         declared: the value of ``BUFFER``.
         strategy: the name of the strategy.
         entries: whether that keeps each change.
+        outside: whether increments wait outside of the database there.
         against: what is declared that a sum of several changes cannot say.
         streams: the names of the streams that are declared.
     """
@@ -63,6 +65,11 @@ def buffering_problems(
     yield from _destination_problems(declared, streams)
     if entries:
         yield f"BUFFER merges changes, and {strategy} keeps each of them."
+    if outside:
+        yield (
+            f"BUFFER cannot stand in front of {strategy}: Redis merges its changes already. "
+            "Remove BUFFER, or set STRATEGY to 'exact' or 'sharded'."
+        )
     for name in against:
         yield f"BUFFER cannot stand beside {name}: only its own process knows a pending change."
 

@@ -11,18 +11,26 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning
 from django.core.checks import register as register_check
 from django.db import connections, router
+from django.utils import timezone
 
 from django_counters.conf import policies, problems, published_to
+from django_counters.exceptions import InvalidConfiguration
+from django_counters.fields import CounterField
 from django_counters.fields.regional import attribute_problems
 from django_counters.hints import HINTS
-from django_counters.limits.limit import limit_problems
-from django_counters.models import Counter, CounterDelta
+from django_counters.jobs import upkeep_problems
+from django_counters.limits.limit import are_in_redis, limit_problems
+from django_counters.models import Counter, CounterDelta, CounterMeasure
 from django_counters.observe.facts import databases
 from django_counters.observe.redises import weaknesses
 from django_counters.regions import region_problems
 from django_counters.stores.redis.addresses import is_other_cache
 from django_counters.stores.sql.dialects import DIALECTS
 from django_counters.streams import stream_problems
+from django_counters.tenants import SETTING as TENANT
+from django_counters.tenants import makes_cursors, named_callable
+from django_counters.upkeep.actors import once_places
+from django_counters.upkeep.measures import declared_measures
 from django_counters.upkeep.partitions import FEWEST_AHEAD, ledgers, partitions_ahead, too_few
 from django_counters.upkeep.sources import declared_sources
 
@@ -35,7 +43,9 @@ def register() -> None:
     register_check(check_limits)
     register_check(check_streams)
     register_check(check_regions)
+    register_check(check_upkeep)
     register_check(check_attributes, Tags.models)
+    register_check(check_tenants)
     register_check(check_caches, Tags.caches)
     register_check(check_caches_in_use, Tags.caches, deploy=True)
     register_check(check_servers, Tags.caches, deploy=True)
@@ -82,6 +92,13 @@ def check_regions(
         Error(message, hint=HINTS["E042"], id="counters.E042")
         for message in region_problems(needed=False)
     ]
+
+
+def check_upkeep(
+    app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """E061: the contents of ``COUNTERS_UPKEEP``."""
+    return [Error(message, hint=HINTS["E061"], id="counters.E061") for message in upkeep_problems()]
 
 
 def check_attributes(
@@ -134,7 +151,7 @@ def check_cached_as_exact(
 def check_servers(
     app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
-    """W012 to W015, with ``check --deploy``: how the Redis of cached counters is set up."""
+    """W012 to W015, W023, with ``check --deploy``: how the Redis of cached counters is set up."""
     return [
         Warning(message, hint=HINTS[code], id=f"counters.{code}")
         for source in declared_sources(*_used())
@@ -158,12 +175,49 @@ def _used() -> list[str]:
     return [] if any(problems(getattr(settings, "COUNTERS", None))) else databases()
 
 
+def check_tenants(
+    app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """E060: counters or limits that a process or Redis remembers, without tenants set apart.
+
+    It connects to nothing. Limits count if their module was imported.
+    """
+    message = None
+    if hasattr(settings, TENANT):
+        try:
+            named_callable()
+        except InvalidConfiguration as error:
+            message = str(error)
+    elif _remembered() or are_in_redis():
+        for alias in connections:
+            connection = connections[alias]
+            if makes_cursors(connection) and router.allow_migrate_model(alias, Counter):
+                engine = type(connection).__module__
+                message = (
+                    f"The backend of the database {alias!r}, {engine}, makes its own cursors, as "
+                    f"backends do that switch tenants, and {TENANT} isn't set."
+                )
+    return [Error(message, hint=HINTS["E060"], id="counters.E060")] if message else []
+
+
+def _remembered() -> bool:
+    """Return whether a cached or buffered counter, or one with periods or actors, is declared."""
+    if any(problems(getattr(settings, "COUNTERS", None))):
+        return False
+    declared: list[Any] = list(policies(getattr(settings, "COUNTERS", None)).values())
+    fields = (field for model in apps.get_models() for field in model._meta.local_fields)
+    declared += [field for field in fields if isinstance(field, CounterField)]
+    return any(
+        one.recipe.can.outside or one.measure or getattr(one, "buffer", None) for one in declared
+    )
+
+
 def check_databases(
     app_configs: Sequence[AppConfig] | None = None,
     databases: Sequence[str] | None = None,
     **kwargs: Any,
 ) -> list[CheckMessage]:
-    """E006, E007, E044, W011 and W019: whether the databases that hold counters can keep them."""
+    """E006, E007, E044, W011, W019 and W020: whether databases can keep their counters."""
     used = [alias for alias in databases or () if router.allow_migrate_model(alias, Counter)]
     return [
         *(
@@ -181,7 +235,27 @@ def check_databases(
             for alias in used
             for message in _reduced(alias)
         ),
+        *(
+            Warning(message, hint=HINTS["W020"], obj=alias, id="counters.W020")
+            for alias in used
+            for message in _other_zones(alias)
+        ),
     ]
+
+
+def _other_zones(alias: str) -> list[str]:
+    """Which declared counters have periods that begin by another time zone than ``TIME_ZONE``."""
+    connection: Any = connections[alias]
+    if connection.vendor not in DIALECTS or any(problems(getattr(settings, "COUNTERS", None))):
+        return []
+    if CounterMeasure._meta.db_table not in connection.introspection.table_names():
+        # Before the first migrate.
+        return []
+    zone = str(timezone.get_default_timezone())
+    names = {measure.name for measure in declared_measures(alias)}
+    rows = CounterMeasure._base_manager.using(alias).exclude(zone=zone).order_by("name")
+    found = [f"{row.name} ({row.zone})" for row in rows if row.name in names]
+    return [f"Periods begin by another time zone than {zone}: {', '.join(found)}."] if found else []
 
 
 def _reduced(alias: str) -> list[str]:
@@ -208,7 +282,7 @@ def _partition_problems(alias: str) -> Iterator[str]:
     if too_few(ahead):
         yield (
             f"The ledger has {ahead} partitions ahead, {FEWEST_AHEAD} are needed: "
-            "run manage.py counters partitions."
+            "run manage.py counters upkeep partitions."
         )
 
 
@@ -230,8 +304,22 @@ def _database_problems(alias: str) -> Iterator[tuple[str, str]]:
 def _unfit(connection: Any) -> Iterator[str]:
     """The declarations that this kind of database refuses, and what its server lacks."""
     dialect, setting = DIALECTS[connection.vendor], getattr(settings, "COUNTERS", None)
-    if not dialect.keeps_regions and not any(problems(setting)):
-        for name, policy in policies(setting).items():
-            if policy.regional:
-                yield f"{name}: REGIONAL counters cannot be kept in {connection.vendor}."
+    if dialect.lacks and not any(problems(setting)):
+        for label, what in _wanted(setting, connection.alias):
+            if what in dialect.lacks:
+                yield f"{label}: {dialect.lacks[what]}"
     yield from dialect.unfit(connection)
+
+
+def _wanted(setting: Any, alias: str) -> Iterator[tuple[str, str]]:
+    """Yield who declares a feature that some databases lack, and the feature."""
+    for name, policy in policies(setting).items():
+        asked = {
+            "ledger": policy.recipe.can.entries,
+            "detour": policy.recipe.can.outside and policy.options["on_redis_down"] == "ledger",
+            "history": policy.history,
+            "regional": policy.regional,
+        }
+        yield from ((f"COUNTERS[{name!r}]", what) for what, given in asked.items() if given)
+    for place in once_places(alias):
+        yield str(place.field or f"COUNTERS[{place.measure.name!r}]"), "once"

@@ -10,9 +10,18 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from django_counters.access import AUDITED, CLOSED, CREATED, Access, access_of, access_problems
+from django_counters.access import (
+    AUDITED,
+    CLOSED,
+    CREATED,
+    UPKEEP,
+    Access,
+    access_of,
+    access_problems,
+)
 from django_counters.buffering import Buffering, buffering_of, buffering_problems
 from django_counters.exceptions import InvalidConfiguration, InvalidDelta
+from django_counters.features import features
 from django_counters.measure import Measure
 from django_counters.options import Option, did_you_mean, is_integer
 from django_counters.projections.actors import ACTORS
@@ -26,6 +35,7 @@ from django_counters.regions import SENT, regional_problems
 from django_counters.strategies import cached, in_place, ledger, sharded, slotted
 from django_counters.strategies.declaring import MAX_AGE, Declaration, Recipe
 from django_counters.streams import stream_names
+from django_counters.tenants import has_tenants
 from django_counters.types import UNBOUNDED, Bounds, check_integer, why_no_key
 
 # A new strategy or projection is one file, and its name in one of these lines.
@@ -36,7 +46,7 @@ STRATEGIES: tuple[Declaration, ...] = (
     ledger.DECLARED,
     cached.DECLARED,
 )
-PROJECTIONS: tuple[Projection, ...] = (QUOTAS, SERIES, UNIQUES, ACTORS, TOP, OCCURRENCES)
+_OWN: tuple[Projection, ...] = (QUOTAS, SERIES, UNIQUES, ACTORS, TOP, OCCURRENCES)
 DEFAULT = "default"
 EXACT = in_place.EXACT.recipe()
 # How often totals are recorded.
@@ -186,6 +196,11 @@ def strategies() -> dict[str, Declaration]:
     return {one.name: one for one in STRATEGIES if one.namespaces is not None}
 
 
+def projections() -> tuple[Projection, ...]:
+    """The options that are no strategy's: our own, and those of other apps."""
+    return (*_OWN, *(one for each in features() for one in each.options))
+
+
 def field_strategies() -> dict[str, Declaration]:
     """The strategies of fields."""
     return {one.name: one for one in STRATEGIES if one.fields is not None}
@@ -208,12 +223,12 @@ def field_options(strategy: str = "") -> dict[str, Option]:
     """The options of a field beside ``COMMON``; its own strategy decides on shared names."""
     own_last = sorted(field_strategies().values(), key=lambda one: one.name == strategy)
     own = [option for one in own_last for option in one.fields or ()]
-    projected = [option for one in PROJECTIONS for option in one.options]
+    projected = [option for one in projections() for option in one.options]
     return {option.name: option for option in (*own, *projected)}
 
 
 def _projected() -> list[Option]:
-    options = [option for one in PROJECTIONS for option in one.options]
+    options = [option for one in projections() for option in one.options]
     return [option._replace(name=option.name.upper()) for option in options]
 
 
@@ -261,7 +276,7 @@ def published_to(setting: object) -> frozenset[str]:
 def measure_of(owner: str, options: Mapping[str, Any]) -> Measure | None:
     """The measure of a namespace or a field, by its options; None: only the total is counted."""
     given, parts = projected_options(options), dict[str, Any]()
-    for one in PROJECTIONS:
+    for one in projections():
         for name, part in one.make(**given).items():
             parts[name] = (*parts.get(name, ()), *part) if isinstance(part, tuple) else part
     parts["per"] = finest_first(list(set(parts["per"])))
@@ -270,7 +285,7 @@ def measure_of(owner: str, options: Mapping[str, Any]) -> Measure | None:
 
 def projected_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options of projections among those that are given, and the defaults of others."""
-    known = (option for one in PROJECTIONS for option in one.options)
+    known = (option for one in projections() for option in one.options)
     return {option.name: options.get(option.name, option.default) for option in known}
 
 
@@ -325,6 +340,12 @@ def _option_problems(where: str, declared: Mapping[Any, Any]) -> Iterator[Proble
         yield Problem("E004", f"{where} has an unknown strategy {strategy!r}.{guess}")
     for code, message in _value_problems(declared):
         yield Problem(code, f"{where}: {message}")
+    if declared.get("BUFFER") is not None and has_tenants():
+        message = (
+            "BUFFER can't be used with COUNTERS_TENANT, because the thread that flushes buffers "
+            "serves no tenant. Remove BUFFER; STRATEGY 'cached' is quick as well."
+        )
+        yield Problem("E040", f"{where}: {message}")
 
 
 def _value_problems(declared: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:
@@ -335,7 +356,7 @@ def _value_problems(declared: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:
         for message in option.problems(_value(declared, option)):
             yield option.code, message
     given = _given(declared)
-    for one in PROJECTIONS:
+    for one in projections():
         for message in one.problems(**given):
             yield one.in_namespaces, message
 
@@ -345,11 +366,18 @@ def conflicts(
 ) -> Iterator[tuple[str, str]]:
     """Yield which projections cannot stand beside a strategy and bounds."""
     options = projected_options(given)
-    for one in PROJECTIONS:
+    for one in projections():
         for message in one.against(
             **options, strategy=strategy.name, can=strategy.can, bounds=bounds
         ):
             yield one.in_fields if of_field else one.in_namespaces, message
+    limits = [one.name for one in in_place.HOLDS if given.get(one.name, one.default) != one.default]
+    if limits and isinstance(options["ceiling"], Mapping):
+        message = (
+            f"{', '.join(limits)} can't be beside a ceiling of a period, because such a counter "
+            "can't be held. Hold a counter without one."
+        )
+        yield QUOTAS.in_fields if of_field else QUOTAS.in_namespaces, message
 
 
 def unheld(
@@ -378,14 +406,14 @@ def _access_problems(name: str, declared: object) -> Iterator[Problem]:
     if declared is not None and name == DEFAULT:
         problem = "API is for declared namespaces: others cannot be reached."
         yield Problem("E026", f"{where}: {problem}")
-    if declared is not None and name in (CREATED, AUDITED):
+    if declared is not None and name in (CREATED, AUDITED, UPKEEP):
         problem = "API cannot be there: it would let others change what the app keeps for itself."
         yield Problem("E026", f"{where}: {problem}")
 
 
 def _regional_problems(name: str, declared: Mapping[Any, Any]) -> Iterator[Problem]:
     """What cannot stand beside ``REGIONAL``."""
-    against = {option.name.upper(): one.regions for one in PROJECTIONS for option in one.options}
+    against = {option.name.upper(): one.regions for one in projections() for option in one.options}
     for message in regional_problems(name, declared, against):
         yield Problem("E041", f"COUNTERS[{name!r}]: {message}")
 
@@ -406,20 +434,25 @@ def _strategy_problems(
     for message in unheld(strategy, bounds, strategies()):
         yield Problem("E009", f"{where}: {message}")
     given = _given(declared)
-    for code, message in conflicts(strategy, bounds, given):
+    for code, message in conflicts(strategy, bounds, {**declared.get("OPTIONS", {}), **given}):
         yield Problem(code, f"{where}: {message}")
     if strategy.can.entries and declared.get("HISTORY") is not None:
         yield Problem("E025", f"{where}: HISTORY is not for {name}: entries are a history already.")
-    keeps, against = strategy.can.entries, _unmerged(declared)
-    buffer, known = declared.get("BUFFER"), stream_names()
-    for message in buffering_problems(buffer, name, entries=keeps, against=against, streams=known):
+    for message in buffering_problems(
+        declared.get("BUFFER"),
+        name,
+        entries=strategy.can.entries,
+        outside=strategy.can.outside,
+        against=_unmerged(declared),
+        streams=stream_names(),
+    ):
         yield Problem("E040", f"{where}: {message}")
 
 
 def _unmerged(declared: Mapping[Any, Any]) -> Iterator[str]:
     """The declared options that need each change by itself."""
     of_projections = (
-        option.name for one in PROJECTIONS if not one.merges for option in one.options
+        option.name for one in projections() if not one.merges for option in one.options
     )
     for name in ("FLOOR", *map(str.upper, of_projections)):
         if declared.get(name) is not None:

@@ -33,7 +33,8 @@ class CounterError(Exception):
 
     def __str__(self) -> str:
         # Python started with -OO has no docstrings.
-        message = (type(self).__doc__ or type(self).__name__).partition("\n")[0]
+        paragraph = (type(self).__doc__ or type(self).__name__).partition("\n\n")[0]
+        message = " ".join(paragraph.split())
         return message.format_map(defaultdict(lambda: "?", vars(self)))
 
 
@@ -168,6 +169,24 @@ class UnsupportedMaximum(CounterError, ValueError):
     reason: str
 
 
+class HoldLimitExceeded(CounterError):
+    """{requested} of {key} can't be held: {held} of at most {limit} are held already.
+
+    Nothing was changed. ``held_per_actor`` and ``held_in_total`` limit what is held at once.
+
+    Attributes:
+        key: the counter.
+        requested: how much was to be held.
+        held: how much is held, by the actor or in total.
+        limit: how much may be.
+    """
+
+    key: str
+    requested: int
+    held: int
+    limit: int
+
+
 class HoldMissing(CounterError, LookupError):
     """There is no hold with the token {token!r:.80}, or it ended long ago."""
 
@@ -225,12 +244,27 @@ class RetryTransaction(CounterError, OperationalError):
 
 
 class PartitionMissing(CounterError, DatabaseError):
-    """The ledger has no partition for {created_at:%Y-%m-%d}: run manage.py counters partitions.
+    """The ledger has no partition for {created_at:%Y-%m-%d}: run manage.py counters upkeep
+    partitions.
 
     Nothing was counted.
     """
 
     created_at: datetime
+
+
+class LedgerIncomplete(CounterError, DatabaseError):
+    """The ledger of {using!r} has {found} of {expected} entries in {partition}: restore the others,
+    then run manage.py counters rebase. Nothing was changed.
+
+    To accept the loss, delete the row of `CounterPartition` first. If that row says that the
+    partition was dropped, drop its table instead.
+    """
+
+    using: str
+    partition: str
+    expected: int
+    found: int
 
 
 class LedgerFenced(CounterError, DatabaseError):
@@ -390,6 +424,17 @@ class ReadOnlyDatabase(CounterError, DatabaseError):
     using: str
 
 
+class FunctionDenied(CounterError, DatabaseError):
+    """The role that connects to {using!r} may not execute {function}(). Grant EXECUTE on it.
+
+    Nothing was counted. `GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO site`, as the owner of
+    the tables, grants all of them.
+    """
+
+    using: str
+    function: str
+
+
 class OutcomeUnknown(CounterError, OperationalError):
     """The answer of {using!r} was lost, so the outcome is not known.
 
@@ -458,16 +503,25 @@ class InvalidSketch(CounterError, ValueError):
     reason: str
 
 
-class StreamPoisoned(CounterError):
-    """{poison} of the last {messages} messages of {stream} cannot be counted.
+class DecodeFailed(CounterError):
+    """`DECODE` of {stream} can't work: {reason}.
 
-    The last page is not counted, and its position has not moved. Probably `DECODE` is wrong, or the
-    messages are others than it knows. Those of earlier pages are in incidents.
+    The error says nothing about the message: a module or a name is missing, or something that
+    `DECODE` needs is unavailable. The page isn't counted, and its position hasn't moved.
     """
 
     stream: str
-    poison: int
-    messages: int
+    reason: str
+
+
+class UnknownSignature(CounterError):
+    """{stream} {place} has another key. Add it to SECRET_KEY_FALLBACKS; if forged, set UNSIGNED.
+
+    Nothing is lost: the page isn't counted, and its position hasn't moved.
+    """
+
+    stream: str
+    place: str
 
 
 class RegionRestored(CounterError, DatabaseError):

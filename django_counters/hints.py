@@ -74,19 +74,28 @@ HINTS: Mapping[str, str] = MappingProxyType(
         '{"us": "us_db"} or {"us": "https://us.example/counters/region/"}. '
         "COUNTERS_REGION_SECRETS is a list of secrets of 32 characters or more.",
         "E043": "Declare a namespace with REGIONAL for this model alone.",
-        "E044": "Change the OPTIONS of the database, or its server, as the message says.",
+        "E044": "Change the declaration, or the database's OPTIONS or server, as the message says.",
         "E045": 'Declare per=["day"] on the field, or remove the Sparkline from list_display.',
+        "E060": "Set COUNTERS_TENANT to the dotted path of a callable that returns the tenant, and "
+        "COUNTERS_TENANT_CONTEXT to that of a context manager that switches to one. If the "
+        "backend doesn't switch tenants, set COUNTERS_TENANT to None.",
+        "E061": 'COUNTERS_UPKEEP has seconds for names of jobs: {"rollup": 30}. '
+        "manage.py counters upkeep --list names them.",
+        "E047": "Name counter fields of the model, without decimal places, in counter_fields.",
         "W010": "Remove the index, or silence this warning where the counter seldom changes.",
-        "W011": "Run manage.py counters partitions, as the owner of the table, every hour.",
+        "W011": "Run manage.py counters upkeep partitions, as the owner of the table, every hour.",
         "W012": "Set maxmemory-policy to noeviction, or give the counters a Redis of their own.",
         "W013": "Set appendonly to yes, or silence this warning if you accept the loss.",
-        "W014": "Look at its address, and let its user execute INFO: counting needs that, too.",
+        "W014": "Check its address. Allow its user INFO, EVAL and EVALSHA, under these names.",
         "W015": "Use Redis 6.2 or newer, or Valkey.",
         "W016": "Before the first increment, name a cache of CACHES whose backend is the "
         "RedisCache of Django or django-redis, or made from it; or a URL such as redis://host:6379/0.",
         "W017": "Remove the setting where the site runs.",
         "W018": "Use a UUIDField as the primary key, or silence this warning if one region alone "
         "makes records.",
+        "W024": "Use CASCADE, or forget the slots, periods, actors and holds of deleted records.",
+        "W023": "Use redis+cluster://host:6379, or a cache whose client is a RedisCluster.",
         "W019": "Read what each database promises, then silence this warning, or use PostgreSQL.",
+        "W020": "Set TIME_ZONE back, or count under a new namespace or field name.",
     }
 )

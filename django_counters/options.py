@@ -19,8 +19,8 @@ class Option(NamedTuple):
         accepts: whether a value is that; some are checked together with others instead.
         choices: the values that it may have, where those are few.
         builds: whether strategies are built from it; others read it in ``policy.options``.
-        single: whether it concerns single calls alone, and no batches.
         code: the id of its check, where that is not the usual one.
+        secret: whether a value may have a password, so that no message shows it.
     """
 
     name: str
@@ -30,8 +30,8 @@ class Option(NamedTuple):
     accepts: Callable[[Any], bool] = lambda _: True
     choices: tuple[str, ...] = ()
     builds: bool = True
-    single: bool = False
     code: str = ""
+    secret: bool = False
 
     @property
     def key(self) -> str:
@@ -42,7 +42,8 @@ class Option(NamedTuple):
         """Say what is wrong with a value, if it is."""
         if not self.accepts(value):
             shown = self.name if self.name.isupper() else repr(self.name)
-            yield f"{shown} is {self.expected}, not {value!r}.{closest(value, self.choices)}"
+            given = f"a value of type {type(value).__name__}" if self.secret else repr(value)
+            yield f"{shown} is {self.expected}, not {given}.{closest(value, self.choices)}"
 
 
 def choice(name: str, choices: tuple[str, ...], meaning: str) -> Option:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any
@@ -22,12 +23,20 @@ def override_counters() -> Iterator[Callable[..., None]]:
         yield override
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def isolated_counters() -> Iterator[None]:
-    """Cached counters count in a place of the test alone, until it ends."""
+    """Each test counts in a part of Redis of its own, which is deleted at its end.
+
+    So cached and buffered counters start at zero, in each test and each run. A fixture of the same
+    name in a ``conftest.py`` replaces this one, such as for tests that share counts with a worker.
+    """
+    django = sys.modules.get("django.apps")  # not imported for a project that does not use it
+    if not (django and django.apps.ready and django.apps.is_installed("django_counters")):
+        yield
+        return
     from django_counters import testing
 
-    with testing.isolated_counters():
+    with testing.apart():
         yield
 
 

@@ -24,7 +24,7 @@ from django_counters.projections.event import Event, Tags, Who, event_of
 from django_counters.read.values import check_age
 from django_counters.strategies.declaring import MAX_AGE
 from django_counters.tables.standing import SLOTS
-from django_counters.types import check_delta
+from django_counters.types import check_integer
 from django_counters.write.chosen import count, field_change
 from django_counters.write.records import of_key
 
@@ -43,6 +43,8 @@ class CounterQuerySet(models.QuerySet[_Model]):
 
     _cached_counts: tuple[CounterField, ...] = ()
     _max_age: float | None = None
+    #: What the rows are made by before cached values are added.
+    _rows_class: type[Any] = ModelIterable
 
     def with_counts(
         self, *names: str, consistency: str = "exact", max_age: float | None = None
@@ -69,8 +71,9 @@ class CounterQuerySet(models.QuerySet[_Model]):
         cached = [f for f in counter_fields(self.model) if f.recipe.can.outside]
         clone._cached_counts = tuple(f for f in cached if f.name in (names or fields))
         clone._max_age = _age(consistency, max_age)
-        if clone._cached_counts:
-            clone._iterable_class = _CountedIterable
+        if clone._cached_counts and clone._iterable_class is not _CountedIterable:
+            # django-polymorphic has an iterable of its own, which loads instances of children.
+            clone._rows_class, clone._iterable_class = clone._iterable_class, _CountedIterable
         return clone
 
     def increment(
@@ -157,7 +160,7 @@ class CounterQuerySet(models.QuerySet[_Model]):
         if not by:
             raise TypeError(f"{verb}() needs the name of a counter field: {verb}(views=1).")
         fields = self._counter_fields(by)
-        deltas = {n: check_delta(sign * check_delta(fields[n].units(g))) for n, g in by.items()}
+        deltas = {n: check_integer(sign * check_integer(fields[n].units(g))) for n, g in by.items()}
         named: str | None = getattr(self, "_db", None)
         hints: dict[str, Any] = getattr(self, "_hints", {})
         using = named or router.db_for_write(self.model, **hints)
@@ -180,6 +183,7 @@ class CounterQuerySet(models.QuerySet[_Model]):
     def _clone(self) -> Self:
         clone: Self = super()._clone()  # type: ignore[misc]
         clone._cached_counts, clone._max_age = self._cached_counts, self._max_age
+        clone._rows_class = self._rows_class
         return clone
 
     def _loading(self, names: Iterable[str]) -> Self:
@@ -285,7 +289,8 @@ class _CountedIterable(_ModelIterable):
     """Instances with the values of cached fields, page by page."""
 
     def __iter__(self) -> Iterator[Any]:
-        rows, queryset = super().__iter__(), cast("CounterQuerySet[Any]", self.queryset)
+        queryset = cast("CounterQuerySet[Any]", self.queryset)
+        rows = iter(queryset._rows_class(queryset, self.chunked_fetch, self.chunk_size))
         while page := list(islice(rows, _PAGE)):
             for field in queryset._cached_counts:
                 field.load(page, queryset._max_age)

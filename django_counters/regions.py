@@ -107,7 +107,7 @@ def _place_problems(name: object, place: object) -> Iterator[str]:
     """A region is a database or an address; ``name``: its name."""
     if not is_address(place):
         if place not in settings.DATABASES:
-            yield f"COUNTERS_REGIONS: {place!r} of {name!r} is no database of DATABASES."
+            yield f"COUNTERS_REGIONS: {name!r} names no database of DATABASES, and no address."
         return
     try:
         parts = urlsplit(str(place))

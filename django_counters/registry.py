@@ -17,6 +17,7 @@ from django_counters.exceptions import InvalidConfiguration
 from django_counters.stores.base import DeltasStore
 from django_counters.stores.redis.addresses import address_of
 from django_counters.stores.redis.keys import Slots, space_of
+from django_counters.stores.sql import identity
 from django_counters.stores.sql.actors import SqlActors
 from django_counters.stores.sql.batches import SqlBatches
 from django_counters.stores.sql.corrections import SqlCorrections
@@ -27,13 +28,14 @@ from django_counters.stores.sql.identity import part_of
 from django_counters.stores.sql.measures import SqlMeasures
 from django_counters.stores.sql.positions import SqlPositions
 from django_counters.stores.sql.regions import SqlRegions
-from django_counters.stores.sql.server_deltas import ServerDeltas
 from django_counters.stores.sql.session import Session
 from django_counters.stores.sql.tables import NAMED, records
 from django_counters.stores.sql.tokens import SqlTokens
 from django_counters.strategies.base import Outside, Strategy
 from django_counters.strategies.declaring import Recipe
 from django_counters.strategies.in_place import CACHED_AS_EXACT
+from django_counters.tenants import SETTING as TENANT
+from django_counters.tenants import tenant
 from django_counters.types import namespace_of
 
 if TYPE_CHECKING:
@@ -48,28 +50,45 @@ _MOST_ADMITTED = 100_000
 _MOST_KEPT = 1_000
 
 
+class _Memory:
+    """The objects that were made for one tenant."""
+
+    def __init__(self) -> None:
+        self.strategies: dict[tuple[Recipe, Table, str], Strategy] = {}
+        self.tokens: dict[str, SqlTokens] = {}
+        self.batches: dict[str, SqlBatches] = {}
+        self.pending: dict[tuple[str, float, str, str], RedisPending] = {}
+        self.deltas: dict[str, DeltasStore] = {}
+        self.corrections: dict[tuple[Table, str], SqlCorrections] = {}
+        self.admitted: dict[str, set[str]] = {}
+        self.measures: dict[str, SqlMeasures] = {}
+        self.actors: dict[str, SqlActors] = {}
+        self.holds: dict[str, SqlHolds] = {}
+        self.positions: dict[str, SqlPositions] = {}
+        self.regions: dict[str, SqlRegions] = {}
+
+
 class Registry:
     """One per process. Parses ``COUNTERS`` on first use, and again when it is overridden."""
 
     def __init__(self) -> None:
         # A thread that is interrupted while it holds the lock may count in a handler.
         self._lock = threading.RLock()
-        self._strategies: dict[tuple[Recipe, Table, str], Strategy] = {}
         # The first one is used. A policy that is parsed while settings change goes into a list that
         # is no longer read.
         self._policies: list[Mapping[str, Policy]] = []
         self._records: dict[tuple[type[models.Model], str], Table] = {}
-        self._tokens: dict[str, SqlTokens] = {}
-        self._batches: dict[str, SqlBatches] = {}
-        self._pending: dict[tuple[str, float, str, str], RedisPending] = {}
-        self._deltas: dict[str, DeltasStore] = {}
-        self._corrections: dict[tuple[Table, str], SqlCorrections] = {}
-        self._admitted: dict[str, set[str]] = {}
-        self._measures: dict[str, SqlMeasures] = {}
-        self._actors: dict[str, SqlActors] = {}
-        self._holds: dict[str, SqlHolds] = {}
-        self._positions: dict[str, SqlPositions] = {}
-        self._regions: dict[str, SqlRegions] = {}
+        # The schema or the session can be another one for each tenant, so ids, keys and secrets
+        # that were read for one mean nothing for the others.
+        self._memories: dict[str, _Memory] = {}
+        # What tests count in, and the block of `identity.apart` that they are in.
+        self._apart: list[tuple[str, RedisPending]] = []
+
+    @property
+    def _of(self) -> _Memory:
+        name = tenant()
+        known = self._memories.get(name)
+        return known or self._keep(self._memories, name, _Memory())
 
     def policies(self) -> Mapping[str, Policy]:
         """The policy of each declared namespace, and of ``default``.
@@ -96,7 +115,7 @@ class Registry:
 
     def forget_policies(self, *, setting: str, **_: object) -> None:
         """Receives Django's ``setting_changed``."""
-        if setting in ("COUNTERS", "COUNTERS_CACHED_AS_EXACT", "COUNTERS_REGION"):
+        if setting in ("COUNTERS", "COUNTERS_CACHED_AS_EXACT", "COUNTERS_REGION", TENANT):
             self._policies = []
         elif setting == "CACHES":
             self.forget_strategies()
@@ -105,9 +124,9 @@ class Registry:
         """The strategy of a recipe, over a table of a database."""
         wanted = (recipe, table, using)
         try:
-            return self._strategies[wanted]
+            return self._of.strategies[wanted]
         except KeyError:
-            return self._keep(self._strategies, wanted, recipe.build(table, using, self))
+            return self._keep(self._of.strategies, wanted, recipe.build(table, using, self))
 
     def outside(self, recipe: Recipe, table: Table, using: str) -> Outside | None:
         """The same, where its pending increments are not in the database."""
@@ -121,67 +140,79 @@ class Registry:
 
     def tokens(self, using: str) -> SqlTokens:
         """Where a database keeps the tokens of counters that have no ledger."""
-        return self._tokens.get(using) or self._tokens.setdefault(using, SqlTokens(using))
+        return self._of.tokens.get(using) or self._of.tokens.setdefault(using, SqlTokens(using))
 
     def batches(self, using: str) -> SqlBatches:
         """What lands in a database."""
-        return self._batches.get(using) or self._batches.setdefault(using, SqlBatches(using))
+        return self._of.batches.get(using) or self._of.batches.setdefault(using, SqlBatches(using))
 
     def pending(self, cache: str, timeout: float, using: str) -> RedisPending:
         """The amount that waits in one Redis for one database; see `pending_in`."""
         # A database has another name while it is tested.
         wanted = (cache, timeout, using, part_of(using))
-        found = self._pending.get(wanted)
-        return found or self._keep(self._pending, wanted, pending_in(cache, timeout, using))
+        found = self._of.pending.get(wanted)
+        if found is None:
+            found = self._keep(self._of.pending, wanted, pending_in(cache, timeout, using))
+            if block := identity.block():
+                self._apart.append((block, found))
+        return found
 
     def deltas(self, using: str) -> DeltasStore:
         """The entries of a database."""
-        return self._deltas.get(using) or self._deltas.setdefault(using, _deltas(using))
+        return self._of.deltas.get(using) or self._of.deltas.setdefault(using, _deltas(using))
 
     def corrections(self, table: Table, using: str, key_field: object) -> SqlCorrections:
         """Corrects the totals of a table of a database."""
-        found = self._corrections.get((table, using))
+        found = self._of.corrections.get((table, using))
         if found is None:
             made = SqlCorrections(table, using, key_field)
-            found = self._keep(self._corrections, (table, using), made)
+            found = self._keep(self._of.corrections, (table, using), made)
         return found
 
     def measures(self, using: str) -> SqlMeasures:
         """The measures that a database has."""
-        return self._measures.get(using) or self._measures.setdefault(using, SqlMeasures(using))
+        return self._of.measures.get(using) or self._of.measures.setdefault(
+            using, SqlMeasures(using)
+        )
 
     def actors(self, using: str) -> SqlActors:
         """The actors of a database."""
-        known = self._actors.get(using)
-        return known or self._actors.setdefault(using, SqlActors(Session(using)))
+        known = self._of.actors.get(using)
+        return known or self._of.actors.setdefault(using, SqlActors(Session(using)))
 
     def holds(self, using: str) -> SqlHolds:
         """The holds in a database."""
-        known = self._holds.get(using)
-        return known or self._holds.setdefault(using, SqlHolds(Session(using)))
+        known = self._of.holds.get(using)
+        return known or self._of.holds.setdefault(using, SqlHolds(Session(using)))
 
     def positions(self, using: str) -> SqlPositions:
         """How far sources are in the totals of a database."""
-        known = self._positions.get(using)
-        return known or self._positions.setdefault(using, SqlPositions(Session(using)))
+        known = self._of.positions.get(using)
+        return known or self._of.positions.setdefault(using, SqlPositions(Session(using)))
 
     def regions(self, using: str) -> SqlRegions:
         """What regions have counted, in a database."""
-        known = self._regions.get(using)
-        return known or self._regions.setdefault(using, SqlRegions(Session(using)))
+        known = self._of.regions.get(using)
+        return known or self._of.regions.setdefault(using, SqlRegions(Session(using)))
 
     def admitted(self, using: str) -> set[str]:
         """The keys of a database of which this process knows that they have a row."""
-        known = self._admitted.setdefault(using, set())
+        known = self._of.admitted.setdefault(using, set())
         if len(known) > _MOST_ADMITTED:
             known.clear()
         return known
 
-    def clear_caches(self) -> None:
-        """Delete what cached counters have in Redis, also what waits there: for tests."""
-        for strategy in list(self._strategies.values()):
-            if isinstance(strategy, Outside):
-                strategy.clear()
+    def clear_apart(self) -> None:
+        """Delete what was counted in Redis in the innermost block of `identity.apart`.
+
+        Raises:
+            CounterUnavailable, OutcomeUnknown: Redis could not be reached.
+        """
+        block = identity.block()
+        cleared = [pending for within, pending in self._apart if within == block]
+        self._apart = [one for one in self._apart if one[0] != block]
+        for pending in cleared:
+            pending.clear()
 
     def _keep(self, kept: dict[_K, _V], key: _K, made: _V) -> _V:
         """Keep what was made, unless another thread was quicker; the oldest one makes room."""
@@ -193,16 +224,7 @@ class Registry:
     def forget_strategies(self) -> None:
         """Compose all anew. In a child process, the threads that held a lock are not there."""
         self._lock = threading.RLock()
-        self._strategies = {}
-        self._tokens = {}
-        self._batches = {}
-        self._pending = {}
-        self._deltas = {}
-        self._corrections = {}
-        self._admitted = {}
-        self._measures = {}
-        self._actors = {}
-        self._holds = {}
+        self._memories = {}
 
 
 def in_effect(recipe: Recipe) -> Recipe:
@@ -245,10 +267,8 @@ def slots_of(using: str, prefix: str) -> Slots:
 
 
 def _deltas(using: str) -> DeltasStore:
-    dialect = dialect_of(using)
-    if dialect.appends_in_one_statement:
-        return SqlDeltas(NAMED, using)
-    return (ServerDeltas if dialect.several_writers else PlainDeltas)(NAMED, using)
+    kind = SqlDeltas if dialect_of(using).appends_in_one_statement else PlainDeltas
+    return kind(NAMED, using)
 
 
 registry = Registry()

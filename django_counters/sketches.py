@@ -88,7 +88,7 @@ class Sketch:
         Raises:
             InvalidSketch: one is no member.
         """
-        gathered = _Gathered()
+        gathered = Union()
         gathered.add_members(members)
         return gathered.sketch()
 
@@ -146,17 +146,14 @@ def union(sketches: Iterable[Sketch]) -> Sketch:
     Raises:
         InvalidSketch: a register has a rank that no member has.
     """
-    gathered = _Gathered()
+    gathered = Union()
     for sketch in sketches:
-        if sketch.is_exact:
-            gathered.add_members(_unpacked(sketch.body))
-        else:
-            gathered.add_registers(sketch.body)
+        gathered.add(sketch)
     return gathered.sketch()
 
 
-class _Gathered:
-    """The members so far: at most 512 members, and registers of all others."""
+class Union:
+    """The union of the sketches so far: at most 512 members, and registers of all others."""
 
     __slots__ = ("_greatest", "_loose", "_members")
 
@@ -165,7 +162,15 @@ class _Gathered:
         self._loose: bytearray | None = None  # of members that were too many
         self._greatest: int | None = None  # of the registers of sketches, as one number
 
+    def add(self, sketch: Sketch) -> None:
+        """Add all that is in a sketch."""
+        if sketch.is_exact:
+            self.add_members(_unpacked(sketch.body))
+        else:
+            self.add_registers(sketch.body)
+
     def add_members(self, members: Iterable[int]) -> None:
+        """Add members."""
         left = iter(members)
         while some := set(islice(left, KEPT + 1)):
             self._members |= some
@@ -173,10 +178,16 @@ class _Gathered:
                 self._let_go()
 
     def add_registers(self, body: bytes | bytearray) -> None:
+        """Add the registers of a sketch."""
         number = int.from_bytes(body, "big")
         self._greatest = number if self._greatest is None else _greater(self._greatest, number)
 
     def sketch(self) -> Sketch:
+        """The sketch of all that was added.
+
+        Raises:
+            InvalidSketch: a register has a rank that no member has.
+        """
         if self._loose is None and self._greatest is None:
             return Sketch(EXACT, _packed(self._members))
         self._let_go()

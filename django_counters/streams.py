@@ -78,6 +78,15 @@ OPTIONS = (
         "How many messages one transaction counts at most.",
         lambda value: is_integer(value, 1, LARGEST_PAGE),
     ),
+    Option(
+        "UNSIGNED",
+        "stop",
+        "'stop' or 'quarantine'",
+        "What a consumer does at a publication of a buffer whose signature isn't valid: it stops "
+        "before it, or quarantines it.",
+        lambda value: value in ("stop", "quarantine"),
+        ("stop", "quarantine"),
+    ),
 )
 
 
@@ -96,12 +105,18 @@ class Stream:
     """
 
     name: str
-    location: str
+    # It may have a password, and so may what else is declared.
+    location: str = field(repr=False)
     parts: tuple[str, ...]
     decode: str | None
     page: int
     backend: str = "redis"
-    own: Mapping[str, Any] = field(default_factory=dict)
+    own: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def stops(self) -> bool:
+        """Whether its consumer stops at a publication whose signature isn't valid."""
+        return self.own.get("UNSIGNED") != "quarantine"
 
     @property
     def source(self) -> str:

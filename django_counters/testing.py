@@ -11,7 +11,7 @@ from django.db import connections
 from django.test import override_settings
 
 from django_counters.models import Counter
-from django_counters.registry import pending_in, registry
+from django_counters.registry import registry
 from django_counters.stores.sql import identity
 from django_counters.upkeep.sources import PATIENCE, declared
 from django_counters.write.buffers import buffers
@@ -43,15 +43,30 @@ class override_counters(override_settings):  # noqa: N801
 
 @contextmanager
 def isolated_counters() -> Iterator[None]:
-    """Give cached counters a place of their own in Redis, for a block or as a decorator.
+    """Give cached counters a part of Redis of their own, for a block or as a decorator.
 
-    Increments in a Redis or in a buffer are not rolled back with a test: without this, the next
-    test would find them. At the end it is deleted, also what was not flushed. Other processes, such
-    as a worker that the test started, go on where they were.
+    Rolling back a test doesn't reach Redis or a buffer: without this, the next test finds its
+    increments. At the end the part is deleted, including pending increments. Processes that the
+    block forks count in the same part; others, such as a worker, stay where they are.
+
+    With pytest each test has a part of its own already: see the fixture of this name.
 
     Raises:
-        CounterUnavailable, OutcomeUnknown: a Redis could not be reached to delete it.
+        CounterUnavailable, OutcomeUnknown: Redis couldn't be reached to delete the part.
     """
+    with apart():
+        try:
+            yield
+        finally:
+            # A child may have counted where this process did not.
+            for using in connections:
+                for cache in declared(using):
+                    registry.pending(cache, PATIENCE, using)
+
+
+@contextmanager
+def apart() -> Iterator[None]:
+    """As `isolated_counters`; connects to Redis at the end only if the block did so."""
     with identity.apart():
         buffers.clear()
         registry.forget_strategies()
@@ -59,12 +74,10 @@ def isolated_counters() -> Iterator[None]:
             yield
         finally:
             buffers.clear()
-            for using in connections:
-                for cache in declared(using):
-                    pending_in(cache, PATIENCE, using).clear()
-            # Also what was declared within the block alone.
-            registry.clear_caches()
-            registry.forget_strategies()
+            try:
+                registry.clear_apart()
+            finally:
+                registry.forget_strategies()
 
 
 def assert_counts(expected: Mapping[str, int], *, using: str | None = None) -> None:

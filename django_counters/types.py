@@ -143,8 +143,9 @@ class Delta(NamedTuple):
 
     The key is what finds the row: the key of a named counter, the primary key of a record. A route
     (a user, a request) always leads to the same shard. The effects are applied with it or not at
-    all, and no cell stands in them twice. Quotas are those of an increase: the amount it takes from
-    the room of its periods.
+    all, and no cell stands in them twice. Quotas are those of its periods: an increase takes from
+    their room, a decrease gives it back. ``told`` are the tags, the moment and the actor of a
+    change with a token, as a text.
     """
 
     key: Hashable
@@ -153,6 +154,7 @@ class Delta(NamedTuple):
     route: object = None
     effects: tuple[Effect, ...] = ()
     quotas: tuple[Quota, ...] = ()
+    told: str = ""
 
     @property
     def is_bounded(self) -> bool:
@@ -262,6 +264,20 @@ def check_key(key: object) -> str:
     return str.__str__(key)
 
 
+# They change the direction of the following text.
+_TURNS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+def steering(text: str) -> str:
+    """The first character that steers how a text is shown: of a terminal, or by its direction."""
+    for character in text:
+        if character in _TURNS:
+            return character
+        if unicodedata.category(character) in ("Cc", "Cs") and character not in "\t\n\r":
+            return character
+    return ""
+
+
 def why_no_key(key: object) -> str | None:
     """Say what is wrong with ``key``; None if it is one."""
     if not isinstance(key, str):
@@ -319,9 +335,6 @@ def check_delta(delta: object) -> int:
     Raises:
         InvalidDelta: it is not an int (a bool is none), is zero, or does not fit into int8.
     """
-    # The common case first: this runs once for each increment.
-    if type(delta) is int and delta and -SMALL < delta < SMALL:
-        return delta
     number = check_integer(delta)
     if number == 0:
         raise InvalidDelta(delta=delta, reason="a change by zero means nothing")
@@ -330,6 +343,9 @@ def check_delta(delta: object) -> int:
 
 def check_integer(number: object) -> int:
     """Return ``number`` as a plain int if it is an integer in the range of int8."""
+    # The common case first: this runs once for each increment.
+    if type(number) is int and -SMALL < number < SMALL:
+        return number
     if isinstance(number, bool) or not isinstance(number, int):
         raise InvalidDelta(
             delta=number, reason=f"it is a {type(number).__name__}, only integers are"

@@ -67,6 +67,7 @@ class Unknown(str):
     COLLECTED: ClassVar = "it is applied when the collector ends"
     COMMIT: ClassVar = "it is counted when the transaction commits"
     DATABASE: ClassVar = "it is counted, but the database could not be asked for the total"
+    UNCHANGED: ClassVar = "nothing was added, so the value was not asked for"
     UNASKED: ClassVar = 'it is counted; its option "returns" asks for no value'
     SPILLED: ClassVar = (
         "Redis is away: it is counted in the database, and increments in Redis are not known"

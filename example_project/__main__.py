@@ -9,7 +9,4 @@ if sys.version_info < (3, 11):  # noqa: UP036
 from example_project.bootstrap import commands
 
 if __name__ == "__main__":
-    # What looks at a run starts no servers of its own.
-    want = () if sys.argv[1:2] == ["top"] else None
-    argv = sys.argv[1:]
-    sys.exit(commands.serve("example_project", "demo", argv, ".demo", want, restarts=True))
+    sys.exit(commands.serve("example_project", "demo", sys.argv[1:], ".demo", restarts=True))

@@ -126,11 +126,11 @@ def _note(line: dict[str, Any], tally: Tally) -> None:
     if "failed" in line:
         tally.fail(f"the task {line['task']}: {line['failed']}")
         return
-    task, done = line["task"].rpartition(".")[2], line["done"]
-    if task == "flush":
-        for counter, by in done["quarantined"].items():
-            tally.fail(f"the flush: {by} of {counter} could not be landed")
-    elif task == "rollup":
+    jobs = line["done"]
+    for counter, by in jobs.get("flush", {}).get("quarantined", {}).items():
+        tally.fail(f"the flush: {by} of {counter} could not be landed")
+    if "rollup" in jobs:
+        done = jobs["rollup"]
         tally.add("folded", done["rows"])
         tally.add("entries", done["entries"])
         for counter in done["stuck"]:

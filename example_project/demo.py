@@ -28,8 +28,6 @@ from example_project.flow import Meter, grouped
 from example_project.race import Race, racing
 from example_project.report import Report
 from example_project.restock import restocking
-from example_project.run import PROGRAM, TOP
-from example_project.running import findable
 from example_project.screen import LiveLine, say, written
 from example_project.server import HOST, serving
 from example_project.settling import settle
@@ -126,7 +124,6 @@ def _begin(options: Namespace, stack: ExitStack, name: str) -> Work:
     race = stack.enter_context(racing(Race(lambda: together(sent, visitors))))
     stack.enter_context(noting(visitors))
     stack.enter_context(starting())
-    stack.enter_context(findable())
     port = stack.enter_context(serving(Watched(application, visitors), options.port))
     count_for(f"http://{HOST}:{port}", f"http://localhost:{port}")
     ready = time.time() - float(os.environ.get(BEGAN, time.time()))
@@ -163,7 +160,6 @@ def _welcome(options: Namespace, port: int, ready: float) -> None:
     if seeds.runs_on_our_own_server():
         say("There clerk adjusts counters, boss approves it, and demo is a superuser;")
         say("the password of each is the name.")
-    say(f"{PROGRAM} {TOP} in another terminal shows the hottest counters.")
     say("Below: how far the views and visits have come. Ctrl-C stops the load and checks all.")
 
 

@@ -1,4 +1,4 @@
-"""The command line of the example: the site under load, ``top`` or ``replay``."""
+"""The command line of the example: the site under load, or ``replay``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ STREAM_WAYS = (REDIS_WAY, KAFKA_WAY)
 BROKER = "DJC_REPLAY_BROKER"
 TOPIC = "replay"
 PROGRAM = "python3 -m example_project"
-TOP = "top"
 EPILOG = """
 Uses the database of DATABASE_URL and the cache of REDIS_URL where they are exported; otherwise
 its own, kept in .demo. An exported database is only migrated and added to; --fresh removes the
@@ -42,15 +41,9 @@ def main(argv: Sequence[str]) -> int:
 
     Returns:
         0 if every counter is what it should be; 1 if not, or if anything failed; 2 if the
-        arguments, the file or the database cannot be used, or ``top`` finds no run.
+        arguments, the file or the database cannot be used.
     """
-    given = _with_backend(argv)
-    if given[:1] == [TOP]:
-        return _top(given[1:])
-    options = parser().parse_args(given)
-    if options.command == TOP:
-        # It looks at a run that has the other arguments already.
-        parser().error(f"put {TOP} before its arguments")
+    options = parser().parse_args(_with_backend(argv))
     way = getattr(options, "way", "")
     if way != KAFKA_WAY:
         return _done(options, way)
@@ -58,22 +51,6 @@ def main(argv: Sequence[str]) -> int:
 
     with with_topic(TOPIC) as os.environ[BROKER]:
         return _done(options, way)
-
-
-def _top(argv: Sequence[str]) -> int:
-    """Show the hottest counters of the run that was started last."""
-    from example_project import running
-
-    try:
-        os.environ.update(running.latest())
-    except running.NobodyRuns as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    _configure("")
-    from django.core.management import execute_from_command_line
-
-    execute_from_command_line([PROGRAM, "counters", TOP, *argv])
-    return 0
 
 
 def _with_backend(argv: Sequence[str]) -> list[str]:
@@ -126,8 +103,7 @@ def parser() -> argparse.ArgumentParser:
     add("--fresh", action="store_true", help="start from nothing")
     add("--chaos", action="store_true", help="kill Redis, the worker and a flusher while it counts")
     add("--no-load", action="store_true", help="only serve the pages")
-    commands = main.add_subparsers(dest="command", metavar="top|replay")
-    commands.add_parser(TOP, help="show the hottest counters of a run; in another terminal")
+    commands = main.add_subparsers(dest="command", metavar="replay")
     _add_replay(commands.add_parser("replay", help="count an access log; see replay --help"))
     return main
 

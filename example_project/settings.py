@@ -185,9 +185,10 @@ if _WAY == KAFKA_WAY:
         },
     }
 
-# What is counted in Redis lands in the database by a task. Here everything is done more often than
-# a site would do it, which has time: every 10 s and every minute are the defaults.
-CELERY_BEAT_SCHEDULE = counters_beat_schedule(flush_every=2, rollup_every=1, holds_every=2)
+# A task flushes what is counted in Redis into the database. Here it is done more often than a site
+# needs it: the defaults are 10 s and a minute.
+CELERY_BEAT_SCHEDULE = counters_beat_schedule(every=1)
+COUNTERS_UPKEEP = {"flush": 2, "rollup": 1, "expire": 2}
 CELERY_BROKER_URL = _broker(REDIS_URL)
 CELERY_BROKER_TRANSPORT_OPTIONS = {"global_keyprefix": f"{PREFIX_IN_REDIS}:celery:"}
 CELERY_TASK_IGNORE_RESULT = True

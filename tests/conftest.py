@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import secrets
+import sys
+import traceback
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -17,23 +19,32 @@ import pytest
 import redis
 from django.conf import settings
 from django.db import connection, connections
+from django.db.backends.postgresql.creation import DatabaseCreation
 from django.test import TransactionTestCase, override_settings
 from hypothesis import HealthCheck
 from hypothesis import settings as examples
 from pytest_django import DjangoDbBlocker
 from pytest_django.plugin import blocking_manager_key
 
+from django_counters.exceptions import InvalidConfiguration
 from django_counters.registry import slots_of
-from django_counters.stores.sql.dialects import dialect_of
+from django_counters.stores.sql.dialects import DIALECTS
 from django_counters.testing import override_counters
 from tests import template
 from tests.durations import Durations
 from tests.keeping import renew
-from tests.selection import RUNS, TESTS, is_left_out
+from tests.selection import RUNS, TESTS, is_drawn, is_left_out
+from tests.unstable import Unstable
 
 # How long an example takes says how busy the machine is.
 examples.register_profile("counters", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+examples.register_profile("few", examples.get_profile("counters"), max_examples=30)
 examples.load_profile("counters")
+
+if sys.version_info < (3, 11, 8):
+    # Two threads that parse at once may both fail there (python/cpython#106905): pytest parses the
+    # file of a failed test. Tracebacks parse to mark an operator. They mark the expression instead.
+    traceback._extract_caret_anchors_from_line_segment = lambda _: None  # type: ignore[attr-defined]
 
 # Markers of tests that do not run on each database: why, and where they do.
 NEEDS = {
@@ -57,17 +68,29 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run what could differ there, and no others; see tests/selection.py",
     )
     parser.addoption(
+        "--one-in", type=int, default=1, help="run one test in so many: others each COUNTERS_DAY"
+    )
+    parser.addoption(
         "--durations-by-folder", action="store_true", help="say where the time of the tests goes"
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    examples.load_profile("counters" if config.getoption("--slow") else "few")
     if config.getoption("--faults"):
         config.pluginmanager.import_plugin("tests.faults.plugin")
     if config.getoption("--durations-by-folder") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Durations())
+    config.pluginmanager.register(Unstable(config), "unstable")
     # What Django asks after each transactional test, to close all connections.
     TransactionTestCase._should_reload_connections = _renewed  # type: ignore[attr-defined]
+    DatabaseCreation._destroy_test_db = _dropped  # type: ignore[attr-defined]
+
+
+def _dropped(creation: Any, name: str, verbosity: int) -> None:
+    """Drop a test database, even if the server still ends the session of a killed process."""
+    with creation._nodb_cursor() as cursor:
+        cursor.execute(f"DROP DATABASE {creation.connection.ops.quote_name(name)} WITH (FORCE)")
 
 
 def _renewed(case: Any) -> bool:
@@ -104,6 +127,9 @@ def _compile_share(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    one_in = config.getoption("--one-in")
+    config.hook.pytest_deselected(items=[i for i in items if not is_drawn(i.nodeid, one_in)])
+    items[:] = [item for item in items if is_drawn(item.nodeid, one_in)]
     vendor = connection.vendor
     for item in items:
         if item.get_closest_marker("slow") and not config.getoption("--slow"):
@@ -120,6 +146,30 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish() -> None:
     """What is there by now stays: no collection of garbage has to go through it."""
     gc.freeze()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for feature in (name for one in item.iter_markers("needs") for name in one.args):
+        if feature in DIALECTS[connection.vendor].lacks:
+            pytest.skip(DIALECTS[connection.vendor].lacks[feature])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+    """Skip what a database refuses by its kind: the refusal is the reason.
+
+    Tests of one kind of database see the refusal themselves.
+    """
+    report = yield
+    error = call.excinfo and call.excinfo.value
+    lacks = DIALECTS[connection.vendor].lacks.values()
+    while error is not None and "test_mysql.py" not in item.nodeid:
+        if isinstance(error, InvalidConfiguration) and error.problem in lacks:
+            path, line, _ = item.location
+            report.outcome = "skipped"
+            report.longrepr = path, line or 0, f"Skipped: {error.problem}"
+        error = error.__cause__ or error.__context__
+    return report
 
 
 @pytest.hookimpl(trylast=True)  # after whoever ends the workers or drops their databases
@@ -139,6 +189,11 @@ def django_db_modify_db_settings(
     """Replaces a fixture of pytest-django, which comes before the databases are made."""
     with django_db_blocker.unblock():
         template.make()
+
+
+@pytest.fixture
+def isolated_counters() -> None:
+    """In place of that of the plugin: other processes take part in these tests."""
 
 
 @pytest.fixture(autouse=True)
@@ -178,8 +233,8 @@ def elsewhere() -> Iterator[Callable[[Callable[[], Any]], Any]]:
 @pytest.fixture
 def keeps_regions() -> None:
     """For tests of regional counters: skips them where the database cannot have any."""
-    if not dialect_of("default").keeps_regions:
-        pytest.skip(f"needs regional counters, which {connection.vendor} cannot keep")
+    if "regional" in DIALECTS[connection.vendor].lacks:
+        pytest.skip(DIALECTS[connection.vendor].lacks["regional"])
 
 
 @pytest.fixture

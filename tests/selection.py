@@ -1,13 +1,17 @@
 """``--depends-on``: which tests run again where something under them is another one.
 
 All tests run on the oldest pair of Python and Django, on the newest PostgreSQL. What could differ
-elsewhere runs there, too, and nothing else does. The table in CONTRIBUTING.md is this one.
+elsewhere runs there, too, and nothing else does. Before a release, ``.ci/run --all`` runs all that
+depends on the dialect on MariaDB. The table in CONTRIBUTING.md is this one.
 """
 
 from __future__ import annotations
 
+import os
+from datetime import date
 from pathlib import Path
 from typing import NamedTuple
+from zlib import crc32
 
 TESTS = Path(__file__).parent
 
@@ -21,6 +25,7 @@ class Run(NamedTuple):
 
 RUNS = {
     "dialect": Run("SQLite", "the SQL that is written for each database"),
+    "mariadb": Run("MariaDB", "the SQL that MySQL writes in its own way, and its locks"),
     "server": Run("PostgreSQL 15, Redis 7", "locks, plans, functions and scripts of the server"),
     "pair": Run("each pair", "what Python and Django do for us"),
     "newest": Run("newest pair", "the same, and what is built on it"),
@@ -36,21 +41,30 @@ class Row(NamedTuple):
 
 NOWHERE: tuple[str, ...] = ()
 EVERYWHERE = tuple(RUNS)
+SQL = ("dialect", "mariadb", "server", "newest")
 TABLE = {
     ".": Row(EVERYWHERE, "a model of calls, migrations, settings, types"),
     "actors": Row(("dialect", "server", "newest"), "rows that count once, down to their SQL"),
-    "adjustments": Row(("dialect", "server", "newest"), "corrections, down to their SQL"),
+    "adjustments": Row(SQL, "corrections, down to their SQL"),
     "admin": Row(("pair", "newest"), "forms, lists and templates are Django's"),
     "benchmarks": Row(NOWHERE, "figures are taken on one machine"),
+    "benchmarks/test_mysql.py": Row(("mariadb",), "statements of MySQL"),
     "bootstrap": Row(NOWHERE, "starts servers of its own"),
     "browser": Row(NOWHERE, "one browser, one site"),
     "browser/test_axe.py": Row(("pair", "newest"), "pages of the admin are in Django's"),
     "concurrency": Row(("server",), "locks and snapshots are the server's"),
+    "concurrency/test_flash_sale.py": Row(("mariadb", "server"), "locks of InnoDB, too"),
+    "concurrency/test_ledger.py": Row(("mariadb", "server"), "locks of InnoDB, too"),
+    "concurrency/test_mysql.py": Row(("mariadb", "server"), "locks of InnoDB, too"),
+    "concurrency/test_rights.py": Row(("mariadb", "server"), "locks of InnoDB, too"),
+    "concurrency/test_spread.py": Row(("mariadb", "server"), "locks of InnoDB, too"),
+    "concurrency/test_tokens.py": Row(("mariadb", "server"), "locks of InnoDB, too"),
     "docs": Row(NOWHERE, "the pages are the same everywhere"),
     "example": Row(NOWHERE, "a site on what the other rows prove"),
+    "extension": Row(("dialect", "pair", "newest"), "what an app adds, down to Django's apps"),
     "faults": Row(NOWHERE, "a step of its own: kills its own servers"),
     "fields": Row(("dialect", "pair", "newest"), "model fields are Django's"),
-    "holds": Row(("dialect", "server", "newest"), "what is held and sold, down to its SQL"),
+    "holds": Row(SQL, "what is held and sold, down to its SQL"),
     "intake": Row(("dialect", "server"), "parcels, landed in SQL"),
     "limits": Row(("dialect", "server", "newest"), "buckets and room, in SQL and in scripts"),
     "locales": Row(NOWHERE, "texts"),
@@ -59,10 +73,11 @@ TABLE = {
     "metrics/test_panel.py": Row(("pair", "newest"), "the panels of the toolbar are Django's"),
     "mutants": Row(NOWHERE, "a step of its own"),
     "observe": Row(("dialect", "server"), "what waits and what is wrong, asked in SQL"),
+    "observe/test_topics.py": Row(NOWHERE, "asks Kafka; the SQL is that of Redis streams"),
     "peers": Row(("dialect", "server", "newest"), "what regions ask, down to SQL and sockets"),
     "projections": Row(("dialect", "server", "newest"), "periods and tags, down to their SQL"),
     "protocol": Row(NOWHERE, "a model: pure Python"),
-    "read": Row(("dialect", "server", "newest"), "values and history, down to their SQL"),
+    "read": Row(SQL, "values and history, down to their SQL"),
     "rest": Row(("newest",), "views and serializers of Django REST framework"),
     "rest/test_admission.py": Row(("dialect", "newest"), "makes rows within savepoints"),
     "rest/test_idempotency.py": Row(("dialect", "newest"), "keys are claimed in SQL"),
@@ -70,16 +85,30 @@ TABLE = {
     "sketches": Row(("newest",), "arithmetic: pure Python"),
     "stores": Row(EVERYWHERE, "SQL, and the driver under it"),
     "stores/redis": Row(("server", "newest"), "scripts are the server's, sockets are Python's"),
-    "strategies": Row(("dialect", "server", "newest"), "each strategy, down to its SQL"),
+    "strategies": Row(SQL, "each strategy, down to its SQL"),
+    "strategies/test_cached_away.py": Row(("newest",), "sockets are Python's"),
     "streams": Row(("dialect", "server"), "messages of streams, landed in SQL"),
-    "test_adjustment_model.py": Row(("dialect", "server", "newest"), "as adjustments"),
+    "streams/test_consume_kafka_command.py": Row(NOWHERE, "as observe/test_topics.py"),
+    "streams/test_kafka_away.py": Row(NOWHERE, "as observe/test_topics.py"),
+    "streams/test_kafka_exactly_once.py": Row(NOWHERE, "as observe/test_topics.py"),
+    "streams/test_kafka_stream.py": Row(NOWHERE, "as observe/test_topics.py"),
+    "streams/test_publishing_to_kafka.py": Row(NOWHERE, "as observe/test_topics.py"),
+    "tenants": Row(("server",), "schemas, and what a process remembers of each"),
+    "test_adjustment_model.py": Row(SQL, "as adjustments"),
     "test_architecture.py": Row(NOWHERE, "reads the sources"),
-    "test_ledger_model.py": Row(("dialect", "server", "newest"), "as strategies"),
+    "test_calendar.py": Row(("pair", "newest"), "time zones are Python's"),
+    "test_ledger_model.py": Row(SQL, "as strategies"),
     "test_selection.py": Row(NOWHERE, "reads this table"),
-    "test_spread_model.py": Row(("dialect", "server", "newest"), "as strategies"),
-    "upkeep": Row(("dialect", "server"), "partitions, triggers, rollups and flushes in SQL"),
+    "test_spread_model.py": Row(SQL, "as strategies"),
+    "test_unstable.py": Row(NOWHERE, "how pytest runs them"),
+    "upkeep": Row(
+        ("dialect", "mariadb", "server"), "partitions, triggers, rollups and flushes in SQL"
+    ),
     "workers": Row(NOWHERE, "Celery and web servers; slow to start"),
     "write": Row(("dialect", "server", "newest"), "changes of each kind, down to their SQL"),
+    "write/test_buffer_directories.py": Row(("newest",), "files and threads are Python's"),
+    "write/test_buffer_interrupts.py": Row(("newest",), "files and threads are Python's"),
+    "write/test_thread.py": Row(("newest",), "files and threads are Python's"),
 }
 
 
@@ -97,6 +126,12 @@ def is_left_out(path: Path, run: str) -> bool:
     within = path.relative_to(TESTS).as_posix()
     rows = {row_of(path), *(row for row in TABLE if row.startswith(f"{within}/"))}
     return path != TESTS and not any(run in TABLE[row].runs for row in rows)
+
+
+def is_drawn(test: str, one_in: int) -> bool:
+    """Return whether it is a test's turn: once in ``one_in`` days, counted by ``COUNTERS_DAY``."""
+    day = date.fromisoformat(os.environ.get("COUNTERS_DAY") or "2026-01-01").toordinal()
+    return (crc32(test.encode()) + day) % one_in == 0
 
 
 def table() -> str:

@@ -55,6 +55,7 @@ INSTALLED_APPS = [
     "example_project.shop",
     "example_project.live",
     "tests.testapp",
+    "tests.extension",
 ]
 MIDDLEWARE = [
     "django.contrib.sessions.middleware.SessionMiddleware",

@@ -7,7 +7,6 @@ from typing import Any
 
 from django.db import connections
 
-from django_counters.models import CounterHorizon
 from django_counters.upkeep.rollup import Report, rollup
 
 PATIENCE = 120
@@ -21,31 +20,7 @@ def roll_up(using: str = "default", **options: Any) -> Report:
     those of autovacuum.
     """
     let_others_end(using)
-    report = rollup(using, **options)
-    # On MySQL each one folds one epoch, and open transactions, or other tests, have left several.
-    several = connections[using].vendor == "mysql" and not options
-    deadline = time.monotonic() + PATIENCE
-    while several and report.waiting and not report.stuck:
-        before = _horizon(using)
-        report = rollup(using)
-        if not report.stuck and _horizon(using) == before:
-            # Others, who count meanwhile, hold the oldest epoch just now.
-            assert time.monotonic() < deadline, "somebody's transaction does not end"
-            time.sleep(0.01)
-    return report
-
-
-def _horizon(using: str) -> int | None:
-    rows = CounterHorizon._base_manager.using(using)
-    return rows.values_list("horizon", flat=True).first()
-
-
-def let_followers_see(using: str = "default") -> None:
-    """Let whoever follows the ledger see all that is committed by now."""
-    let_others_end(using)
-    if connections[using].vendor == "mysql":
-        # An entry is seen when it is rolled up.
-        roll_up(using)
+    return rollup(using, **options)
 
 
 def let_others_end(using: str = "default") -> None:

@@ -34,6 +34,8 @@ from tests.chains import unguarded
 from tests.conftest import forget_pending
 from tests.testapp.models import Article, Post, Song
 
+pytestmark = pytest.mark.rare
+
 DECLARED: dict[str, Any] = {name: kind.declared or {} for name, kind in NAMED.items()}
 KEYS = [f"{name}:{letter}" for name in NAMED for letter in "aß"]
 # The names of the counters, and of what kinds they are.
@@ -236,6 +238,7 @@ def row_of(row: CounterAdjustment) -> tuple[int, int, str]:
     return row.before, row.after, row.case
 
 
+@pytest.mark.needs("ledger")
 @pytest.mark.django_db(transaction=True)
 def test_adjustments_agree_with_a_list(request: pytest.FixtureRequest, cached: str) -> None:
     with override_counters(**DECLARED):

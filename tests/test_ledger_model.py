@@ -38,10 +38,11 @@ from django_counters.values import Appended
 from django_counters.write.entries import AppendedMany
 from tests import machines
 
+pytestmark = pytest.mark.rare
+
 STRATEGIES: list[dict[str, Any]] = [
     {"STRATEGY": "ledger"},
     {"STRATEGY": "exact"},
-    {"STRATEGY": "exact", "OPTIONS": {"combine": True}},
     {"STRATEGY": "sharded"},
     {"STRATEGY": "sharded", "OPTIONS": {"shards": 3}},
 ]

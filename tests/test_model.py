@@ -13,6 +13,8 @@ from django_counters.testing import override_counters
 from django_counters.types import INT8
 from tests import machines
 
+pytestmark = pytest.mark.rare
+
 BOUNDS: dict[str, dict[str, int]] = {
     "stock": {"FLOOR": 0},
     "quota": {"CEILING": 20},

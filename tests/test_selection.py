@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.selection import RUNS, TABLE, TESTS, is_left_out, row_of, table
+from tests.selection import RUNS, TABLE, TESTS, is_drawn, is_left_out, row_of, table
 
 ROOT = TESTS.parent
 FILES = sorted(TESTS.rglob("test_*.py"))
@@ -29,15 +29,25 @@ def test_each_run_is_a_step_of_the_whole(run: str) -> None:
 
 
 def test_what_is_slow_runs_somewhere() -> None:
-    """By the server's row, or by the step that names its folder."""
-    (line,) = re.findall(r"--slow -m slow (.+)", (ROOT / ".ci/run").read_text(encoding="utf-8"))
-    named = {folder.removeprefix("tests/") for folder in line.split()}
+    """By a step that names its folder."""
+    lines = re.findall(r"--slow -m slow (.+)", (ROOT / ".ci/run").read_text(encoding="utf-8"))
+    named = {folder.removeprefix("tests/") for line in lines for folder in line.split()}
     # Rows that are drawn each time, and configurations that take an hour.
     named |= {"benchmarks", "protocol"}
     for path in FILES:
         if re.search(r"mark\.slow\b", path.read_text(encoding="utf-8")):
-            row = row_of(path)
-            assert "server" in TABLE[row].runs or row.partition("/")[0] in named, path
+            assert path.relative_to(TESTS).parts[0] in named, path
+
+
+def test_every_test_has_its_turn_within_three_days(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[str] = []
+    names = [path.name for path in FILES]
+    for day in ("2026-11-30", "2026-12-01", "2026-12-02"):
+        monkeypatch.setenv("COUNTERS_DAY", day)
+        today = [name for name in names if is_drawn(name, 3)]
+        assert 0.2 < len(today) / len(names) < 0.5
+        drawn += today
+    assert sorted(drawn) == sorted(names)
 
 
 @pytest.mark.parametrize("run", RUNS)

@@ -15,6 +15,8 @@ from django_counters.upkeep.rollup import rollup
 from tests import machines
 from tests.testapp.models import Country, Gadget, Post, Song
 
+pytestmark = pytest.mark.rare
+
 RECORDS = {"song": Song, "post": Post, "gadget": Gadget, "country": Country}
 FIELDS = {"song": ("plays", "stars"), "post": ("likes", "views"), "gadget": ("beeps",)}
 NAMES = [
@@ -115,4 +117,4 @@ class Model(RuleBasedStateMachine):
 
 @pytest.mark.django_db(transaction=True)
 def test_slots_agree_with_a_dictionary(request: pytest.FixtureRequest) -> None:
-    machines.run(Model, request, steps=40, examples=8, slow=20)
+    machines.run(Model, request, steps=40, examples=3, slow=20)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import secrets
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 from django.test import SimpleTestCase, TestCase
 
 from django_counters.exceptions import InsufficientCount
@@ -77,3 +83,67 @@ def test_an_error_in_the_block_is_not_hidden() -> None:
     with pytest.raises(ZeroDivisionError), assert_counted("a"):
         raise ZeroDivisionError
     assert_counts({"a": 0})
+
+
+SETTINGS = """
+import os
+SECRET_KEY = "tests only"
+INSTALLED_APPS = ["django.contrib.auth", "django.contrib.contenttypes", "django_counters"]
+DATABASES = {
+    "default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "site", "TEST": {"NAME": "tests"}}
+}
+CACHES = {"default": {
+    "BACKEND": "django.core.cache.backends.redis.RedisCache",
+    "LOCATION": os.environ["REDIS_URL"],
+    "KEY_PREFIX": os.environ["PREFIX"],
+}}
+COUNTERS = {"views": {"STRATEGY": "cached"}}
+"""
+PROJECT = """
+import os
+import pytest
+from django.test import TestCase
+from django_counters.models import Counter
+from django_counters.registry import slots_of
+
+def count():
+    assert Counter.objects.increment("views:a") == 1
+    with open("keys", "a") as file:
+        print(slots_of("default", os.environ["PREFIX"]).keys(0)[0], file=file)
+
+class CountedTests(TestCase):
+    def test_one(self): count()
+    def test_two(self): count()
+
+@pytest.mark.django_db
+def test_three(): count()
+
+@pytest.mark.django_db(transaction=True)
+def test_four(): count()
+"""
+
+
+def test_each_test_and_each_run_of_a_project_starts_at_zero(tmp_path: Path) -> None:
+    (tmp_path / "settings.py").write_text(SETTINGS)
+    (tmp_path / "test_project.py").write_text(PROJECT)
+    prefix = secrets.token_hex(6)
+    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "settings", "PREFIX": prefix}
+    environment |= {
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path(__file__).parents[1])]),
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    }
+    plugins = ("-p", "pytest_django.plugin", "-p", "django_counters.pytest_plugin")
+    for _ in range(2):
+        run = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", *plugins, "--create-db"],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert "4 passed" in run.stdout, run.stdout + run.stderr
+    parts = {key.replace(":0}:p", ":*") for key in (tmp_path / "keys").read_text().split()}
+    assert len(parts) == 8
+    client = redis.Redis.from_url(os.environ["REDIS_URL"])
+    assert [key for part in parts for key in client.scan_iter(part, count=10_000)] == []

@@ -19,7 +19,6 @@ CALLS = 2000  # of a slice
 KEYS = 100  # counters of a way, and of a batch
 ENTRIES = 1000  # of a batch of the ledger
 ROWS = 20_000  # of a slice of upkeep
-BUFFERED = 5000  # counters in a buffer
 TABLE = 50_000  # counters of which some are flushed
 _numbers = count()
 
@@ -55,8 +54,7 @@ def ways() -> list[Way]:
         ),
         _first("cached-first", "increment, cached, whose total Redis does not know", "pages"),
         _first("nothing-first", "increment, cached, returns nothing, of a new key", "blind"),
-        _called("merged", "increment into a buffer", "merged", _each),
-        _landing(),
+        _called("merged", "increment into a buffer", "buffered", _each),
         _bare(),
         _flush(),
         *_sparse(),
@@ -119,20 +117,6 @@ def _first(name: str, words: str, space: str) -> Way:
         lambda meter, share: meter.around(lambda: calls(round(CALLS * share))),
         lambda: sum(Counter.objects.values_of(used).values()),
     )
-
-
-def _landing() -> Way:
-    """Lands what waits in a buffer, and counts nothing else."""
-    keys = rows("merged", "landing", BUFFERED)
-
-    def run(meter: Meter, share: float) -> Spent:
-        Counter.objects.flush_buffers()  # what other ways have left
-        for key in keys[: round(len(keys) * share)]:
-            Counter.objects.increment(key)
-        return meter.around(Counter.objects.flush_buffers)
-
-    words = f"counter of a buffer of {BUFFERED:,}, landed in cached counters"
-    return Way("merged-landing", words, run, lambda: sum(Counter.objects.values_of(keys).values()))
 
 
 def _bare() -> Way:

@@ -17,9 +17,10 @@ from typing import Any
 import redis
 import redis.asyncio
 from django.conf import settings
-from django.core.cache import cache
+from django.core.cache import cache, caches
 from django.db import transaction
 from django.test import override_settings
+from django.utils.connection import ConnectionProxy
 
 from benchmarks.harness import (
     Action,
@@ -40,7 +41,7 @@ from benchmarks.team import Team, threads
 from django_counters.models import Counter
 from django_counters.projections.event import Event
 from django_counters.registry import slots_of
-from django_counters.stores.redis.commands import Word, packed
+from django_counters.stores.redis.commands import Word
 from django_counters.stores.redis.requests import Requests
 from django_counters.write.change import Change, named
 from example_project.bootstrap.postgres import free_port
@@ -52,7 +53,6 @@ THREADS = 4
 COUNTING = 0.1  # seconds of one slice of threads
 TRANSACTIONS = 50
 AGE = 60_000  # milliseconds
-ANSWER = 64  # bytes, more than an answer has
 _numbers = count()
 
 
@@ -137,31 +137,31 @@ def beside_cache() -> Iterator[Pair]:
 
 
 @contextmanager
-def on_a_socket() -> Iterator[Pair]:
-    """An increment that no Python makes or reads: no client could have its answer sooner."""
-    mine, theirs = names("socket")
-    cache.set(theirs, 0)
-    request = packed("EVALSHA", *evalsha(mine))
-    with client() as server:
-        connection = server.connection_pool.make_connection()
-        connection.connect()
-        sock = connection._sock
-        sock.settimeout(None)
-
-        def add() -> None:
-            sock.sendall(request)
-            sock.recv(ANSWER)
-
-        verify = adds_up(value(mine), has(cache, theirs))
-        yield loops(add, lambda: cache.incr(theirs), verify, SLICE)
-        connection.disconnect()
+def django_redis() -> Iterator[Any]:
+    """The cache of django-redis in the same Redis, as ``django.core.cache.cache`` would be it."""
+    peer = {
+        "BACKEND": "django_redis.cache.RedisCache",
+        "LOCATION": location(),
+        "KEY_PREFIX": prefix(),
+    }
+    with override_settings(CACHES={**settings.CACHES, "peer": peer}):
+        cache: Any = ConnectionProxy(caches, "peer")
+        try:
+            yield cache
+        finally:
+            cache.client.get_client().connection_pool.disconnect()
 
 
-def evalsha(
-    key: str, tags: Mapping[str, str] | None = None, who: int | None = None
-) -> tuple[Word, ...]:
+@contextmanager
+def beside_django_redis(together: bool = False) -> Iterator[Pair]:
+    """Each of some threads has a cache object of its own; all of them share a pool."""
+    with django_redis() as cache, threads(THREADS) if together else nullcontext() as team:
+        yield beside_incr(cache, team)
+
+
+def evalsha(key: str, who: int | None = None) -> tuple[Word, ...]:
     """The words of the script that adds one to a counter, to its cells, and who it was to sets."""
-    delta = Change(named(key), 1, event=Event(tags=tags, who=who)).delta
+    delta = Change(named(key), 1, event=Event(who=who)).delta
     requests = Requests(key, slots_of("default", prefix()), together=True)
     (command,) = requests.add({key: delta}, AGE).commands
     return (command.script.sha, len(command.keys), *command.keys, *command.args)
@@ -271,9 +271,9 @@ CASES: Mapping[str, Work] = {
     "cached": Work(partial(beside_script, nullcontext)),
     "cached-threads": Work(partial(beside_script, nullcontext, True), slices=5),
     "cached-tcp": Work(partial(beside_script, over_tcp)),
-    "cached-tcp-threads": Work(partial(beside_script, over_tcp, True), slices=5),
     "cached-cache": Work(beside_cache),
-    "cached-socket": Work(on_a_socket),
+    "django-redis": Work(beside_django_redis),
+    "django-redis-threads": Work(partial(beside_django_redis, True), slices=5),
     "cached-many": Work(many),
     "cached-read": Work(partial(reading, 1)),
     "cached-page": Work(partial(reading, PAGE)),

@@ -22,7 +22,7 @@ from django.utils import timezone
 from benchmarks.capacity.meter import Meter
 from benchmarks.cases.cached import client, evalsha, prefix
 from benchmarks.cases.flush import NAIVE, flushed, keys_of, landed
-from benchmarks.cases.peers_database import known, tables
+from benchmarks.database import known
 from benchmarks.harness import Action, Pair, Sample, Side, Work, adds_up, expect, loop, remain
 from benchmarks.inspection import execute, increment, value
 from benchmarks.models import Event
@@ -32,6 +32,7 @@ from django_counters.models import Counter, CounterCell
 from django_counters.registry import registry
 from django_counters.sketches import KEPT
 from django_counters.stores.sql.dialects.cells import insert, names
+from example_project.scratch import tables
 
 SLICE = 100  # calls of one slice
 SCRIPTS = 200  # that Redis is sent at once
@@ -130,9 +131,7 @@ def by_hand(keys: Sequence[str], amount: Callable[[str], int] = lambda name: 1) 
 
 
 @contextmanager
-def in_redis(
-    namespace: str, tags: Mapping[str, str] | None = None, people: int = 0
-) -> Iterator[Pair]:
+def in_redis(namespace: str, people: int = 0) -> Iterator[Pair]:
     """What Redis takes to add to a counter and its cells, and to a counter alone.
 
     Where there are ``people``, each time another one of them comes.
@@ -142,16 +141,16 @@ def in_redis(
     number = next(_numbers)
     mine, theirs = f"{namespace}:cells{number}", f"pages:cells{number}"
     with client() as server:
-        subject = _scripts(server, mine, tags, people)
-        reference = _scripts(server, theirs, {})
+        subject = _scripts(server, mine, people)
+        reference = _scripts(server, theirs)
         verify = adds_up(partial(_waiting, mine), value(theirs))
         yield Pair(subject, reference, verify)
 
 
-def _scripts(server: Any, key: str, tags: Mapping[str, str] | None, people: int = 0) -> Side:
-    Counter.objects.increment(key, tags=tags or None)
+def _scripts(server: Any, key: str, people: int = 0) -> Side:
+    increment(key)
     crowd = cycle(range(1, people + 1) if people else [None])
-    words = cycle([evalsha(key, tags or None, next(crowd)) for _ in range(people or 1)])
+    words = cycle([evalsha(key, next(crowd)) for _ in range(people or 1)])
 
     def many() -> None:
         pipeline = server.pipeline(transaction=False)
@@ -197,20 +196,6 @@ def beside_totals(counters: int) -> Iterator[Pair]:
 
 
 @contextmanager
-def beside_upserts(counters: int) -> Iterator[Pair]:
-    """The statements of the loop, for what is in memory."""
-    keys = keys_of("upserts", NAIVE, "visits")
-
-    def upserts() -> Sample:
-        started = time.perf_counter()
-        by_hand(keys)
-        return Sample(len(keys), time.perf_counter() - started)
-
-    with _landing(counters, upserts, keys) as pair:
-        yield pair
-
-
-@contextmanager
 def beside_loop(counters: int) -> Iterator[Pair]:
     """The loop that one writes first, over names in Redis that it knows."""
     keys = keys_of("loop", NAIVE, "visits")
@@ -231,8 +216,8 @@ def beside_loop(counters: int) -> Iterator[Pair]:
 
 
 @contextmanager
-def reading(tag_sets: int, group: Sequence[str], events: int) -> Iterator[Pair]:
-    """The last days by day, from cells and from events; ``group``: by what else."""
+def reading(tag_sets: int, events: int) -> Iterator[Pair]:
+    """The last days by day, from cells and from events."""
     key = f"visits:read{next(_numbers)}"
     until = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
     last = until - timedelta(days=DAYS), until - timedelta(microseconds=1)
@@ -244,12 +229,11 @@ def reading(tag_sets: int, group: Sequence[str], events: int) -> Iterator[Pair]:
         rows = Event.objects.filter(key=key, created__range=last)
 
         def mine() -> int:
-            columns = ["tags" if name == "country" else name for name in group]
-            found = cells.values_list("start", *columns).annotate(all=Sum("value"))
+            found = cells.values_list("start").annotate(all=Sum("value"))
             return sum(row[-1] for row in found)
 
         def theirs() -> int:
-            days = rows.annotate(day=TruncDay("created")).values_list("day", *group)
+            days = rows.annotate(day=TruncDay("created")).values_list("day")
             return sum(row[-1] for row in days.annotate(all=Count("pk")))
 
         yield Pair(loop(mine, 10), loop(theirs, 1), remain((mine, events), (theirs, events)))
@@ -277,8 +261,8 @@ def _landings(prepare: Callable[[int], Any]) -> Work:
     return Work(partial(prepare, COUNTERS), slices=1, less=partial(prepare, FEW))
 
 
-def _readings(tag_sets: int, group: Sequence[str] = ()) -> Work:
-    prepare = partial(reading, tag_sets, group)
+def _readings(tag_sets: int) -> Work:
+    prepare = partial(reading, tag_sets)
     return Work(partial(prepare, EVENTS), slices=1, less=partial(prepare, LESS))
 
 
@@ -286,15 +270,12 @@ CASES: Mapping[str, Work] = {
     "cells": Work(beside_plain),
     "cells-statements": Work(beside_statements),
     "cells-cached": Work(partial(in_redis, "daily")),
-    "cells-cached-two": Work(partial(in_redis, "hourly", DE)),
-    "uniques-cached": Work(partial(in_redis, "people", people=KEPT)),
     "uniques-cached-crowd": Work(partial(in_redis, "people", people=CROWD)),
+    "uniques-cached": Work(partial(in_redis, "people", people=KEPT)),
     "cells-read": _readings(1),
     "cells-read-tags": _readings(100),
-    "cells-read-each": _readings(100, ["country"]),
 }
 LANDINGS: Mapping[str, Work] = {
     "cells-flush": _landings(beside_totals),
     "cells-flush-loop": _landings(beside_loop),
-    "cells-flush-upserts": _landings(beside_upserts),
 }

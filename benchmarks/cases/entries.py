@@ -142,6 +142,8 @@ def _partition(what: str, entries: int) -> Extent:
         f"FROM generate_series(1, {entries}) n"
     )
     execute(f"VACUUM ANALYZE {name}")
+    # A rollup leaves entries out that are older than any token may be.
+    CounterHorizon.objects.update(tail_since=since)
     _roll_up()
     return Extent(name, since, since + DAY)
 
@@ -184,40 +186,13 @@ def dropping(entries: int) -> Iterator[Pair]:
     yield Pair(partial(_dropped, entries), partial(_removed, entries), verify)
 
 
-@contextmanager
-def sealing(entries: int) -> Iterator[Pair]:
-    """The same partition again and again: what sealing does is undone each time."""
-    extent = _partition("sealed", entries)
-    archive = CounterArchive.objects.filter(partition=extent.name)
-
-    def seal() -> Sample:
-        started = time.perf_counter()
-        record = _sealed(extent)
-        seconds = time.perf_counter() - started
-        expect("the archive", sum(int(row.delta_sum) for row in archive), entries)
-        execute(f"ALTER TABLE {extent.name} DROP CONSTRAINT django_counters_sealed")
-        archive.delete()
-        record.delete()
-        return Sample(1, seconds)
-
-    def verify(*_: int) -> None:
-        expect("the totals", _total("sealed"), entries)
-        expect(extent.name, execute(f"SELECT COUNT(*) FROM {extent.name}"), entries)
-
-    yield Pair(seal, lambda: Sample(1, _summed(extent.name, entries)), verify)
-    execute(f"DROP TABLE {extent.name}")
-
-
 def _whole(prepare: Callable[[int], AbstractContextManager[Pair]], entries: int, less: int) -> Work:
     """A slice is one rollup or one partition: where time is short, of that part of the entries."""
     return Work(partial(prepare, entries), slices=1, less=partial(prepare, entries // less))
 
 
 CASES: Mapping[str, Work] = {
-    "tail0": Work(partial(reading, 0)),
     "tail100": Work(partial(reading, 100)),
-    "tail10000": Work(partial(reading, 10_000)),
     "fold": _whole(folding, ROLLED_UP, 5),
-    "drop": _whole(dropping, IN_PARTITION, 4),
-    "seal": _whole(sealing, IN_PARTITION, 10),
+    "drop": _whole(dropping, IN_PARTITION, 20),
 }

@@ -91,7 +91,7 @@ def naive_value(key: str) -> int:
 
 
 @contextmanager
-def _writers(
+def writing(
     theirs: Callable[[str], None], stored: Callable[[str], int], seconds: float
 ) -> Iterator[Pair]:
     """The library beside rows of a table of the naive way, or updates of rows of its own."""
@@ -189,12 +189,17 @@ def _queryset() -> Iterator[Pair]:
 CASES: Mapping[str, Work] = {
     "statement": Work(_statement),
     "update": Work(updating),
-    "writers": lasting(partial(_writers, save_one, naive_value)),
-    "writers-locked": lasting(partial(_writers, lock_one, naive_value)),
-    "writers-update": lasting(partial(_writers, update_one, Counter.objects.value)),
+    "writers": lasting(partial(writing, save_one, naive_value)),
+    "writers-locked": lasting(partial(writing, lock_one, naive_value)),
     "many": Work(_many),
     "values": Work(_values, slices=4),
     "floor": Work(_floor),
     "field": Work(_field),
     "queryset": Work(_queryset),
+}
+
+# Each call commits, and waits for the disk.
+COMMITS: Mapping[str, Work] = {
+    "update-durable": Work(updating),
+    "f-writers": lasting(partial(writing, update_one, Counter.objects.value)),
 }

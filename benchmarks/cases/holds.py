@@ -10,11 +10,11 @@ from django.db import transaction
 from django.db.models import F
 
 from benchmarks.cases.exact import STOCK, naive_value
-from benchmarks.cases.peers_database import tables
 from benchmarks.harness import Pair, Work, adds_up, lasting
 from benchmarks.models import NaiveCounter, Reserved
 from benchmarks.team import processes
 from django_counters.models import Counter
+from example_project.scratch import tables
 
 WRITERS = 8
 
@@ -40,13 +40,6 @@ def hold_and_sell(key: str) -> None:
 def decrement(key: str) -> None:
     """Take one, and nothing else."""
     Counter.objects.decrement(key)
-
-
-def row_after(key: str) -> None:
-    """A decrement and a row, in one transaction."""
-    with transaction.atomic():
-        Counter.objects.decrement(key)
-        Reserved.objects.create(key=key, quantity=1)
 
 
 def locked(key: str) -> None:
@@ -80,6 +73,5 @@ def _beside(
 CASES: Mapping[str, Work] = {
     "hold": lasting(partial(_beside, hold, decrement)),
     "hold-sold": lasting(partial(_beside, hold_and_sell, decrement)),
-    "hold-row": lasting(partial(_beside, hold, row_after)),
     "hold-naive": lasting(partial(_beside, hold, locked)),
 }

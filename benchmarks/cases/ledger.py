@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import count, cycle
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from django.db import connection
 
 from benchmarks import pgbench
 from benchmarks.cases.spread import named
-from benchmarks.cases.statements import Load, Way, alone, driven, exact
+from benchmarks.cases.statements import Load, Way, alone, driven, updated
 from benchmarks.harness import (
     Pair,
     Sample,
@@ -84,22 +84,13 @@ def many() -> Iterator[Pair]:
 
 
 @contextmanager
-def copying(beforehand: bool) -> Iterator[Pair]:
-    """Batches by COPY, as the library does it and as one writes it with the driver.
-
-    ``beforehand``: the rows of the driver, with their tokens, are there when the clock starts.
-    """
-    copied, raw = f"copied-{beforehand}-", f"raw-{beforehand}-"
-    mine, theirs = _entries(copied), _entries(raw)
-
-    def write() -> Sample:
-        rows = _rows(theirs) if beforehand else None
-        return loop(lambda: _copy(rows or _rows(theirs)), 1, BATCH)()
-
+def copying() -> Iterator[Pair]:
+    """Batches by COPY, as the library does it and as one writes it with the driver."""
+    mine, theirs = _entries("copied"), _entries("raw")
     yield Pair(
         loop(lambda: CounterDelta.objects.append_many(mine, copy=True), 1, BATCH),
-        write,
-        adds_up(partial(_sum, copied), partial(_sum, raw)),
+        loop(lambda: _copy(_rows(theirs)), 1, BATCH),
+        adds_up(partial(_sum, "copied"), partial(_sum, "raw")),
     )
 
 
@@ -118,28 +109,23 @@ def _copy(rows: Sequence[Entry]) -> None:
             copy.write_row(row)
 
 
-def uuids(number: int) -> list[UUID | str]:
+def _tokens() -> list[UUID]:
     """Tokens that carry their time."""
     now = clock.utc()
-    return [mint(now) for _ in range(number)]
-
-
-def texts(number: int) -> list[UUID | str]:
-    """Tokens that are kept in a table of their own."""
-    return [f"order {uuid4()}" for _ in range(number)]
+    return [mint(now) for _ in range(SLICE)]
 
 
 @contextmanager
-def replaying(make: Callable[[int], list[UUID | str]]) -> Iterator[Pair]:
+def replaying() -> Iterator[Pair]:
     """The same tokens again and again, and such that nobody has used."""
-    mine, theirs = f"orders:old-{make.__name__}", f"orders:new-{make.__name__}"
-    used = make(SLICE)
+    mine, theirs = "orders:old", "orders:new"
+    used = _tokens()
     for token in used:
         Counter.objects.increment(mine, token=token)
     again = cycle(used)
 
     def fresh() -> Sample:
-        unused = iter(make(SLICE))
+        unused = iter(_tokens())
         return loop(lambda: Counter.objects.increment(theirs, token=next(unused)), SLICE)()
 
     def verify(_: int, reference: int) -> None:
@@ -153,13 +139,10 @@ def replaying(make: Callable[[int], list[UUID | str]]) -> Iterator[Pair]:
 
 CASES: Mapping[str, Work] = {
     "append": driven(Load(appended, alone), Load(upsert, alone)),
+    "f-append": driven(Load(appended, alone), Load(updated, alone)),
     "append-first": driven(Load(appended), Load(upsert)),
-    "append-exact": driven(Load(appended, alone), Load(exact, alone)),
-    "append-exact-first": driven(Load(appended), Load(exact)),
     "ledger": lasting(partial(named, "orders")),
     "append-many": Work(many),
-    "append-copy": Work(partial(copying, False)),
-    "append-copy-rows": Work(partial(copying, True)),
-    "replay": Work(partial(replaying, uuids)),
-    "replay-text": Work(partial(replaying, texts)),
+    "append-copy": Work(copying),
+    "replay": Work(replaying),
 }

@@ -13,11 +13,11 @@ from django.db.models import F
 from benchmarks.capacity.meter import Meter
 from benchmarks.cases.cached import client
 from benchmarks.cases.cells import BOTH, SLICE, spending
-from benchmarks.cases.peers_database import tables
 from benchmarks.harness import Action, Pair, Stored, Work, adds_up, expect
 from benchmarks.inspection import increment, value
 from benchmarks.models import Liked, NaiveCounter
 from django_counters.models import Counter, CounterActor
+from example_project.scratch import tables
 
 _numbers = count()
 
@@ -45,9 +45,9 @@ def _like(key: str) -> Action:
 
 
 @contextmanager
-def beside_increment(namespace: str = "liked", plain: str = "views") -> Iterator[Pair]:
-    """An increment of the same strategy that asks for nobody."""
-    mine, theirs = f"{namespace}:{next(_numbers)}", f"{plain}:likes{next(_numbers)}"
+def beside_increment() -> Iterator[Pair]:
+    """An increment that asks for nobody."""
+    mine, theirs = f"liked:{next(_numbers)}", f"views:likes{next(_numbers)}"
     like = _like(mine)
     like()
     increment(theirs)
@@ -98,6 +98,5 @@ def beside_rows() -> Iterator[Pair]:
 CASES: Mapping[str, Work] = {
     "likes": Work(beside_increment),
     "likes-again": Work(again),
-    "likes-sharded": Work(partial(beside_increment, "starred", "spread")),
     "likes-naive": Work(beside_rows),
 }

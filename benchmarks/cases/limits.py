@@ -13,7 +13,7 @@ from functools import partial
 from itertools import count
 
 from benchmarks.capacity.meter import Meter
-from benchmarks.cases.cached import client, has, location, prefix
+from benchmarks.cases.cached import client, location, prefix
 from benchmarks.cases.cells import spending
 from benchmarks.harness import Action, Pair, Stored, Work, adds_up
 from django_counters.limits import Limit
@@ -49,15 +49,6 @@ def _beside(theirs: Action, stored: Stored) -> Iterator[Pair]:
         yield Pair(subject, reference, adds_up(admitted, stored))
 
 
-@contextmanager
-def beside_command() -> Iterator[Pair]:
-    """INCRBY, which limits nothing."""
-    with client() as server:
-        key = f"{prefix()}:limit{next(_numbers)}"
-        with _beside(lambda: server.incrby(key, 1), has(server, key)) as pair:
-            yield pair
-
-
 def _url() -> str:
     """As the package writes sockets."""
     return location().replace("unix:", "redis+unix:", 1)
@@ -82,7 +73,5 @@ def beside_package(strategy: str, rate: str = RATE) -> Iterator[Pair]:
 
 CASES: Mapping[str, Work] = {
     "limit-fixed": Work(partial(beside_package, "fixed-window")),
-    "limit-sliding": Work(partial(beside_package, "sliding-window-counter")),
     "limit-moving": Work(partial(beside_package, "moving-window", LOGGED)),
-    "limit-incrby": Work(beside_command),
 }

@@ -122,6 +122,5 @@ CASES: Mapping[str, Work] = {
         ("once-cached", Way(CACHED.path, "hits", once=True), CACHED),
         ("once-exact", Way(EXACT.path, "sales", once=True), EXACT),
         ("limit-redis", Way("/redis/{}/increment", "hits"), CACHED),
-        ("limit-database", Way("/database/{}/increment", "sales"), EXACT),
     )
 }

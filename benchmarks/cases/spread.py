@@ -1,4 +1,4 @@
-"""The managers themselves: hot counters in transactions, cold ones, combining, and reading.
+"""The managers themselves: hot counters in transactions, cold ones, and reading.
 
 Sixteen processes run transactions that last two milliseconds. What they are compared with runs in
 as many processes, in the same transactions: the library's own statement on a cursor of the driver.
@@ -15,14 +15,12 @@ from itertools import count
 from typing import Any
 
 from django.db import connection, transaction
-from django.db.models import QuerySet
 
 from benchmarks import pgbench
 from benchmarks.cases.statements import exact, last
 from benchmarks.harness import (
     Action,
     Pair,
-    Verify,
     Work,
     adds_up,
     expect,
@@ -36,7 +34,7 @@ from benchmarks.inspection import (
     value,
 )
 from benchmarks.models import Post
-from benchmarks.team import processes, threads
+from benchmarks.team import processes
 from django_counters.exceptions import InsufficientCount
 from django_counters.models import Counter, CounterShard, SlottedCounter
 
@@ -155,34 +153,22 @@ def _one_row(seconds: float) -> Iterator[Pair]:
         )
 
 
-@contextmanager
-def _stocks() -> Iterator[tuple[Action, Action, Verify]]:
-    """What sells from rows, what sells from one row, and that what is left is right."""
-    number = next(_numbers)
-    keys = f"sold:{number}", f"stock:sold{number}"
-    for key in keys:
-        Counter.objects.increment(key, _STOCK)
-        Counter.objects.decrement(key)
-    mine, theirs = (partial(Counter.objects.decrement, key) for key in keys)
-    sold, also = (partial(_sold, key) for key in keys)
-    yield mine, theirs, adds_up(sold, also)
-
-
 def _sold(key: str) -> int:
     return _STOCK - Counter.objects.value(key)
 
 
 @contextmanager
 def _selling(seconds: float) -> Iterator[Pair]:
-    with _stocks() as (mine, theirs, verify), processes(PROCESSES) as team:
-        subject, reference = (team.side(partial(first, way), seconds) for way in (mine, theirs))
-        yield Pair(subject, reference, verify)
-
-
-@contextmanager
-def _selling_alone() -> Iterator[Pair]:
-    with _stocks() as (mine, theirs, verify):
-        yield loops(mine, theirs, verify)
+    """What sells from rows, and from one row."""
+    number = next(_numbers)
+    keys = f"sold:{number}", f"stock:sold{number}"
+    for key in keys:
+        Counter.objects.increment(key, _STOCK)
+        Counter.objects.decrement(key)
+    with processes(PROCESSES) as team:
+        ways = (partial(first, partial(Counter.objects.decrement, key)) for key in keys)
+        subject, reference = (team.side(way, seconds) for way in ways)
+        yield Pair(subject, reference, adds_up(*(partial(_sold, key) for key in keys)))
 
 
 def _lots(names: str) -> list[str]:
@@ -215,30 +201,13 @@ def _selling_out(units: int, seconds: float) -> Iterator[Pair]:
         yield Pair(subject, reference, adds_up(*(partial(_sold_of, one, units) for one in names)))
 
 
-def _one_more(rows: QuerySet[Any], adds: Verify) -> Verify:
-    """The sums, and that a cold counter has one row beside its total."""
-
-    def verify(subject: int, reference: int) -> None:
-        adds(subject, reference)
-        expect("the rows of a cold counter", rows.count(), 1)
-
-    return verify
-
-
-@contextmanager
-def _cold() -> Iterator[Pair]:
-    mine, theirs = "spread:cold", "views:cold"
-    shards = CounterShard.objects.filter(key=mine)
-    verify = _one_more(shards, adds_up(value(mine), value(theirs)))
-    yield loops(partial(increment, mine), partial(increment, theirs), verify)
-
-
 @contextmanager
 def _cold_field() -> Iterator[Pair]:
     post: Any = Post.objects.create(title="cold")
     slots = SlottedCounter.objects.filter(record_id=str(post.pk), name="likes")
     views = Post.objects.filter(pk=post.pk).values_list("views", flat=True)
     stored = partial(SlottedCounter.objects.value, post, "likes")
+    adds = adds_up(stored, lambda: int(views.get()))
 
     def like() -> None:
         post.likes.increment()
@@ -246,25 +215,11 @@ def _cold_field() -> Iterator[Pair]:
     def view() -> None:
         post.views.increment()
 
-    verify = _one_more(slots, adds_up(stored, lambda: int(views.get())))
+    def verify(subject: int, reference: int) -> None:
+        adds(subject, reference)
+        expect("the rows of a cold counter", slots.count(), 1)
+
     yield loops(like, view, verify)
-
-
-@contextmanager
-def _combining(seconds: float) -> Iterator[Pair]:
-    mine, theirs = "combined:threads", "views:threads"
-    with threads(THREADS) as team:
-        ways = partial(increment, mine), partial(increment, theirs)
-        verify = adds_up(value(mine), value(theirs))
-        subject, reference = (team.side(way, seconds) for way in ways)
-        yield Pair(subject, reference, verify)
-
-
-@contextmanager
-def _combining_alone() -> Iterator[Pair]:
-    mine, theirs = "combined:alone", "views:alone"
-    verify = adds_up(value(mine), value(theirs))
-    yield loops(partial(increment, mine), partial(increment, theirs), verify)
 
 
 @contextmanager
@@ -286,12 +241,8 @@ CASES: Mapping[str, Work] = {
     "sold": lasting(_selling),
     "sold-out": lasting(partial(_selling_out, 16)),
     "sold-out-4": lasting(partial(_selling_out, 4)),
-    "sold-alone": Work(_selling_alone),
     "collector": lasting(collecting),
     "first": lasting(_one_row),
-    "cold": Work(_cold),
     "cold-field": Work(_cold_field),
-    "combining": lasting(_combining),
-    "combining-alone": Work(_combining_alone),
     "read": Work(partial(reading, SHARDS)),
 }

@@ -12,14 +12,15 @@ from functools import partial
 from confluent_kafka import Producer
 
 from benchmarks.cases.flush import keys_of, landed
-from benchmarks.cases.streams import KEYS, MESSAGES_OF_SUMS, alone, published_to
+from benchmarks.cases.streams import KEYS, alone
 from benchmarks.harness import Pair, Sample, Work, adds_up, expect
 from django_counters.exceptions import CounterUnavailable
 from django_counters.intake.kafka_stream import KafkaConsumer
 from django_counters.streams import Stream
-from example_project.broker import Broker, with_topic
+from example_project.broker import Broker
 
 MESSAGES = 50_000  # of one slice
+LESS = 10_000  # where time is short
 PATIENCE = 60
 PARTITIONS = 4
 _numbers = itertools.count()
@@ -80,7 +81,7 @@ class Topic:
 
 
 @contextmanager
-def beside_increments() -> Iterator[Pair]:
+def beside_increments(messages: int) -> Iterator[Pair]:
     """The messages are there already: what is timed is to fetch, to read and to count them."""
     keys, bare = keys_of("streamed", KEYS, "clicked"), keys_of("alone", KEYS, "clicked")
     values = [key.encode() for key in keys]
@@ -88,26 +89,16 @@ def beside_increments() -> Iterator[Pair]:
     with closing(Topic()) as topic:
 
         def consumed() -> Sample:
-            topic.add(values, MESSAGES)
-            return topic.consumed(MESSAGES)
+            topic.add(values, messages)
+            return topic.consumed(messages)
 
         yield Pair(
             consumed, partial(alone, bare), adds_up(lambda: landed(keys), lambda: landed(bare))
         )
 
 
-@contextmanager
-def published() -> Iterator[Pair]:
-    """Publish to a topic. A page is all of a slice: no time is spent on waiting for more."""
-    # A name that no Redis stream has: buffers are told apart by it.
-    name = f"benchmarks-topic-{os.getpid()}-{next(_numbers)}"
-    with with_topic(name) as address:
-        declared = {"BACKEND": "kafka", "LOCATION": address, "TOPIC": name}
-        with published_to(name, {**declared, "PAGE": MESSAGES_OF_SUMS}) as pair:
-            yield pair
-
-
 CASES: Mapping[str, Work] = {
-    "stream-kafka": Work(beside_increments, slices=2),
-    "stream-published-kafka": Work(published, slices=2),
+    "stream-kafka": Work(
+        partial(beside_increments, MESSAGES), slices=2, less=partial(beside_increments, LESS)
+    ),
 }

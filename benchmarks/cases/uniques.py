@@ -12,11 +12,12 @@ from typing import Any
 
 from django.utils import timezone
 
-from benchmarks.cases.peers_database import known, tables
+from benchmarks.database import known
 from benchmarks.harness import Pair, Work, WrongSum, loop, loops, remain
 from benchmarks.inspection import execute
 from benchmarks.models import DaySketch, Visited
 from django_counters.sketches import ERROR, Sketch, member_of, union
+from example_project.scratch import tables
 
 DAYS = 30
 VISITS = 20_000  # of a day, by a tenth of those who may come

@@ -2,35 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
+
+from django.db import transaction
 
 from django_counters.adjustments.correcting import (
     correct_many,
     corrections_of,
     meet,
-    refresh_after_commit,
     refuse,
     settle,
     strategy_of,
 )
 from django_counters.adjustments.orders import Order, order_of
 from django_counters.exceptions import ApprovalRequired, CounterError, CounterOverflow
-from django_counters.measure import Measure
+from django_counters.measure import OCCURRENCE, SUM
+from django_counters.projections.top import with_ranks
 from django_counters.registry import registry
+from django_counters.stores.base import PendingParts
 from django_counters.stores.sql.audit import SqlAudit
+from django_counters.stores.sql.cells import Part
+from django_counters.stores.sql.corrections import SqlCorrections
+from django_counters.strategies.base import Outside
+from django_counters.strategies.periods import booked
+from django_counters.strategies.refusals import period_name
 from django_counters.tables import CounterAdjustment
 from django_counters.tables.standing import COUNTERS
+from django_counters.tenants import for_this_tenant
 from django_counters.tokens import Token, check_token
-from django_counters.types import INT8, UNBOUNDED, Batch
+from django_counters.types import (
+    INT8,
+    UNBOUNDED,
+    Amounts,
+    Batch,
+    Cell,
+    Delta,
+    deltas_of,
+    namespace_of,
+)
 from django_counters.write.acollector import AsyncCollector
+from django_counters.write.belongings import DELETED, forget_added, forget_rows
 from django_counters.write.change import Change, Ref, named
 from django_counters.write.collector import collector_of
 from django_counters.write.once import Call, once
 from django_counters.write.pipeline import owed
+
+# The tables of numbers that writers of one counter add to at once.
+_NUMBERS = frozenset({"CounterCell", "CounterOccurrence"})
+
+
+class QuotaEffect(NamedTuple):
+    """How much of a quota is used before and after an adjustment."""
+
+    period: str
+    before: int
+    after: int
+    ceiling: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +75,7 @@ class Preview:
         refusal: why the adjustment would be refused, if it would be.
         needs_approval: whether it would be refused because it needs a second person.
         last: the number of the last adjustment of the counter; zero if there is none.
+        quotas: the effect on each quota in the present period, the shortest period first.
     """
 
     before: int
@@ -52,6 +84,7 @@ class Preview:
     refusal: CounterError | None
     needs_approval: bool
     last: int
+    quotas: tuple[QuotaEffect, ...] = ()
 
 
 def preview(
@@ -83,7 +116,19 @@ def foreseen(ref: Ref, order: Order, alias: str) -> Preview:
         problem, needs_approval = error, True
     except CounterError as error:
         problem = error
-    return Preview(before, before + delta, delta, problem, needs_approval, last)
+    quotas = _foreseen_quotas(ref, delta)
+    return Preview(before, before + delta, delta, problem, needs_approval, last, quotas)
+
+
+def _foreseen_quotas(ref: Ref, delta: int) -> tuple[QuotaEffect, ...]:
+    if ref.measure is None or not ref.measure.quotas:
+        return ()
+    quotas = Change(ref, 1).apart.quotas
+    used = corrections_of(ref, ref.using).used([(ref.key, quota.cell) for quota in quotas])
+    return tuple(
+        QuotaEffect(period_name(quota), before, before + booked(delta, before), quota.most)
+        for quota, before in zip(quotas, used, strict=True)
+    )
 
 
 def adjust(ref: Ref, *, token: str | UUID | Token | None = None, **asked: Any) -> CounterAdjustment:
@@ -139,51 +184,99 @@ def _correct_once(
     return earlier
 
 
-def _forget_actors(ref: Ref, measure: Measure) -> int:
-    """Set a counter of actors to zero: by as many as have their rows taken away.
-
-    Whoever counts meanwhile has a row that is not seen here, and still counts.
-    """
-    actors, stored = registry.actors(ref.using), registry.measures(ref.using).ensure(measure)
-    with actors.all_or_nothing():
-        rows = actors.forget(stored.id, ref.key)
-        value = registry.strategy(ref.recipe.for_batches, ref.table, ref.using).value(ref.key)
-        gone = rows if measure.counts_actors else value
-        if gone:
-            delta = Change(ref, -gone).apart._replace(bounds=UNBOUNDED)
-            registry.strategy(ref.recipe.for_batches, ref.table, ref.using).apply(Batch((delta,)))
-    return gone
-
-
 def forget(key: object, using: str | None) -> int:
     """Set a named counter to zero in one transaction, and return its last value.
 
-    Increments that wait elsewhere, and entries of the ledger, stay there. The total is reduced by
-    them, so that the sum is zero before and after a rollup.
+    Its rows in other tables go with it; see `write.belongings`. Amounts that wait elsewhere, and
+    entries of the ledger, stay there. The total and the periods are reduced by them, so that the
+    sums are zero after a rollup and a flush.
     """
     ref = named(key, using)
-    alias = ref.using
-    settle_buffered([ref], alias)
-    if ref.measure is not None and ref.measure.once is not None:
-        return _forget_actors(ref, ref.measure)
-    corrections = registry.corrections(ref.table, alias, None)
+    settle_buffered([ref], ref.using)
+    corrections = registry.corrections(ref.table, ref.using, None)
     with corrections.correcting():
-        met = meet([ref], alias)
-        value = met.values[ref.key]
-        low, high = INT8
-        if not low <= -value <= high:
-            raise CounterOverflow(key=ref.label, low=low, high=high)
-        delta = Change(ref, -value).delta
-        if value and ref.recipe.can.entries:
-            # Entries are its history, so this is another entry.
-            ledger = registry.strategy(ref.recipe, ref.table, alias)
-            ledger.apply(Batch((delta._replace(bounds=UNBOUNDED),)))
-        elif value:
-            corrections.check(ref.key, -value, met.total(ref))
-            corrections.correct({ref.key: -value})
-            corrections.add_cells([delta])
+        value = _forgotten(ref, corrections)
         # A later rollup needs the row, and so do entries.
-        rows = COUNTERS.rows(alias).filter(key=ref.text)
+        rows = COUNTERS.rows(ref.using).filter(key=ref.text)
         rows.filter(value=0, outside__isnull=True).delete()
-        refresh_after_commit([ref], alias)
     return value
+
+
+def _forgotten(ref: Ref, corrections: SqlCorrections) -> int:
+    """Take the value of a counter away, and what belongs to it.
+
+    Rows are changed in the order of those who count: actors, total, periods, sets, occurrences.
+    Writers of some strategies go on meanwhile, so numbers are not deleted, but reduced by what they
+    were at the moment of the value.
+    """
+    measure = ref.measure
+    parts: list[Part] = []
+    stored = registry.measures(ref.using).find(measure.name) if measure else None
+    actors = _forget_rows(ref, ["CounterActor"])["CounterActor"] if measure and measure.once else 0
+    outside: Outside | None = None
+    waiting = PendingParts((), ())
+    if measure is not None and measure.counts_actors:
+        value = actors
+        if value:
+            strategy_of(ref, ref.using).apply(Batch((_taken(ref, value),)))
+    else:
+        amounts = meet([ref], ref.using).found[ref.key]
+        if stored is not None:
+            amounts, parts = corrections.counted(ref.key, stored.id)
+        outside = registry.outside(ref.recipe, ref.table, ref.using)
+        waiting = outside.parts(ref.key) if outside else waiting
+        value = amounts.value + sum(by for _, cell, by in waiting.amounts if cell is None)
+        _take(ref, value, amounts, corrections)
+    if stored is not None:
+        if measure is not None and measure.counts_actors:
+            _, parts = corrections.counted(ref.key, stored.id)
+        _forget_rows(ref, ["CounterRank"])
+        corrections.take_back(ref.key, parts, SUM)
+    _forget_rows(ref, [one for one in DELETED if stored is None or one not in _NUMBERS])
+    forget_added("", [ref.text], ref.using)
+    corrections.take_back(ref.key, parts, OCCURRENCE)
+    if outside:
+        _forget_waiting(ref, outside, waiting)
+    return value
+
+
+def _forget_rows(ref: Ref, among: Collection[str]) -> Mapping[str, int]:
+    name = ref.measure.name if ref.measure else namespace_of(ref.text)
+    return forget_rows("", name, ref.measure, [ref.text], ref.using, among=among)
+
+
+def _taken(ref: Ref, value: int) -> Delta:
+    """The change that takes a value away, from no period."""
+    return Change(ref, -value).apart._replace(bounds=UNBOUNDED, effects=())
+
+
+def _take(ref: Ref, value: int, amounts: Amounts, corrections: SqlCorrections) -> None:
+    """Take a value away from a total that is held."""
+    low, high = INT8
+    if not low <= -value <= high:
+        raise CounterOverflow(key=ref.label, low=low, high=high)
+    if value and ref.recipe.can.entries:
+        # Entries are its history, so this is another entry.
+        strategy_of(ref, ref.using).apply(Batch((_taken(ref, value),)))
+    elif value:
+        corrections.check(ref.key, -value, amounts.total or 0)
+        corrections.correct({ref.key: -value})
+
+
+def _forget_waiting(ref: Ref, outside: Outside, waiting: PendingParts) -> None:
+    """Let what waits in Redis come to nothing when it lands in the periods."""
+    if ref.measure is not None:
+        measures = registry.measures(ref.using)
+        known = {measures.ensure(ref.measure).id: ref.measure}
+        sums: dict[tuple[str, Cell | None], int] = {}
+        for _, cell, by in waiting.amounts:
+            if cell is not None:
+                sums[ref.text, cell] = sums.get((ref.text, cell), 0) - by
+        taken = measures.with_admitted(deltas_of(with_ranks(sums, known)))
+        corrections_of(ref, ref.using).add_cells(taken)
+
+    def forget_outside() -> None:
+        outside.forget([ref.key])
+        outside.discard_sets(ref.key, waiting.sets)
+
+    transaction.on_commit(for_this_tenant(forget_outside), using=ref.using, robust=True)

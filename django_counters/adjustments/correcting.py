@@ -16,8 +16,10 @@ from django_counters.signals import counter_adjusted
 from django_counters.stores.sql.audit import SqlAudit
 from django_counters.stores.sql.corrections import SqlCorrections
 from django_counters.strategies.base import Outside, Strategy
+from django_counters.strategies.periods import in_period
 from django_counters.strategies.refusals import refusal, refuse_beyond_quotas
 from django_counters.tables import CounterAdjustment
+from django_counters.tenants import for_this_tenant
 from django_counters.types import INT8, Amounts, Bounds, Delta
 from django_counters.write import pipeline
 from django_counters.write.change import Change, Ref
@@ -94,11 +96,12 @@ def _carried_out(
     if credited:
         corrections.correct({plan.ref.key: plan.delta for plan in credited})
     # An adjustment counts in the period in which it is made, and has no tags.
-    counted = [Change(plan.ref, plan.delta).apart for plan in credited]
-    corrections.add_cells(counted)
+    made = [Change(plan.ref, plan.delta).apart for plan in credited]
+    corrections.add_cells(in_period(made, corrections))
     # A period may have begun since each was asked about, and have less room.
-    refuse_beyond_quotas(counted, corrections, counted=True)
-    ledger.add_cells([Change(plan.ref, plan.delta).apart for plan in entered])
+    refuse_beyond_quotas(made, corrections, counted=True)
+    made = [Change(plan.ref, plan.delta).apart for plan in entered]
+    ledger.add_cells(in_period(made, corrections))
     rows = audit.write(_columns(plan, entries.get(plan.ref.text)) for plan in plans)
     refresh_after_commit([plan.ref for plan in plans], alias)
     for row in rows:
@@ -219,7 +222,7 @@ def _tell_after_commit(row: CounterAdjustment, alias: str) -> None:
     def tell() -> None:
         counter_adjusted.send(sender=CounterAdjustment, adjustment=row, using=alias)
 
-    transaction.on_commit(tell, using=alias, robust=True)
+    transaction.on_commit(for_this_tenant(tell), using=alias, robust=True)
 
 
 def refresh_after_commit(refs: Sequence[Ref], alias: str) -> None:
@@ -232,7 +235,7 @@ def _forget_after_commit(strategy: Outside, keys: Sequence[Hashable], alias: str
     def forget_totals() -> None:
         strategy.forget(keys)
 
-    transaction.on_commit(forget_totals, using=alias, robust=True)
+    transaction.on_commit(for_this_tenant(forget_totals), using=alias, robust=True)
 
 
 def _outside(refs: Iterable[Ref], alias: str) -> Iterable[tuple[Outside, list[Hashable]]]:
@@ -246,8 +249,7 @@ def _outside(refs: Iterable[Ref], alias: str) -> Iterable[tuple[Outside, list[Ha
 
 def strategy_of(ref: Ref, alias: str) -> Strategy:
     """How a counter is read."""
-    # An adjustment does not combine with the calls of other threads.
-    return registry.strategy(ref.recipe.for_batches, ref.table, alias)
+    return registry.strategy(ref.recipe, ref.table, alias)
 
 
 def corrections_of(ref: Ref, alias: str) -> SqlCorrections:

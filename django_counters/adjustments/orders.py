@@ -8,11 +8,9 @@ from typing import Any, NamedTuple
 
 from django_counters.exceptions import InvalidAdjustment
 from django_counters.tables.adjustment import CASE_LENGTH, NAME_LENGTH, REASON_LENGTH
-from django_counters.types import check_delta, check_integer
+from django_counters.types import check_delta, check_integer, steering
 
 LONGEST_REQUEST_ID = 128
-# They change the direction of the following text.
-_TURNS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 # Invisible letters and signs: fillers of Hangul, the empty pattern of Braille.
 _BLANK = frozenset("\u115f\u1160\u3164\uffa0\u2800")
 
@@ -139,11 +137,9 @@ def text_of(given: object, what: str, longest: int) -> str:
 def shown(given: object, what: str, longest: int) -> str:
     """A text that shows as it is on a page, in a terminal and in a spreadsheet."""
     text = text_of(given, what, longest)
-    for character in text:
-        steers = unicodedata.category(character) == "Cc" and character not in "\t\n\r"
-        if steers or character in _TURNS:
-            problem = f"{what} has a character that steers how it is shown: {character!a}"
-            raise InvalidAdjustment(problem=problem)
+    if character := steering(text):
+        problem = f"{what} has a character that steers how it is shown: {character!a}"
+        raise InvalidAdjustment(problem=problem)
     if not any(_is_seen(character) for character in text):
         raise InvalidAdjustment(problem=f"{what} is needed, as a text that can be seen")
     return text

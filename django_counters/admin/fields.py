@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from django.contrib import admin, messages
 from django.contrib.admin.views.main import ChangeList
 from django.core.checks import CheckMessage, Error
+from django.db import models
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
@@ -16,6 +17,7 @@ from django_counters.admin.adjusting import adjust_url
 from django_counters.admin.columns import Sparkline
 from django_counters.admin.holding import Held, held_of
 from django_counters.exceptions import CounterError, CounterUnavailable
+from django_counters.features import panels
 from django_counters.fields import counter_fields
 from django_counters.hints import HINTS
 from django_counters.write.change import Ref
@@ -70,7 +72,7 @@ class CounterFieldsAdmin(_ModelAdmin):
         """The record with exact values."""
         record = super().get_object(request, object_id, from_field)
         if record is not None:
-            complete(request, [record])
+            complete(request, self.model, [record])
         return record
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
@@ -90,6 +92,10 @@ class CounterFieldsAdmin(_ModelAdmin):
         """Adds the links, and the holds."""
         context["adjust_links"] = self.adjust_links(request, obj) if obj is not None else []
         context["held"] = self.held(request, obj) if obj is not None else []
+        refs = [ref for _, _, ref in _places(self, obj)] if obj is not None else []
+        context["panels"] = [
+            one for ref in refs for one in panels(request, ref.owner, ref.text, ref.using)
+        ]
         return super().render_change_form(request, context, add, change, form_url, obj)
 
     def adjust_links(self, request: HttpRequest, record: Any) -> list[AdjustLink]:
@@ -116,16 +122,19 @@ class ExactList(ChangeList):
         """The records of the page."""
         super().get_results(request)
         records = list(self.result_list)
-        complete(request, records)
+        complete(request, self.model, records)
         fields = {field.name: field for field in counter_fields(self.model)}
         for column in self.list_display:
             if records and isinstance(column, Sparkline):
                 column.load(fields[column.name], records)
 
 
-def complete(request: HttpRequest, records: Sequence[Any]) -> None:
-    """Load the exact values of records. Warn the user if that is not possible."""
-    for field in counter_fields(type(records[0])) if records else ():
+def complete(request: HttpRequest, model: type[models.Model], records: Sequence[Any]) -> None:
+    """Load the exact values of a model's records. Warn the user if that is not possible.
+
+    Records may be instances of children, each of another one.
+    """
+    for field in counter_fields(model) if records else ():
         try:
             field.load(records, None)
         except CounterUnavailable:

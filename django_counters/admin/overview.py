@@ -26,10 +26,11 @@ from django.views.decorators.http import require_safe
 from django_counters import clock
 from django_counters.admin.readonly import ReadOnlyAdmin, list_url
 from django_counters.exceptions import InvalidConfiguration
+from django_counters.features import Finding
 from django_counters.fields.columns import counter_fields
 from django_counters.measure import Measure
 from django_counters.models import AdjustmentRequest, Counter, CounterCell, CounterIncident
-from django_counters.observe.doctor import Finding, facts_of, to_do
+from django_counters.observe.doctor import facts_of, to_do
 from django_counters.observe.facts import PARTS, RECENT, Away, Facts, asked, databases
 from django_counters.observe.regions import Exchange
 from django_counters.read.series import RecordSeries, Series, series_of_all

@@ -27,6 +27,7 @@ from django_counters.admin.requests import waiting_of
 from django_counters.admin.subjects import visible
 from django_counters.conf import Policy
 from django_counters.exceptions import CounterError, InvalidKey
+from django_counters.features import panels
 from django_counters.models import Counter, CounterAdjustment
 from django_counters.read.history import Explanation, explain
 from django_counters.read.readings import readings_of
@@ -133,6 +134,7 @@ class CounterPageMixin(OverviewMixin, HoldingMixin):
             "regions": _regions(key, policy),
             **history_of(key, request),
             "held": self._held(request, key),
+            "panels": panels(request, "", key, reading_alias(policy, None)),
             "chart_url": address(self.admin_site, "django_counters_counter_chart", quote(key)),
             "crumb": self.opts.verbose_name_plural.capitalize(),  # type: ignore[union-attr]
             "crumb_url": address(self.admin_site, "django_counters_counter_changelist"),

@@ -20,17 +20,25 @@ _SENT: dict[type[errors.CounterError], str | Promise] = {
         "The exact value cannot be told at present, because a database or Redis cannot be reached."
         " Nothing was changed."
     ),
+    errors.FunctionDenied: _(
+        "The database role of this site may not execute %(function)s(). Grant EXECUTE on it."
+        " Nothing was changed."
+    ),
     errors.InsufficientCount: _("The value may not fall below its floor, %(floor)s."),
     errors.LedgerFenced: _(
         "The ledger was restored elsewhere: run manage.py counters rebase first."
         " Nothing was changed."
+    ),
+    errors.LedgerIncomplete: _(
+        "The ledger has %(found)s of %(expected)s entries in %(partition)s. Restore the others,"
+        " then run manage.py counters rebase. Nothing was changed."
     ),
     errors.OutcomeUnknown: _(
         "The connection was lost before the answer. Send this form again: however often it is"
         " sent, it adjusts once."
     ),
     errors.PartitionMissing: _(
-        "The ledger has no partition for today: run manage.py counters partitions first."
+        "The ledger has no partition for today: run manage.py counters upkeep partitions first."
         " Nothing was changed."
     ),
     errors.QuotaExceeded: _("In this period %(available)s are left of the quota of %(ceiling)s."),

@@ -13,7 +13,7 @@ from django.db import models
 from django_counters.exceptions import UnsupportedHold
 from django_counters.fields.base import BaseCounterField
 from django_counters.fields.units import amount_of, in_amounts, units_of
-from django_counters.fields.values import CounterOf, Counting, NotLoaded
+from django_counters.fields.values import CounterOf, Counting, NotLoaded, SavedRaw
 from django_counters.tables import CounterAdjustment
 from django_counters.values import Result, Unknown
 
@@ -179,7 +179,7 @@ class _CountingAmounts(Counting):
         async def aadjust(self, **asked: Any) -> CounterAdjustment: ...
 
 
-class CounterAmount(_CountingAmounts, _Plain):
+class CounterAmount(SavedRaw, _CountingAmounts, _Plain):
     """What ``account.balance`` is: the `Decimal` that was loaded, which can also count.
 
     As `CounterValue`, with amounts where that has integers.

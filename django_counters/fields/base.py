@@ -11,6 +11,7 @@ from django.db import connections, models, router
 
 from django_counters.conf import COMMON, EXACT, field_options, field_strategies, measure_of
 from django_counters.exceptions import InitialOutOfBounds, InvalidDelta, UnsavedInstance
+from django_counters.features import forgetting
 from django_counters.measure import Measure
 from django_counters.projections.event import PLAIN, Event
 from django_counters.projections.quotas import value_ceiling
@@ -20,7 +21,7 @@ from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.tables import slots
 from django_counters.strategies import slotted
 from django_counters.strategies.declaring import MAX_AGE, Recipe
-from django_counters.tables.total import Loaded, TotalField
+from django_counters.tables.total import Assigned, Loaded, TotalField
 from django_counters.tokens import optional_token
 from django_counters.types import INT8, Bounds, Reading
 from django_counters.values import Result
@@ -61,6 +62,26 @@ class BaseCounterField(TotalField):
             kwargs.setdefault("default", 0)
         super().__init__(*args, **kwargs)
 
+    def contribute_to_class(
+        self,
+        cls: type[models.Model],
+        name: str,
+        private_only: bool = False,
+    ) -> None:
+        """Add it to a model. A copy of another model's field counts nothing.
+
+        Packages that keep the history of a model copy its fields.
+        """
+        owner: Any = vars(self).get("model")
+        # A child gets a copy of the field of an abstract parent.
+        if owner is not None and owner is not cls and not owner._meta.abstract:
+            self.__class__ = type(self).plain_class  # type: ignore[assignment]
+            for own in set(vars(self)) - set(vars(self.clone())):
+                del vars(self)[own]
+            self.contribute_to_class(cls, name, private_only)
+            return
+        super().contribute_to_class(cls, name, private_only)
+
     def units(self, amount: Any) -> Any:
         """The number in the column for the number of a caller."""
         return amount
@@ -93,13 +114,31 @@ class BaseCounterField(TotalField):
         value = super().pre_save(model_instance, add)
         if add and not hasattr(value, "resolve_expression"):
             value = self.get_prep_value(value)
-        if add and value and isinstance(value, int) and self.measure and self.measure.counts_actors:
-            reason = f"{self._label()} counts actors, so it starts at 0"
-            raise InvalidDelta(delta=value, reason=reason)
-        if add and isinstance(value, int) and not self.bounds.hold(value):
+        if not add or not isinstance(value, int):
+            return value
+        copied = self._is_of_a_row(model_instance)
+        if value and self.measure and self.measure.counts_actors:
+            if not copied:
+                reason = f"{self._label()} counts actors, so it starts at 0"
+                raise InvalidDelta(delta=value, reason=reason)
+            # The actors stay with the record that they have counted.
+            value = model_instance.__dict__[self.attname] = 0
+        kept = model_instance.__dict__.get(self.attname)
+        if isinstance(kept, Assigned) or not isinstance(kept, int):
+            # Its row never had this number or text, so a copy can't have it either.
+            copied = False
+        if not copied and not self.bounds.hold(value):
             floor, ceiling = self.bounds
             raise InitialOutOfBounds(field=self._label(), value=value, floor=floor, ceiling=ceiling)
         return value
+
+    def _is_of_a_row(self, instance: models.Model) -> bool:
+        """Return whether an instance has a row's number: its own, or the one that it copies."""
+        # Django sets `adding` when it has loaded or saved a row, and a caller who copies one sets
+        # it again. It sets `db` on a new instance too, for a related object.
+        return "adding" in vars(instance._state) or isinstance(
+            instance.__dict__.get(self.attname), Loaded
+        )
 
     @cached_property
     def validators(self) -> list[Any]:
@@ -110,8 +149,8 @@ class BaseCounterField(TotalField):
         return [*lower, *upper, *super().validators]
 
     def clean(self, value: Any, model_instance: models.Model | None) -> Any:
-        # The value in a row is not written, so the user need not correct it.
-        if model_instance is None or model_instance._state.adding:
+        # The value in a row is not written, so the user need not correct it, nor that of a copy.
+        if model_instance is None or not self._is_of_a_row(model_instance):
             return super().clean(value, model_instance)
         return value
 
@@ -202,6 +241,13 @@ class BaseCounterField(TotalField):
         # A check tells of a strategy that there is not.
         recipe = declared.recipe(self.options, of_field=True) if declared else EXACT
         return in_effect(recipe)
+
+    @property
+    def leaves_rows(self) -> bool:
+        """Return whether more than holds without a floor stays of a deleted record."""
+        can, floor = self.recipe.can, self.bounds.floor
+        own = can.slots or can.outside or self.measure or (can.holds and floor is not None)
+        return bool(own or any(one.keeps_rows(self.options) for one in forgetting()))
 
     @cached_property
     def measure(self) -> Measure | None:  # type: ignore[override]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
+from inspect import getattr_static
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from asgiref.sync import sync_to_async
@@ -11,11 +12,12 @@ from django.apps import apps
 from django.core import checks
 from django.core.exceptions import SynchronousOnlyOperation
 from django.db import models, router
+from django.db.models.signals import class_prepared, post_save, pre_save
 
 from django_counters.fields.actors import has_many
 from django_counters.fields.base import BaseCounterField
 from django_counters.fields.problems import problems
-from django_counters.fields.values import CounterOf, CounterValue, NotLoaded
+from django_counters.fields.values import CounterOf, CounterValue, NotLoaded, note_raw
 from django_counters.projections.event import Who
 from django_counters.read.series import RecordSeries, series_of_all
 from django_counters.tables.total import TotalAttribute
@@ -90,6 +92,28 @@ class CounterAttribute(TotalAttribute):
         return CounterValue(value, self.field, instance)
 
 
+class HeirAttribute:
+    """The counter of a child, if something wraps the parent's attribute.
+
+    FieldTracker's wrapper answers for each class that inherits it, so on a child with a key of its
+    own ``Child.views.of(key)`` would count the parent's record with that key.
+    """
+
+    def __init__(self, field: CounterField, wrapper: Any) -> None:
+        self._own: CounterAttribute = field.descriptor_class(field)
+        self._wrapper = wrapper
+
+    def __get__(self, instance: models.Model | None, cls: type[models.Model] | None = None) -> Any:
+        chosen = self._own if instance is None else self._wrapper
+        return chosen.__get__(instance, cls)
+
+    def __set__(self, instance: models.Model, value: Any) -> None:
+        self._wrapper.__set__(instance, value)
+
+    def __delete__(self, instance: models.Model) -> None:
+        self._wrapper.__delete__(instance)
+
+
 class CounterField(BaseCounterField):
     """A counter in a column of the model: a BIGINT that starts at zero.
 
@@ -119,6 +143,9 @@ class CounterField(BaseCounterField):
         once: True, where everybody counts once; a time (``"30m"``) where not again before that.
         top: periods of which the records with the largest counts are found at once: ``["week"]``.
         occurrences: periods by which it is counted how often it was changed: ``["day"]``.
+        held_per_actor: how much one actor may hold at once; None for any amount.
+        held_in_total: how much all actors together may hold at once; None for any amount.
+        hold_minutes: for how long a hold may last from its creation, extensions included.
     """
 
     descriptor_class = CounterAttribute
@@ -144,6 +171,9 @@ class CounterField(BaseCounterField):
             once: bool | str | None = ...,
             top: Sequence[str] | None = ...,
             occurrences: Sequence[str] | None = ...,
+            held_per_actor: int | None = ...,
+            held_in_total: int | None = ...,
+            hold_minutes: int = ...,
             **kwargs: Any,
         ) -> None: ...
 
@@ -193,6 +223,26 @@ def forget_recipes(*, setting: str, **_: object) -> None:
                 vars(field).pop("recipe", None)
 
 
+def follow_raw_saves(sender: type[models.Model], **_: Any) -> None:
+    """Receives ``class_prepared``."""
+    # The models of old migrations save nothing raw.
+    if not sender._meta.abstract and sender.__module__ != "__fake__" and counter_fields(sender):
+        pre_save.connect(note_raw, sender=sender)
+        post_save.connect(note_raw, sender=sender)
+
+
+def follow_heirs(sender: type[models.Model], **_: Any) -> None:
+    """Receives ``class_prepared``."""
+    for field in counter_fields(sender):
+        found = getattr_static(sender, field.attname)
+        if not isinstance(found, CounterAttribute | HeirAttribute):
+            setattr(sender, field.attname, HeirAttribute(field, found))
+
+
 def counter_fields(model: type[models.Model]) -> list[CounterField]:
     """The counter fields of a model, inherited ones too."""
     return [field for field in model._meta.concrete_fields if isinstance(field, CounterField)]
+
+
+class_prepared.connect(follow_raw_saves)
+class_prepared.connect(follow_heirs)

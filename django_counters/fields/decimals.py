@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, overload
 
 from django import forms
 from django.conf import settings
-from django.core.exceptions import FieldError, ValidationError
+from django.core.exceptions import FieldError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
@@ -21,15 +21,13 @@ from django_counters.fields.amounts import (
 )
 from django_counters.fields.columns import CounterAttribute, CounterField
 from django_counters.fields.units import (
-    MOST_PLACES,
-    Scaled,
+    AmountField,
     amount_of,
     in_amounts,
     units_class,
     units_of,
 )
 from django_counters.fields.values import CounterValue
-from django_counters.options import is_integer
 from django_counters.tables.total import Loaded
 from django_counters.types import INT8
 from django_counters.values import Counted, Replayed, Unknown
@@ -52,7 +50,7 @@ class DecimalAttribute(CounterAttribute):
         if not instance._state.adding and settings.DEBUG:
             self._watch(instance, name, kept)
         if not isinstance(kept, Unknown):
-            instance.__dict__[name] = int(kept) if isinstance(kept, Loaded | Counted) else kept
+            self._keep(instance, kept)
 
     def _kept(self, value: Any) -> Any:
         """The units of an amount, with what is known of where it comes from."""
@@ -73,7 +71,7 @@ class _Shown(Loaded):
     """Units that a form has shown."""
 
 
-class DecimalCounterField(Scaled, CounterField):
+class DecimalCounterField(AmountField, CounterField):  # type: ignore[misc]
     """A `CounterField` of amounts: ``balance = DecimalCounterField(places=2)``.
 
     ``account.balance`` is a `Decimal`, ``account.balance.increment(Decimal("12.50"))`` counts. The
@@ -89,15 +87,14 @@ class DecimalCounterField(Scaled, CounterField):
     """
 
     descriptor_class = DecimalAttribute
+    plain_class = AmountField
 
     def __init__(self, *args: Any, places: int, **kwargs: Any) -> None:
         self.places = places
         names = ("floor", "ceiling", "approve_above")
         self._amounts = {name: kwargs[name] for name in names if kwargs.get(name) is not None}
         units = {name: self.declared_units(one) for name, one in self._amounts.items()}
-        super().__init__(*args, **kwargs | units)
-        if self.has_places:
-            self.plain_class = units_class(places)
+        super().__init__(*args, places=places, **kwargs | units)
 
     if TYPE_CHECKING:
         _validators: list[Any]
@@ -112,23 +109,18 @@ class DecimalCounterField(Scaled, CounterField):
         def __get__(self, instance: Any, owner: Any) -> Any: ...
 
     @property
-    def has_places(self) -> bool:
-        """Whether the number of places is one; a check tells where it is not."""
-        return is_integer(self.places, 1, MOST_PLACES)
-
-    @property
     def non_db_attrs(self) -> tuple[str, ...]:  # type: ignore[override]
         return (*super().non_db_attrs, "places")
 
     def deconstruct(self) -> tuple[str, str, Any, dict[str, Any]]:
         name, path, args, kwargs = super().deconstruct()
         path = path.replace("django_counters.fields.decimals", "django_counters.fields")
-        return name, path, args, {**kwargs, **self._amounts, "places": self.places}
+        return name, path, args, {**kwargs, **self._amounts}
 
-    @property
-    def decimal_places(self) -> Any:
-        """The same, as REST framework asks for it."""
-        return self.places
+    def get_db_prep_save(self, value: Any, connection: Any) -> Any:
+        if hasattr(value, "as_sql") and not self.is_same(value):
+            raise FieldError(f"{value} isn't a counter with {self.places} decimal places.")
+        return super().get_db_prep_save(value, connection)
 
     def units(self, amount: Any) -> Any:
         return units_of(amount, self.places)
@@ -142,7 +134,7 @@ class DecimalCounterField(Scaled, CounterField):
 
     @property
     def exact_field(self) -> models.Field[Any, Any]:
-        return self.plain_class()
+        return units_class(self.places)()
 
     @cached_property
     def validators(self) -> list[Any]:
@@ -155,23 +147,11 @@ class DecimalCounterField(Scaled, CounterField):
         ends = [MinValueValidator(floor), MaxValueValidator(ceiling)]
         return [*ends, *self._validators]
 
-    def to_python(self, value: Any) -> Any:
-        try:
-            units = self.get_prep_value(value)
-        except InvalidDelta as error:
-            raise ValidationError(str(error), code="invalid") from error
-        return units if units is None else amount_of(units, self.places)
-
     def pre_save(self, model_instance: models.Model, add: bool) -> Any:
         with in_amounts([self]):
             value = super().pre_save(model_instance, add)
         # An inserted amount becomes units again.
         return amount_of(value, self.places) if isinstance(value, int) else value
-
-    def get_db_prep_save(self, value: Any, connection: Any) -> Any:
-        if hasattr(value, "as_sql") and not self.is_same(value):
-            raise FieldError(f"{value} is no counter with {self.places} decimal places.")
-        return super().get_db_prep_save(value, connection)
 
     def value_from_object(self, obj: models.Model) -> Any:
         value = super().value_from_object(obj)

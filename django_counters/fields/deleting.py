@@ -5,21 +5,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from itertools import chain
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from django.contrib.contenttypes.models import ContentType
-from django.db import connections, models, transaction
+from django.db import connections, models, router, transaction
 from django.db.models.signals import class_prepared, post_delete, pre_delete
 from django.db.transaction import Atomic
 
 from django_counters.exceptions import CounterError
 from django_counters.fields.columns import CounterField, counter_fields
-from django_counters.measure import Measure
 from django_counters.registry import registry
-from django_counters.tables.measured import OfCounter
 from django_counters.tables.standing import SLOTS
+from django_counters.write.belongings import forget_added, forget_rows
 
 logger = logging.getLogger("django_counters")
 # How many records one statement forgets.
@@ -35,15 +33,18 @@ def _leaving_in(using: str) -> _Leaving:
     return _leaving.setdefault(blocks[-1], {}) if blocks else {}
 
 
-def note_delete(sender: type[models.Model], instance: models.Model, using: str, **_: Any) -> None:
+def note_delete(
+    sender: type[models.Model], instance: models.Model, using: str | None = None, **_: Any
+) -> None:
     """Receives ``pre_delete``."""
-    _leaving_in(using).setdefault(sender, []).append(instance)
+    _leaving_in(_deleting(instance, using)).setdefault(sender, []).append(instance)
 
 
 def forget_pending(
-    sender: type[models.Model], instance: models.Model, using: str, **_: Any
+    sender: type[models.Model], instance: models.Model, using: str | None = None, **_: Any
 ) -> None:
     """Receives ``post_delete``: the first time, all instances of the model are gone."""
+    using = _deleting(instance, using)
     # A signal that is not Django's comes without the other one.
     instances = _leaving_in(using).get(sender, [instance])
     for field in _waiting_elsewhere(sender) if instances else ():
@@ -52,9 +53,16 @@ def forget_pending(
             _forget_slots(field, keys, using)
         if field.recipe.can.outside:
             _forget_in_redis(field, keys, using)
-        if field.measure is not None:
-            _forget_rows(field.measure, keys, using)
+        if field.measure is not None or _holds(field):
+            label = field.table.label
+            forget_rows(label, label, field.measure, list(map(str, keys)), using)
+        forget_added(field.table.label, list(map(str, keys)), using)
     instances.clear()
+
+
+def _deleting(instance: models.Model, using: str | None) -> str:
+    """Where it is deleted. Django tells; who makes the signal by hand may not."""
+    return using or router.db_for_write(instance._meta.model, instance=instance)
 
 
 def follow_deletes(sender: type[models.Model], **_: Any) -> None:
@@ -62,7 +70,8 @@ def follow_deletes(sender: type[models.Model], **_: Any) -> None:
     # The models of old migrations have nothing to forget.
     if sender._meta.abstract or sender.__module__ == "__fake__":
         return
-    if _waiting_elsewhere(sender):
+    fields = _waiting_elsewhere(sender)
+    if any(field.leaves_rows for field in fields) or (fields and not _has_new_keys(sender)):
         pre_delete.connect(note_delete, sender=sender)
         post_delete.connect(forget_pending, sender=sender)
 
@@ -73,9 +82,26 @@ def _waiting_elsewhere(model: type[models.Model]) -> list[CounterField]:
     return [
         field
         for field in counter_fields(model)
-        if field.recipe.can.slots or field.recipe.can.outside or field.measure
+        if field.leaves_rows or _holds(field)
         if model._meta.proxy or field.model is model
     ]
+
+
+def _has_new_keys(model: type[models.Model]) -> bool:
+    """Return whether the database makes the keys, so that none comes back.
+
+    Holds alone aren't worth a signal then: Django would load all rows that a queryset deletes.
+    """
+    parents = {link: parent for parent, link in model._meta.parents.items()}
+    key: Any = model._meta.pk
+    while key in parents:
+        key = parents[key]._meta.pk
+    return isinstance(key, models.AutoField)
+
+
+def _holds(field: CounterField) -> bool:
+    """Return whether something of records may be held; without a floor, as much as there is."""
+    return field.recipe.can.holds and not (field.measure and field.measure.once)
 
 
 def _keys(field: CounterField, instances: Iterable[models.Model], using: str) -> list[Any]:
@@ -93,33 +119,27 @@ def _forget_slots(field: CounterField, keys: Sequence[Any], using: str) -> None:
         slots.filter(record_id__in=ids[start : start + _IDS]).delete()
 
 
-def _forget_rows(measure: Measure, keys: Sequence[Any], using: str) -> None:
-    """Delete what belongs to records: new ones with their keys begin anew."""
-    stored = registry.measures(using).find(measure.name)
-    if stored is not None:
-        ids = list(map(str, keys))
-        for start in range(0, len(ids), _IDS):
-            some = ids[start : start + _IDS]
-            # Ranks are found by the cells.
-            found = [table.of_keys(measure, stored.id, some, using) for table in OfCounter.tables()]
-            for rows in chain.from_iterable(found):
-                rows.delete()
-
-
 def _forget_in_redis(field: CounterField, keys: Sequence[Any], using: str) -> None:
     """Take what waits away when the deletion commits, and what that transaction has counted."""
 
+    def warn(error: CounterError) -> None:
+        # The records are gone: a flush records these increments as an incident.
+        told = (field.table.label, len(keys), error)
+        logger.warning("Pending increments of %s stay in Redis for %d deleted records: %s", *told)
+
+    try:
+        # Now, because the tenant at the commit may be another one.
+        outside = registry.outside(field.recipe, field.table, using)
+    except CounterError as error:
+        warn(error)
+        return
+
     def discard() -> None:
         try:
-            outside = registry.outside(field.recipe, field.table, using)
             if outside:
                 outside.discard(keys, cells=field.measure is not None)
         except CounterError as error:
-            # They are deleted. A flush finds what it can add to no record, and writes it down.
-            told = (field.table.label, len(keys), error)
-            logger.warning(
-                "Pending increments of %s stay in Redis for %d deleted records: %s", *told
-            )
+            warn(error)
 
     transaction.on_commit(discard, using=using, robust=True)
 

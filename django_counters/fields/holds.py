@@ -8,6 +8,7 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 from django.db import models
 
+from django_counters.projections.event import Who
 from django_counters.read.stock import Stock, stock_of
 from django_counters.tokens import Token
 from django_counters.write import holds
@@ -27,6 +28,7 @@ class CountingHolds:
         minutes: float = 15,
         token: str | UUID | Token | None = None,
         note: str = "",
+        who: Who = None,
         using: str | None = None,
     ) -> Hold:
         """Take ``quantity`` from the row, and hold it; see `CounterManager.hold`.
@@ -35,10 +37,11 @@ class CountingHolds:
 
         Raises:
             UnsavedInstance, RecordMissing: there is no row.
-            InsufficientCount, UnsupportedHold, TokenConflict, InvalidDelta: as there.
+            InsufficientCount, HoldLimitExceeded, UnsupportedHold, TokenConflict, InvalidDelta,
+            InvalidActor: as there.
         """
         field, instance = self._field, self._instance
-        made = holds.hold(field.ref(instance, using), quantity, minutes, token, note)
+        made = holds.hold(field.ref(instance, using), quantity, minutes, token, note, who)
         if made.available is not None:
             instance.__dict__[field.attname] = made.available
         return made
@@ -63,11 +66,12 @@ class CountingHolds:
         minutes: float = 15,
         token: str | UUID | Token | None = None,
         note: str = "",
+        who: Who = None,
         using: str | None = None,
     ) -> Hold:
         """`hold` for async code."""
         return await sync_to_async(self.hold)(
-            quantity, minutes=minutes, token=token, note=note, using=using
+            quantity, minutes=minutes, token=token, note=note, who=who, using=using
         )
 
     async def aholds(self, *, limit: int = 100, using: str | None = None) -> list[Hold]:

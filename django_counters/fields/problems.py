@@ -16,7 +16,7 @@ from django_counters.write.records import can_be_slotted
 
 
 def problems(field: BaseCounterField) -> Iterator[checks.CheckMessage]:
-    """Yield E010 to E018, E020, E024, E028, E030, E034, E037, E038 and W010 for one field."""
+    """Yield E010 to E018, E020, E024, E028, E030, E034, E037, E038, W010 and W024 for one field."""
     for code, message in _all(field):
         kind = checks.Warning if code.startswith("W") else checks.Error
         yield kind(message, hint=HINTS[code], obj=field, id=f"counters.{code}")
@@ -32,11 +32,25 @@ def _all(field: BaseCounterField) -> Iterator[tuple[str, str]]:
         yield "E013", "A counter cannot be a primary key."
     elif _is_indexed(field):
         yield "W010", "An index on a counter slows down every increment."
+    if _is_left_behind(field):
+        yield (
+            "W024",
+            "Its records are deleted in the database (DB_CASCADE), which sends no signals.",
+        )
     for problem in _limit(field):
         yield "E024", problem
     yield from _projections(field)
     if len(field.model._meta.pk_fields) > 1:
         yield "E014", "Models with a composite primary key cannot count yet."
+
+
+def _is_left_behind(field: BaseCounterField) -> bool:
+    """Return whether Django 6.1's cascades can leave rows of deleted records behind."""
+    cascade = getattr(models, "DB_CASCADE", None)
+    if cascade is None or not field.leaves_rows:
+        return False
+    relations = filter(None, (one.remote_field for one in field.model._meta.fields))
+    return any(relation.on_delete is cascade for relation in relations)
 
 
 def _limit(field: BaseCounterField) -> Iterator[str]:
@@ -46,7 +60,7 @@ def _limit(field: BaseCounterField) -> Iterator[str]:
 
 def _projections(field: BaseCounterField) -> Iterator[tuple[str, str]]:
     given = conf.projected_options(field.options)
-    for projection in conf.PROJECTIONS:
+    for projection in conf.projections():
         for problem in projection.problems(**given):
             yield projection.in_fields, problem
         own = (option.name for option in projection.options)

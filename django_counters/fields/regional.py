@@ -15,7 +15,7 @@ from django_counters.exceptions import InvalidKey, UnsavedInstance
 from django_counters.read.values import value_of, values_of
 from django_counters.registry import registry
 from django_counters.tokens import Token, optional_token
-from django_counters.types import check_delta
+from django_counters.types import check_integer
 from django_counters.values import Result
 from django_counters.write.change import Change, named
 from django_counters.write.pipeline import change
@@ -109,13 +109,15 @@ class CounterOverRegions:
         self, by: int = 1, *, token: str | UUID | Token | None = None, using: str | None = None
     ) -> Result:
         """Add ``by`` to what this region has, and return that; see `CounterManager.increment`."""
-        return change(Change(named(self.key, using), check_delta(by), token=optional_token(token)))
+        return change(
+            Change(named(self.key, using), check_integer(by), token=optional_token(token))
+        )
 
     def decrement(
         self, by: int = 1, *, token: str | UUID | Token | None = None, using: str | None = None
     ) -> Result:
         """Subtract ``by`` from what this region has; see `increment`."""
-        return self.increment(check_delta(-check_delta(by)), token=token, using=using)
+        return self.increment(check_integer(-check_integer(by)), token=token, using=using)
 
     def value(self, *, region: str | None = None, using: str | None = None) -> int:
         """What all regions have counted, or one of them; see `CounterManager.value`."""

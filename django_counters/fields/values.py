@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from copy import copy
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from django.db import models
+from django.db.models.sql import InsertQuery
 
 from django_counters.adjustments.adjustment import adjust
 from django_counters.fields.actors import CountingActors
@@ -20,7 +22,7 @@ from django_counters.read.series import Series, series_of
 from django_counters.tables import CounterAdjustment
 from django_counters.tables.total import Loaded
 from django_counters.tokens import Token
-from django_counters.types import Reading, bounds_of_call, check_delta
+from django_counters.types import Reading, bounds_of_call, check_integer
 from django_counters.values import NoNumber, Result
 from django_counters.write.records import of_record
 
@@ -51,7 +53,8 @@ class Counting(CountingActors, CountingHolds, CountingMaxima):
         change counts once: a repeated call returns what the first one returned, and says so in
         ``replayed``. Where the field is cached the change is made in Redis, and within a
         transaction when that commits, unless ``immediately``; it takes no token. ``at`` and
-        ``tags`` say what it is counted by, where the field names periods (``per``).
+        ``tags`` say what it is counted by, where the field names periods (``per``). Adding zero
+        changes nothing; see `CounterManager.increment`.
 
         Returns:
             The new value, `Counted`, which is an int. Or `Unknown`: of a cached field in a
@@ -67,7 +70,7 @@ class Counting(CountingActors, CountingHolds, CountingMaxima):
         """
         bounds, event = bounds_of_call(floor, ceiling), event_of(at, tags, who)
         result: Result = self._field.change(
-            self._instance, check_delta(by), bounds, using, token, immediately, event
+            self._instance, check_integer(by), bounds, using, token, immediately, event
         )
         return result
 
@@ -86,7 +89,7 @@ class Counting(CountingActors, CountingHolds, CountingMaxima):
     ) -> Result:
         """Subtract ``by`` from the row; see `increment`."""
         return self.increment(
-            check_delta(-check_delta(by)),
+            check_integer(-check_integer(by)),
             floor=floor,
             ceiling=ceiling,
             token=token,
@@ -370,7 +373,37 @@ class Counting(CountingActors, CountingHolds, CountingMaxima):
     adecrement.alters_data = True  # type: ignore[attr-defined]
 
 
-class CounterValue(Counting, Loaded):
+class SavedRaw:
+    """A number that a raw save inserts with a new row, and never writes to an existing one.
+
+    A raw save (``loaddata``, a version that is restored) asks no field for the value to write: it
+    takes the attribute. So the attribute is an expression for as long as the raw save runs.
+    """
+
+    _field: Any
+    _instance: models.Model
+
+    @property
+    def resolve_expression(self) -> Any:
+        """Django looks for it in each value of a query."""
+        if not vars(self._instance._state).get("counters_raw"):
+            raise AttributeError("resolve_expression")
+        return self._in_raw_save
+
+    def _in_raw_save(self, query: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(query, InsertQuery):
+            # A copy is a plain number.
+            return models.Value(copy(self), self._field)
+        return models.F(self._field.attname).resolve_expression(query, *args, **kwargs)
+
+
+def note_raw(instance: models.Model, signal: object, *, raw: bool = False, **_: Any) -> None:
+    """Receives ``pre_save`` and ``post_save``: whether a raw save of the instance runs."""
+    if raw:
+        vars(instance._state)["counters_raw"] = signal is models.signals.pre_save
+
+
+class CounterValue(SavedRaw, Counting, Loaded):
     """What ``post.views`` is: the int that was loaded, which can also count.
 
     Comparing, formatting and calculating work as with any int. Counting changes the row in the

@@ -95,7 +95,7 @@ class Consumer(Protocol):
         """Count what comes next, in transactions of its own.
 
         Raises:
-            StreamPoisoned: too many messages cannot be counted. This page is not counted.
+            DecodeFailed: `DECODE` can't work. This page is not counted.
             CounterUnavailable, OutcomeUnknown, Refused: the database or the backend was lost.
                 Nothing has to be repaired.
         """

@@ -13,8 +13,8 @@ from django.db import DataError
 from django_counters.intake.backend import Consumed, Entry, Step
 from django_counters.intake.beyond import Beyond
 from django_counters.intake.land import Landing
-from django_counters.intake.landed import Landed
-from django_counters.intake.pages import Health, Page
+from django_counters.intake.landed import Landed, PageOverflow
+from django_counters.intake.pages import Page
 from django_counters.registry import registry
 from django_counters.streams import Stream
 
@@ -29,8 +29,8 @@ class Again(Exception):
 class Portion:
     """How many messages the next page has.
 
-    Where the database says that it cannot take a value, it does not say whose. So the page is read
-    again with half of its messages, until the message is alone in it.
+    If the database can't take a value, or a sum doesn't fit, nothing says which message is to
+    blame. So the page is read again with half of its messages, until the message is alone in it.
 
     Attributes:
         size: how many messages the next page has at most.
@@ -40,13 +40,13 @@ class Portion:
         self.size = self._most = most
         self._refused: tuple[str | int, str | int, DataError] | None = None
 
-    def refuse(self, messages: Sequence[Entry], error: DataError) -> NoReturn:
+    def refuse(self, messages: Sequence[Entry], error: DataError | PageOverflow) -> NoReturn:
         """Let the next page have fewer messages or, of one message, put it aside.
 
         Raises:
             Again: always, unless the message was put aside before.
         """
-        if len(messages) == 1:
+        if len(messages) == 1 and isinstance(error, DataError):
             (message,) = messages
             if self.refused(message):
                 raise error
@@ -85,26 +85,26 @@ class PageConsumer:
 
     def __init__(self, stream: Stream, using: str, lease: float, step: Step) -> None:
         self._source = stream.source
+        self._stream = stream.name
         self._using = using
         self._lease = lease
         self._step = step
         self._decode = stream.decoder()
+        self._stops = stream.stops
         self._positions = registry.positions(using)
         self._landing = Landing(using, stream.source)
-        self._health = Health(stream.name)
         self._beyond = Beyond(stream.source, using)
         self._portion = Portion(stream.page)
 
     def _decoded(self, messages: Sequence[Entry], until: float = inf) -> Page:
         """A page of messages: of those that are decoded until a moment, and of one at least."""
-        page, now = Page(self._decode, self._using), time.monotonic
+        page, now = Page(self._decode, self._using, self._stream, self._stops), time.monotonic
         # Nearly always the database has refused none.
         add = partial(self._add, page) if self._portion.has_refused else page.add
         for message in messages:
             add(message)
             if now() > until:
                 break
-        self._health.check(page)
         return page
 
     def _add(self, page: Page, message: Entry) -> None:
@@ -117,6 +117,5 @@ class PageConsumer:
     def _has_landed(self, page: Page, landed: Landed, done: Consumed) -> None:
         """Tell of a page that is committed."""
         self._step("committed")
-        self._health.add(page)
         self._portion.landed()
         done.add(page.messages, page.poison, landed, page.repeats)

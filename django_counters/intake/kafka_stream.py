@@ -20,7 +20,7 @@ from django_counters.exceptions import CounterUnavailable, InvalidConfiguration
 from django_counters.intake.backend import Backend, Consumed, Step, Waiting
 from django_counters.intake.beyond import write_lost
 from django_counters.intake.consuming import LEASE, Again, PageConsumer
-from django_counters.intake.landed import Landed
+from django_counters.intake.landed import Landed, PageOverflow
 from django_counters.intake.pages import Page
 from django_counters.stores.base import Move
 from django_counters.stores.kafka.declared import MISSING, KafkaMessage, Raw, Topic, topic_of
@@ -89,7 +89,7 @@ class KafkaConsumer(PageConsumer):
         """Count one page of all partitions that the group has given, in one transaction.
 
         Raises:
-            StreamPoisoned: too many messages cannot be counted. This page is not counted.
+            DecodeFailed: `DECODE` can't work. This page is not counted.
             CounterUnavailable, OutcomeUnknown: the database or the brokers were lost. Nothing has
                 to be repaired.
         """
@@ -155,7 +155,7 @@ class KafkaConsumer(PageConsumer):
             return
         try:
             page, landed = self._landed(fresh, ends)
-        except DataError as error:
+        except (DataError, PageOverflow) as error:
             self._portion.refuse(fresh, error)
         self._has_landed(page, landed, done)
         for part, end in ends.items():

@@ -34,6 +34,7 @@ from uuid import UUID
 from django.db import DEFAULT_DB_ALIAS, DataError
 
 from django_counters import clock
+from django_counters.conf import EXACT
 from django_counters.exceptions import (
     CounterError,
     CounterUnavailable,
@@ -47,19 +48,22 @@ from django_counters.measure import Measure
 from django_counters.projections.top import with_ranks
 from django_counters.registry import registry
 from django_counters.sketches import Sketch
-from django_counters.stores.base import Outcome, Parcel
+from django_counters.stores.base import Outcome, Parcel, Tokened
 from django_counters.stores.sql.batches import OLDEST, REMEMBERED
+from django_counters.stores.sql.dialects import dialect_of
 from django_counters.stores.sql.measures import Stored
+from django_counters.stores.sql.tables import NAMED
 from django_counters.stores.sql.uniques import Place, place_of
 from django_counters.tables.total import TotalField
 from django_counters.tokens import Token, moment_of, token_of
-from django_counters.types import Cell, counter_of, merged
+from django_counters.types import Batch, Cell, Delta, counter_of, merged
 from django_counters.types import Sums as CellSums
 from django_counters.upkeep.measures import declared_measures
 from django_counters.upkeep.partitions import make_ahead, partitions_ahead, too_few
 from django_counters.upkeep.places import columns
 from django_counters.upkeep.renames import present_name
-from django_counters.write.once import Call
+from django_counters.values import Unknown
+from django_counters.write.once import Call, once
 
 # By how much counters change: by place and key. The place of named counters is "".
 Sums = Mapping[str, Mapping[str, int]]
@@ -67,6 +71,8 @@ Sums = Mapping[str, Mapping[str, int]]
 Registers = Mapping[tuple[str, Cell], Sketch]
 # By their numbers.
 _Measures = Mapping[int, tuple[Measure, Stored]]
+# How many increments with tokens one statement appends.
+_AT_ONCE = 1000
 _C = TypeVar("_C")
 _V = TypeVar("_V")
 
@@ -108,6 +114,10 @@ def _check(parcel: Parcel) -> None:
         )
 
 
+class _NotNew(Exception):
+    """Some of the tokens of a page were used before."""
+
+
 class Landing:
     """Lands parcels of one source in one database. ``source``: what people call it."""
 
@@ -125,12 +135,23 @@ class Landing:
         with self._batches.landing():
             yield
 
-    def land(self, parcels: Sequence[Parcel], sums: Sums | None = None) -> Landed:
-        """Land those that no process has landed, within `begun`. ``sums``: those of all of them."""
+    def land(
+        self, parcels: Sequence[Parcel], sums: Sums | None = None, *, divisible: bool = False
+    ) -> Landed:
+        """Land those that no process has landed, within `begun`.
+
+        Args:
+            parcels: what to land.
+            sums: those of all of them.
+            divisible: whether the caller can land less at once.
+
+        Raises:
+            PageOverflow: a sum doesn't fit, and the parcels are ``divisible``.
+        """
         claimed = self._batches.claim([parcel for parcel in parcels if not parcel.moves])
         registry.positions(self._using).move([one for p in parcels for one in p.moves])
         fresh = [parcel for parcel in parcels if parcel.moves or parcel.id in claimed]
-        landed = Landed(self._source, self._using, len(fresh))
+        landed = Landed(self._source, self._using, len(fresh), divisible=divisible)
         for parcel in parcels:
             if not parcel.moves and parcel.id not in claimed:
                 # A process that landed it knows which of its amounts are not in the totals.
@@ -167,7 +188,7 @@ class Landing:
     def _append(
         self, due: Iterable[Parcel], landed: Landed
     ) -> tuple[Mapping[str, int], list[CellSums[str]]]:
-        """Append increments with tokens to the ledger.
+        """Append increments with tokens to the ledger; without one, add each with its token.
 
         Returns:
             Their share of the sums, and the cells of those that this call counts. Even if the sums
@@ -176,12 +197,44 @@ class Landing:
         taken: dict[str, int] = defaultdict(int)
         cells: list[CellSums[str]] = []
         for parcel in due:
-            for token, (counter, by, own) in sorted(parcel.tokens.items()):
-                taken[counter] += by
-                if self._append_one(UUID(token), counter, by, parcel, landed):
+            tokened = sorted(parcel.tokens.items())
+            for start in range(0, len(tokened), _AT_ONCE):
+                page = tokened[start : start + _AT_ONCE]
+                for _, (counter, by, own) in self._append_page(page, parcel, landed):
                     cells.append({(counter, cell): cell.added(by) for cell in own})
+            for counter, by, _ in parcel.tokens.values():
+                taken[counter] += by
         landed.tell_conflicts()
         return taken, cells
+
+    def _append_page(
+        self, page: Sequence[tuple[str, Tokened]], parcel: Parcel, landed: Landed
+    ) -> Iterator[tuple[str, Tokened]]:
+        """Append increments in one statement, or by halves; those that are counted by this."""
+        if len(page) == 1:
+            ((token, (counter, by, _)),) = page
+            if self._append_one(UUID(token), counter, by, parcel, landed):
+                yield page[0]
+        elif self._append_new(page):
+            yield from page
+        else:
+            half = len(page) // 2
+            yield from self._append_page(page[:half], parcel, landed)
+            yield from self._append_page(page[half:], parcel, landed)
+
+    def _append_new(self, page: Sequence[tuple[str, Tokened]]) -> bool:
+        """Append increments if all of their tokens are new; else nothing is appended."""
+        deltas = registry.deltas(self._using)
+        try:
+            with deltas.all_or_nothing():
+                entries = {UUID(token): (counter, by) for token, (counter, by, _) in page}
+                if deltas.append_many_once(entries) == 0:
+                    return True
+                raise _NotNew
+        except (CounterUnavailable, OutcomeUnknown, ReadOnlyDatabase, RetryTransaction):
+            raise
+        except (CounterError, DataError, _NotNew):
+            return False
 
     def _append_one(
         self, token: UUID, counter: str, by: int, parcel: Parcel, landed: Landed
@@ -215,6 +268,14 @@ class Landing:
         return outcome
 
     def _append_as(self, token: UUID, counter: str, by: int) -> Outcome:
+        if "ledger" in dialect_of(self._using).lacks:
+            exact = registry.strategy(EXACT, NAMED, self._using)
+
+            def add() -> Mapping[str, int | Unknown]:
+                return {counter: exact.apply(Batch((Delta(counter, by),)))[counter]}
+
+            answer = once(Token(str(token)), Call("", {counter: by}), self._using, add)
+            return Outcome.REPLAYED if answer.replayed else Outcome.APPENDED
         deltas = registry.deltas(self._using)
         with deltas.all_or_nothing():
             outcome = deltas.append_once(counter, by, token)

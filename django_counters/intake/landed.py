@@ -10,6 +10,12 @@ from django_counters.stores.sql.incidents import record
 from django_counters.tables import CounterIncident
 
 _T = TypeVar("_T")
+# Why a sum is quarantined of which a part may fit.
+_OVERFLOWS = {"overflow", "cells"}
+
+
+class PageOverflow(Exception):
+    """A sum of several messages doesn't fit. Nothing is landed: land fewer of them."""
 
 
 @dataclass
@@ -26,6 +32,8 @@ class Landed:
         forget: by parcel, counters of which not all is in the totals.
         refused: counters whose totals could not take their amounts: nor do their cells.
         incidents: what else was found to be wrong.
+        divisible: whether fewer messages can be landed at once, so that an amount that doesn't fit
+            takes no other along.
     """
 
     source: str
@@ -37,11 +45,18 @@ class Landed:
     forget: dict[str, list[str]] = field(default_factory=dict)
     refused: set[str] = field(default_factory=set)
     incidents: list[str] = field(default_factory=list)
+    divisible: bool = False
 
     def quarantine(
         self, reason: str, amounts: Mapping[str, int], parcels: Iterable[str], token: str = ""
     ) -> None:
-        """Write down what could not be landed: with this row it can be put right by hand."""
+        """Write down what could not be landed: with this row it can be put right by hand.
+
+        Raises:
+            PageOverflow: fewer messages may fit.
+        """
+        if self.divisible and reason in _OVERFLOWS:
+            raise PageOverflow(reason)
         shown, ids = _shown(amounts), sorted(parcels)
         detail = {"reason": str(reason), "amounts": shown, "generations": ids}
         if token:

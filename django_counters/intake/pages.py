@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from django.core.exceptions import AppRegistryNotReady, ImproperlyConfigured
+from django.core.signing import BadSignature
 from django.db import Error
 
+from django_counters.conf import Policy
 from django_counters.exceptions import (
     CounterError,
+    DecodeFailed,
     InvalidConfiguration,
-    StreamPoisoned,
+    UnknownSignature,
     UnsupportedBounds,
 )
 from django_counters.intake.backend import Entry
@@ -17,30 +21,49 @@ from django_counters.intake.histories import Histories
 from django_counters.intake.land import Landing
 from django_counters.intake.landed import Landed
 from django_counters.projections.event import Event
+from django_counters.registry import registry
 from django_counters.stores.base import Move, Parcel
 from django_counters.streams import Decode
 from django_counters.types import SMALL, UNBOUNDED, Cell, Delta, check_delta
 from django_counters.write.change import Change, Ref, named
 from django_counters.write.publication import Publication, publication_in
 
-# Fewer messages say nothing about a deployment.
-FEWEST = 10
-_REMEMBERED = 1000
 _LONGEST = 2000
+# No message causes these: the process lacks what it needs.
+_OF_THE_PROCESS = (
+    AppRegistryNotReady,
+    ImportError,
+    ImproperlyConfigured,
+    NameError,
+    NotImplementedError,
+    # Other kinds of OSError come from contents, such as a date that is out of range.
+    ConnectionError,
+    FileNotFoundError,
+    PermissionError,
+    TimeoutError,
+)
+# Except this: contents can cause it.
+_OF_THE_MESSAGE = (UnboundLocalError,)
 
 
 class Page:
     """The changes of messages that are landed in one transaction.
 
     ``decode``: makes changes of messages that no buffer has published. None: there are none.
+    ``stream``: the name of the stream that they are of.
+    ``stops``: whether a publication without a valid signature is an error, not put aside.
 
     Attributes:
         messages: how many there are.
         repeats: how many of them were counted before, when it has landed.
     """
 
-    def __init__(self, decode: Decode | None, using: str) -> None:
+    def __init__(self, decode: Decode | None, using: str, stream: str, stops: bool) -> None:
         self._decode = decode
+        self._stops = stops
+        self._stream = stream
+        # Elsewhere a message of any form is one for DECODE.
+        self._has_publishers = any(map(self._publishes, registry.policies().values()))
         self._using = using
         self._refs: dict[str, Ref] = {}
         self._plain: set[str] = set()
@@ -60,13 +83,16 @@ class Page:
         """Add all changes of a message or, where one of them is none, put the message aside.
 
         Raises:
+            DecodeFailed: `DECODE` raised an error that says nothing about the message.
+            UnknownSignature: a publication isn't signed with a key of this process.
             Error: the database failed, which says nothing about the message, unless it is a
                 `DataError`: see `Portion`.
         """
         sums = self._sums
         try:
-            text = message.published
-            if text is not None and (published := publication_in(text)):
+            text = message.published if self._has_publishers else None
+            if text is not None:
+                published = publication_in(text, self._stream)
                 self._check_place(published)
                 self._published.append(published)
                 self.messages += 1
@@ -77,7 +103,13 @@ class Page:
         except Error:
             raise
         except Exception as error:
-            # Any error: a message must not keep all others from being counted.
+            if self._stops and _is_of_another_key(error, message):
+                # All may be so: with their key, each of them counts later.
+                place = f"{message.part} {message.offset}"
+                raise UnknownSignature(stream=self._stream, place=place) from error
+            if isinstance(error, _OF_THE_PROCESS) and not isinstance(error, _OF_THE_MESSAGE):
+                raise DecodeFailed(stream=self._stream, reason=_reason_of(error)) from error
+            # Any other: a message must not keep all others from being counted.
             self.put_aside(message, error)
             return
         self.messages += 1
@@ -92,22 +124,34 @@ class Page:
         Raises:
             Moved: another process has landed a part of it. The transaction has to be rolled back,
                 and the page is of no use any more.
+            PageOverflow: a sum of several messages doesn't fit. Roll back, and land fewer.
         """
         histories = Histories(self._published, self._using)
+        strangers = list[Publication]()
         for one in histories.fresh:
-            self._add_published(one)
+            # A namespace that publishes elsewhere, or nowhere, may have a bound.
+            if all(self._publishes(registry.policy(key)) for key, _ in one.sums):
+                self._add_published(one)
+            else:
+                strangers.append(one)
         self.repeats = histories.repeats
         moves = [*moves, *histories.moves]
         cells, strange = self._cells, self._strange
         parcel = Parcel("", source, self._sums, cells=cells, strange=strange, moves=moves)
-        landed = landing.land([parcel])
+        landed = landing.land([parcel], divisible=self.messages > 1)
         histories.tell(landed)
+        for one in strangers:
+            landed.quarantine("not published here", one.amounts, [one.name])
         return landed
 
     def _check_place(self, published: Publication) -> None:
         """Refuse what is for another database: its numbers of measures would be others here."""
         if published.using != self._using:
             raise ValueError(f"It is for the database {published.using!r}.")
+
+    def _publishes(self, policy: Policy) -> bool:
+        """Whether the counters of a namespace are published to this stream."""
+        return policy.buffer is not None and policy.buffer.to == self._stream
 
     def _add_published(self, published: Publication) -> None:
         sums, cells = self._sums, self._cells
@@ -119,7 +163,9 @@ class Page:
 
     def _decoded(self, message: Entry) -> Iterable[tuple[str, int]]:
         if self._decode is None:
-            raise InvalidConfiguration(problem="the stream has no DECODE.")
+            if not self._has_publishers:
+                raise InvalidConfiguration(problem="it is missing, and no BUFFER publishes there")
+            raise ValueError("the stream has no DECODE")
         return self._decode(message)
 
     def _are_plain(self, changes: Sequence[tuple[str, int]]) -> bool:
@@ -148,33 +194,14 @@ class Page:
     def put_aside(self, message: Entry, error: Exception) -> None:
         """Count nothing of a message, and keep it for an incident."""
         self.messages += 1
-        why = str(error) if isinstance(error, CounterError) else repr(error)
-        told = f"{message.payload:.{_LONGEST}} ({why:.{_LONGEST}})"
+        told = f"{message.payload:.{_LONGEST}} ({_reason_of(error):.{_LONGEST}})"
         self._strange[f"{message.part} {message.offset}"] = told
 
 
-class Health:
-    """Whether a consumer can go on: a bad deployment must not put all messages aside."""
+def _is_of_another_key(error: Exception, message: Entry) -> bool:
+    """Whether a message looks like that of a buffer, and its signature isn't valid here."""
+    return isinstance(error, BadSignature) and (message.published or "").startswith('{"page":')
 
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._messages = 0
-        self._poison = 0
 
-    def check(self, page: Page) -> None:
-        """Look at one more page, before it is landed. It may come again.
-
-        Raises:
-            StreamPoisoned: more than half of the last messages cannot be counted.
-        """
-        messages, poison = self._messages + page.messages, self._poison + page.poison
-        if messages >= FEWEST and 2 * poison > messages:
-            raise StreamPoisoned(stream=self._name, poison=poison, messages=messages)
-
-    def add(self, page: Page) -> None:
-        """Remember a page that has landed."""
-        self._messages += page.messages
-        self._poison += page.poison
-        if self._messages > _REMEMBERED:
-            self._messages //= 2
-            self._poison //= 2
+def _reason_of(error: Exception) -> str:
+    return str(error) if isinstance(error, CounterError) else repr(error)

@@ -20,7 +20,7 @@ from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
 from django_counters.intake.backend import Backend, Consumed, Step, Waiting
 from django_counters.intake.beyond import write_lost
 from django_counters.intake.consuming import LEASE, Again, PageConsumer
-from django_counters.intake.landed import Landed
+from django_counters.intake.landed import Landed, PageOverflow
 from django_counters.intake.pages import Page
 from django_counters.stores.base import Move
 from django_counters.stores.redis.commands import Refused
@@ -99,7 +99,7 @@ class RedisConsumer(PageConsumer):
         """Count one page of each part, each in a transaction of its own.
 
         Raises:
-            StreamPoisoned: too many messages cannot be counted. This page is not counted.
+            DecodeFailed: `DECODE` can't work. This page is not counted.
             CounterUnavailable, OutcomeUnknown, Refused: the database or the Redis was lost. Nothing
                 has to be repaired.
         """
@@ -161,7 +161,7 @@ class RedisConsumer(PageConsumer):
             last = fresh[page.messages - 1]
             move = Move(self._source, last.part, position, last.offset)
             return page, page.land(self._landing, self._source, [move])
-        except DataError as error:
+        except (DataError, PageOverflow) as error:
             self._portion.refuse(fresh, error)
 
     def _vanished(self, part: str, position: str, entries: Sequence[Message]) -> list[str]:

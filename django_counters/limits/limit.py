@@ -28,7 +28,7 @@ from django_counters.options import did_you_mean, is_integer
 from django_counters.rates import Rate, check_rate, rate_of
 from django_counters.signals import limit_away
 from django_counters.stores.base import Draw, Drawn
-from django_counters.stores.redis.addresses import TIMEOUT, is_timeout
+from django_counters.stores.redis.addresses import TIMEOUT, is_other_cache, is_timeout
 
 logger = logging.getLogger("django_counters")
 
@@ -42,6 +42,8 @@ _RETRY = 1.0
 # The names of limits whose store did not answer when it was asked last, as far as there is room.
 _away: set[str] = set()
 _ROOM = 1000
+# The caches of all limits that were made.
+_cached: set[str] = set()
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,8 @@ class Limit:
         object.__setattr__(self, "parsed", rate)
         object.__setattr__(self, "_algorithm", algorithm_of(self.algorithm, rate, self.burst))
         object.__setattr__(self, "_start", repr(told).encode())
+        if self.cache:
+            _cached.add(self.cache)
 
     def _problems(self) -> Iterator[str]:
         name: object = self.name
@@ -228,3 +232,8 @@ def limit_problems() -> Iterator[tuple[str, str]]:
     found = when_away()
     if found not in WHEN_AWAY:
         yield "E035", f"COUNTERS_LIMITS_WHEN_AWAY is 'refuse' or 'admit', not {found!r}."
+
+
+def are_in_redis() -> bool:
+    """Return whether a limit that was made keeps its state in Redis."""
+    return any(cache not in settings.CACHES or not is_other_cache(cache) for cache in _cached)

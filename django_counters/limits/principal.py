@@ -1,11 +1,13 @@
-"""Who sends a request: a user, or an address without a login.
+"""Who sends a request: a user, a token without a user, or an address.
 
 Requests of REST framework are taken as those of Django are.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections.abc import Mapping
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any
 
@@ -23,9 +25,41 @@ NETWORK_BITS = 64
 
 
 def principal_of(request: HttpRequest, bits: int = NETWORK_BITS) -> str:
-    """``user:<model>:<pk>`` of an authenticated user, else ``address:<address>``."""
+    """``user:<model>:<pk>``, ``token:<digest>`` without a user, else ``address:<address>``.
+
+    A token is ``request.auth`` of REST framework: it is told apart by its primary key if it is a
+    record, by its ``iss`` and ``sub`` if it has a subject, else by all of its text. If it has none
+    that is the same for each request, the address counts.
+    """
     user = _user_of(request)
-    return f"address:{address_of_client(request, bits)}" if user is None else user_text(user)
+    if user is not None:
+        return user_text(user)
+    return _token_text(request) or f"address:{address_of_client(request, bits)}"
+
+
+def _token_text(request: HttpRequest) -> str | None:
+    auth = getattr(request, "auth", None)
+    # True says that there is a token, and not which one; so does a record without a key.
+    if not auth or auth is True or (isinstance(auth, models.Model) and auth.pk is None):
+        return None
+    told: object
+    if isinstance(auth, models.Model):
+        told = (auth._meta.concrete_model._meta.label, auth.pk)  # type: ignore[union-attr]
+    elif hasattr(auth, "get") and (subject := auth.get("sub")):
+        told = (auth.get("iss"), subject)
+    elif isinstance(auth, Mapping):
+        told = sorted((str(name), repr(part)) for name, part in auth.items())
+    elif isinstance(auth, str | bytes) or _has_text(auth):
+        told = auth if isinstance(auth, bytes) else str(auth)
+    else:
+        return None
+    # It may be a secret.
+    return f"token:{hashlib.sha256(repr(told).encode()).hexdigest()}"
+
+
+def _has_text(auth: object) -> bool:
+    """Whether its text is its own, and not that of its address in memory."""
+    return not {type(auth).__str__, type(auth).__repr__} <= {object.__str__, object.__repr__}
 
 
 def user_in(request: HttpRequest) -> str | None:
@@ -49,23 +83,32 @@ def user_text(user: Any) -> str:
     """
     is_record = isinstance(user, models.Model)
     kind = user._meta.concrete_model._meta.label if is_record else type(user).__name__
-    return f"user:{kind}:{user.pk}"
+    return f"user:{kind}:{_key_of(user)}"
+
+
+def _key_of(user: Any) -> Any:
+    """The primary key, or the name of a user who isn't stored; None without either."""
+    if (key := getattr(user, "pk", None)) is not None:
+        return key
+    name = getattr(user, "username", "")
+    return f"name:{name}" if name else None
 
 
 def network_of(request: HttpRequest, bits: int) -> str | None:
     """The IPv6 network that a request comes from, of so many bits: ``network:2001:db8::/48``.
 
-    None for an authenticated user, and for any other address.
+    None for an authenticated user, for a token, and for any other address.
     """
     address = _address_in(_hop(request))
-    if _user_of(request) is not None or not isinstance(address, IPv6Address):
+    if not (principal_of(request).startswith("address:") and isinstance(address, IPv6Address)):
         return None
     return f"network:{_network(address, bits)}"
 
 
 def _user_of(request: HttpRequest) -> Any:
     user = getattr(request, "user", None)
-    return user if user is not None and user.is_authenticated and user.pk is not None else None
+    known = user is not None and user.is_authenticated and _key_of(user) is not None
+    return user if known else None
 
 
 def address_of_client(request: HttpRequest, bits: int = NETWORK_BITS) -> str:

@@ -52,7 +52,7 @@ def run(
 
     Raises:
         CommandError: there is no such stream; without a loop, something could not be counted.
-        StreamPoisoned: too much could not be counted.
+        DecodeFailed: `DECODE` can't work.
     """
     declared = _found(stream)
     consumer = BACKENDS[declared.backend].consumer(declared, using)

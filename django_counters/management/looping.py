@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from selectors import EVENT_READ, DefaultSelector
 from types import FrameType
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
@@ -22,6 +22,9 @@ def until_asked_to_end() -> Iterator[Wait]:
     """
     # A pipe, because a handler may run at any moment, even while a lock is held.
     reading, writing = os.pipe()
+    # Like the descriptors of a process with many connections, this one may be above 1,023.
+    selector = DefaultSelector()
+    selector.register(reading, EVENT_READ)
     before = {number: signal.getsignal(number) or signal.SIG_DFL for number in ENDING}
 
     def ask(number: int, _: FrameType | None) -> None:
@@ -29,8 +32,7 @@ def until_asked_to_end() -> Iterator[Wait]:
         os.write(writing, b".")
 
     def wait(seconds: float) -> bool:
-        asked, _, _ = select.select([reading], [], [], max(seconds, 0))
-        return not asked
+        return not selector.select(max(seconds, 0))
 
     for number in ENDING:
         signal.signal(number, ask)
@@ -39,5 +41,6 @@ def until_asked_to_end() -> Iterator[Wait]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        selector.close()
         os.close(reading)
         os.close(writing)

@@ -1,4 +1,4 @@
-"""``manage.py counters publish``, ``pull`` and ``regions``: what regions tell each other."""
+"""``manage.py counters regions``: what regions know of each other."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from django.utils.translation import gettext as _
 from django_counters.observe.regions import Exchange, exchanged
 from django_counters.regions import regions
 from django_counters.upkeep.fencing import Fenced, fence
-from django_counters.upkeep.pulling import pull
-from django_counters.upkeep.regions import publish
 from django_counters.upkeep.renaming import rename
 
 
@@ -47,41 +45,6 @@ def add_arguments(parser: ArgumentParser) -> None:
         const=False,
         help=_("nothing is missing, although its database looks restored"),
     )
-
-
-def run_publish(out: OutputWrapper, using: str, *, as_json: bool, **_options: Any) -> None:
-    """Publish what has changed.
-
-    Raises:
-        CommandError: a Redis of cached counters could not be reached.
-    """
-    done = publish(using)
-    busy = "; busy: another process publishes" if done.busy else ""
-    data = {"database": using, **asdict(done)}
-    out.write(json.dumps(data) if as_json else f"{done.entries} entries published{busy}")
-    if done.problem:
-        raise CommandError(done.problem)
-
-
-def run_pull(out: OutputWrapper, using: str, *, as_json: bool, **_options: Any) -> None:
-    """Copy what others have published.
-
-    Raises:
-        CommandError: some of them could not be asked.
-    """
-    found = pull(using)
-    if as_json:
-        copied = {name: asdict(done) for name, done in found.items()}
-        out.write(json.dumps({"database": using, "regions": copied}))
-    else:
-        for name, done in found.items():
-            busy = "; busy: another process copies" if done.busy else ""
-            moved = [f"; {done.received} received"] if done.received else []
-            moved += [f"; {done.sent} sent"] if done.sent else []
-            out.write(f"{name}: {done.entries} entries copied{''.join(moved)}{busy}")
-    problems = [f"{name}: {done.problem}" for name, done in found.items() if done.problem]
-    if problems:
-        raise CommandError("; ".join(problems))
 
 
 def run(out: OutputWrapper, using: str, *, action: str, **options: Any) -> None:

@@ -179,13 +179,13 @@ class AdjustingManager(RowsManager[Row]):
         )
 
     def forget(self, key: str, *, using: str | None = None) -> int:
-        """Let a counter be zero, as if it had never been counted, and return what it was.
+        """Set a counter to zero, as if it had never been counted, and return its last value.
 
         Right for every strategy, in one transaction (the caller's, if there is one). Pending
-        increments in shards, the ledger and Redis are deleted, too. Increments that others make
-        meanwhile stay. The row goes, unless something is still to be folded into it. Entries of a
-        ledger, recorded totals, tokens and adjustments are kept. It asks no bounds, and writes down
-        neither who did it nor why: people adjust, with ``to=0``.
+        increments, periods, ranks, distinct actors, actors, occurrences and recorded totals go with
+        it, and active holds end. Concurrent increments stay. The row goes, unless something is
+        still to be folded into it. Entries of a ledger, tokens and adjustments are kept. It checks
+        no bounds, and doesn't record who did it: people adjust, with ``to=0``.
 
         Raises:
             InvalidKey: the key is none.

@@ -37,7 +37,6 @@ class BufferManager(MaximumManager[Row]):
         """
         alias = using or self._db
         for of, _ in buffers.those_of(alias):
-            # Also where a Redis takes what lands: callers know nothing of strategies.
             refuse_transaction(of.using)
         return buffers.flush(alias)
 

@@ -9,6 +9,7 @@ from asgiref.sync import sync_to_async
 from django_counters.adjustments.releasing import release_hold
 from django_counters.managers.actors import ActorManager
 from django_counters.managers.rows import Row
+from django_counters.projections.event import Who
 from django_counters.read.stock import Stock, stock_of
 from django_counters.tables import CounterAdjustment
 from django_counters.tokens import Token
@@ -28,6 +29,7 @@ class HoldManager(ActorManager[Row]):
         minutes: float = 15,
         token: str | UUID | Token | None = None,
         note: str = "",
+        who: Who = None,
         using: str | None = None,
     ) -> Hold:
         """Take ``quantity`` from a counter, and hold it for so many minutes.
@@ -40,18 +42,23 @@ class HoldManager(ActorManager[Row]):
         With a ``token`` (a cart) the same call answers with the same hold, for 30 days; ``state``
         says what became of it. Where several use one token at once, one takes, the others wait.
 
+        ``who`` holds it: a user, or a text of up to 64 characters. With ``held_per_actor`` or
+        ``held_in_total`` in the options of the namespace, no interleaving of calls holds more.
+
         Raises:
             InsufficientCount: there is not as much; nothing was changed.
+            HoldLimitExceeded: the actor, or all of them together, would hold more than they may.
+            InvalidActor: ``who`` is no actor, or missing although the namespace limits each.
             UnsupportedHold: increments of the counter wait elsewhere (``cached``, ``ledger``,
-                ``sharded``, ``slotted``), or it counts once for each actor.
-            TokenConflict: the token holds another counter, or another quantity.
+                ``sharded``, ``slotted``), it counts once for each actor, or it has a quota.
+            TokenConflict: the token holds another counter or quantity, or for another actor.
             InvalidDelta: the quantity is no positive integer, or the minutes are not between 0 and
-                30 days.
-            ValueError: the note has more than 255 characters.
+                ``hold_minutes``.
+            ValueError: the note has more than 255 characters, or one that steers how it is shown.
             InvalidKey, InvalidToken, RetryTransaction, CounterUnavailable, ReadOnlyDatabase,
             OutcomeUnknown: as for `increment`.
         """
-        return holds.hold(named(key, using or self._db), quantity, minutes, token, note)
+        return holds.hold(named(key, using or self._db), quantity, minutes, token, note, who)
 
     def find_hold(self, token: str | UUID | Token, *, using: str | None = None) -> Hold:
         """The hold with a token, as it is now; also of a counter field.
@@ -108,11 +115,12 @@ class HoldManager(ActorManager[Row]):
         minutes: float = 15,
         token: str | UUID | Token | None = None,
         note: str = "",
+        who: Who = None,
         using: str | None = None,
     ) -> Hold:
         """`hold` for async code."""
         return await sync_to_async(self.hold)(
-            key, quantity, minutes=minutes, token=token, note=note, using=using
+            key, quantity, minutes=minutes, token=token, note=note, who=who, using=using
         )
 
     async def afind_hold(self, token: str | UUID | Token, *, using: str | None = None) -> Hold:

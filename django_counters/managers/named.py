@@ -14,7 +14,7 @@ from django_counters.managers.transfers import TransferManager
 from django_counters.projections.event import Event, Tags, Who, event_of
 from django_counters.read import values
 from django_counters.tokens import Token, check_token, optional_token
-from django_counters.types import UNBOUNDED, Bounds, Reading, bounds_of_call, check_delta
+from django_counters.types import UNBOUNDED, Bounds, Reading, bounds_of_call, check_integer
 from django_counters.values import CountedMany, Result
 from django_counters.write import pipeline
 from django_counters.write.buffered import abuffered
@@ -59,7 +59,8 @@ class CounterManager(TransferManager[Row]):
         within the window of 48 hours, a text for 48 hours from its first use.
 
         Where the namespace is cached the change is made in Redis, in one round trip, and within a
-        transaction when that commits: a change that is rolled back is never made. With
+        transaction after it has committed: a change that is rolled back is never made, and one of
+        a process that ends between the commit and the send is lost. With
         ``immediately`` it is made at once, and stays. A token has to be a UUIDv7 of the last 24
         hours.
 
@@ -71,14 +72,17 @@ class CounterManager(TransferManager[Row]):
         Where the namespace has a ``BUFFER`` the change waits in this process, within a transaction
         from its commit on; one with a token, or with ``immediately``, goes past the buffer.
 
+        Adding zero changes nothing and sends no signal. It returns the present value, or `Unknown`
+        for a cached counter and one with a buffer, and uses up a token. Bounds, tags and ``at``
+        aren't checked.
+
         Returns:
             The new value, `Counted`, which is an int. `Unknown` where it is not known: in a ledger,
             in a collector, in a buffer, and of a cached counter in a transaction or without its
             Redis.
 
         Raises:
-            InvalidKey, InvalidDelta, InvalidToken: an argument is no key, no integer other than
-                zero, no token.
+            InvalidKey, InvalidDelta, InvalidToken: an argument isn't a key, an integer, a token.
             InsufficientCount, CeilingExceeded: the value would cross its floor, or its ceiling.
             UnsupportedBounds: the namespace is not exact, and it is not the floor that a sharded
                 one declares; or it has a buffer.
@@ -95,7 +99,7 @@ class CounterManager(TransferManager[Row]):
             CounterUnavailable, ReadOnlyDatabase: the database or Redis is away, or not writable.
             OutcomeUnknown: the answer was lost, outside a transaction: counted or not.
         """
-        delta = check_delta(by)
+        delta = check_integer(by)
         bounds = bounds_of_call(floor, ceiling)
         event = event_of(at, tags, who)
         return self._change(key, delta, bounds, shard_key, token, immediately, event, using)
@@ -119,7 +123,7 @@ class CounterManager(TransferManager[Row]):
 
         With a floor, two buyers of the last unit cannot both get it.
         """
-        delta = check_delta(-check_delta(by))
+        delta = check_integer(-check_integer(by))
         bounds = bounds_of_call(floor, ceiling)
         event = event_of(at, tags, who)
         return self._change(key, delta, bounds, shard_key, token, immediately, event, using)
@@ -276,7 +280,7 @@ class CounterManager(TransferManager[Row]):
         """`increment` for async code; as atomic as its twin."""
         return await self._achange(
             key,
-            check_delta(by),
+            check_integer(by),
             bounds_of_call(floor, ceiling),
             shard_key,
             token,
@@ -303,7 +307,7 @@ class CounterManager(TransferManager[Row]):
         """`decrement` for async code; as atomic as its twin."""
         return await self._achange(
             key,
-            check_delta(-check_delta(by)),
+            check_integer(-check_integer(by)),
             bounds_of_call(floor, ceiling),
             shard_key,
             token,
@@ -324,6 +328,10 @@ class CounterManager(TransferManager[Row]):
         using: str | None,
     ) -> Result:
         database = using or self._db
+        if not by:
+            return await sync_to_async(self._change)(
+                key, by, bounds, shard_key, token, immediately, event, using
+            )
         if bounds is UNBOUNDED and token is None and not immediately:
             waits = abuffered(Change(named(key, database), by, event=event))
             if waits is not None:

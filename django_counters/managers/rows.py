@@ -10,7 +10,7 @@ from django.db import connections, models
 
 from django_counters.projections.event import Tags, Who, event_of
 from django_counters.tables.counter import CounterColumns
-from django_counters.types import check_delta
+from django_counters.types import check_integer
 from django_counters.write import pipeline
 
 Row = TypeVar("Row", bound=CounterColumns)
@@ -33,7 +33,9 @@ class CounterRows(models.QuerySet[Row]):
             CounterOverflow: a sum does not fit.
             InvalidMoment, InvalidTags, UnsupportedSeries: as `CounterManager.increment`.
         """
-        delta = check_delta(by)
+        delta = check_integer(by)
+        if not delta:
+            return self.count()
         # Locking makes the router name the database for writing.
         rows = self.select_for_update().order_by("key").values_list("key", flat=True)
         with pipeline.all_or_nothing(rows.db):
@@ -50,7 +52,7 @@ class CounterRows(models.QuerySet[Row]):
         self, by: int = 1, *, at: datetime | None = None, tags: Tags | None = None, who: Who = None
     ) -> int:
         """Subtract ``by`` from every counter of the queryset; see `increment`."""
-        return self.increment(check_delta(-check_delta(by)), at=at, tags=tags, who=who)
+        return self.increment(check_integer(-check_integer(by)), at=at, tags=tags, who=who)
 
     async def aincrement(
         self, by: int = 1, *, at: datetime | None = None, tags: Tags | None = None, who: Who = None

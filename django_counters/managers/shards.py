@@ -13,7 +13,7 @@ from django_counters.projections.event import Tags, Who, event_of
 from django_counters.read.values import value_of
 from django_counters.tables.shard import ShardColumns
 from django_counters.tokens import Token, optional_token
-from django_counters.types import check_delta
+from django_counters.types import check_integer
 from django_counters.values import Result
 from django_counters.write.change import Change, in_shards
 from django_counters.write.pipeline import change
@@ -50,7 +50,7 @@ class ShardManager(models.Manager[_Row]):
             CounterOverflow, CounterUnavailable, ReadOnlyDatabase, OutcomeUnknown: as
             `CounterManager.increment`.
         """
-        delta, given = check_delta(by), optional_token(token)
+        delta, given = check_integer(by), optional_token(token)
         ref = in_shards(key, using or self._db)
         return change(
             Change(ref, delta, route=shard_key, token=given, event=event_of(at, tags, who))
@@ -69,7 +69,7 @@ class ShardManager(models.Manager[_Row]):
         using: str | None = None,
     ) -> Result:
         """Subtract ``by`` from a counter; see `increment`."""
-        delta = check_delta(-check_delta(by))
+        delta = check_integer(-check_integer(by))
         return self.increment(
             key, delta, shard_key=shard_key, token=token, at=at, tags=tags, who=who, using=using
         )

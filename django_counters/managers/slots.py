@@ -16,7 +16,7 @@ from django_counters.read.records import read, values_of
 from django_counters.tables import CounterAdjustment
 from django_counters.tables.slot import SlotColumns
 from django_counters.tokens import Token, optional_token
-from django_counters.types import Reading, check_delta
+from django_counters.types import Reading, check_integer
 from django_counters.values import Result
 from django_counters.write import records as slotted
 from django_counters.write.change import Change
@@ -55,7 +55,7 @@ class SlotManager(models.Manager[_Row]):
             InvalidDelta, InvalidMoment, InvalidTags, UnsupportedSeries, CounterOverflow,
             CounterUnavailable, ReadOnlyDatabase, OutcomeUnknown: as `CounterManager.increment`.
         """
-        delta, given = check_delta(by), optional_token(token)
+        delta, given = check_integer(by), optional_token(token)
         ref = slotted.in_slots(record, name, using or self._db)
         return change(Change(ref, delta, token=given, event=event_of(at, tags, who)))
 
@@ -72,7 +72,7 @@ class SlotManager(models.Manager[_Row]):
         using: str | None = None,
     ) -> Result:
         """Subtract ``by`` from a counter of a record; see `increment`."""
-        delta = check_delta(-check_delta(by))
+        delta = check_integer(-check_integer(by))
         return self.increment(
             record, name, delta, token=token, at=at, tags=tags, who=who, using=using
         )

@@ -31,6 +31,7 @@ from django_counters.metrics.samples import samples
 from django_counters.observe.facts import databases
 from django_counters.signals import batch_applied, limit_away, upkeep_done
 from django_counters.stores.sql.dialects import DIALECTS
+from django_counters.tenants import tenant
 from django_counters.types import Batch
 
 __all__ = ["CountersCollector", "exposition"]
@@ -75,6 +76,8 @@ class _Meter:
         self._size.observe(len(batch.deltas))
 
 
+# How many answers are kept, each of one database and one tenant.
+_MOST_KEPT = 100
 # Looking up the labels takes as long as counting.
 _meter = cache(_Meter)
 
@@ -119,7 +122,7 @@ class CountersCollector(Collector):
         self._using = [using] if isinstance(using, str) else using and list(using)
         self._max_age = max_age
         self._patience = patience
-        self._gatherings: dict[str, Gathering] = {}
+        self._gatherings: dict[tuple[str, str], Gathering] = {}
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
         """The metrics without samples, so that a registration sends no query."""
@@ -147,9 +150,14 @@ class CountersCollector(Collector):
         return families.values()
 
     def _gathering(self, using: str) -> Gathering:
-        found = self._gatherings.get(using)
+        whose = using, tenant()
+        found = self._gatherings.get(whose)
+        if found is None and len(self._gatherings) >= _MOST_KEPT:
+            # Those that ask just now stay, so that no database is asked twice at a time.
+            kept = list(self._gatherings.items())
+            self._gatherings = {of: one for of, one in kept if not one.is_idle}
         return found or self._gatherings.setdefault(
-            using, Gathering(using, self._max_age, self._patience)
+            whose, Gathering(using, self._max_age, self._patience)
         )
 
 

@@ -13,6 +13,7 @@ from django.db import connections
 
 from django_counters.observe.doctor import NEEDED, to_do
 from django_counters.observe.facts import Away, Facts, asked, gather, growing
+from django_counters.tenants import acting_for, tenant
 
 logger = logging.getLogger("django_counters")
 
@@ -62,6 +63,7 @@ class _Run:
         self.began = time.monotonic()
         self.done = threading.Event()
         self.found = Scrape(Facts(using))
+        self._tenant = tenant()
         # A daemon thread that hangs does not keep the process from ending.
         thread = threading.Thread(target=self._gather, daemon=True, name="django_counters-metrics")
         try:
@@ -76,8 +78,9 @@ class _Run:
 
     def _gather(self) -> None:
         try:
-            for found in scraping(self.found.facts.using):
-                self.found = found
+            with acting_for(self._tenant):
+                for found in scraping(self.found.facts.using):
+                    self.found = found
         finally:
             try:
                 connections.close_all()
@@ -117,6 +120,12 @@ class Gathering:
             if run is None or (run.done.is_set() and run.age >= self._max_age):
                 run = self._run = _Run(self._using)
             return run
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no run of it goes on."""
+        run = self._run
+        return run is None or run.done.is_set()
 
     def answer(self, run: _Run) -> Scrape:
         """The findings of a run when it ends or takes too long."""

@@ -173,6 +173,24 @@ class Migration(migrations.Migration):
                     "delta_sum",
                     models.DecimalField(decimal_places=0, max_digits=40, verbose_name="sum"),
                 ),
+                (
+                    "fence",
+                    models.BigIntegerField(blank=True, null=True, verbose_name="fence"),
+                ),
+                (
+                    "first_xid",
+                    models.BigIntegerField(blank=True, null=True, verbose_name="first transaction"),
+                ),
+                (
+                    "last_xid",
+                    models.BigIntegerField(blank=True, null=True, verbose_name="last transaction"),
+                ),
+                (
+                    "last_seq",
+                    models.BigIntegerField(
+                        blank=True, null=True, verbose_name="last sequence number"
+                    ),
+                ),
                 ("sealed_at", models.DateTimeField(verbose_name="sealed at")),
                 (
                     "dropped_at",

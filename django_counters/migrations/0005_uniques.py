@@ -126,6 +126,11 @@ class Migration(migrations.Migration):
             options={
                 "verbose_name": "counter unique",
                 "verbose_name_plural": "counter uniques",
+                "indexes": [
+                    models.Index(
+                        fields=["measure", "period", "start"], name="counters_uniques_by_start"
+                    )
+                ],
             },
         ),
     ]

@@ -42,6 +42,10 @@ class Migration(migrations.Migration):
                     "note",
                     models.CharField(blank=True, default="", max_length=255, verbose_name="note"),
                 ),
+                (
+                    "actor",
+                    models.CharField(blank=True, default="", max_length=64, verbose_name="actor"),
+                ),
                 ("expires_at", models.DateTimeField(verbose_name="expires at")),
                 ("created_at", models.DateTimeField(verbose_name="created at")),
             ],

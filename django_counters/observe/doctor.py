@@ -4,9 +4,8 @@ problems."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
-from enum import StrEnum
 from itertools import starmap
 
 from django.apps import apps
@@ -16,6 +15,7 @@ from django.utils.translation import gettext as _
 
 from django_counters import clock
 from django_counters.conf import problems
+from django_counters.features import Finding, Verdict
 from django_counters.observe.facts import RECENT, Facts, Incidents, Unfolded, gather
 from django_counters.observe.members import Members
 from django_counters.observe.redises import LATE, Redis
@@ -29,63 +29,21 @@ from django_counters.upkeep.partitions import ledgers, too_few
 from django_counters.upkeep.places import Stranger
 from django_counters.upkeep.sources import Source
 from django_counters.write.adopting import left
+from django_counters.write.buffer import Waiting
 from django_counters.write.buffers import Of, buffers
-from django_counters.write.held import Waiting
 from django_counters.write.mapped import Found
 
 # The facts that findings are about.
 NEEDED = (
     *("spread", "members", "ledger", "redises", "streams", "regions"),
-    *("incidents", "rooms", "strangers", "guard"),
+    *("incidents", "rooms", "strangers", "guard", "added"),
 )
 _COMMAND = "manage.py counters"
 # The commands that say more about incidents of a kind.
 _ABOUT = {
     CounterIncident.Kind.DRIFT: f"{_COMMAND} verify",
-    CounterIncident.Kind.AUDIT: f"{_COMMAND} verify-audit",
+    CounterIncident.Kind.AUDIT: f"{_COMMAND} audit",
 }
-
-
-class Verdict(StrEnum):
-    """How urgent findings are: nothing to do, something to know of, something to do."""
-
-    OK = "OK"
-    WARN = "WARN"
-    ACT = "ACT"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One finding.
-
-    Attributes:
-        subject: the namespace, field, Redis or part that it is about.
-        strategy: the strategy of its counters; "" if it is about none.
-        rows: how many rows wait, or generations for cached counters.
-        counters: the number of their counters; for cached counters, at most.
-        action: what to do, or why something waits; may be empty.
-        needed: whether an administrator has to act.
-        lag: how many seconds something waits in Redis at most; None for others.
-        command: the command in ``action``; empty if no command helps.
-        warns: whether it is unusual, though no action is needed now.
-    """
-
-    subject: str
-    strategy: str
-    rows: int
-    counters: int
-    action: str = ""
-    needed: bool = False
-    lag: float | None = None
-    command: str = ""
-    warns: bool = False
-
-    @property
-    def verdict(self) -> Verdict:
-        """How urgent it is."""
-        if self.needed:
-            return Verdict.ACT
-        return Verdict.WARN if self.warns else Verdict.OK
 
 
 def _wrong(subject: str, strategy: str, text: str, command: str = "", **told: object) -> Finding:
@@ -154,6 +112,7 @@ def findings(found: Facts) -> Iterator[Finding]:
         if room.created >= room.most:
             yield _wrong(room.namespace, "", full, created=room.created, option="max_counters")
     yield from map(_stranger, found.strangers or ())
+    yield from found.added or ()
     if found.guard:
         loose = _("the guard of the adjustments is %(state)s: run %(command)s")
         yield _wrong("adjustments", "", loose, "manage.py migrate", state=found.guard)
@@ -191,7 +150,7 @@ def _unfolded(one: Unfolded) -> Finding:
     waits = (one.subject, one.strategy, one.rows, one.counters)
     if one.strategy == one.left_by:
         return Finding(*waits)
-    command = f"{_COMMAND} rollup"
+    command = f"{_COMMAND} upkeep rollup"
     told = {"strategy": one.left_by, "command": command}
     left = _("left from %(strategy)s: %(command)s folds it") % told
     return Finding(*waits, left, needed=True, command=command)
@@ -202,7 +161,7 @@ def _of_members(one: Members, ledger: State | None) -> Finding:
     waits = (f"members of {one.subject}", "", one.rows, one.counters)
     if ledger is None or one.waits(ledger.idle) <= LATE:
         return Finding(*waits)
-    command = f"{_COMMAND} rollup"
+    command = f"{_COMMAND} upkeep rollup"
     told = {"minutes": LATE // timedelta(minutes=1), "command": command}
     never = _("no rollup has ended for %(minutes)d minutes: does %(command)s run?") % told
     return Finding(*waits, never, needed=True, command=command)
@@ -218,7 +177,14 @@ def _of_ledger(found: State) -> Iterator[Finding]:
         yield Finding(*waits, held, warns=bool(held))
     if ledgers() and too_few(found.partitions_ahead):
         ahead, number = _("%(number)s partitions ahead: run %(command)s"), found.partitions_ahead
-        yield _wrong("ledger", "ledger", ahead, f"{_COMMAND} partitions", number=number)
+        yield _wrong("ledger", "ledger", ahead, f"{_COMMAND} upkeep partitions", number=number)
+    if found.locks:
+        taken, room = found.locks
+        many = _(
+            "a read of all partitions takes %(taken)d of %(room)d locks: set retention_days, "
+            "or raise max_locks_per_transaction"
+        )
+        yield _wrong("ledger", "ledger", many, taken=taken, room=room)
 
 
 def _held_by(found: State) -> str:
@@ -299,9 +265,9 @@ def _of_regions(found: Exchange | None) -> Iterator[Finding]:
     forgotten."""
     if not (found and found.region):
         return
-    yield from _if_late(found.region, found.published, f"{_COMMAND} publish")
+    yield from _if_late(found.region, found.published, f"{_COMMAND} upkeep publish")
     for peer in found.peers:
-        yield from _if_late(peer.region, peer.lag, f"{_COMMAND} pull")
+        yield from _if_late(peer.region, peer.lag, f"{_COMMAND} upkeep pull")
         yield from _of_peer(found.region, peer)
     alone = _("it has counted here, and is not in %(setting)s: is it gone, or renamed?")
     for name in found.strangers:
@@ -360,7 +326,7 @@ def _of_files(using: str) -> Iterator[Finding]:
 def _of_left(strategy: str, files: list[Found]) -> Finding:
     """Files that wait until a process adopts them."""
     age = max(clock.utc() - one.head.made for one in files)
-    command = f"{_COMMAND} buffers" if age > LATE else ""
+    command = f"{_COMMAND} upkeep buffers" if age > LATE else ""
     told = {"minutes": LATE // timedelta(minutes=1), "command": command}
     never = _("nothing has landed for %(minutes)d minutes: does %(command)s run?") % told
     return Finding(

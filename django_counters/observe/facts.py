@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cache, partial
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
@@ -18,6 +19,7 @@ from django.utils.translation import gettext_noop
 
 from django_counters import clock
 from django_counters.exceptions import CounterError
+from django_counters.features import Finding, features
 from django_counters.limits.admission import created_key
 from django_counters.observe.filed import Filed, filed
 from django_counters.observe.members import Members, waiting
@@ -105,6 +107,7 @@ class Facts:
         rooms: how many counters were created over HTTP.
         strangers: the rows of fields and models that the project has removed.
         guard: the state of the guard of the adjustments, if it is wrong; else empty.
+        added: the findings of other apps.
         landed: how much came from Redis.
         entries: how many entries the ledger got, by the time of their tokens.
         away: the parts that could not be read.
@@ -124,6 +127,7 @@ class Facts:
     rooms: tuple[Room, ...] | None = None
     strangers: tuple[Stranger, ...] | None = None
     guard: str | None = None
+    added: tuple[Finding, ...] | None = None
     landed: tuple[Rate, ...] | None = None
     entries: tuple[Rate, ...] | None = None
     away: tuple[Away, ...] = ()
@@ -266,6 +270,10 @@ PARTS: Mapping[str, tuple[str, Callable[[str], Any]]] = MappingProxyType(
         "rooms": (_TO_DO, _rooms),
         "strangers": (_TO_DO, lambda using: tuple(strangers(using))),
         "guard": (_TO_DO, _guard),
+        "added": (
+            _TO_DO,
+            lambda using: tuple(chain.from_iterable(one.findings(using) for one in features())),
+        ),
         "requests": (gettext_noop("requests"), _requests),
         "landed": (gettext_noop("landed increments"), landed),
         "entries": (gettext_noop("entries"), entries),

@@ -95,20 +95,24 @@ def ask(redis: Redis, using: str, identity: Callable[[], str]) -> Redis:
 
 
 def weaknesses(pending: RedisPending) -> Iterator[tuple[str, str]]:
-    """W012 to W015: why this Redis may lose increments. Asks one server of a cluster."""
+    """W012 to W015 and W023: why this Redis may lose or refuse increments. Asks one server of a
+    cluster."""
     name = pending.name
     told: dict[str, str] = {}
     try:
         for section in ("server", "memory", "persistence"):
             told.update(pending.information(section))
+        pending.waiting()  # in scripts, as increments do
     except UNANSWERED as error:
-        yield "W014", f"The Redis {name} cannot be asked how it is set up: {reason_of(error)}."
+        yield "W014", f"Redis {name} can't be used: {reason_of(error)}."
         return
     policy = told.get("maxmemory_policy", "")
     if policy.startswith("allkeys"):
         yield "W012", f"The Redis {name} may throw increments away: its policy is {policy}."
     if told.get("aof_enabled") == "0":
         yield "W013", f"The Redis {name} forgets increments when it stops: it has no AOF."
+    if told.get("redis_mode") == "cluster" and pending.together:
+        yield "W023", f"Redis {name} is a node of a cluster, but isn't declared as a cluster."
     version = told.get("redis_version", "")
     number = re.match(r"(\d+)\.(\d+)", version)
     if number and tuple(map(int, number.groups())) < OLDEST_REDIS:

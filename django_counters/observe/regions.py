@@ -21,6 +21,7 @@ from django_counters.stores.sql.positions import Age
 from django_counters.stores.sql.regions import CLOSED, COMPLETE, source_of
 from django_counters.tables import CounterPosition
 from django_counters.tables.standing import COUNTERS
+from django_counters.tenants import acting_for, tenant
 from django_counters.upkeep.regions import known_by
 from django_counters.write.marks import Marks, is_ahead, marks_of, present
 
@@ -135,10 +136,12 @@ def _known(declared: Regions, patience: float) -> dict[str, Marks | Exception]:
     Each is asked in a thread: how long it takes to connect is not for a statement to limit.
     """
     found: dict[str, Marks | Exception] = {}
+    name = tenant()
 
     def ask(peer: Regions) -> None:
         try:
-            found.update(known_by(peer))
+            with acting_for(name):
+                found.update(known_by(peer))
         finally:
             connections.close_all()
 

@@ -12,7 +12,6 @@ from django_counters.peers.labels import Label
 from django_counters.stores.sql.regions import Page
 from django_counters.tables.position import POSITION_LENGTH
 from django_counters.tables.region import REGION_LENGTH
-from django_counters.types import KEY_LENGTH
 from django_counters.write.marks import Mark, Marks
 
 # Halves of pairs of UTF-16, which JSON can have and a database cannot.
@@ -101,12 +100,15 @@ def page_out(page: Page | None) -> dict[str, object] | None:
 
 
 def page_in(value: object, since: int) -> Page | None:
-    """The same: entries after a version, so that repeated questions come to an end."""
+    """The same: entries after a version, so that repeated questions come to an end.
+
+    A key may be any text: one that is none must not keep the others from being copied.
+    """
     if value is None:
         return None
     found = _typed(value, dict, "an object")
     entries = [
-        (text(key, KEY_LENGTH), number(amount, -_LARGEST - 1), number(version, since + 1))
+        (_typed(key, str, "a key"), number(amount, -_LARGEST - 1), number(version, since + 1))
         for key, amount, version in _rows(found.get("entries"), 3)
     ]
     if not entries:

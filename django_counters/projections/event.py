@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import unicodedata
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -33,6 +34,20 @@ class Event(NamedTuple):
     at: datetime | None = None
     tags: Tags | None = None
     who: Who = None
+
+    @property
+    def text(self) -> str:
+        """A text that equal events share; empty if nothing is told.
+
+        Raises:
+            InvalidActor: ``who`` is no actor.
+        """
+        if self == PLAIN:
+            return ""
+        given = (self.tags or {}).items()
+        tags = sorted((name, None if value is None else str(value)) for name, value in given)
+        moment = self.at.astimezone(UTC) if isinstance(self.at, datetime) else self.at
+        return json.dumps([tags, str(moment), None if self.who is None else actor_of(self.who)])
 
 
 PLAIN = Event()

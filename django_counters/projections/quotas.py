@@ -73,17 +73,16 @@ QUOTAS = Projection(
 
 
 def quotas_of(
-    measure: Measure | None, by: int, effects: Iterable[Effect], known: SqlMeasures
+    measure: Measure | None, effects: Iterable[Effect], known: SqlMeasures
 ) -> tuple[Quota, ...]:
-    """The quotas of the periods that an increase counts in, longer periods last; else none.
+    """The quotas of the periods that a change counts in, longer periods last.
 
     Args:
         measure: the declaration.
-        by: the change of the total.
         effects: those of the change.
         known: the measures that the database has.
     """
-    if by < 0 or measure is None or not measure.quotas:
+    if measure is None or not measure.quotas:
         return ()
     declared, zone = dict(measure.quotas), known.ensure(measure).zone
     return tuple(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from django.utils import timezone
@@ -46,7 +46,7 @@ def found(asked: Asked, using: str, *, summed: bool, each: bool) -> Found:
     for key in asked.source.keys:
         told = inquiry.history(key, between)
         # Asked for at last: entries may be dropped meanwhile.
-        _check(key, between[0], inquiry)
+        _check(key, between[0], inquiry, asked)
         row = amounts.setdefault((key if each else "", ()), [0 for _ in numbers])
         for number in told:
             change, many = told[number]
@@ -56,17 +56,17 @@ def found(asked: Asked, using: str, *, summed: bool, each: bool) -> Found:
     return Found(begun, amounts, names, entries)
 
 
-def check(keys: Iterable[str], since: datetime, using: str) -> None:
+def check(asked: Asked, since: datetime, using: str) -> None:
     """Refuse counters of which no entry tells what was counted since a moment.
 
     Raises:
         UnsupportedSeries, HistoryNotKept: as `found`.
     """
     inquiry = SqlInquiry(NAMED, using)
-    for key in keys:
-        _check(key, since, inquiry)
+    for key in asked.source.keys:
+        _check(key, since, inquiry, asked)
 
 
-def _check(key: str, since: datetime, inquiry: SqlInquiry) -> None:
-    if not refuse_dropped(key, since, inquiry):
+def _check(key: str, since: datetime, inquiry: SqlInquiry, asked: Asked) -> None:
+    if not refuse_dropped(key, clock.utc() if asked.span.partial else since, inquiry):
         raise UnsupportedSeries(key=key, reason=UNDECLARED)

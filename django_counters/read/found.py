@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 
 from django_counters.exceptions import HistoryNotKept
@@ -28,12 +30,16 @@ def found(asked: Asked, *, summed: bool = False, each: bool = False) -> Found:
     using = asked.source.database(asked.using)
     of = {COUNTED: cells.found, RECORDED: samples.found}.get(asked.source.kind, entries.found)
     with Session(using).translated():
-        try:
-            return of(asked, using, summed=summed, each=each)
-        except HistoryNotKept:
-            if not _are_entries_asked(asked):
-                raise
-            return entries.found(asked, using, summed=summed, each=each)
+        strict = replace(asked, span=replace(asked.span, partial=False))
+        ways = [(of, strict)]
+        ways += [(entries.found, strict)] if _are_entries_asked(asked) else []
+        # Partial counts answer only if no source covers the whole time.
+        ways += [(of, asked)] if asked.span.partial else []
+        for way, question in ways[:-1]:
+            with suppress(HistoryNotKept):
+                return way(question, using, summed=summed, each=each)
+        way, question = ways[-1]
+        return way(question, using, summed=summed, each=each)
 
 
 def starts_of(asked: Asked) -> Sequence[datetime]:
@@ -54,7 +60,7 @@ def starts_of(asked: Asked) -> Sequence[datetime]:
             return samples.starts(asked, using, summed=False)
         starts = entries.starts(asked, summed=False)
         if kind == NONE:
-            entries.check(asked.source.keys, starts[0], using)
+            entries.check(asked, starts[0], using)
         return starts
 
 

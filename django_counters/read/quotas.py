@@ -17,7 +17,7 @@ class QuotaUsage:
     Attributes:
         period: ``"minute"``, ``"hour"``, ``"day"``, ``"week"`` or ``"month"``.
         ceiling: how much may be counted in it.
-        used: how much was; less than nothing where more was taken back.
+        used: how much was; below zero if more was taken back before the quota was declared.
         available: how much is left; zero where the quota was lowered below what is used.
         resets_at: when the next period begins.
     """

@@ -33,7 +33,7 @@ def starts(asked: Asked, using: str, *, summed: bool) -> Sequence[datetime]:
     first = {row["key"]: clock.meant(row["first"]) for row in rows.order_by()}
     for key in keys:
         if key not in first:
-            reason = "nothing is recorded of it yet: run counters history every few minutes"
+            reason = "nothing is recorded of it yet: run counters upkeep history every few minutes"
             raise UnsupportedSeries(key=key, reason=reason)
     by = registry.policy(keys[0]).history
     measure = Measure(asked.source.label, (by,))
@@ -50,6 +50,10 @@ def found(asked: Asked, using: str, *, summed: bool, each: bool) -> Found:
     keys, begun = asked.source.keys, starts(asked, using, summed=summed)
     between = [begun[0], begun[-1]] if summed else begun
     earlier = {key: last_total(key, using, between[0]) for key in keys}
+    if asked.span.partial:
+        # Before its first recorded total, a counter counts as unchanged.
+        for key in (key for key, total in earlier.items() if total is None):
+            earlier[key] = _recorded([key], using).earliest("moment").value
     amounts: dict[tuple[str, Combination], list[int]] = {}
     for key, totals in totals_at(keys, between, using, earlier).items():
         row = amounts.setdefault((key if each else "", ()), [0] * (len(between) - 1))

@@ -99,6 +99,16 @@ class _Asking(Generic[_Row, _Total]):
         """
         return self._timed(zone=check_zone(zone))
 
+    def partial(self) -> Self:
+        """Return the stored counts instead of raising `HistoryNotKept`.
+
+            Post.views.series.per("month").partial().top(10)
+
+        A period that was declared a moment ago then has the counts since, and one that isn't kept
+        reads as zero. Without `HistoryNotKept` the result is the same.
+        """
+        return self._timed(partial=True)
+
     def where(self, /, **tags: Value | Iterable[Value]) -> Self:
         """Only what was counted with a value of a tag, or with any of several; None for without.
 
@@ -184,7 +194,7 @@ class Series(_Asking[Point, int]):
     Raises:
         UnsupportedSeries: nothing tells when the counters changed; it says which option does.
         InvalidPeriod: the stored periods begin at other times than those that are asked for.
-        HistoryNotKept: counts of that time are not kept; it says from when on they are.
+        HistoryNotKept: counts of that time are not kept; `partial` reads the rest.
         CounterUnavailable: the database cannot be reached.
     """
 
@@ -244,6 +254,17 @@ class Series(_Asking[Point, int]):
         """
         self._check_time()
         return [*uniques.starts(self._asked)]
+
+    def unique_sets(self, most: int) -> int:
+        """How many stored sets `unique` and `uniques` unite; about ``2 * most`` for more.
+
+        Raises:
+            UnsupportedSeries, InvalidPeriod, HistoryNotKept: as `unique`.
+        """
+        return max(
+            uniques.stored(self._asked, summed=summed, most=most)
+            for summed in ((True,) if self._asked.span.by is None else (True, False))
+        )
 
     async def aunique(self) -> Distinct:
         """`unique` for async code."""

@@ -178,7 +178,7 @@ class Namespace:
         return COUNTERS.reading(using)
 
     def has_entries(self, using: str) -> bool:
-        return ENTRIES.rows(using).filter(key__startswith=f"{self.name}:").exists()
+        return ENTRIES.of_namespace(self.name, using).exists()
 
     def among(self, rows: Cells, using: str) -> Cells:  # noqa: ARG002
         return rows
@@ -366,7 +366,9 @@ def of_records(field: TotalField, model: type[models.Model], chosen: object) -> 
         wrong = None if issubclass(chosen.model, field.model) else chosen.model
         found: Any = chosen.all()
     else:
-        found = tuple(chosen) if isinstance(chosen, Iterable) else (chosen,)
+        # A lazy object such as request.user has a method for everything.
+        is_one = isinstance(chosen, models.Model)
+        found = tuple(chosen) if isinstance(chosen, Iterable) and not is_one else (chosen,)
         wrong = next((one for one in found if not isinstance(one, field.model)), None)
     if wrong is not None:
         raise InvalidKey(key=wrong, reason=f"it is no record of {field.model._meta.label}")

@@ -47,6 +47,7 @@ class Span:
         length: how long, back from now.
         since, until: between which moments; None for now.
         zone: whose clocks begin the periods; None for those of the measure.
+        partial: whether the stored counts answer for a time that isn't completely known.
     """
 
     by: str | None = None
@@ -55,6 +56,7 @@ class Span:
     since: datetime | None = None
     until: datetime | None = None
     zone: tzinfo | None = None
+    partial: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -154,7 +156,7 @@ def plan(known: Known, span: Span, *, summed: bool) -> Plan:
     """
     now = clock.utc()
     if summed and span.is_open and span.by is None:
-        return Plan(_for_ever(known, now), ())
+        return Plan(_for_ever(known, span, now), ())
     with within_dates(span):
         outlined = span.by is None
         starts = _outline(known, span, now) if outlined else span.starts(now, known.zone)
@@ -188,9 +190,7 @@ def _answering(known: Known, wanted: Sequence[datetime], span: Span, now: dateti
         raise InvalidPeriod(period=span.by, known=problem)
     since = {by: known.complete(by, now) for by in found}
     kept = [by for by in found if since[by] is None or since[by] <= wanted[0]]  # type: ignore[operator]
-    if not kept:
-        raise _not_kept(known, filter(None, since.values()))
-    return kept[-1]
+    return kept[-1] if kept else _known_longest(known, span, since)
 
 
 def _begins_at_all(by: str, wanted: Sequence[datetime], zone: tzinfo, span: Span) -> bool:
@@ -213,7 +213,7 @@ def _outline(known: Known, span: Span, now: datetime) -> list[datetime]:
     """
     zone, name = known.zone, known.measure.name
     since, until = span.bounds(now)
-    finest = _finest_kept(known, since, now)
+    finest = _finest_kept(known, span, since, now)
     first, _ = period_of(finest, since, zone)
     last, after = period_of(finest, until, zone)
     end = until if last == until else after
@@ -225,26 +225,32 @@ def _outline(known: Known, span: Span, now: datetime) -> list[datetime]:
     return [first, end]
 
 
-def _finest_kept(known: Known, moment: datetime, now: datetime) -> str:
+def _finest_kept(known: Known, span: Span, moment: datetime, now: datetime) -> str:
     since = {by: known.complete(by, now) for by in known.measure.per}
     for by, kept in since.items():
         if kept is None or kept <= moment:
             return by
-    raise _not_kept(known, filter(None, since.values()))
+    return _known_longest(known, span, since)
 
 
-def _for_ever(known: Known, now: datetime) -> str:
+def _for_ever(known: Known, span: Span, now: datetime) -> str:
     """The coarsest period that is kept for ever."""
     since = {by: known.complete(by, now) for by in known.measure.per}
     found = [by for by, kept in since.items() if kept is None]
-    if not found:
-        raise _not_kept(known, filter(None, since.values()))
-    return found[-1]
+    return found[-1] if found else _known_longest(known, span, since)
 
 
-def _not_kept(known: Known, since: Iterator[datetime]) -> HistoryNotKept:
-    first = min(since)
-    return HistoryNotKept(key=known.measure.name, since=clock.shown(first))
+def _known_longest(known: Known, span: Span, since: Mapping[str, datetime | None]) -> str:
+    """Return the period that is known longest, the coarsest of several.
+
+    Raises:
+        HistoryNotKept: the series isn't `partial`.
+    """
+    moments = {by: moment for by, moment in since.items() if moment is not None}
+    first = min(moments.values())
+    if not span.partial:
+        raise HistoryNotKept(key=known.measure.name, since=clock.shown(first))
+    return [by for by, moment in moments.items() if moment == first][-1]
 
 
 def check_period(by: object) -> str:

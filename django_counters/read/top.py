@@ -95,8 +95,8 @@ def top(asked: Asked, n: int, against: int | None) -> list[Ranked]:
         ranked = known_of(asked.source, measure, RANK, using)[1]
         now = clock.utc()
         bounds = _bounds(asked.span, by, now, since.zone)
-        _check_that_it_is_known(since if asked.where else ranked, by, bounds[0], now)
-        parts = _parts(since, by, bounds, against, now)
+        _check_that_it_is_known(since if asked.where else ranked, asked.span, bounds[0], now)
+        parts = _parts(since, asked.span, bounds, against, now)
         if stored is None:
             # No increment has come yet.
             return []
@@ -116,7 +116,7 @@ def place(asked: Asked) -> Placed:
         stored, known = known_of(asked.source, measure, RANK, using)
         now = clock.utc()
         start, _ = _bounds(asked.span, by, now, known.zone)
-        _check_that_it_is_known(known, by, start, now)
+        _check_that_it_is_known(known, asked.span, start, now)
         if stored is None:
             # No increment has come yet.
             return Placed(None, 0)
@@ -158,14 +158,14 @@ def _bounds(span: Span, by: str, now: datetime, zone: tzinfo) -> tuple[datetime,
     return start, end
 
 
-def _check_that_it_is_known(known: Known, by: str, start: datetime, now: datetime) -> None:
-    since = known.complete(by, now)
-    if since is not None and since > start:
+def _check_that_it_is_known(known: Known, span: Span, start: datetime, now: datetime) -> None:
+    since = known.complete(str(span.by), now)
+    if since is not None and since > start and not span.partial:
         raise HistoryNotKept(key=known.measure.name, since=clock.shown(since))
 
 
 def _parts(
-    known: Known, by: str, bounds: tuple[datetime, datetime], against: int | None, now: datetime
+    known: Known, span: Span, bounds: tuple[datetime, datetime], against: int | None, now: datetime
 ) -> list[Plan] | None:
     """The time that is compared, in periods of which there are few; None without ``against``.
 
@@ -173,10 +173,10 @@ def _parts(
     """
     if against is None:
         return None
-    start = bounds[0]
+    by, start = str(span.by), bounds[0]
     for _ in range(against):
         start, end = period_of(by, start - _INSTANT, known.zone)
-    _check_that_it_is_known(known, by, start, now)
+    _check_that_it_is_known(known, span, start, now)
     if bounds[1] <= now:
         return [Plan(by, (start, end))]
     zone = known.zone

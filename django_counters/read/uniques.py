@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import ItemsView, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, ItemsView, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from itertools import pairwise
-from typing import Self
+from typing import Any, Self
+
+from django.db import models
 
 from django_counters import clock
 from django_counters.exceptions import UnsupportedSeries
@@ -16,10 +19,12 @@ from django_counters.measure import MEMBER, Measure
 from django_counters.read.asked import Asked, Combination
 from django_counters.read.cells import chosen, combinations, planned_for
 from django_counters.read.sources import Source
-from django_counters.sketches import Sketch, union
+from django_counters.sketches import Sketch, Union
 from django_counters.stores.sql.session import Session
 from django_counters.tables import CounterMember, CounterUnique
 
+#: Sets in memory at once.
+PAGE = 256
 #: The key of a counter (empty where all are one), the values of tags, and which period it is.
 _Where = tuple[str, Combination, int]
 
@@ -68,8 +73,8 @@ def found(asked: Asked, *, each: bool = False) -> Mapping[tuple[str, Combination
         UnsupportedSeries: no distinct actors are counted.
         InvalidPeriod, HistoryNotKept, CounterUnavailable: as for other series.
     """
-    _, sets = _sets(asked, summed=True, each=each)
-    return {(key, values): Distinct.of(union(parts)) for (key, values, _), parts in sets.items()}
+    _, numbers = _numbers(asked, summed=True, each=each)
+    return {(key, values): number for (key, values, _), number in numbers.items()}
 
 
 def points(asked: Asked) -> Mapping[Combination, list[UniquePoint]]:
@@ -78,15 +83,32 @@ def points(asked: Asked) -> Mapping[Combination, list[UniquePoint]]:
     Raises:
         UnsupportedSeries, InvalidPeriod, HistoryNotKept, CounterUnavailable: as `found`.
     """
-    starts, sets = _sets(asked, summed=False, each=False)
+    starts, numbers = _numbers(asked, summed=False, each=False)
+    none = Distinct.of(Sketch())
     periods = [(clock.shown(start), clock.shown(end)) for start, end in pairwise(starts)]
     return {
         values: [
-            UniquePoint(*period, Distinct.of(union(sets.get(("", values, number), ()))))
+            UniquePoint(*period, numbers.get(("", values, number), none))
             for number, period in enumerate(periods)
         ]
-        for values in {values for _, values, _ in sets} or ({()} if not asked.tags else set())
+        for values in {values for _, values, _ in numbers} or ({()} if not asked.tags else set())
     }
+
+
+def stored(asked: Asked, *, summed: bool, most: int) -> int:
+    """How many stored sets and waiting members a read unites; it counts no more than ``most``.
+
+    Raises:
+        UnsupportedSeries, InvalidPeriod, HistoryNotKept, CounterUnavailable: as `found`.
+    """
+    measure, using = measured(asked.source), asked.source.database(asked.using)
+    with Session(using).translated():
+        present, planned = planned_for(asked, measure, MEMBER, using, summed=summed)
+        if present is None:
+            return 0
+        tables = CounterMember, CounterUnique
+        rows = (chosen(table, asked, present, planned, using) for table in tables)
+        return sum(len(part.order_by().values_list("period")[:most]) for part in rows)
 
 
 def starts(asked: Asked) -> Sequence[datetime]:
@@ -113,10 +135,13 @@ def measured(source: Source) -> Measure:
     return measure
 
 
-def _sets(
+def _numbers(
     asked: Asked, *, summed: bool, each: bool
-) -> tuple[Sequence[datetime], Mapping[_Where, list[Sketch]]]:
-    """Where the periods begin, and the sets that are to be united for each of them."""
+) -> tuple[Sequence[datetime], Mapping[_Where, Distinct]]:
+    """Return where the periods begin, and the size of each union of sets.
+
+    Sets come by pages, and a union goes once it is counted: a set has up to 16 KiB.
+    """
     measure, using = measured(asked.source), asked.source.database(asked.using)
     with Session(using).translated():
         stored, planned = planned_for(asked, measure, MEMBER, using, summed=summed)
@@ -124,25 +149,51 @@ def _sets(
             return planned.starts, {}
         number = cache(lambda start: bisect_right(planned.starts, clock.meant(start)) - 1)
         combination = combinations(asked, stored)
-        sets: dict[_Where, list[Sketch]] = {}
+        unions: dict[_Where, Union] = defaultdict(Union)
 
-        def keep(key: str, start: datetime, tags: str, sketch: Sketch) -> None:
+        def where(key: str, start: datetime, tags: str) -> _Where:
             values = combination(tags) if asked.tags else ()
-            where = key if each else "", values, 0 if summed else number(start)
-            sets.setdefault(where, []).append(sketch)
+            return key if each else "", values, 0 if summed else number(start)
 
         # First: one that is put into its set meanwhile is then met there again, and is not missed.
         members = chosen(CounterMember, asked, stored, planned, using)
-        for (key, start, tags), waiting in _waiting(members.order_by().values_list(*_MEMBER)):
-            keep(key, start, tags, Sketch.of(waiting))
-        rows = chosen(CounterUnique, asked, stored, planned, using).order_by()
-        for key, start, tags, kind, body in rows.values_list(*_OF, "kind", "body"):
-            keep(key, start, tags, Sketch(kind, bytes(body)))
-    return planned.starts, sets
+        for of, waiting in _waiting(members.order_by().values_list(*_MEMBER)):
+            unions[where(*of)].add(Sketch.of(waiting))
+
+        numbers: dict[_Where, Distinct] = {}
+        for page, complete in _pages(chosen(CounterUnique, asked, stored, planned, using), where):
+            for key, start, tags, kind, body in page:
+                unions[where(key, start, tags)].add(Sketch(kind, bytes(body)))
+            for at in complete:
+                numbers[at] = Distinct.of(unions.pop(at, Union()).sketch())
+        numbers |= {at: Distinct.of(union.sketch()) for at, union in unions.items()}
+    return planned.starts, numbers
+
+
+def _pages(
+    rows: models.QuerySet[Any, Any], where: Callable[[str, datetime, str], _Where]
+) -> Iterator[tuple[Iterable[tuple[Any, ...]], Collection[_Where]]]:
+    """Yield sets page by page, each with the unions that no later page adds to."""
+    few = list(rows.order_by().values_list(*_SET)[: PAGE + 1])
+    if len(few) <= PAGE:
+        yield few, ()
+        return
+    del few
+    names: dict[_Where, list[tuple[Any, ...]]] = defaultdict(list)
+    for name in rows.order_by().values_list("measure_id", "key", "period", "start", "tags"):
+        _, key, _, start, tags = name
+        names[where(key, start, tags)].append(name)
+    ordered = [(at, name) for at, of_it in names.items() for name in of_it]
+    for begin in range(0, len(ordered), PAGE):
+        page = ordered[begin : begin + PAGE]
+        sets = rows.filter(pk__in=[name for _, name in page])
+        # The last union may go on in the next page.
+        yield sets.values_list(*_SET), {at for at, _ in page} - {page[-1][0]}
 
 
 _OF = ("key", "start", "tags")
 _MEMBER = (*_OF, "member")
+_SET = (*_OF, "kind", "body")
 
 
 def _waiting(

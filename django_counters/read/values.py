@@ -82,7 +82,7 @@ def values_of(
             found.update(strategy.values(group, age))
         return found
 
-    found = with_buffers(names, using, read_some, exact=consistency == "exact")
+    found = with_buffers(names, using, read_some)
     return with_owed(names, found, COUNTERS.reading(using))
 
 
@@ -97,8 +97,6 @@ def with_buffers(
     names: Sequence[str],
     using: str | None,
     read_some: Callable[[Sequence[str]], Values],
-    *,
-    exact: bool,
 ) -> Values:
     """Read values, with what waits in the buffers of this process."""
     if not buffers.are_there:
@@ -106,7 +104,7 @@ def with_buffers(
     found: Values = {}
     left = names
     for _ in range(ATTEMPTS):
-        before = Before(left, COUNTERS.writing(using), exact=exact)
+        before = Before(left, COUNTERS.writing(using))
         found.update(read_some(left))
         waits, left = before.after()
         for key, by in waits.items():
@@ -171,7 +169,7 @@ def read(key: object, consistency: str, using: str | None, max_age: object = Non
         readings.append(strategy.read(name, consistency, age))
         return {name: 0}
 
-    waits = with_buffers([name], using, read_it, exact=consistency == "exact")[name]
+    waits = with_buffers([name], using, read_it)[name]
     reading = readings[-1]
     collector = collector_of(COUNTERS.reading(using))
     owed = waits + (collector.owed(name) if collector else 0)

@@ -6,6 +6,7 @@ visitors call themselves cannot be the name of a user.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -17,7 +18,7 @@ from rest_framework.views import APIView
 
 from django_counters.access import ADDRESS
 from django_counters.exceptions import InvalidActor
-from django_counters.limits.principal import address_of_client
+from django_counters.limits.principal import address_of_client, principal_of
 from django_counters.projections import event
 from django_counters.rest.permissions import MayAdjust, is_anonymous, is_user, user_of
 from django_counters.rest.targets import Target
@@ -87,15 +88,34 @@ def actor_of_request(
     return f"{_ADDRESS}{address_of_client(request)}"[: event.WHO_LENGTH]
 
 
+def actor_in(request: Request) -> str:
+    """Who holds something: the user, as ``who=user`` in Python, else a digest of the client."""
+    own = _own(request)
+    if own is not None:
+        return own
+    return _digest("client", principal_of(request))
+
+
+def _digest(kind: str, text: str) -> str:
+    """Return a name for a text that may be too long for an actor."""
+    return f"{kind}:{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:48]}"
+
+
 def _own(request: Request) -> str | None:
-    """The primary key of the user, as ``increment(who=user)`` has it; None without one."""
+    """Return the user's primary key, as ``increment(who=user)`` does; None without one.
+
+    A key that is too long for an actor becomes a digest.
+    """
     user: Any = user_of(request)
-    if not is_user(request) or user.pk is None:
+    if not is_user(request) or getattr(user, "pk", None) is None:
         return None
+    own = str(user.pk)
     if isinstance(user, models.Model) and not isinstance(user, get_user_model()):
         # Users of another model have primary keys of their own.
-        return event.actor_of(f"{user._meta.label_lower}:{user.pk}")
-    return event.actor_of(str(user.pk))
+        own = f"{user._meta.label_lower}:{user.pk}"
+    if len(own) > event.WHO_LENGTH:
+        own = _digest("user", own)
+    return event.actor_of(own)
 
 
 def _may_name_others(request: Request, view: APIView, targets: Collection[Target]) -> bool:

@@ -8,8 +8,11 @@ from functools import cache
 from typing import Any, ClassVar, NoReturn
 
 from django.db import connections
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponseBase
+from django.urls import register_converter
+from django.urls.converters import StringConverter
 from django.utils import timezone
+from django.utils.cache import get_conditional_response
 from rest_framework import exceptions as drf
 from rest_framework.permissions import AllowAny
 from rest_framework.renderers import JSONRenderer
@@ -38,7 +41,7 @@ from django_counters.rest.targets import (
 )
 from django_counters.rest.throttling import charge
 from django_counters.tokens import mint
-from django_counters.types import namespace_of
+from django_counters.types import Reading, namespace_of
 
 NO_SUCH = "There is no such counter."
 NO_SLASH = (
@@ -46,6 +49,15 @@ NO_SLASH = (
 )
 # Seconds. A refusal in error is worse than a wait.
 LIMIT_TIMEOUT = 0.5
+
+
+class KeyConverter(StringConverter):
+    """Any text, also with slashes. The view validates it, so that its error is one of the API."""
+
+    regex = r"[\s\S]+"
+
+
+register_converter(KeyConverter, "counter_key")
 
 
 class CounterView(APIView):
@@ -83,6 +95,15 @@ class CounterView(APIView):
         whose = "public" if is_public else "private"
         return {"Cache-Control": f"{whose}, {lasts}", "Vary": "Authorization, Cookie"}
 
+    def answered(
+        self, target: Target, body: Mapping[str, Any], mark: object, lasts: str
+    ) -> HttpResponseBase:
+        """The answer to a read; 304 if the client has the one with this mark."""
+        etag = f'W/"{mark}"'
+        answer: Any = Response(body, headers={"ETag": etag, **self.kept(target, lasts)})
+        found: Any = get_conditional_response(self.request, etag, response=answer)
+        return found  # type: ignore[no-any-return]
+
     def get_exception_handler(self) -> Any:
         return answer
 
@@ -96,7 +117,7 @@ class CounterView(APIView):
         # A shared cache would tell others the id of the one who asked first.
         if "public" not in response.get("Cache-Control", ""):
             self.headers["X-Request-ID"] = self.request_id
-        if response.exception:
+        if getattr(response, "exception", False):
             response.data["request_id"] = self.request_id
         return super().finalize_response(request, response, *args, **kwargs)
 
@@ -321,3 +342,13 @@ def iso(moment: datetime) -> str:
     if timezone.is_naive(moment):
         moment = timezone.make_aware(moment)
     return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def reading_body(key: str, reading: Reading) -> Mapping[str, Any]:
+    """The answer to a read."""
+    return {
+        "key": key,
+        "value": reading.value,
+        "as_of": iso(reading.as_of),
+        "consistency": reading.consistency,
+    }

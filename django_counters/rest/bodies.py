@@ -1,18 +1,29 @@
-"""The bodies of requests and of answers, as serializers that also describe them for OpenAPI."""
+"""The bodies of requests and answers. drf-spectacular makes the schema of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from itertools import islice
-from typing import Any, ClassVar
+from typing import Any, TypeVar
 
+from drf_spectacular.extensions import OpenApiSerializerExtension, OpenApiSerializerFieldExtension
+from drf_spectacular.utils import (
+    OpenApiExample,
+    OpenApiParameter,
+    extend_schema,
+    extend_schema_view,
+)
 from rest_framework import serializers
 
 from django_counters.calendar import PERIODS
+from django_counters.measure import MOST_TAGS, TAG_LENGTH
+from django_counters.read.top import MOST_BEFORE
 from django_counters.rest.actors import WHO_LENGTH
+from django_counters.rest.problems import CONTENT_TYPE
 from django_counters.rest.values import (
     Amount,
+    Digits,
     Minutes,
     Moment,
     Several,
@@ -24,30 +35,30 @@ from django_counters.rest.values import (
 )
 from django_counters.tables.adjustment import CASE_LENGTH, LEAST_REASON, REASON_LENGTH
 from django_counters.tables.hold import NAME_LENGTH as NOTE_LENGTH
+from django_counters.tables.request import AdjustmentRequest
 from django_counters.tokens import TOKEN_LENGTH
-from django_counters.types import KEY_LENGTH
+from django_counters.types import KEY_LENGTH, steering
 
+_View = TypeVar("_View", bound=type[Any])
 MOST_ITEMS = 500
 # Unknown fields that one error names.
 MOST_UNKNOWN = 5
+# Counters in an answer of the top, and in one page of a list.
+MOST_RANKED = 100
+MOST_LISTED = 500
+# Of 200 characters with four bytes each, in base64.
+CURSOR_LENGTH = 1067
+
+# Bodies and parameters.
 
 
 class Described(serializers.Serializer[Any]):
-    """An object of the schema.
-
-    Attributes:
-        says: what the schema says of the object, in addition to its fields.
-        of_fields: what it says of fields, in addition to what they say themselves.
-    """
-
-    says: ClassVar[Mapping[str, Any]] = {}
-    of_fields: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """An object of the schema."""
 
 
 class Body(Described):
     """An object with these fields and no others: a misspelt field must not be ignored."""
 
-    says = {"additionalProperties": False}
     default_error_messages = {"null": "An object is needed."}
 
     def to_internal_value(self, data: Any) -> Any:
@@ -56,6 +67,33 @@ class Body(Described):
             if problems := {str(name): ["Unknown field."] for name in unknown}:
                 raise serializers.ValidationError(problems)
         return super().to_internal_value(data)
+
+
+class _Components(OpenApiSerializerExtension):  # type: ignore[no-untyped-call]
+    """Prefixes names of components, which share a document with those of the project."""
+
+    target_class = Described
+    match_subclasses = True
+
+    def get_name(self, *_: Any, **__: Any) -> str:
+        return f"Counter{type(self.target).__name__}"
+
+    def map_serializer(self, auto_schema: Any, direction: Any) -> dict[str, Any]:
+        found = auto_schema._map_serializer(self.target, direction, bypass_extensions=True)
+        return {**found, "additionalProperties": False} if isinstance(self.target, Body) else found
+
+
+class _Words(OpenApiSerializerFieldExtension):  # type: ignore[no-untyped-call]
+    """Names enumerations, which would else be named by their fields, as those of the project."""
+
+    target_class = Word
+
+    def get_name(self) -> str:
+        field = self.target
+        return f"Counter{type(field.parent).__name__}{field.field_name.capitalize()}"
+
+    def map_serializer_field(self, auto_schema: Any, direction: Any) -> dict[str, Any]:  # noqa: ARG002
+        return {"type": "string", "enum": list(self.target.choices)}
 
 
 @cache
@@ -70,42 +108,42 @@ def checker(body: type[Body]) -> Body:
     return made
 
 
+def queried(query: type[Body], lists: Mapping[str, list[str]]) -> dict[str, Any]:
+    """The parameters of an address. Each may be given once, except ``by``.
+
+    Raises:
+        ValidationError: a parameter is unknown or invalid.
+    """
+    given: dict[str, Any] = {}
+    for name, values in lists.items():
+        if name == "by":
+            given[name] = [tag for value in values for tag in value.split(",")]
+        elif len(values) > 1 and name in checker(query).fields:
+            raise serializers.ValidationError({name: ["It is there twice."]})
+        else:
+            given[name] = values[-1]
+    valid: dict[str, Any] = checker(query).run_validation(given)
+    return valid
+
+
 class CircumstancesBody(Body):
     """What a change is counted by, and when it happened: of counters with periods."""
 
-    of_fields = {
-        "tags": {
-            "description": "The tags that it is counted by. An integer is counted as its text."
-        },
-        "at": {"description": "When it happened; now, where it is not given. Needs a login."},
-    }
-
     tags = Tags(required=False)
-    at = Moment(required=False)
-
-
-_WHO = {
-    "who": {
-        "minLength": 1,
-        "description": (
-            "Who it is, where actors are counted: an identifier of a visitor who is not logged in,"
-            " such as that of a cookie. Users are known by their login; who may adjust the counter"
-            " may name anybody. Of a decrement: where each actor counts once."
-        ),
-    }
-}
+    at = Moment(required=False, help_text="When it happened. Needs a login.")
+    who = Text(
+        required=False,
+        min_length=1,
+        max_length=WHO_LENGTH,
+        trim_whitespace=False,
+        help_text="An identifier of the visitor, if distinct actors are counted.",
+    )
 
 
 class ChangeBody(CircumstancesBody):
     """By how much to count: ``{"by": 3}``; an empty body counts one."""
 
-    of_fields = {**CircumstancesBody.of_fields, **_WHO}
-
     by = Amount(default=1)
-    who = Text(required=False, max_length=WHO_LENGTH, trim_whitespace=False)
-
-
-_TOKEN = {"token": {"minLength": 1, "description": "The Idempotency-Key of the hold."}}
 
 
 class HoldBody(Body):
@@ -115,13 +153,18 @@ class HoldBody(Body):
     minutes = Minutes(default=15)
     note = Text(default="", allow_blank=True, max_length=NOTE_LENGTH)
 
+    def validate_note(self, note: str) -> str:
+        """Refuse one that a page or a terminal would show otherwise."""
+        if character := steering(note):
+            says = f"It has a character that steers how it is shown: {character!a}."
+            raise serializers.ValidationError(says)
+        return note
+
 
 class ReleaseBody(Body):
-    """Which hold."""
+    """Which hold: the Idempotency-Key that made it; its ``id`` for who commits for others."""
 
-    of_fields = _TOKEN
-
-    token = Text(max_length=TOKEN_LENGTH, trim_whitespace=False)
+    token = Text(min_length=1, max_length=TOKEN_LENGTH, trim_whitespace=False)
 
 
 class CommitBody(ReleaseBody):
@@ -139,23 +182,14 @@ class ExtendBody(ReleaseBody):
 class ItemBody(Body):
     """One counter of many, and by how much to count."""
 
-    of_fields = {"key": {"minLength": 1}}
-
-    key = Text(max_length=KEY_LENGTH, trim_whitespace=False)
+    key = Text(min_length=1, max_length=KEY_LENGTH, trim_whitespace=False)
     by = Amount(default=1)
 
 
 class ChangeManyBody(CircumstancesBody):
     """Counters, each of them once. Tags, a moment and who it is are those of all of them."""
 
-    of_fields = {
-        **CircumstancesBody.of_fields,
-        **_WHO,
-        "counters": {"minItems": 1, "uniqueItems": True},
-    }
-
-    who = Text(required=False, max_length=WHO_LENGTH, trim_whitespace=False)
-    counters = Several(child=ItemBody(), allow_empty=False, max_length=MOST_ITEMS)
+    counters = Several(child=ItemBody(), min_length=1, max_length=MOST_ITEMS)
 
     def validate_counters(self, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Refuse one that is there twice: it is a mistake, and nobody knows which one."""
@@ -167,38 +201,16 @@ class ChangeManyBody(CircumstancesBody):
 class ReadManyBody(Body):
     """Which counters to read, and how."""
 
-    of_fields = {
-        "keys": {
-            "minItems": 1,
-            "items": {"type": "string", "minLength": 1, "maxLength": KEY_LENGTH},
-        }
-    }
-
     keys = Several(
-        child=Text(max_length=KEY_LENGTH, trim_whitespace=False),
-        allow_empty=False,
+        child=Text(min_length=1, max_length=KEY_LENGTH, trim_whitespace=False),
+        min_length=1,
         max_length=MOST_ITEMS,
     )
     consistency = Word(choices=["cached", "exact"], default="cached")
 
 
-# `adjustments.orders` refuses these: controls except tab and line ends, and changes of direction.
-_STEERS = r"\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069"
-_ENDS, _WITHIN = rf"[^\s{_STEERS}]", rf"[^{_STEERS}]"
-SHOWN = f"^{_WITHIN}*$"
-# Long enough also without the white space around it.
-_REASON = rf"^\s*{_ENDS}{_WITHIN}{{{LEAST_REASON - 2},}}{_ENDS}\s*$"
-
-
 class AdjustBody(Body):
-    """The new value or the change, and why."""
-
-    says = {**Body.says, "oneOf": [{"required": ["to"]}, {"required": ["by"]}]}
-    of_fields = {
-        "by": {"not": {"enum": [0]}},
-        "reason": {"pattern": _REASON},
-        "case": {"pattern": SHOWN},
-    }
+    """The new value (``to``) or the change (``by``), and why."""
 
     to = WholeNumber(required=False)
     by = WholeNumber(required=False)
@@ -214,6 +226,81 @@ class AdjustBody(Body):
         return attrs
 
 
+class ApproveBody(Body):
+    """The value that the approver saw, and the last adjustment."""
+
+    expected = WholeNumber()
+    last = WholeNumber(required=False, help_text="The `last` of the request as it was read.")
+
+
+class RejectBody(Body):
+    """Why not."""
+
+    note = Text(default="", allow_blank=True, max_length=REASON_LENGTH)
+
+
+PARTIAL = "Whether counts that are stored answer if earlier ones are not kept."
+
+
+class SeriesQuery(Body):
+    """The parameters of a series, except those that begin with ``where.``."""
+
+    per = Word(choices=PERIODS, required=False)
+    last = serializers.RegexField(
+        r"^([1-9][0-9]{0,4}|[1-9][0-9]{0,8}[mhdw])$",
+        required=False,
+        max_length=10,
+        help_text="So many periods, or back from now, as in 90m, 12h, 30d or 4w.",
+    )
+    since = Moment(required=False)
+    until = Moment(required=False)
+    tz = Text(max_length=60, required=False)
+    by = Several(
+        child=Text(min_length=1, max_length=TAG_LENGTH), max_length=MOST_TAGS, required=False
+    )
+    partial = Word(choices=["true", "false"], required=False, help_text=PARTIAL)  # type: ignore[assignment]
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if "last" in attrs and ("since" in attrs or "until" in attrs):
+            raise serializers.ValidationError({"last": ["Give either 'last' or 'since'."]})
+        if "until" in attrs and "since" not in attrs:
+            raise serializers.ValidationError({"until": ["It needs a 'since'."]})
+        return attrs
+
+
+class TopQuery(Body):
+    """The parameters of those who have counted most."""
+
+    namespace = Text(max_length=KEY_LENGTH)
+    per = Word(choices=PERIODS)
+    n = Digits(min_value=1, max_value=MOST_RANKED, default=10)
+    against = Digits(min_value=1, max_value=MOST_BEFORE, required=False)
+    partial = Word(choices=["true", "false"], default="false", help_text=PARTIAL)  # type: ignore[assignment]
+
+
+class PageQuery(Body):
+    """The parameters of a page of a list."""
+
+    namespace = Text(max_length=KEY_LENGTH)
+    limit = Digits(min_value=1, max_value=MOST_LISTED, default=100)
+    cursor = Text(max_length=CURSOR_LENGTH, required=False, trim_whitespace=False)
+
+
+class ListQuery(PageQuery):
+    """The parameters of a list of counters."""
+
+    prefix = Text(max_length=KEY_LENGTH, default="", allow_blank=True, trim_whitespace=False)
+
+
+class RequestsQuery(PageQuery):
+    """The parameters of a list of requests for adjustments."""
+
+    state = Word(choices=AdjustmentRequest.State.values, required=False)
+
+
+# Answers.
+
+
 class ReadingAnswer(Described):
     """A value and its parts."""
 
@@ -226,9 +313,7 @@ class ReadingAnswer(Described):
 class ListAnswer(Described):
     """A page of a list. There is no way back, so previous is always null."""
 
-    of_fields = {"next": {"format": "uri"}}
-
-    next = serializers.CharField(allow_null=True)
+    next = serializers.URLField(allow_null=True)
     previous = serializers.CharField(allow_null=True)
     results = ReadingAnswer(many=True)
 
@@ -254,6 +339,7 @@ class AdjustAnswer(ChangeAnswer):
 class HoldAnswer(Described):
     """A hold as it is by then; available is null where this request has taken nothing."""
 
+    id = serializers.CharField()
     key = serializers.CharField()
     token = serializers.CharField()
     quantity = WholeNumber()
@@ -379,51 +465,128 @@ class ProblemItem(Described):
     detail = serializers.CharField()
 
 
-class ShortfallItem(Described):
-    """One counter of a refused change: how much was asked for, how much there is."""
+class RequestItem(Described):
+    """A request for an adjustment. One of to and by is given."""
 
+    id = serializers.IntegerField()
     key = serializers.CharField()
-    requested = WholeNumber()
-    available = WholeNumber()
-    bound = WholeNumber()
+    to = WholeNumber(allow_null=True)
+    by = WholeNumber(allow_null=True)
+    expected = WholeNumber(help_text="The value when it was asked for.")
+    reason = serializers.CharField()
+    case = serializers.CharField(allow_blank=True)
+    allow_below_floor = serializers.BooleanField(
+        help_text="Whether the value may end below the floor: asked for in the admin or in Python."
+    )
+    requester = serializers.CharField()
+    created_at = serializers.DateTimeField()
+    state = Word(choices=AdjustmentRequest.State.values)
+    decider = serializers.CharField(allow_null=True)
+    decided_at = serializers.DateTimeField(allow_null=True)
+    note = serializers.CharField(allow_blank=True, help_text="Why it was rejected.")
+    adjustment = serializers.IntegerField(
+        allow_null=True, help_text="The number of the adjustment that it led to."
+    )
+
+
+class RequestAnswer(RequestItem):
+    """A request, as this one has left it."""
+
+    replayed = serializers.BooleanField()
+
+
+class ApprovedAnswer(RequestAnswer):
+    """A request that was approved, and how the counter was adjusted."""
+
+    before = Value()
+    value = Value()
+    applied = WholeNumber()
+
+
+class RequestReadAnswer(RequestItem):
+    """A request. While it waits, with the present value, and the last adjustment of the counter."""
+
+    value = Value(allow_null=True)
+    last = serializers.IntegerField(allow_null=True)
+
+
+class RequestListAnswer(Described):
+    """A page of a list. There is no way back, so previous is always null."""
+
+    next = serializers.URLField(allow_null=True)
+    previous = serializers.CharField(allow_null=True)
+    results = RequestItem(many=True)
 
 
 class Problem(Described):
-    """RFC 9457. What stands behind ``detail`` depends on the type."""
+    """RFC 9457. More fields depend on the type; the documentation lists them."""
 
-    type = serializers.CharField(
-        help_text="urn:django-counters:<name>, or about:blank where the status says all."
-    )
-    title = serializers.CharField(help_text="The phrase of the status.")
+    type = serializers.CharField()
+    title = serializers.CharField()
     status = serializers.IntegerField()
-    detail = serializers.CharField(help_text="For people.")
-    request_id = serializers.CharField(help_text="That of the answer's X-Request-ID.")
+    detail = serializers.CharField()
+    request_id = serializers.CharField()
     errors = ProblemItem(many=True, required=False)  # type: ignore[assignment]
     retry_after = serializers.IntegerField(required=False, help_text="Seconds, as in Retry-After.")
-    key = serializers.CharField(required=False, help_text="The counter.")
-    reason = serializers.CharField(
-        required=False, help_text="The problem of a key, tags, a moment or who."
+
+
+# The schema.
+
+KEY = OpenApiParameter(
+    "key",
+    {"type": "string", "minLength": 1, "maxLength": KEY_LENGTH},
+    OpenApiParameter.PATH,
+    description="`<namespace>:<name>`, or `<app>.<Model>.<field>:<primary key>`.",
+)
+NUMBER = OpenApiParameter("number", {"type": "integer", "minimum": 1}, OpenApiParameter.PATH)
+PERIOD = OpenApiParameter("by", str, enum=PERIODS[1:], default="hour")
+WHERE = OpenApiParameter(
+    "where",
+    {"type": "object", "additionalProperties": {"type": "string", "maxLength": TAG_LENGTH}},
+    description="Values of tags: each is a parameter `where.<tag>`.",
+    style="form",
+    explode=True,
+)
+
+
+def once(*, required: bool = False) -> OpenApiParameter:
+    """The Idempotency-Key of a request."""
+    return OpenApiParameter(
+        "Idempotency-Key",
+        {"type": "string", "minLength": 1, "maxLength": TOKEN_LENGTH},
+        OpenApiParameter.HEADER,
+        required=required,
+        description="Names this request: it is done once, however often it is sent.",
     )
-    requested = WholeNumber(required=False)
-    available = WholeNumber(required=False, help_text="How much the bound admits.")
-    floor = WholeNumber(required=False)
-    ceiling = WholeNumber(required=False)
-    period = serializers.CharField(
-        required=False, help_text="Whose quota it is: minute, hour, day, week or month."
-    )
-    resets_at = serializers.DateTimeField(
-        required=False, help_text="When the period ends, and the next one begins."
-    )
-    shortfalls = ShortfallItem(many=True, required=False)
-    low = WholeNumber(required=False, help_text="The lowest number that can be kept.")
-    high = WholeNumber(required=False, help_text="The highest number that can be kept.")
-    expected = WholeNumber(required=False)
-    current = Value(required=False, help_text="The value that is not the expected one.")
-    delta = WholeNumber(required=False)
-    limit = WholeNumber(required=False, help_text="How much one person may adjust it by.")
-    request = serializers.IntegerField(required=False, help_text="The number of a request.")
-    state = serializers.CharField(required=False, help_text="That of a request, or of a hold.")
-    decider = serializers.CharField(required=False, help_text="Who has decided on a request.")
-    quantity = WholeNumber(required=False, help_text="How much was held.")
-    since = serializers.DateTimeField(required=False, help_text="From when on history is kept.")
-    most = serializers.IntegerField(required=False, help_text="Bytes that a body may have.")
+
+
+def described(
+    name: str,
+    answer: type[Described],
+    *parameters: Any,
+    body: type[Body] | None = None,
+    asks: type[Described] | None = None,
+    sends: Mapping[str, Any] | None = None,
+) -> Callable[[_View], _View]:
+    """Describe a view in the schema. Its texts are the docstrings of the view and its method.
+
+    Args:
+        asks: the answer if a second person is asked instead (202).
+        sends: an example of the body.
+    """
+
+    def decorate(view: _View) -> _View:
+        problems = {(status, CONTENT_TYPE): Problem for status in ("4XX", "503", "504")}
+        schema = extend_schema(
+            operation_id=f"counters_{name}",
+            summary=(view.__doc__ or "").splitlines()[0],
+            tags=["counters"],
+            request=body,
+            parameters=list(parameters),
+            responses={200: answer, **({202: asks} if asks else {}), **problems},
+            examples=[OpenApiExample("request", sends, request_only=True)] if sends else None,
+        )
+        described_view: _View = extend_schema_view(**{"post" if body else "get": schema})(view)
+        return described_view
+
+    return decorate

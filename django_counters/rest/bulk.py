@@ -17,13 +17,19 @@ from django_counters.querysets import CounterQuerySet
 from django_counters.read.readings import readings_of
 from django_counters.registry import registry
 from django_counters.rest.actors import event_of_change
-from django_counters.rest.base import CounterView, answer_once
-from django_counters.rest.bodies import ChangeManyBody, ReadManyBody
-from django_counters.rest.describing import described
+from django_counters.rest.base import CounterView, answer_once, reading_body
+from django_counters.rest.bodies import (
+    ChangeManyAnswer,
+    ChangeManyBody,
+    ReadManyAnswer,
+    ReadManyBody,
+    described,
+    once,
+)
 from django_counters.rest.permissions import MayIncrement, MayRead
 from django_counters.rest.problems import Refused
 from django_counters.rest.targets import Named, OfRecord, Target, told
-from django_counters.rest.views import change_body, reading_body
+from django_counters.rest.views import change_body
 from django_counters.stores.sql.tables import NAMED
 from django_counters.strategies.base import Outside
 from django_counters.strategies.declaring import MAX_AGE
@@ -34,14 +40,14 @@ from django_counters.write import pipeline
 Changes = Mapping[str, tuple[Target, int]]
 
 
-@described("read_many")
+@described("read_many", ReadManyAnswer, body=ReadManyBody)
 class ReadManyView(CounterView):
-    """``POST bulk/read``: the values of up to 500 counters."""
+    """Read up to 500 counters."""
 
     may = MayRead
 
     def post(self, request: Request) -> Response:  # noqa: ARG002
-        """Read. Unknown and forbidden counters are listed alike."""
+        """Unknown and forbidden counters are listed alike."""
         asked = self.checked(ReadManyBody)
         keys = list(dict.fromkeys(asked["keys"]))
         targets = self.visible(keys)
@@ -109,25 +115,23 @@ def _exact_of_records(group: list[OfRecord]) -> dict[str, Reading]:
     name = exposed.field.name
     # The queryset of the records may use another database than their model.
     alias = router.db_for_read(exposed.model, instance=group[0].record)
-    rows: CounterQuerySet[Any] = CounterQuerySet(exposed.model, using=alias).filter(
-        pk__in=[target.record.pk for target in group]
-    )
-    values = {row.pk: int(getattr(row, name)) for row in rows.with_counts(name)}
+    own: Any = exposed.model._meta.pk
+    keys = {getattr(target.record, own.attname): target.key for target in group}
+    rows: CounterQuerySet[Any] = CounterQuerySet(exposed.model, using=alias).filter(pk__in=keys)
     return {
-        target.key: Reading(values[target.record.pk], 0, 0, as_of, "exact")
-        for target in group
-        if target.record.pk in values
+        keys[row.pk]: Reading(int(getattr(row, name)), 0, 0, as_of, "exact")
+        for row in rows.with_counts(name)
     }
 
 
-@described("increment_many")
+@described("increment_many", ChangeManyAnswer, once(), body=ChangeManyBody)
 class IncrementManyView(CounterView):
-    """``POST bulk/increment``: up to 500 counters, all or none of them."""
+    """Add to up to 500 counters."""
 
     may = MayIncrement
 
     def post(self, request: Request) -> Response:
-        """Count. Each counter is checked for its own permission."""
+        """All or none. No counter may be there twice."""
         asked = self.checked(ChangeManyBody)
         items = {item["key"]: item["by"] for item in asked.pop("counters")}
         targets = self.targets(list(items))

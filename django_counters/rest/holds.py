@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import Any, ClassVar
 
 from rest_framework import exceptions as drf
 from rest_framework.request import Request
@@ -11,31 +11,47 @@ from rest_framework.response import Response
 
 from django_counters.exceptions import HoldMissing
 from django_counters.limits.principal import principal_of
+from django_counters.rest.actors import actor_in
 from django_counters.rest.base import CounterView, iso
-from django_counters.rest.bodies import CommitBody, ExtendBody, HoldBody, ReleaseBody
-from django_counters.rest.describing import described
+from django_counters.rest.bodies import (
+    KEY,
+    CommitBody,
+    ExtendBody,
+    HoldAnswer,
+    HoldBody,
+    ReleaseBody,
+    described,
+    once,
+)
 from django_counters.rest.idempotency import key_of
-from django_counters.rest.permissions import MayDecrement
+from django_counters.rest.permissions import CounterPermission, MayDecrement, MayHold
 from django_counters.rest.targets import Target
 from django_counters.tokens import Token
 from django_counters.write.holds import Hold, commit, extend, find, release
 
 
-@described("hold")
+@described(
+    "hold",
+    HoldAnswer,
+    KEY,
+    once(required=True),
+    body=HoldBody,
+    sends={"quantity": 2, "minutes": 15},
+)
 class HoldView(CounterView):
-    """``POST counters/{key}/hold``: the Idempotency-Key is the token of the hold."""
+    """Hold a quantity of a counter for a while."""
 
-    may = MayDecrement
+    may = MayHold
 
     def post(self, request: Request, key: str) -> Response:
-        """Take a quantity and hold it. Sent again, it answers with the same hold."""
+        """The Idempotency-Key names the hold. Without a commit, the quantity comes back."""
         target = self.target(key)
         asked = self.checked(HoldBody)
         text = key_of(request)
         if text is None:
             raise drf.ValidationError({"Idempotency-Key": ["It is needed: it names the hold."]})
         self.admit_changes({key: (target, -asked["quantity"])}, {})
-        hold = target.hold(**asked, token=_token(request, text))
+        hold = target.hold(**asked, token=_token(request, text), who=actor_in(request))
         answer = _answer(target, hold, text)
         if hold.replayed:
             answer["Idempotent-Replayed"] = "true"
@@ -45,40 +61,60 @@ class HoldView(CounterView):
 class EndView(CounterView):
     """What is done with a hold of the one who sends it. It may be sent again."""
 
-    may = MayDecrement
+    may: ClassVar[type[CounterPermission]] = MayHold
 
     def found(self, target: Target, text: str) -> Hold:
-        """The hold, if it is of this counter.
+        """The hold of the one who sends it, if it is of this counter.
 
         Raises:
             HoldMissing: there is none, or it is somebody else's.
         """
         self.admit_changes({target.key: (target, 0)}, {})
-        hold = find(_token(self.request, text), target.alias)
+        hold = self.named(target, text)
         if not target.has(hold):
             raise HoldMissing(token=text)
         return hold
 
+    def named(self, target: Target, text: str) -> Hold:
+        """The hold with this Idempotency-Key.
 
-@described("commit_hold")
+        Raises:
+            HoldMissing: there is none.
+        """
+        return find(_token(self.request, text), target.alias)
+
+
+@described("commit", HoldAnswer, KEY, body=CommitBody)
 class CommitView(EndView):
-    """``POST counters/{key}/commit``."""
+    """Sell what is held."""
+
+    may: ClassVar[type[CounterPermission]] = MayDecrement
 
     def post(self, request: Request, key: str) -> Response:  # noqa: ARG002
-        """Sell what is held, or a part of it: the rest goes back."""
+        """All of it, or a part: the rest goes back. Sent again, it changes nothing.
+
+        `token` is the Idempotency-Key of a hold of yours, or the `id` of anybody's.
+        """
         target = self.target(key)
         asked = self.checked(CommitBody)
         hold = self.found(target, asked["token"])
         done = commit(hold.token, asked.get("quantity"), hold.using)
         return _answer(target, done, asked["token"])
 
+    def named(self, target: Target, text: str) -> Hold:
+        """The hold with this Idempotency-Key, or with this id: who sells may do it for others."""
+        try:
+            return super().named(target, text)
+        except HoldMissing:
+            return find(text, target.alias)
 
-@described("release_hold")
+
+@described("release", HoldAnswer, KEY, body=ReleaseBody)
 class ReleaseView(EndView):
-    """``POST counters/{key}/release``."""
+    """Give back what you hold."""
 
     def post(self, request: Request, key: str) -> Response:
-        """Give back what is held."""
+        """Sent again, it changes nothing."""
         target = self.target(key)
         text = self.checked(ReleaseBody)["token"]
         hold = self.found(target, text)
@@ -87,12 +123,12 @@ class ReleaseView(EndView):
         return _answer(target, found, text, replayed=replayed)
 
 
-@described("extend_hold")
+@described("extend", HoldAnswer, KEY, body=ExtendBody)
 class ExtendView(EndView):
-    """``POST counters/{key}/extend``."""
+    """Hold it for longer."""
 
     def post(self, request: Request, key: str) -> Response:  # noqa: ARG002
-        """Hold it for at least so many minutes from now."""
+        """For at least so many minutes from now, and never for less than before."""
         target = self.target(key)
         asked = self.checked(ExtendBody)
         hold = self.found(target, asked["token"])
@@ -107,6 +143,7 @@ def _token(request: Request, text: str) -> Token:
 
 def _answer(target: Target, hold: Hold, text: str, *, replayed: bool | None = None) -> Response:
     body: dict[str, Any] = {
+        "id": hold.token,
         "key": target.key,
         "token": text,
         "quantity": hold.quantity,

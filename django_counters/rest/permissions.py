@@ -23,6 +23,7 @@ _PERMISSIONS = {
     "read": "django_counters.view_counter",
     "increment": "django_counters.increment_counter",
     "decrement": "django_counters.decrement_counter",
+    "hold": "django_counters.hold_counter",
     "adjust": "django_counters.adjust_counter",
     "history": "django_counters.view_counter",
     "list": "django_counters.view_counter",
@@ -103,6 +104,12 @@ class MayDecrement(CounterPermission):
     action = "decrement"
 
 
+class MayHold(CounterPermission):
+    """May hold a quantity of a counter, and release or extend its own holds."""
+
+    action = "hold"
+
+
 class MayAdjust(CounterPermission):
     """May adjust a counter, with a reason that is kept."""
 
@@ -119,8 +126,8 @@ class HasScope(BasePermission):
     """A rule: admits a request whose scopes name the action and the counter.
 
     A scope is an action, a colon and a key: ``increment:votes:tea``. A ``*`` at the end stands for
-    how the key goes on, and one in place of the action for every action. A class that extends this
-    one says where the scopes of a request are.
+    how the key goes on, and one in place of the action for every action. ``list`` needs a ``*`` at
+    the end. A class that extends this one says where the scopes of a request are.
     """
 
     #: The action that the rule is asked for; the permission that asks sets it.
@@ -141,7 +148,9 @@ class HasScope(BasePermission):
 
     def has_object_permission(self, request: Request, view: APIView, obj: Target) -> bool:
         """Whether a scope admits the action for this counter."""
-        admitted = any(_is_like(obj.key, pattern) for pattern in self._keys_of(request))
+        # A list has a target for the beginning of its keys, which no scope for one key admits.
+        whole = self.action != "list"
+        admitted = any(_is_like(obj.key, one, whole=whole) for one in self._keys_of(request))
         return admitted and super().has_object_permission(request, view, obj)
 
     def _keys_of(self, request: Request) -> Iterator[str]:
@@ -153,10 +162,10 @@ class HasScope(BasePermission):
                 yield pattern
 
 
-def _is_like(key: str, pattern: str) -> bool:
+def _is_like(key: str, pattern: str, *, whole: bool) -> bool:
     if pattern.endswith("*"):
         return key.startswith(pattern[:-1])
-    return key == pattern
+    return whole and key == pattern
 
 
 def user_of(request: Request) -> Any:

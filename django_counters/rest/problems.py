@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from http import HTTPStatus
 from math import ceil
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from rest_framework.response import Response
 
 from django_counters import clock
 from django_counters import exceptions as errors
+from django_counters.features import rest_modules
 
 CONTENT_TYPE = "application/problem+json"
 _TYPES = "urn:django-counters:"
@@ -74,6 +76,7 @@ _KINDS: Mapping[type[Exception], Kind] = {
     errors.HoldEnded: Kind(
         409, "hold-ended", ("key", "quantity", "state"), "The hold has ended before."
     ),
+    errors.HoldLimitExceeded: Kind(409, "hold-limit", ("key", "requested", "held", "limit")),
     errors.UnsupportedHold: Kind(409, "unsupported-hold", ("key", "reason")),
     errors.TokenConflict: Kind(
         422, "idempotency-key-reused", (), "The Idempotency-Key was used for another request."
@@ -97,6 +100,7 @@ _KINDS: Mapping[type[Exception], Kind] = {
     errors.RetryTransaction: _BUSY,
     errors.CounterUnavailable: _AWAY,
     errors.ReadOnlyDatabase: _AWAY,
+    errors.FunctionDenied: _AWAY,
     errors.PartitionMissing: _AWAY,
     errors.LedgerFenced: _AWAY,
     errors.OutcomeUnknown: _UNKNOWN,
@@ -147,10 +151,20 @@ def answer(error: Exception, context: Mapping[str, Any]) -> Response | None:  # 
     return _of_framework(error) if isinstance(error, drf.APIException) else None
 
 
+@cache
+def _kinds() -> Mapping[type[Exception], Kind]:
+    """The errors of this package and of the apps that add routes."""
+    kinds = dict(_KINDS)
+    for module in rest_modules():
+        kinds |= getattr(module, "PROBLEMS", {})
+    return kinds
+
+
 def _kind_of(error: Exception) -> Kind | None:
+    kinds = _kinds()
     for kind in type(error).__mro__:
-        if kind in _KINDS:
-            return _KINDS[kind]
+        if kind in kinds:
+            return kinds[kind]
     # Our own statements raise errors of ours, so this one is of another app.
     return _AWAY if isinstance(error, _DATABASE_AWAY) else None
 

@@ -18,15 +18,24 @@ from django_counters.adjustments import approval
 from django_counters.adjustments.adjustment import preview
 from django_counters.adjustments.orders import Person, person_of
 from django_counters.models import AdjustmentRequest
-from django_counters.rest import pages
 from django_counters.rest.base import PersonView, answer_once, iso
-from django_counters.rest.bodies import checker
-from django_counters.rest.describing import described
+from django_counters.rest.bodies import (
+    NUMBER,
+    ApproveBody,
+    ApprovedAnswer,
+    RejectBody,
+    RequestAnswer,
+    RequestListAnswer,
+    RequestReadAnswer,
+    RequestsQuery,
+    described,
+    once,
+    queried,
+)
 from django_counters.rest.exposed import Exposed, exposed_as, labels_of
-from django_counters.rest.parameters import RequestsQuery, single
+from django_counters.rest.listing import HEADERS, no_cursor, text_of, url_after
 from django_counters.rest.permissions import MayAdjust, MayApprove
 from django_counters.rest.problems import Refused
-from django_counters.rest.request_bodies import ApproveBody, RejectBody
 from django_counters.rest.targets import Target, access_to, targets_of
 from django_counters.types import key_range, namespace_of, why_no_key
 
@@ -86,13 +95,16 @@ class SeenView(PersonView):
         raise drf.NotFound(NO_SUCH)
 
 
-@described("requests")
+@described("requests", RequestListAnswer, RequestsQuery)
 class RequestsView(SeenView):
-    """``GET requests?namespace=stock&state=waiting&limit=100&cursor=...``"""
+    """Read the requests for adjustments of a namespace, page by page."""
 
     def get(self, request: Request) -> Response:
-        """The requests for the counters of a namespace or of a field, the latest first."""
-        given = checker(RequestsQuery).run_validation(single(dict(request.query_params.lists())))
+        """The latest first. You see all of them if you may approve, else your own.
+
+        A page may have fewer than `limit`, even if `next` is not null.
+        """
+        given = queried(RequestsQuery, dict(request.query_params.lists()))
         label = given["namespace"]
         rows = self._rows(label)
         if "state" in given:
@@ -102,11 +114,11 @@ class RequestsView(SeenView):
         found = list(rows.order_by("-pk")[: given["limit"] + 1])
         page, is_more = found[: given["limit"]], len(found) > given["limit"]
         body = {
-            "next": pages.url_after(request, str(page[-1].pk)) if is_more else None,
+            "next": url_after(request, str(page[-1].pk)) if is_more else None,
             "previous": None,
             "results": list(self._shown(label, page)),
         }
-        return Response(body, headers=pages.HEADERS)
+        return Response(body, headers=HEADERS)
 
     def _rows(self, label: str) -> QuerySet[AdjustmentRequest]:
         """Those of the namespace, or of the field; only their own for who may not approve.
@@ -138,19 +150,19 @@ class RequestsView(SeenView):
                 yield request_body(target.key, row)
 
 
-@described("request")
+@described("request", RequestReadAnswer, NUMBER)
 class RequestView(SeenView):
-    """``GET requests/{number}``"""
+    """Read a request for an adjustment."""
 
     def get(self, request: Request, number: str) -> Response:  # noqa: ARG002
-        """The request; while it waits, with what an approver has to have seen."""
+        """While it waits, `value` and `last` are what an approver must have seen."""
         row, target = self.found(number)
         value = last = None
         if row.state == AdjustmentRequest.State.WAITING:
             seen = preview(target.ref, to=row.to, by=row.by)
             value, last = seen.before, seen.last
         body = {**request_body(target.key, row), "value": value, "last": last}
-        return Response(body, headers=pages.HEADERS)
+        return Response(body, headers=HEADERS)
 
 
 class DecideView(SeenView):
@@ -171,12 +183,12 @@ class DecideView(SeenView):
         return row, target
 
 
-@described("approve")
+@described("approve", ApprovedAnswer, NUMBER, once(), body=ApproveBody)
 class ApproveView(DecideView):
-    """``POST requests/{number}/approve``"""
+    """Approve another person's request."""
 
     def post(self, request: Request, number: str) -> Response:
-        """Approve it, and adjust the counter. The approver is the authenticated user."""
+        """One step decides and adjusts. If several people decide at once, one does."""
         row, target = self.decidable(number)
         asked = self.checked(ApproveBody)
         self.admit_changes({target.key: (target, 0)}, {})
@@ -195,12 +207,12 @@ class ApproveView(DecideView):
         return answer_once(request, asked, work, target.alias, joins=True)
 
 
-@described("reject")
+@described("reject", RequestAnswer, NUMBER, once(), body=RejectBody)
 class RejectView(DecideView):
-    """``POST requests/{number}/reject``"""
+    """Reject another person's request."""
 
     def post(self, request: Request, number: str) -> Response:
-        """Reject it. Changes no counter."""
+        """Changes no counter."""
         row, target = self.decidable(number)
         asked = self.checked(RejectBody)
         # It needs no counter, so it makes none.
@@ -279,10 +291,10 @@ def _names(exposed: Exposed, rows: Sequence[AdjustmentRequest]) -> dict[int, str
 
 
 def _number_of(cursor: str) -> int:
-    text = pages.text_of(cursor)
+    text = text_of(cursor)
     if not (text.isascii() and text.isdecimal() and text == text.lstrip("0")):
-        raise pages.no_cursor()
+        raise no_cursor()
     try:
         return int(text)
     except ValueError:
-        raise pages.no_cursor() from None
+        raise no_cursor() from None

@@ -1,107 +1,251 @@
-"""``GET counters/{key}/series`` and ``/history``: what was counted over time and by tag."""
+"""What was counted over time and by tag, how many distinct actors, and who has counted most."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
-from typing import Any
+from operator import methodcaller
+from typing import Any, NamedTuple
 
+from django.http import HttpResponseBase, QueryDict
+from django.utils import timezone
 from rest_framework import exceptions as drf
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from django_counters.exceptions import InvalidPeriod, InvalidTags
+from django_counters.models import Counter
 from django_counters.read import chart
 from django_counters.read.points import Point, Split, points_of
 from django_counters.read.series import Series, Splits
+from django_counters.read.uniques import Distinct
 from django_counters.rest.base import CounterView, iso
-from django_counters.rest.describing import described
-from django_counters.rest.parameters import MOST_POINTS, Question, question_of, told_of
+from django_counters.rest.bodies import (
+    KEY,
+    PERIOD,
+    WHERE,
+    HistoryAnswer,
+    SeriesAnswer,
+    SeriesQuery,
+    TopAnswer,
+    TopQuery,
+    UniqueAnswer,
+    described,
+    queried,
+)
+from django_counters.rest.listing import HEADERS
 from django_counters.rest.permissions import MayReadHistory
-from django_counters.rest.sharing import Kept, Made, shared
-from django_counters.rest.targets import Named, Target
-from django_counters.rest.views import is_known
+from django_counters.rest.targets import Named
+
+_WHERE = "where."
+# Of points times splits, in an answer.
+MOST_POINTS = 1000
+# Of stored sets that one answer is made of: each may have 16 KB.
+MOST_SETS = 2000
+# Seconds that caches may keep an answer.
+_LASTS = "max-age=60"
 
 
-@described("history")
+@described("history", HistoryAnswer, KEY, PERIOD)
 class HistoryView(CounterView):
-    """``GET counters/{key}/history?by=hour``: the last 24 hours, 30 days, 26 weeks or 12 months."""
+    """Read the values of a named counter over time."""
 
     may = MayReadHistory
 
     def get(self, request: Request, key: str) -> Response:
-        """The values of a counter, from its periods, its ledger, or its recorded totals."""
+        """The last 24 hours, 30 days, 26 weeks or 12 months."""
         target = self.target(key)
         if not isinstance(target, Named):
             raise drf.NotFound("Counters of records have a series, and no history.")
-        by = request.query_params.get("by", "hour")
-        kept = shared(("history", by, key), lambda: _history(key, by))
-        return Response(kept.body, headers=self.kept(target, kept.lasts))
+        with _one_zone():
+            found = chart.charted(key, request.query_params.get("by", "hour"))
+        points = [
+            {"moment": iso(moment), "value": value, "change": change}
+            for moment, value, change in zip(found.starts, found.values, found.totals, strict=True)
+        ]
+        body = {"key": found.key, "by": found.by, "source": found.source, "points": points}
+        return Response(body, headers=self.kept(target, _LASTS))
 
 
-def _history(key: str, by: str) -> Made:
-    found = chart.charted(key, by)
-    points = [
-        {"moment": iso(moment), "value": value, "change": change}
-        for moment, value, change in zip(found.starts, found.values, found.totals, strict=True)
-    ]
-    body = {"key": found.key, "by": found.by, "source": found.source, "points": points}
-    return Made(body, any((*found.values, *found.totals)))
-
-
-@described("series")
+@described("series", SeriesAnswer, KEY, SeriesQuery, WHERE)
 class SeriesView(CounterView):
-    """``GET counters/{key}/series?per=day&last=30&by=country``."""
+    """Read what was counted over time and by tag."""
 
     may = MayReadHistory
 
-    def get(self, request: Request, key: str) -> Response:
-        """What was counted, from the cells of a counter or from the entries of its ledger."""
+    def get(self, request: Request, key: str) -> HttpResponseBase:
+        """Without a time, all that is kept: at most 1,000 points times splits.
+
+        Cached counters are told as of the last flush, and `as_of` is null before it.
+        """
         target = self.target(key)
         question = question_of(request.query_params)
-        asked = question.put_to(target.series)
-        kept = shared(("series", key, question.text), lambda: _made(key, question, asked))
-        return answered(self, target, kept)
+        with _one_zone():
+            body = _series(key, question, question.put_to(target.series))
+        return self.answered(target, body, _mark(body), _LASTS)
 
 
-def answered(view: CounterView, target: Target, kept: Kept) -> Response:
-    """A kept answer, or that it is the one which the client has."""
-    mark = _mark(kept.body)
-    headers = {"ETag": f'W/"{mark}"', **view.kept(target, kept.lasts)}
-    if is_known(mark, view.request.META.get("HTTP_IF_NONE_MATCH", "")):
-        return Response(status=304, headers=headers)
-    return Response(kept.body, headers=headers)
+@described("unique", UniqueAnswer, KEY, SeriesQuery, WHERE)
+class UniqueView(CounterView):
+    """Read how many distinct actors there were."""
+
+    may = MayReadHistory
+
+    def get(self, request: Request, key: str) -> HttpResponseBase:
+        """In all of the time, in each period, and by tag. The parameters are those of a series.
+
+        An actor of two periods is one in `value`. Exact up to 512, else an estimate with its
+        relative standard error.
+        """
+        target = self.target(key)
+        question = question_of(request.query_params)
+        asked: Any = question._replace(by=()).put_to(target.series)
+        split: Any = question.put_to(target.series) if question.by else None
+        with _one_zone():
+            body = _unique(key, question, asked, split)
+        return self.answered(target, body, _mark(body), _LASTS)
 
 
-def _mark(body: dict[str, Any]) -> int:
-    """A number for the ETag. It does not depend on when the series was read."""
+@described("top", TopAnswer, TopQuery)
+class TopView(CounterView):
+    """Read which counters of a namespace have counted most."""
+
+    may = MayReadHistory
+
+    def get(self, request: Request) -> Response:
+        """In the present period; with `against`, which have risen most since an earlier one.
+
+        The namespace names the period in `TOP`. Cached counters are ranked as of the last flush.
+        """
+        given = queried(TopQuery, dict(request.query_params.lists()))
+        name, per = given["namespace"], given["per"]
+        self.admit_namespace(name)
+        asked = Counter.objects.series(namespace=name).per(per)
+        asked = asked.partial() if given["partial"] == "true" else asked
+        as_of = asked.as_of
+        with told_of("per"):
+            rows = asked.top(given["n"], against=given.get("against"))
+        # A permission of the project may look at each counter.
+        seen = self.visible([row.key for row in rows])
+        counters = [
+            {"key": row.key, "value": row.value, "before": row.before}
+            for row in rows
+            if row.key in seen
+        ]
+        body: dict[str, Any] = {"namespace": name, "per": per, "as_of": as_of and iso(as_of)}
+        return Response({**body, "counters": counters}, headers=HEADERS)
+
+
+class Question(NamedTuple):
+    """What a request asks a series for."""
+
+    where: Mapping[str, list[str]]
+    per: str | None = None
+    last: int | str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    tz: str | None = None
+    by: tuple[str, ...] = ()
+    partial: str = "false"
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether it names a time. Otherwise it means all that is kept."""
+        return not (self.per is None and self.last is None and self.since is None)
+
+    def put_to(self, series: Series) -> Series | Splits:
+        """The series that it asks for. Sends no query.
+
+        Raises:
+            ValidationError: a parameter is invalid.
+            UnsupportedSeries: the counter is not counted by period.
+        """
+        asked: Any = series
+        for name, step in self._steps():
+            with told_of(name):
+                asked = step(asked)
+        found: Series | Splits = asked
+        return found
+
+    def _steps(self) -> Iterator[tuple[str, Callable[[Any], Any]]]:
+        """The steps to the series, by the parameter that is wrong if a step fails."""
+        if self.per is not None:
+            yield "per", methodcaller("per", self.per)
+        if self.last is not None:
+            yield "last", methodcaller("last", self.last)
+        if self.since is not None:
+            yield "until", methodcaller("between", self.since, self.until)
+        if self.tz is not None:
+            yield "tz", methodcaller("tz", self.tz)
+        for name, values in self.where.items():
+            yield f"{_WHERE}{name}", methodcaller("where", **{name: values})
+        if self.by:
+            yield "by", methodcaller("by", *self.by)
+        if self.partial == "true":
+            yield "partial", methodcaller("partial")
+
+
+@contextmanager
+def told_of(name: str) -> Iterator[None]:
+    """Blame errors in the block on this parameter; without a name, on all of them."""
+    try:
+        yield
+    except (InvalidPeriod, InvalidTags) as error:
+        raise drf.ValidationError({name or "non_field_errors": [str(error)]}) from error
+
+
+def question_of(query: QueryDict) -> Question:
+    """What the parameters of an address ask for.
+
+    Raises:
+        ValidationError: a parameter is unknown or invalid.
+    """
+    lists = dict(query.lists())
+    where = {
+        name.removeprefix(_WHERE): lists.pop(name)
+        for name in list(lists)
+        if name.startswith(_WHERE)
+    }
+    given = queried(SeriesQuery, lists)
+    if given.get("last", "").isdecimal():
+        given["last"] = int(given["last"])
+    return Question(where, **{**given, "by": tuple(given.get("by", ()))})
+
+
+def _one_zone() -> Any:
+    """Without the time zone of this request: caches may share the answer."""
+    return timezone.override(None)
+
+
+def _mark(body: dict[str, Any]) -> str:
+    """The ETag. It does not depend on when the series was read."""
     told = {name: part for name, part in body.items() if name != "as_of"}
-    digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).digest()
-    return int.from_bytes(digest[:8])
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _made(key: str, question: Question, asked: Series | Splits) -> Made:
+def _series(key: str, question: Question, asked: Series | Splits) -> dict[str, Any]:
     as_of = asked.as_of
     with told_of(""):
         starts = asked.starts() if question.is_timed else []
         check_number(max(1, len(starts) - 1))
         numbers = _split(asked, starts) if isinstance(asked, Splits) else _whole(asked, starts)
-    body = {
+    return {
         "key": key,
         "per": question.per,
         "tz": str(starts[0].tzinfo) if starts else question.tz,
         "as_of": as_of and iso(as_of),
         **numbers,
     }
-    return Made(body, bool(numbers["total"] or any(part["value"] for part in numbers["points"])))
 
 
 def _whole(asked: Series, starts: Sequence[datetime]) -> dict[str, Any]:
     if not starts:
         return {"total": asked.total(), "points": []}
     points = asked.list()
-    return {"total": sum(point.value for point in points), "points": _told(points)}
+    return {"total": sum(point.value for point in points), "points": _points_told(points)}
 
 
 def _split(asked: Splits, starts: Sequence[datetime]) -> dict[str, Any]:
@@ -112,17 +256,21 @@ def _split(asked: Splits, starts: Sequence[datetime]) -> dict[str, Any]:
     points = _together(rows) if rows else points_of(starts, None)
     return {
         "total": sum(row.total for row in rows),
-        "points": _told(points),
+        "points": _points_told(points),
         "splits": [
-            {"tags": dict(row.tags), "total": row.total, "points": _told(row.points)}
+            {"tags": dict(row.tags), "total": row.total, "points": _points_told(row.points)}
             for row in rows
         ],
     }
 
 
 def _row(asked: Splits, values: Any, total: int) -> Split:
+    return Split(_tags(asked, values), (), total)
+
+
+def _tags(asked: Splits, values: Any) -> dict[str, Any]:
     combination = values if isinstance(values, tuple) else (values,)
-    return Split(dict(zip(asked.tags, combination, strict=True)), (), total)
+    return dict(zip(asked.tags, combination, strict=True))
 
 
 def _together(rows: Iterable[Split]) -> list[Point]:
@@ -134,7 +282,7 @@ def _together(rows: Iterable[Split]) -> list[Point]:
     ]
 
 
-def _told(points: Iterable[Point]) -> list[dict[str, Any]]:
+def _points_told(points: Iterable[Point]) -> list[dict[str, Any]]:
     return [
         {"start": iso(point.start), "end": iso(point.end), "value": point.value} for point in points
     ]
@@ -150,3 +298,39 @@ def check_number(number: int) -> None:
         says = f"That is {number:,} points, and an answer has at most {MOST_POINTS:,}: ask for"
         says += " longer periods, less time, or fewer values of tags."
         raise drf.ValidationError(says)
+
+
+def _unique(key: str, question: Question, asked: Series, split: Splits | None) -> dict[str, Any]:
+    as_of = asked.as_of
+    with told_of(""):
+        if asked.unique_sets(MOST_SETS + 1) > MOST_SETS:
+            says = f"An answer is made of at most {MOST_SETS:,} sets: ask for less time."
+            raise drf.ValidationError(says)
+        points: list[Any] = []
+        if question.per:
+            check_number(len(asked.unique_starts()) - 1)
+            points = asked.uniques()
+        whole = asked.unique()
+        splits = {} if split is None else {"splits": _unique_splits(split)}
+    return {
+        "key": key,
+        "per": question.per,
+        "tz": str(points[0].start.tzinfo) if points else question.tz,
+        "as_of": as_of and iso(as_of),
+        **_told(whole),
+        "points": [
+            {"start": iso(point.start), "end": iso(point.end), **_told(point.value)}
+            for point in points
+        ],
+        **splits,
+    }
+
+
+def _unique_splits(split: Splits) -> list[dict[str, Any]]:
+    found = split.unique()
+    check_number(len(found))
+    return [{"tags": _tags(split, values), **_told(number)} for values, number in found.items()]
+
+
+def _told(number: Distinct) -> dict[str, Any]:
+    return {"value": int(number), "exact": number.is_exact, "error": number.error}

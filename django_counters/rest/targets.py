@@ -172,7 +172,7 @@ class OfRecord(Target):
 
     @property
     def alias(self) -> str:
-        return router.db_for_write(type(self.record), instance=self.record)
+        return router.db_for_write(self.record._meta.model, instance=self.record)
 
     @property
     def ref(self) -> Ref:
@@ -243,7 +243,9 @@ def _of_records(exposed: Exposed, keys: list[str]) -> dict[str, Target]:
         native = _native(exposed, key[len(exposed.label) + 1 :])
         if native is not None:
             natives[key] = native
-    records = exposed.queryset().in_bulk(list(set(natives.values())))
+    # A record may be an instance of a child, with another primary key.
+    own: Any = exposed.model._meta.pk
+    records = exposed.queryset().in_bulk(list(set(natives.values())), field_name=own.attname)
     field = exposed.field
     declared = (exposed.access, field.recipe, field.measure, MAX_AGE)
     return {

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from django.urls import path, register_converter
-from django.urls.converters import StringConverter
+from django.urls import path
 
+from django_counters.features import rest_modules
 from django_counters.rest.bulk import IncrementManyView, ReadManyView
 from django_counters.rest.holds import CommitView, ExtendView, HoldView, ReleaseView
 from django_counters.rest.listing import ListView
 from django_counters.rest.requests import ApproveView, RejectView, RequestsView, RequestView
-from django_counters.rest.series import HistoryView, SeriesView
-from django_counters.rest.top import TopView
-from django_counters.rest.unique import UniqueView
+from django_counters.rest.series import HistoryView, SeriesView, TopView, UniqueView
 from django_counters.rest.views import (
     AdjustView,
     DecrementView,
@@ -22,14 +20,6 @@ from django_counters.rest.views import (
 
 app_name = "counters"
 
-
-class KeyConverter(StringConverter):
-    """Any text, also with slashes. The view validates it, so that its error is one of the API."""
-
-    regex = r"[\s\S]+"
-
-
-register_converter(KeyConverter, "counter_key")
 
 urlpatterns = [
     path("bulk/read", ReadManyView.as_view(), name="read-many"),
@@ -52,5 +42,6 @@ urlpatterns = [
     path("counters/<counter_key:key>/history", HistoryView.as_view(), name="history"),
     path("counters/<counter_key:key>/series", SeriesView.as_view(), name="series"),
     path("counters/<counter_key:key>/unique", UniqueView.as_view(), name="unique"),
+    *(route for module in rest_modules() for route in module.urlpatterns),
     path("counters/<counter_key:key>", ReadView.as_view(), name="read"),
 ]

@@ -9,8 +9,8 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from django_counters.measure import MOST_TAGS, TAG_LENGTH
+from django_counters.strategies.in_place import MOST_MINUTES
 from django_counters.types import INT8
-from django_counters.write.holds import MOST_MINUTES
 
 _LOW, _HIGH = INT8
 _INT8 = {"type": "integer", "format": "int64", "minimum": _LOW, "maximum": _HIGH}

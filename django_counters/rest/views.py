@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 from uuid import UUID
 
+from django.http import HttpResponseBase
 from django.urls import reverse
-from django.utils.http import parse_etags
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from django_counters import clock
 from django_counters.exceptions import ApprovalRequired
 from django_counters.rest.actors import event_of_change
-from django_counters.rest.base import CounterView, PersonView, answer_once, iso
-from django_counters.rest.bodies import AdjustBody, ChangeBody
-from django_counters.rest.describing import described
+from django_counters.rest.base import CounterView, PersonView, answer_once, iso, reading_body
+from django_counters.rest.bodies import (
+    KEY,
+    AdjustAnswer,
+    AdjustBody,
+    ChangeAnswer,
+    ChangeBody,
+    ReadingAnswer,
+    RequestAnswer,
+    described,
+    once,
+)
 from django_counters.rest.permissions import (
     MayAdjust,
     MayDecrement,
@@ -25,34 +33,27 @@ from django_counters.rest.permissions import (
 )
 from django_counters.rest.requests import request_body
 from django_counters.rest.targets import Named, Target, told
-from django_counters.types import Reading
 from django_counters.values import Result, result_of
 
 
-@described("read")
+@described("read", ReadingAnswer, KEY)
 class ReadView(CounterView):
-    """``GET counters/{key}``: from a cache, where the counter has one."""
+    """Read a counter, from a cache if it has one."""
 
     may = MayRead
     exact: ClassVar[bool] = False
 
-    def get(self, request: Request, key: str) -> Response:
-        """The value, which may come from a cache."""
+    def get(self, request: Request, key: str) -> HttpResponseBase:  # noqa: ARG002
+        """As old as Cache-Control says, at most; `/exact` misses nothing before `as_of`."""
         target = self.target(key)
         reading = target.read(exact=self.exact)
-        headers = {"ETag": f'W/"{reading.value}"', **self.kept(target, self.lasts(target))}
-        if is_known(reading.value, request.META.get("HTTP_IF_NONE_MATCH", "")):
-            return Response(status=304, headers=headers)
-        return Response(reading_body(key, reading), headers=headers)
-
-    def lasts(self, target: Target) -> str:
-        """How long clients may keep it: as long as the cached value may be old."""
-        return "no-cache" if self.exact else f"max-age={int(target.max_age)}"
+        lasts = "no-cache" if self.exact else f"max-age={int(target.max_age)}"
+        return self.answered(target, reading_body(key, reading), reading.value, lasts)
 
 
-@described("read_exact")
+@described("exact", ReadingAnswer, KEY)
 class ExactView(ReadView):
-    """``GET counters/{key}/exact``: includes all that was committed before the request."""
+    """Read the exact value of a counter."""
 
     exact = True
 
@@ -63,7 +64,7 @@ class ChangeView(CounterView):
     sign: ClassVar[int]
 
     def post(self, request: Request, key: str) -> Response:
-        """Count. With an Idempotency-Key, count once however often the request is sent."""
+        """By one, if no `by` is given. The value stays within its floor and ceiling."""
         target = self.target(key)
         asked = self.checked(ChangeBody)
         by = self.sign * asked.pop("by")
@@ -79,30 +80,41 @@ class ChangeView(CounterView):
         return answer_once(request, whole, work, target.alias, joins=target.joins, resumes=resumes)
 
 
-@described("increment")
+@described("increment", ChangeAnswer, KEY, once(), body=ChangeBody)
 class IncrementView(ChangeView):
-    """``POST counters/{key}/increment``."""
+    """Add to a counter."""
 
     may = MayIncrement
     sign = 1
 
 
-@described("decrement")
+@described("decrement", ChangeAnswer, KEY, once(), body=ChangeBody)
 class DecrementView(ChangeView):
-    """``POST counters/{key}/decrement``."""
+    """Take from a counter."""
 
     may = MayDecrement
     sign = -1
 
 
-@described("adjust")
+@described(
+    "adjust",
+    AdjustAnswer,
+    KEY,
+    once(),
+    body=AdjustBody,
+    asks=RequestAnswer,
+    sends={"to": 40, "reason": "Two were counted twice."},
+)
 class AdjustView(PersonView):
-    """``POST counters/{key}/adjust``: a correction, with a reason that is kept."""
+    """Correct a counter."""
 
     may = MayAdjust
 
     def post(self, request: Request, key: str) -> Response:
-        """Adjust a counter, or ask a second person to. The actor is the authenticated user."""
+        """The change, its reason and the user are kept together, forever.
+
+        A change that needs a second person is answered with 202 and a request that waits.
+        """
         target = self.target(key)
         self.need_person()
         order = self.checked(AdjustBody)
@@ -129,24 +141,6 @@ class AdjustView(PersonView):
         """Where the request is, under whichever address the project has the API."""
         match = self.request.resolver_match
         return reverse(f"{match.namespace}:request" if match else "request", args=[number])
-
-
-def is_known(value: int, known: str) -> bool:
-    """Whether the client has the value already, read in whichever way."""
-    if not known:
-        return False
-    tags = {tag.removeprefix("W/") for tag in parse_etags(known)}
-    return "*" in tags or f'"{value}"' in tags
-
-
-def reading_body(key: str, reading: Reading) -> Mapping[str, Any]:
-    """The answer to a read."""
-    return {
-        "key": key,
-        "value": reading.value,
-        "as_of": iso(reading.as_of),
-        "consistency": reading.consistency,
-    }
 
 
 def change_body(target: Target, by: int, result: Result) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar, TypeVar
 from uuid import UUID
 
+from django.conf import settings
 from django.db import connections
 from drf_spectacular.utils import extend_schema
 from rest_framework import exceptions as drf
@@ -18,7 +19,7 @@ from rest_framework.viewsets import GenericViewSet
 from django_counters.access import Access
 from django_counters.exceptions import CounterError, InvalidConfiguration
 from django_counters.fields import counter_fields
-from django_counters.rest import bodies, parameters
+from django_counters.rest import bodies
 from django_counters.rest.actors import event_of_change
 from django_counters.rest.base import NO_SUCH, answer_once
 from django_counters.rest.exposed import Exposed
@@ -33,7 +34,7 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 _OF_VIEW_SET = Access()
 _described = extend_schema(
     request={"application/json": bodies.ChangeBody},
-    parameters=[parameters.ONCE],
+    parameters=[bodies.once()],
     responses={(200, "application/json"): bodies.ChangeAnswer},
 )
 
@@ -115,8 +116,10 @@ class CountingViewSet(GenericViewSet[Any]):
     def _target(self, name: str) -> OfRecord:
         record = self.get_object()
         if name not in self.counter_fields:
-            raise drf.NotFound(NO_SUCH)
-        model = type(record)
+            reason = f"{type(self).__name__}.counter_fields has no {name!r}."
+            raise drf.NotFound(reason if settings.DEBUG else NO_SUCH)
+        # request.user is a lazy object: it has the model's _meta, and a class of its own.
+        model = record._meta.model
         found = [one for one in counter_fields(model) if (one.name, one.places) == (name, None)]
         if not found:
             problem = f"{type(self).__name__}: {model._meta.label} has no counter field {name!r}"

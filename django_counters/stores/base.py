@@ -107,6 +107,46 @@ class Seen(NamedTuple):
     timeline: str
 
 
+class CellSearch(NamedTuple):
+    """A page to look through for cells of discarded counters, which are in one slot."""
+
+    counters: tuple[str, ...]
+    generation: str
+    cursor: str = "0"
+
+
+class UnreadPage(NamedTuple):
+    """A page to look through for fields of one counter."""
+
+    generation: str
+    cursor: str
+    history: str
+
+
+class PendingField(NamedTuple):
+    """A field that waits in Redis, and its text."""
+
+    generation: str
+    field: str
+    text: str
+
+
+class PendingParts(NamedTuple):
+    """What waits for one counter, on one page or on all of them.
+
+    Attributes:
+        amounts: generation, cell (None: the counter itself) and amount of each.
+        sets: the fields that have actors.
+        rest: the pages that are left.
+        seen: generation and name of each field on this page and on those before it.
+    """
+
+    amounts: Sequence[tuple[str, Cell | None, int]]
+    sets: Sequence[PendingField]
+    rest: Sequence[UnreadPage] = ()
+    seen: frozenset[tuple[str, str]] = frozenset()
+
+
 class ReadsStore(Protocol):
     """Reads total and pending of one moment."""
 
@@ -165,6 +205,9 @@ class TotalsStore(ReadsStore, QuotasStore, Protocol):
 
     def add_many(self, deltas: Sequence[Delta]) -> Mapping[Hashable, int]:
         """Add to many totals in the order of their keys; their values. Asks no bounds."""
+
+    def add_cells(self, deltas: Sequence[Delta]) -> None:
+        """Add to the cells of changes, within the transaction that makes them."""
 
     def meet(self, key: Hashable) -> Amounts | None:
         """What `read_one` finds, for a caller that is going to change it."""
@@ -292,10 +335,10 @@ class CachedStore(Protocol):
         Totals in it are not older than ``age`` milliseconds. There are none where that is negative.
         """
 
-    def add_only(self, counter: str, by: int) -> Any:
-        """Add to one counter without cells in the shortest way; False where that is not open.
+    def add_only(self, counter: str, by: int, age: int) -> Any:
+        """Add to one counter without cells in the shortest way; None if that is not open.
 
-        ``by`` is at most `LARGEST_SUM`, either way.
+        ``by`` is at most `LARGEST_SUM`, either way. ``age`` as in `add`.
         """
 
     def add_once(
@@ -305,17 +348,6 @@ class CachedStore(Protocol):
 
         ``window``: how long ago and how far ahead the time of a token may be.
         """
-
-    def land(
-        self,
-        pages: Sequence[str],
-        deltas: Mapping[str, Delta],
-        window: tuple[timedelta, timedelta],
-    ) -> Any:
-        """Add to counters of one slot and to their cells; False where the only page was added."""
-
-    def landed(self, pages: Mapping[str, str]) -> Any:
-        """Which ids of pages were added; ``pages``: a counter of each."""
 
     def maximum(self, counter: str, number: int, age: int, told: tuple[Lease, int] | None) -> Any:
         """Add what a counter lacks of a number; `Raised`, or `Found` where its total is not known.
@@ -333,11 +365,27 @@ class CachedStore(Protocol):
     def forget(self, counters: Iterable[str]) -> Any:
         """Forget totals that were changed in another way than by what waits here."""
 
-    def discard(self, counters: Iterable[str], *, cells: bool = False) -> Any:
+    def discard(self, counters: Iterable[str]) -> Any:
         """Take away what waits for counters that are no more, and forget their totals.
 
-        ``cells``: they may have cells.
+        Returns the searches for their cells.
         """
+
+    def discard_cells(self, search: CellSearch) -> Any:
+        """Take away a page of the cells of discarded counters; return the search that is left.
+
+        Cells of a counter that was counted since stay. Returns None after the last page.
+        """
+
+    def parts(self, counter: str, before: PendingParts | None = None) -> Any:
+        """Read a page of pending increments of a counter and its cells, as `PendingParts`.
+
+        ``before``: the previous page. The first page sets the moment of all of them. No field is on
+        two pages.
+        """
+
+    def discard_sets(self, counter: str, sets: Sequence[PendingField]) -> Any:
+        """Take away what actors of a counter have, as `parts` has returned it."""
 
     def settle(self, counter: str, token: str, value: int) -> Any:
         """Remember what a call with a token returned, where its answer did not say it."""

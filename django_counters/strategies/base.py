@@ -8,7 +8,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 
 from django_counters import clock
 from django_counters.exceptions import RecordMissing, UnsupportedConsistency
-from django_counters.stores.base import ReadsStore
+from django_counters.stores.base import PendingField, PendingParts, ReadsStore
 from django_counters.types import Batch, Claim, Delta, Peak, Raised, Reading, Taken
 from django_counters.values import NewValues, Unknown
 
@@ -65,23 +65,17 @@ class Outside(Strategy, Protocol):
     def readings(self, keys: Iterable[Hashable], max_age: float) -> Mapping[Hashable, Reading]:
         """Return values that may be ``max_age`` seconds old, and the known details of each."""
 
-    def clear(self) -> None:
-        """Delete what is pending, and all else that is not in the database: for tests."""
-
-    def land(self, pages: Sequence[str], deltas: Sequence[Delta]) -> bool:
-        """Count the sum of what stands under ids once, however often it is sent; of one slot.
-
-        False where it was counted before.
-        """
-
-    def landed_pages(self, pages: Mapping[str, Hashable]) -> frozenset[str]:
-        """Which ids of pages were counted; ``pages``: a counter of each."""
-
     def waits(self, keys: Iterable[Hashable]) -> Mapping[Hashable, Sequence[tuple[str, int]]]:
         """The pending amount for counters, in each generation."""
 
     def landed_among(self, generations: Sequence[str]) -> frozenset[str]:
         """Which of these generations are in the database."""
+
+    def parts(self, key: Hashable) -> PendingParts:
+        """What waits for a counter and for its cells, and is not in the database."""
+
+    def discard_sets(self, key: Hashable, sets: Sequence[PendingField]) -> None:
+        """Take the actors of a forgotten counter away, once that is committed."""
 
     def forget(self, keys: Iterable[Hashable]) -> None:
         """Forget totals that were changed in another way, once that is committed."""

@@ -27,8 +27,11 @@ from django_counters.stores.base import (
     NO_TOTALS,
     Added,
     CachedStore,
+    CellSearch,
     Found,
     LandedStore,
+    PendingField,
+    PendingParts,
 )
 from django_counters.stores.redis.addresses import TIMEOUT
 from django_counters.stores.sql.dialects import Table
@@ -70,8 +73,11 @@ VALUE = "value"  # the word for changes that return their new value
 Unsent = Callable[[Mapping[str, int], Exception, str], None]
 # How many counters are asked for in one round trip: a script keeps the server from other work.
 _PAGE = 2000
-# How many counters one round trip adds to, where they may be of several moments: 1,000 took 59 ms.
+# How many counters one round trip adds to, where they are not needed of one moment: 1,000 took
+# 59 ms, and Redis is given 50.
 AT_ONCE = 200
+# How many fields with actors one round trip takes away.
+_SETS = 100
 
 
 class Cached(Outside):
@@ -107,12 +113,11 @@ class Cached(Outside):
         self._admitted = admitted
         self._label = label
         self._age = RETURNED_AGE if returns == VALUE else NO_TOTALS
+        # Whether the total was known at the last change, of whichever counter: the next one's
+        # nearly always is then. Only the time of a call depends on it.
+        self._shortens = False
         self._asking = Asking(pending, landed)
         self._raising = Raising(pending, landed, self._asking)
-
-    def clear(self) -> None:
-        """Delete what the Redis has of this database, also what waits: for tests."""
-        self._pending.clear()
 
     @async_unsafe(_ASYNC)
     def apply(self, batch: Batch) -> NewValues:
@@ -194,22 +199,6 @@ class Cached(Outside):
         """
         return run(self._readings(list(keys), max_age), self._pending.send)
 
-    def land(self, pages: Sequence[str], deltas: Sequence[Delta]) -> bool:
-        """Count what stands under ids in one round trip, once; False where it was counted before.
-
-        Raises:
-            CounterUnavailable: nothing was counted. OutcomeUnknown: land the same again.
-            CounterOverflow: nothing was counted; less may be.
-            TokenConflict, TokenExpired: one of several ids was counted, or one is too old.
-        """
-        counters = {counter_of(self._label, delta.key): delta for delta in deltas}
-        return bool(self._pending.send(self._pending.land(pages, counters, (TOKEN_WINDOW, AHEAD))))
-
-    def landed_pages(self, pages: Mapping[str, Hashable]) -> frozenset[str]:
-        """Which ids of pages were counted; ``pages``: a counter of each."""
-        asked = {page: counter_of(self._label, key) for page, key in pages.items()}
-        return frozenset(self._pending.send(self._pending.landed(asked)))
-
     def waits(self, keys: Iterable[Hashable]) -> Mapping[Hashable, Sequence[tuple[str, int]]]:
         """The amount that waits in Redis for counters, in each generation; one round trip."""
         counters = self._counters(keys)
@@ -219,6 +208,31 @@ class Cached(Outside):
     def landed_among(self, generations: Sequence[str]) -> frozenset[str]:
         """Which of these generations have landed."""
         return self._landed.read_landed((), generations)[1]
+
+    def parts(self, key: Hashable) -> PendingParts:
+        """What waits in Redis for a counter and for its cells, of one moment.
+
+        Exact where nothing of the counter can land meanwhile.
+        """
+        counter = counter_of(self._label, key)
+        page: PendingParts = self._pending.send(self._pending.parts(counter))
+        amounts, sets = [*page.amounts], [*page.sets]
+        while page.rest:
+            page = self._pending.send(self._pending.parts(counter, page))
+            amounts += page.amounts
+            sets += page.sets
+        landed = self.landed_among(sorted({generation for generation, *_ in amounts}))
+        return PendingParts([one for one in amounts if one[0] not in landed], sets)
+
+    def discard_sets(self, key: Hashable, sets: Sequence[PendingField]) -> None:
+        """Take the actors of a forgotten counter out of Redis, once that is committed.
+
+        A flush still lands a generation that it has read before.
+        """
+        counter = counter_of(self._label, key)
+        for start in range(0, len(sets), _SETS):
+            page = sets[start : start + _SETS]
+            self._pending.send(self._pending.discard_sets(counter, page))
 
     def forget(self, keys: Iterable[Hashable]) -> None:
         """Let Redis forget totals that were changed in another way, once that is committed.
@@ -234,7 +248,10 @@ class Cached(Outside):
         """
         for start in range(0, len(keys), _PAGE):
             page = self._counters(keys[start : start + _PAGE])
-            self._pending.send(self._pending.discard(page, cells=cells))
+            for search in self._pending.send(self._pending.discard(page)):
+                left: CellSearch | None = search if cells else None
+                while left:
+                    left = self._pending.send(self._pending.discard_cells(left))
 
     def all_or_nothing(self, *, own: bool = True) -> AbstractContextManager[None]:
         """A transaction, or a savepoint in the caller's: increments are sent when it commits."""
@@ -278,8 +295,9 @@ class Cached(Outside):
             return (yield from self._count_once(batch.deltas[0], batch.token, age))
         keys = {counter_of(self._label, delta.key): delta for delta in batch.deltas}
         try:
-            if age == NO_TOTALS and (yield from self._counted_alone(keys)):
-                return self._unknown(batch.deltas, Unknown.UNASKED)
+            alone = yield from self._counted_alone(keys, age)
+            if alone is not None:
+                return alone
             added: Added = yield self._pending.add(keys, age)
         except CounterUnavailable as error:
             return (yield from self._spilled(batch.deltas, error))
@@ -289,7 +307,8 @@ class Cached(Outside):
             for counter, found in added.found.items()
             if found.total is not None
         }
-        if len(known) == len(keys):
+        self._shortens = len(known) == len(keys)
+        if self._shortens:
             return known
         rest = self._refused(added)
         values = dict((yield from self._new_values(added.found, keys, age)))
@@ -304,14 +323,22 @@ class Cached(Outside):
                 raise OutcomeUnknown(using=self._pending.shown) from error
         return values
 
-    def _counted_alone(self, keys: Mapping[str, Delta]) -> Steps[bool]:
-        """Count one counter in the shortest way, if that is open; nothing is asked for."""
-        if len(keys) != 1:
-            return False
+    def _counted_alone(self, keys: Mapping[str, Delta], age: int) -> Steps[NewValues | None]:
+        """Count one counter in the shortest way, if that is open, and return its value.
+
+        It can't ask for a total, and a try in vain takes a round trip.
+        """
+        if len(keys) != 1 or not (self._shortens or age == NO_TOTALS):
+            return None
         ((counter, delta),) = keys.items()
         if delta.effects or abs(delta.by) > LARGEST_SUM:
-            return False
-        return bool((yield self._pending.add_only(counter, delta.by)))
+            return None
+        found: Found | None = yield self._pending.add_only(counter, delta.by, age)
+        if found is None:
+            return None
+        if found.total is None:
+            return self._unknown((delta,), Unknown.UNASKED)
+        return {delta.key: found.total + found.pending}
 
     def _refused(self, added: Added) -> CounterUnavailable | None:
         """Why some could not be added, where others can be counted elsewhere."""
@@ -452,6 +479,7 @@ _CACHE = Option(
     "an alias of CACHES or a URL",
     "[Which Redis](#cache) keeps what waits.",
     lambda value: isinstance(value, str) and value != "",
+    secret=True,
 )
 _TIMEOUT = seconds(
     "timeout",

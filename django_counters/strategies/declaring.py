@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 from django_counters.options import Option
@@ -120,11 +119,6 @@ class Recipe(NamedTuple):
         """The Redis that has what is pending; empty where the database has it."""
         return str(dict(self.options)["cache"]) if self.can.outside else ""
 
-    @property
-    def for_batches(self) -> Recipe:
-        """The same, without what concerns single calls alone."""
-        return _for_batches(self)
-
     def but(self, **options: object) -> Recipe:
         """The same with other options."""
         return self._replace(options=tuple({**dict(self.options), **options}.items()))
@@ -132,9 +126,3 @@ class Recipe(NamedTuple):
     def build(self, table: Table, using: str, shared: Shared) -> Strategy:
         """The strategy of this recipe, over a table of a database."""
         return self.declaration.build(table, using, shared, **dict(self.options))
-
-
-@lru_cache(maxsize=256)
-def _for_batches(recipe: Recipe) -> Recipe:
-    options = recipe.declaration.namespaces or ()
-    return recipe.but(**{one.key: one.default for one in options if one.single})

@@ -14,6 +14,7 @@ from django_counters.exceptions import (
 )
 from django_counters.stores.base import NoRoom, TotalsStore
 from django_counters.strategies.base import Heard, Summed
+from django_counters.strategies.periods import in_period
 from django_counters.strategies.refusals import quota_refusal, refusal, refuse_beyond_quotas
 from django_counters.types import INT8, Amounts, Batch, Claim, Delta, Peak, Raised, Taken
 
@@ -36,12 +37,15 @@ class Exact(Summed):
         """Apply a batch: one statement, and where bounds have to hold a savepoint around it."""
         if len(batch.deltas) == 1:
             (delta,) = batch.deltas
-            value = self._within(delta) if delta.quotas else self._add(delta)
-            return {delta.key: value}
+            if not delta.quotas:
+                return {delta.key: self._add(delta)}
+            return {delta.key: self._within(delta) if delta.by > 0 else self._take_back(delta)}
         if not any(delta.is_bounded for delta in batch.deltas):
             return self._totals.add_many(batch.deltas)
         with self._totals.all_or_nothing():
-            values = self._totals.add_many(batch.deltas)
+            falling = [delta for delta in batch.deltas if delta.by < 0 and delta.quotas]
+            bare = {delta.key: _bare(delta) for delta in falling}
+            values = self._totals.add_many([bare.get(delta.key, delta) for delta in batch.deltas])
             if len(values) < len(batch.deltas):
                 swallowed = next(d.key for d in batch.deltas if d.key not in values)
                 raise Contention(key=self._totals.label(swallowed), attempts=1)
@@ -50,6 +54,8 @@ class Exact(Summed):
             refused = [(d, value) for d, value in before if not d.bounds.admits(value, d.by)]
             if refused:
                 raise refusal(refused, self._totals.label)
+            if falling:
+                self._totals.add_cells(in_period(falling, self._totals))
             refuse_beyond_quotas(batch.deltas, self._totals, counted=True)
         return values
 
@@ -75,6 +81,16 @@ class Exact(Summed):
             refused = quota_refusal(asked, error.sums, self._totals.label)
             assert refused, "the statement says which sum is beyond its quota"
             raise refused from None
+        return value
+
+    def _take_back(self, delta: Delta) -> int:
+        """Make a decrease; each period loses no more than it has, and the total is held by then.
+
+        Else what other periods have counted would be room in this one.
+        """
+        with self._totals.all_or_nothing():
+            value = self._add(_bare(delta))
+            self._totals.add_cells(in_period((delta,), self._totals))
         return value
 
     def _add(self, delta: Delta) -> int:
@@ -160,6 +176,11 @@ class Exact(Summed):
     def _overflow(self, delta: Delta) -> CounterOverflow:
         low, high = self._totals.capacity
         return CounterOverflow(key=self._totals.label(delta.key), low=low, high=high)
+
+
+def _bare(delta: Delta) -> Delta:
+    """The change of the total alone."""
+    return delta._replace(effects=(), quotas=())
 
 
 class CachedAsExact(Exact):

@@ -58,7 +58,7 @@ def refuse_beyond_quotas(deltas: Iterable[Delta], store: QuotasStore, *, counted
     Raises:
         QuotaExceeded: for the first counter without enough room.
     """
-    asked = [(delta, quota) for delta in deltas for quota in delta.quotas]
+    asked = [(delta, quota) for delta in deltas if delta.by > 0 for quota in delta.quotas]
     if not asked:
         return
     sums = store.used([(delta.key, quota.cell) for delta, quota in asked])

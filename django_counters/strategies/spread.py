@@ -91,8 +91,8 @@ class Spread(Summed):
         return self._pending.add_once(delta, self._number(delta.route), claim)
 
     def _refuse_ceiling(self, delta: Delta) -> None:
-        """Refuse a change that moves towards a ceiling."""
-        if delta.by > 0 and delta.is_bounded:
+        """Refuse a change that moves towards a ceiling, or what a quota has counted."""
+        if delta.quotas or (delta.by > 0 and delta.is_bounded):
             raise UnsupportedBounds(key=self._pending.label(delta.key), strategy=self.name)
 
     def _apart(self, deltas: Sequence[Delta]) -> Mapping[Hashable, int]:

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from django.apps import apps
+from django.core.exceptions import ImproperlyConfigured
+
+# No check runs before the models of all apps are imported, and Django's error names no remedy.
+if apps.apps_ready and not apps.is_installed("django_counters"):
+    raise ImproperlyConfigured('Counters need "django_counters" in INSTALLED_APPS. Add it.')
+
 from django_counters.tables.actor import CounterActor
 from django_counters.tables.adjustment import CounterAdjustment
 from django_counters.tables.batch import CounterBatch, CounterSource

@@ -54,7 +54,7 @@ def save(instance: models.Model, name: str, *, inserts: bool) -> None:
 def _tell(
     sender: type[models.Model],
     instance: models.Model,
-    update_fields: Collection[str] | None,
+    update_fields: Collection[str] | None = None,
     **_: Any,
 ) -> None:
     """Receives ``post_save``."""

@@ -46,3 +46,7 @@ class CounterCell(Sharded):
     class Meta:
         verbose_name = _("counter cell")
         verbose_name_plural = _("counter cells")
+        # For pruning, which finds old rows of all counters.
+        indexes = (
+            models.Index(fields=["measure", "period", "start"], name="counters_cells_by_start"),
+        )

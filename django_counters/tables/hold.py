@@ -8,6 +8,7 @@ from django.utils.translation import gettext_lazy as _
 from django_counters.tables.counter import KeyField
 
 NAME_LENGTH = 255
+ACTOR_LENGTH = 64
 HELD = 0
 
 
@@ -36,6 +37,8 @@ class CounterHold(models.Model):
     sold = models.BigIntegerField(_("sold"), default=0)
     state = models.SmallIntegerField(_("state"), choices=State.choices, default=HELD)
     note = models.CharField(_("note"), max_length=NAME_LENGTH, blank=True, default="")
+    # Who holds it: as ``who`` of an increment. Empty if nobody was named.
+    actor = models.CharField(_("actor"), max_length=ACTOR_LENGTH, blank=True, default="")
     expires_at = models.DateTimeField(_("expires at"))
     created_at = models.DateTimeField(_("created at"))
 

@@ -56,7 +56,7 @@ class OfCounter(models.Model):
     @classmethod
     def of_keys(
         cls,
-        measure: Measure,  # noqa: ARG003 - where rows are found in another way
+        measure: Measure | None,  # noqa: ARG003 - where rows are found in another way
         number: int,
         keys: Sequence[str],
         using: str,

@@ -24,3 +24,9 @@ class CounterOccurrence(Sharded):
     class Meta:
         verbose_name = _("counter occurrence")
         verbose_name_plural = _("counter occurrences")
+        # For pruning, which finds old rows of all counters.
+        indexes = (
+            models.Index(
+                fields=["measure", "period", "start"], name="counters_occurrences_by_start"
+            ),
+        )

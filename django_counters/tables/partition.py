@@ -13,7 +13,8 @@ class CounterPartition(models.Model):
     """A partition that takes no more entries: how many it has, and their sum.
 
     Sealed when no token can belong to it any more and all of it is rolled up; dropped when it is
-    past its retention.
+    past its retention. Sums of all its entries are read from the archive, and the range of its
+    transactions says whether a follower needs it: so most reads lock no sealed partition.
     """
 
     name = models.CharField(_("name"), max_length=63, primary_key=True)
@@ -21,6 +22,11 @@ class CounterPartition(models.Model):
     until = models.DateTimeField(_("until"))
     entries = models.BigIntegerField(_("entries"))
     delta_sum = models.DecimalField(_("sum"), max_digits=40, decimal_places=0)
+    # Of its entries above the fence, which was that when it was sealed; NULL where it has none.
+    fence = models.BigIntegerField(_("fence"), null=True, blank=True)
+    first_xid = models.BigIntegerField(_("first transaction"), null=True, blank=True)
+    last_xid = models.BigIntegerField(_("last transaction"), null=True, blank=True)
+    last_seq = models.BigIntegerField(_("last sequence number"), null=True, blank=True)
     sealed_at = models.DateTimeField(_("sealed at"))
     dropped_at = models.DateTimeField(_("dropped at"), null=True, blank=True)
 

@@ -38,12 +38,13 @@ class CounterRank(OfPeriod):
 
     @classmethod
     def of_keys(
-        cls, measure: Measure, number: int, keys: Sequence[str], using: str
+        cls, measure: Measure | None, number: int, keys: Sequence[str], using: str
     ) -> list[models.QuerySet[Self]]:
         """The ranks of some keys, which are found by when their cells begin."""
-        if not measure.top:
+        top = PERIODS if measure is None else measure.top
+        if not top:
             return []
-        periods = [PERIODS.index(period) + 1 for period in measure.top]
+        periods = [PERIODS.index(period) + 1 for period in top]
         (cells,) = CounterCell.of_keys(measure, number, keys, using)
         found: dict[int, list[datetime]] = {}
         rows = cells.filter(period__in=periods).values_list("period", "start").distinct().order_by()

@@ -15,6 +15,7 @@ from django.db import models, router
 from django_counters.tables.counter import CounterColumns
 from django_counters.tables.delta import DeltaColumns
 from django_counters.tables.slot import SlotColumns
+from django_counters.types import key_range
 
 _Columns = TypeVar("_Columns", bound=models.Model)
 
@@ -34,6 +35,11 @@ class Standing(Generic[_Columns]):
     def rows(self, using: str) -> models.QuerySet[_Columns]:
         """All rows in a database."""
         return self.model._base_manager.using(using)
+
+    def of_namespace(self, name: str, using: str) -> models.QuerySet[_Columns]:
+        """All rows of a namespace. SQLite's ``startswith`` would take A for a."""
+        first, end = key_range(name)
+        return self.rows(using).filter(key__gte=first, key__lt=end)
 
     def writing(self, using: str | None = None, **hints: Any) -> str:
         """The database that is written to, unless one is named."""

@@ -37,6 +37,17 @@ class Loaded(int):
         return self.__reduce__()
 
 
+class Assigned(int):
+    """A number that was assigned to a record after it was loaded: no row has had it."""
+
+
+def plain(value: Any) -> Any:
+    """What an instance keeps of a number: an int, and a `Loaded` where a record's row has it."""
+    if isinstance(value, Loaded | Counted):
+        return Loaded(value) if hasattr(value, "_instance") else int(value)
+    return value
+
+
 class TotalAttribute(DeferredAttribute):
     """Keeps a plain int on the instance, and hands it out as one that was loaded."""
 
@@ -55,7 +66,24 @@ class TotalAttribute(DeferredAttribute):
         if isinstance(value, Unknown):
             # The result of a change: the instance keeps its number.
             return
-        instance.__dict__[name] = int(value) if isinstance(value, Loaded | Counted) else value
+        self._keep(instance, value)
+
+    def _keep(self, instance: models.Model, value: Any) -> None:
+        """Set the number of an instance, as an `Assigned` one if its row never had it."""
+        name = self.field.attname
+        # Django sets `adding` when it has loaded or saved a row.
+        if isinstance(value, int) and "adding" in vars(instance._state):
+            source = getattr(value, "_instance", None)
+            if source is None or source is instance:
+                if value == instance.__dict__.get(name):
+                    return
+                of_row = isinstance(value, Loaded) and source is None
+            else:
+                # refresh_from_db() assigns the number of another instance of the row.
+                of_row = value._field == self.field and source.pk == instance.pk  # type: ignore[attr-defined]
+            if not of_row:
+                value = Assigned(value)
+        instance.__dict__[name] = plain(value)
 
     def _watch(self, instance: models.Model, name: str, value: Any) -> None:
         """Note an assigned number that differs from the loaded one."""
@@ -81,18 +109,39 @@ class TotalAttribute(DeferredAttribute):
         return Loaded(value)
 
 
-class TotalField(_BigIntegerField):
+class PlainColumn:
+    """A field whose column is another one in expressions."""
+
+    #: The column in expressions, and what a copy in another model is.
+    plain_class: type[models.Field[Any, Any]] = models.BigIntegerField
+
+    def get_col(self, alias: str, output_field: Any = None) -> Col:
+        """The column as one of Django's own integer fields.
+
+        Django combines expressions whose fields are of one class, or of a class that it knows.
+        """
+        asked = None if output_field == self else output_field
+        col: Col = self._plain.get_col(alias, asked)
+        return col
+
+    @cached_property
+    def _plain(self) -> Any:
+        plain: Any = copy(self)
+        plain.__class__ = self.plain_class
+        return plain
+
+
+class TotalField(PlainColumn, _BigIntegerField):
     """A BIGINT that an instance inserts with its row and never writes again.
 
     ``save()``, ``save(update_fields=…)``, ``update_or_create()`` and ``bulk_update()`` leave the
     stored number as it is, with any number on the instance. An expression (``F("views") + 1``) is
     written: the database evaluates it on the present number. So is ``QuerySet.update(views=0)``,
-    which says what it does. Loading a fixture writes the numbers of the fixture.
+    which says what it does. A raw save, such as ``loaddata``, writes the numbers of the package's
+    own tables; a row of a `CounterField` keeps its number.
     """
 
     descriptor_class = TotalAttribute
-    #: The column in expressions.
-    plain_class: type[models.Field[Any, Any]] = models.BigIntegerField
     strategy = "exact"
     #: How many decimal places its amounts have; None where they are integers.
     places: int | None = None
@@ -112,7 +161,7 @@ class TotalField(_BigIntegerField):
     def pre_save(self, model_instance: models.Model, add: bool) -> Any:
         value = getattr(model_instance, self.attname)
         assigned.save(model_instance, self.attname, inserts=add)
-        if add or hasattr(value, "resolve_expression"):
+        if add or (hasattr(value, "resolve_expression") and not isinstance(value, Loaded)):
             return int(value) if isinstance(value, Loaded) else value
         # A column set to itself: the row keeps its number at the time of the statement.
         return models.F(self.attname)
@@ -128,20 +177,6 @@ class TotalField(_BigIntegerField):
                 if isinstance(when.result, Value) and _field_of(when.result) is self:
                     when.result = column
         return value
-
-    def get_col(self, alias: str, output_field: Any = None) -> Col:
-        """The column as one of Django's own integer fields.
-
-        Django combines expressions whose fields are of one class, or of a class that it knows.
-        """
-        asked = None if output_field == self else output_field
-        return self._plain.get_col(alias, asked)
-
-    @cached_property
-    def _plain(self) -> models.Field[Any, Any]:
-        plain: models.Field[Any, Any] = copy(self)
-        plain.__class__ = self.plain_class
-        return plain
 
     def value_from_object(self, obj: models.Model) -> Any:
         value = super().value_from_object(obj)

@@ -49,6 +49,10 @@ class CounterUnique(_OfSet):
     class Meta:
         verbose_name = _("counter unique")
         verbose_name_plural = _("counter uniques")
+        indexes = [
+            # To prune. Members need none: rollups and pruning put them into sets.
+            models.Index(fields=["measure", "period", "start"], name="counters_uniques_by_start"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.key} {self.start}"

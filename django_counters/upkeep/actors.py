@@ -8,10 +8,10 @@ from typing import NamedTuple
 from django.apps import apps
 from django.db import router
 
+from django_counters.features import Drift
 from django_counters.measure import Measure
 from django_counters.registry import registry
 from django_counters.stores.sql.dialects import Table
-from django_counters.stores.sql.inquiry import Drift
 from django_counters.stores.sql.tables import NAMED
 from django_counters.tables.standing import COUNTERS
 from django_counters.tables.total import TotalField

@@ -19,10 +19,9 @@ from django_counters.registry import registry
 from django_counters.sketches import member_of
 from django_counters.stores.sql.session import Session
 from django_counters.stores.sql.uniques import SqlUniques
-from django_counters.tables import CounterActor, CounterMeasure, CounterUnique
+from django_counters.tables import CounterActor, CounterHold, CounterMeasure, CounterUnique
 from django_counters.types import UNBOUNDED, Claim
 from django_counters.upkeep.actors import Place, once_places
-from django_counters.upkeep.measures import declared_measures
 from django_counters.write.change import Change
 from django_counters.write.pipeline import change
 
@@ -138,16 +137,30 @@ def forget_members(asked: Asked) -> Mapping[str, int]:
     """
     if not router.allow_migrate_model(asked.using, CounterUnique):
         return {"sets": 0}
-    measures, found = registry.measures(asked.using), 0
-    sets = SqlUniques(Session(asked.using))
-    for measure in declared_measures(asked.using):
-        stored = measures.find(measure.name) if measure.unique else None
-        if stored is not None:
-            member = member_of(asked.actor, stored.secret)
-            instead = member_of(secrets.token_hex(16), stored.secret) if asked.keep_counts else 0
-            found += sets.forget(stored.id, member, instead, dry_run=asked.dry_run)
+    session, found = Session(asked.using), 0
+    sets = SqlUniques(session)
+    with session.translated():
+        # Also of those that nothing declares any more: their sets are still there.
+        measures = CounterMeasure._base_manager.using(asked.using).order_by("pk")
+        stored = [(pk, bytes(secret)) for pk, secret in measures.values_list("pk", "secret")]
+    for number, secret in stored:
+        member = member_of(asked.actor, secret)
+        instead = member_of(secrets.token_hex(16), secret) if asked.keep_counts else 0
+        found += sets.forget(number, member, instead, dry_run=asked.dry_run)
     return {"sets": found}
 
 
+def forget_holds(asked: Asked) -> Mapping[str, int]:
+    """Clear the actor of a person's holds; return how many there were.
+
+    Open holds stay, and count in total but for no actor.
+    """
+    if not router.allow_migrate_model(asked.using, CounterHold):
+        return {"holds": 0}
+    with Session(asked.using).translated():
+        rows = CounterHold._base_manager.using(asked.using).filter(actor=asked.actor)
+        return {"holds": rows.count() if asked.dry_run else rows.update(actor="")}
+
+
 #: All that keep something of people. Each is called in turn.
-FORGETTERS: tuple[Forgetter, ...] = (forget_rows, forget_members)
+FORGETTERS: tuple[Forgetter, ...] = (forget_rows, forget_members, forget_holds)

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from django.db import DEFAULT_DB_ALIAS, router
 
 from django_counters.exceptions import InvalidAdjustment, InvalidKey, RecordMissing
+from django_counters.features import Drift
 from django_counters.registry import registry
 from django_counters.stores.sql.incidents import record
-from django_counters.stores.sql.inquiry import Drift
 from django_counters.tables import CounterHold, CounterIncident
 from django_counters.upkeep.renames import present_name
 from django_counters.write.change import Ref

@@ -8,11 +8,13 @@ from datetime import datetime, timedelta
 from django.db import DEFAULT_DB_ALIAS
 
 from django_counters import clock
+from django_counters.stores.sql.dialects import dialect_of
 from django_counters.stores.sql.horizon import Holder, SqlHorizon
 from django_counters.stores.sql.inquiry import SqlInquiry
+from django_counters.stores.sql.partitions import SqlPartitions
 from django_counters.stores.sql.tables import NAMED
 from django_counters.tables.horizon import beginning
-from django_counters.upkeep.partitions import partitions_ahead
+from django_counters.upkeep.partitions import locks_of_all, partitions_ahead
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,8 @@ class State:
         fenced: why it cannot be rolled up; empty where it can.
         partitions_ahead: how many partitions follow the present one without a gap; None where there
             are none at all.
+        locks: the locks that a read of all partitions takes, and the server's room for locks; None
+            while that is no more than a tenth.
     """
 
     entries: int
@@ -39,10 +43,13 @@ class State:
     holder: Holder | None
     fenced: str
     partitions_ahead: int | None
+    locks: tuple[int, int] | None = None
 
 
 def state(using: str = DEFAULT_DB_ALIAS) -> State:
     """Look at the ledger of one database."""
+    if "ledger" in dialect_of(using).lacks:
+        return State(0, 0, None, None, None, "", None)
     horizon = SqlHorizon(using)
     entries, counters = SqlInquiry(NAMED, using).waiting()
     reached = horizon.state()
@@ -54,6 +61,7 @@ def state(using: str = DEFAULT_DB_ALIAS) -> State:
         holder=_holder(horizon, reached.rolled_up_at) if entries else None,
         fenced=horizon.fenced(reached),
         partitions_ahead=partitions_ahead(using),
+        locks=locks_of_all(using),
     )
 
 
@@ -76,6 +84,8 @@ def rebase(using: str = DEFAULT_DB_ALIAS) -> int:
     """Compute all totals of the ledger anew, after a dump was restored; how many changed.
 
     Exact whenever the entries and the archive are: no entry can be appended meanwhile, and counts
-    that did not come through the ledger stay. Takes as long as adding up all entries.
+    that did not come through the ledger stay. Takes as long as adding up all entries. Before that,
+    it seals and drops the partitions that another server has sealed and dropped.
     """
+    SqlPartitions(using).settle()
     return SqlHorizon(using).rebase()

@@ -16,6 +16,7 @@ from django_counters.measure import Measure
 from django_counters.registry import registry
 from django_counters.stores.sql.cells import SqlCells
 from django_counters.stores.sql.session import Session
+from django_counters.stores.sql.uniques import SqlUniques
 from django_counters.tables import CounterCell, CounterMeasure
 from django_counters.tables.measured import OfPeriod
 from django_counters.tables.standing import COUNTERS
@@ -69,6 +70,8 @@ def prune_cells(using: str = DEFAULT_DB_ALIAS) -> int:
     """
     if not router.allow_migrate_model(using, CounterCell):
         return 0
+    # Members are found by their keys alone. In sets they are found by the start of their periods.
+    SqlUniques(Session(using)).fold()
     measures, gone = registry.measures(using), 0
     cells = SqlCells(Session(using))
     for measure in declared_measures(using):

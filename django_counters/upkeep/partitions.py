@@ -13,6 +13,7 @@ from django_counters.conf import Policy
 from django_counters.exceptions import CounterError
 from django_counters.registry import registry
 from django_counters.stores.sql.deltas import AHEAD
+from django_counters.stores.sql.dialects import dialect_of
 from django_counters.stores.sql.dialects.ledger import Extent
 from django_counters.stores.sql.horizon import SqlHorizon
 from django_counters.stores.sql.partitions import Busy, SqlPartitions
@@ -24,6 +25,8 @@ logger = logging.getLogger("django_counters")
 DAY = timedelta(days=1)
 AHEAD_OF_TIME = 7
 FEWEST_AHEAD = 3
+# How many transactions may read all partitions at once before the server runs out of locks.
+FEWEST_READERS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,9 @@ def plan(
 ) -> list[Step]:
     """The work to do now on the partitions of one database.
 
+    Until its rebase, a ledger from another server gets new partitions and no more. The other server
+    may still send rows about sealed and dropped ones.
+
     Args:
         using: the database.
         ahead: how many partitions there should be that begin in the future.
@@ -82,7 +88,11 @@ def plan(
     store = SqlPartitions(using)
     if not store.exist or not ENTRIES.stands_in(using):
         return []
-    return list(_steps(store, SqlHorizon(using).state().token_window, ahead, keep, width))
+    horizon = SqlHorizon(using)
+    state = horizon.state()
+    steps = list(_steps(store, state.token_window, ahead, keep, width))
+    made = [step for step in steps if step.verb == "create"]
+    return made if len(made) < len(steps) and horizon.fenced(state) else steps
 
 
 def maintain(
@@ -170,7 +180,7 @@ def _missing(
 
 
 def _forget(store: SqlPartitions, using: str, keep: timedelta | None) -> int:
-    if keep is None:
+    if keep is None or "ledger" in dialect_of(using).lacks:
         return 0
     window = SqlHorizon(using).state().token_window
     return store.forget(store.now() - max(keep, window + 2 * AHEAD))
@@ -186,6 +196,18 @@ def partitions_ahead(using: str) -> int | None:
         if extent.since <= covered < extent.until:
             covered, ahead = extent.until, ahead + 1
     return max(ahead, 0)
+
+
+def locks_of_all(using: str) -> tuple[int, int] | None:
+    """Return the locks that a read of all partitions takes, and the server's room for locks.
+
+    None: that is no more than a tenth, or there are no partitions.
+    """
+    store = SqlPartitions(using)
+    if not store.exist:
+        return None
+    taken, room = store.locks()
+    return (taken, room) if taken * FEWEST_READERS > room else None
 
 
 def too_few(ahead: int | None) -> bool:

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from django.db import DEFAULT_DB_ALIAS, router
 
+from django_counters import clock
+from django_counters.features import features
 from django_counters.registry import registry
 from django_counters.stores.sql.batches import REMEMBERED
 from django_counters.stores.sql.limits import SqlLimits
-from django_counters.tables import CounterBatch, CounterLimit, CounterPosition, CounterToken
+from django_counters.tables import (
+    CounterBatch,
+    CounterIncident,
+    CounterLimit,
+    CounterPosition,
+    CounterToken,
+)
 from django_counters.upkeep.holds import prune_holds
 from django_counters.upkeep.measures import prune_cells
 from django_counters.upkeep.recording import forget_history
 from django_counters.write.landing import SOURCE
 
+INCIDENTS_KEPT = timedelta(days=366)
+_BATCH = 1_000
+
 
 def prune_all(using: str = DEFAULT_DB_ALIAS) -> dict[str, int]:
     """Delete all expired rows; how many of each kind there were."""
-    return {
+    pruned = {
         "tokens": prune(using),
         "generations": prune_landed(using),
         "histories": prune_histories(using),
@@ -24,7 +37,11 @@ def prune_all(using: str = DEFAULT_DB_ALIAS) -> dict[str, int]:
         "buckets": prune_limits(using),
         "cells": prune_cells(using),
         "holds": prune_holds(using),
+        "incidents": prune_incidents(using),
     }
+    for feature in features():
+        pruned |= feature.prune(using)
+    return pruned
 
 
 def prune(using: str = DEFAULT_DB_ALIAS) -> int:
@@ -55,6 +72,17 @@ def prune_histories(using: str = DEFAULT_DB_ALIAS) -> int:
         return 0
     before = registry.batches(using).now() - REMEMBERED
     return registry.positions(using).prune(SOURCE, before)
+
+
+def prune_incidents(using: str = DEFAULT_DB_ALIAS) -> int:
+    """Forget incidents that were found a year ago; how many those were. In small batches."""
+    if not router.allow_migrate_model(using, CounterIncident):
+        return 0
+    rows = CounterIncident._base_manager.using(using)
+    old, number = rows.filter(found_at__lt=clock.now() - INCIDENTS_KEPT), 0
+    while batch := list(old.values_list("pk", flat=True)[:_BATCH]):
+        number += rows.filter(pk__in=batch).delete()[0]
+    return number
 
 
 def prune_limits(using: str = DEFAULT_DB_ALIAS) -> int:

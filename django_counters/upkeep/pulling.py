@@ -12,10 +12,13 @@ from django_counters.peers.peer import Peer
 from django_counters.regions import Regions, regions
 from django_counters.registry import registry
 from django_counters.stores.base import Move
+from django_counters.stores.sql.incidents import record
 from django_counters.stores.sql.positions import Moved
 from django_counters.stores.sql.regions import CLOSED, COMPLETE, Of
+from django_counters.tables import CounterIncident
+from django_counters.types import why_no_key
 from django_counters.upkeep.regions import Exchanged, greeted, reason_of
-from django_counters.upkeep.transfers import receive, there_is_stock, top_up
+from django_counters.upkeep.transfers import MOST_TOLD, receive, there_is_stock, top_up
 from django_counters.write.marks import Mark, Marks, is_ahead, marks_of, present
 
 # For how many seconds a server waits for the next statement of a copying process.
@@ -106,7 +109,13 @@ def _pulled(of: Of, peer: Peer, using: str, done: Exchanged) -> bool:
             # Its server was started. It is going to ask before it publishes.
             done.problem = f"{of.region} was started, and has not published since"
             return False
-        here.store(of, page.entries)
+        entries = [one for one in page.entries if not why_no_key(one[0])]
+        here.store(of, entries)
+        if len(entries) < len(page.entries):
+            # It would be in the way of all that comes after it.
+            keys = sorted(ascii(key) for key, _, _ in page.entries if why_no_key(key))
+            detail = {"reason": "no keys", "keys": keys[:MOST_TOLD], "number": len(keys)}
+            record(CounterIncident.Kind.QUARANTINED, of.source, detail, using)
         after = f"{page.last}/{page.clock}"
         positions.move([Move(of.source, of.part, held.position, after, page.life)])
     done.entries += len(page.entries)

@@ -12,6 +12,7 @@ from django_counters import clock
 from django_counters.calendar import period_of
 from django_counters.conf import DEFAULT
 from django_counters.registry import registry
+from django_counters.stores.sql.dialects import dialect_of
 from django_counters.stores.sql.samples import Scope, SqlSamples
 from django_counters.tables import CounterSample
 from django_counters.types import key_range
@@ -28,13 +29,12 @@ def record_history(using: str = DEFAULT_DB_ALIAS) -> int:
     written. Any number can run at once; a run that is missed leaves its changes to the next one, in
     whose period they then are.
     """
-    if not router.allow_migrate_model(using, CounterSample):
+    declared = {name: one.history for name, one in registry.policies().items() if one.history}
+    if not declared or not router.allow_migrate_model(using, CounterSample):
         return 0
     samples, now = SqlSamples(using), clock.utc()
     return sum(
-        samples.take(scope_of(name), _beginning(policy.history, now))
-        for name, policy in registry.policies().items()
-        if policy.history
+        samples.take(scope_of(name), _beginning(period, now)) for name, period in declared.items()
     )
 
 
@@ -44,7 +44,8 @@ def forget_history(using: str = DEFAULT_DB_ALIAS) -> int:
     The last total before that moment stays: it is what a counter had then. Nothing stays of a
     namespace that records its totals no more.
     """
-    if not router.allow_migrate_model(using, CounterSample):
+    is_offered = "history" not in dialect_of(using).lacks
+    if not is_offered or not router.allow_migrate_model(using, CounterSample):
         return 0
     samples, now = SqlSamples(using), clock.utc()
     return sum(

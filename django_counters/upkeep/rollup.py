@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from django.db import DEFAULT_DB_ALIAS, router
 
 from django_counters.exceptions import CounterOverflow, LedgerFenced
 from django_counters.signals import upkeep_done
+from django_counters.stores.sql.dialects import dialect_of
 from django_counters.stores.sql.folding import Folded
 from django_counters.stores.sql.horizon import SqlHorizon
 from django_counters.stores.sql.incidents import record
@@ -51,15 +51,11 @@ class Report:
     members: int = 0
 
 
-Progress = Callable[[str, Report], None]
-
-
 def rollup(
     using: str = DEFAULT_DB_ALIAS,
     *,
     dry_run: bool = False,
     page: int = PAGE,
-    progress: Progress = lambda label, report: None,  # noqa: ARG005
 ) -> Report:
     """Fold all shards and slots that are not locked, and all finished entries, into the totals.
 
@@ -74,7 +70,6 @@ def rollup(
         using: the database.
         dry_run: count what waits, change nothing.
         page: how many counters a transaction folds.
-        progress: called with the name of a place and the report so far, after each page.
 
     Raises:
         LedgerFenced: the ledger came from another server; shards and slots are folded.
@@ -82,14 +77,12 @@ def rollup(
     report, began = Report(), time.monotonic()
     for place in places(using):
         if not dry_run:
-            _fold(place, page, report, progress)
+            _fold(place, page, report)
         report.left += place.folding.left().rows
-        progress(place.label, report)
-    if COUNTERS.stands_in(using):
+    if COUNTERS.stands_in(using) and "ledger" not in dialect_of(using).lacks:
         if not dry_run:
             _fold_entries(using, report)
         report.waiting = SqlInquiry(NAMED, using).waiting()[0]
-        progress("ledger", report)
     if router.allow_migrate_model(using, CounterUnique):
         uniques = SqlUniques(Session(using))
         report.members = uniques.waiting() if dry_run else uniques.fold()
@@ -102,7 +95,7 @@ def rollup(
 def fold_renamed(using: str) -> None:
     """Fold what was counted in slots before fields got other names, so that values have it."""
     for place in renamed(using):
-        _fold(place, PAGE, Report(), lambda label, report: None)  # noqa: ARG005
+        _fold(place, PAGE, Report())
 
 
 def _fold_entries(using: str, report: Report) -> None:
@@ -121,7 +114,7 @@ def _fold_entries(using: str, report: Report) -> None:
         maintain(using)
 
 
-def _fold(place: Foldable, page: int, report: Report, progress: Progress) -> None:
+def _fold(place: Foldable, page: int, report: Report) -> None:
     for found in place.folding.pages(page):
         strange = place.folding.strange(found)
         report.stuck.extend(f"{place.label}:{key}" for key in strange)
@@ -131,7 +124,6 @@ def _fold(place: Foldable, page: int, report: Report, progress: Progress) -> Non
             report.rows += rows
             report.counters += counters
         report.orphans += place.folding.orphans(keys)
-        progress(place.label, report)
 
 
 def _page(place: Foldable, keys: list[str], remainder: int, stuck: list[str]) -> Folded:

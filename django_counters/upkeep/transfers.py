@@ -5,17 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
+from django.db import transaction
+
 from django_counters.adjustments.adjustment import adjust
-from django_counters.exceptions import InsufficientCount
+from django_counters.exceptions import (
+    CeilingExceeded,
+    CounterOverflow,
+    InsufficientCount,
+    InvalidDelta,
+)
 from django_counters.regions import sent_key, sent_to
 from django_counters.registry import registry
+from django_counters.stores.sql.incidents import record
 from django_counters.stores.sql.regions import Of, SqlRegions
-from django_counters.types import key_range
+from django_counters.tables import CounterIncident
+from django_counters.types import key_range, why_no_key
 from django_counters.write.change import named
 from django_counters.write.pipeline import change_many
 
 # Of how many counters stock moves in one transaction, in which no other process sells them.
 _STEP = 100
+# How many keys of other regions an incident names.
+MOST_TOLD = 20
+# A stock that cannot take what was sent to it.
+_REFUSALS = (CeilingExceeded, CounterOverflow, InsufficientCount, InvalidDelta)
 
 
 class Busy(Exception):
@@ -56,26 +69,63 @@ def receive(of: Of, life: str, using: str) -> dict[str, int]:
     The stock grows, and the amount on the way falls, in one transaction for some counters. Nothing
     arrives twice, because no other process holds the clock meanwhile. Where one does, the rest
     arrives there.
+
+    Other regions may say anything: only counters with a stock get something. The rest stays on the
+    way, and is in an incident.
     """
     came: dict[str, int] = {}
+    refused: dict[str, str] = {}
+    (low, high), more = sent_to(*of), True
     with suppress(Busy):
-        while _received(of, life, using, came):
-            pass
+        while more:
+            with alone(of, life, using) as store:
+                due = store.above_zero(low, high, _STEP)
+                _receive(due, using, came, refused)
+            more = len(due) == _STEP
+            # No key has a character before that one.
+            low = f"{max(due)}!" if more else low
+    if refused:
+        told = dict(sorted(refused.items())[:MOST_TOLD])
+        detail = {"reason": "cannot arrive", "counters": told, "number": len(refused)}
+        record(CounterIncident.Kind.QUARANTINED, "stock from regions", detail, using)
     return came
 
 
-def _received(of: Of, life: str, using: str, came: dict[str, int]) -> bool:
-    """Receive of some counters; whether there were any."""
-    low, high = sent_to(*of)
-    with alone(of, life, using) as store:
-        due = store.above_zero(low, high, _STEP)
-        deltas = {key: -amount for key, amount in due.items()}
-        for key, amount in due.items():
-            sender, _, stock = key.removeprefix(low).partition(":")
-            deltas[stock] = deltas.get(stock, 0) + amount
-            came[sender] = came.get(sender, 0) + amount
+def _receive(
+    due: Mapping[str, int], using: str, came: dict[str, int], refused: dict[str, str]
+) -> None:
+    """Receive some stock, and note what cannot be received, and why."""
+    arrivals: list[tuple[str, str, str, int]] = []
+    for key, amount in due.items():
+        sender, _, stock = key.partition("<")[2].partition(":")
+        if why := why_no_key(stock):
+            refused[key] = why
+        elif not registry.policy(stock).has_stock:
+            refused[key] = f"{stock!r} has no stock of its own in this region"
+        else:
+            arrivals.append((key, sender, stock, amount))
+    try:
+        _arrive(arrivals, using)
+    except _REFUSALS:
+        # One of them must not be in the way of the others.
+        for one in tuple(arrivals):
+            try:
+                _arrive([one], using)
+            except _REFUSALS as error:
+                refused[one[0]] = str(error)
+                arrivals.remove(one)
+    for _, sender, _, amount in arrivals:
+        came[sender] = came.get(sender, 0) + amount
+
+
+def _arrive(arrivals: Sequence[tuple[str, str, str, int]], using: str) -> None:
+    """Add to stocks what is on the way to them, all or none."""
+    deltas: dict[str, int] = {}
+    for key, _, stock, amount in arrivals:
+        deltas[key] = -amount
+        deltas[stock] = deltas.get(stock, 0) + amount
+    with transaction.atomic(using):
         change_many(deltas, 1, using)
-    return bool(due)
 
 
 def top_up(of: Of, life: str, peers: Sequence[Of], using: str) -> dict[str, int]:

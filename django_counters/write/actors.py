@@ -70,7 +70,8 @@ def _once(asked: Change, token: Token) -> Result:
     def work() -> dict[str, int | Unknown]:
         return {text: _changed(single)}
 
-    call = Call(f"{asked.ref.owner} by {actor_of(asked.event.who)}", {text: asked.by})
+    whose = f"{asked.ref.owner} by {actor_of(asked.event.who)}"
+    call = Call(whose, {text: asked.by}, asked.event.text)
     return once(token, call, asked.ref.using, work).values[text]
 
 
@@ -79,7 +80,7 @@ def _changed(asked: Change) -> Result:
     measure, declared = measure_of(ref.measure, ref.label)
     if not ref.recipe.can.once:
         raise UnsupportedActors(key=ref.label, reason=f"{ref.strategy} cannot promise it")
-    found: Any = registry.strategy(ref.recipe.for_batches, ref.table, ref.using)
+    found: Any = registry.strategy(ref.recipe, ref.table, ref.using)
     strategy: CountsOnce = found
     known = registry.measures(ref.using)
     claim = claim_of(measure, declared, ref.label, asked.by, asked.event, known)

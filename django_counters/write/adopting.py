@@ -10,26 +10,22 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from django.db import Error, connections
+from django.db import connections
 
 from django_counters.conf import strategies
-from django_counters.exceptions import CounterError
 from django_counters.registry import registry
 from django_counters.stores.sql.identity import part_of
-from django_counters.stores.sql.partitions import Busy
 from django_counters.strategies.declaring import Recipe
 from django_counters.write.homes import entered
-from django_counters.write.landing import Lander, lander_of
-from django_counters.write.mapped import SEALED, Foreign, Found, Origin, Unreadable, read
+from django_counters.write.landing import InDatabase
+from django_counters.write.mapped import Foreign, Found, Origin, Unreadable, read
 from django_counters.write.page import Place, Sealed
 
 logger = logging.getLogger("django_counters")
 # The names of directories that are ours, with a dot before they are locked, and of files.
 _HOME, _FILE, _HIDDEN = (
-    re.compile(rule)
-    for rule in (r"\.?[0-9a-f]{32}", rf"[0-9]{{16,}}({re.escape(SEALED)})?", r"\.[0-9]{16,}")
+    re.compile(rule) for rule in (r"\.?[0-9a-f]{32}", r"[0-9]{16,}", r"\.[0-9]{16,}")
 )
-FAILED = (CounterError, Busy, Error, OSError, RuntimeError)
 
 
 class Adopted(NamedTuple):
@@ -98,14 +94,14 @@ def standing(using: str) -> Iterator[Found]:
     for root in directories():
         # What cannot be read is told by those who land it.
         with suppress(OSError):
-            for home in homes_in(root):
+            for home in _homes(root):
                 with suppress(OSError):
                     for one in _files(home):
                         if one.found and not one.problem and one.found.head.origin.using == using:
                             yield one.found
 
 
-def homes_in(root: str) -> list[Path]:
+def _homes(root: str) -> list[Path]:
     """The directories of buffers; none where there is no such directory.
 
     Raises:
@@ -124,7 +120,7 @@ def _abandoned() -> Iterator[tuple[Path | None, list[Left]]]:
     """
     for root in directories():
         try:
-            homes = homes_in(root)
+            homes = _homes(root)
         except OSError as problem:
             yield None, [Left(Path(root), None, str(problem))]
             continue
@@ -163,7 +159,8 @@ def _adopt_files(files: list[Left], using: str | None, report: Adopted) -> Adopt
         try:
             _land(one.found)
             one.path.unlink(missing_ok=True)
-        except FAILED as error:
+        except Exception as error:
+            # Any error: the files of other processes can be landed.
             report.failed[str(one.path)] = str(error).strip() or repr(error)
             break
         landed += 1
@@ -171,7 +168,7 @@ def _adopt_files(files: list[Left], using: str | None, report: Adopted) -> Adopt
 
 
 def _files(home: Path) -> Iterator[Left]:
-    names = sorted(filter(_FILE.fullmatch, os.listdir(home)), key=_number)
+    names = sorted(filter(_FILE.fullmatch, os.listdir(home)), key=int)
     for path in (home / name for name in names):
         try:
             found = read(path)
@@ -183,10 +180,6 @@ def _files(home: Path) -> Iterator[Left]:
             yield Left(path, None, str(problem), bars=True)
 
 
-def _number(name: str) -> int:
-    return int(name.removesuffix(SEALED))
-
-
 def _stranger(origin: Origin) -> str:
     """Why what is of this origin cannot be landed here; empty where it can."""
     if origin.using not in connections:
@@ -196,30 +189,26 @@ def _stranger(origin: Origin) -> str:
     try:
         _recipe(origin)
     except (KeyError, ValueError, TypeError):
-        return f"it is of a strategy {origin.strategy!r}, which is not known"
+        return f"it is of a strategy {origin.strategy!r}, which no buffer is in front of"
     return ""
 
 
 def _recipe(origin: Origin) -> Recipe:
     declared = strategies()[origin.strategy].recipe()
+    if declared.can.outside or declared.can.entries:
+        raise ValueError(origin.strategy)
     if dict(declared.options).keys() != origin.options.keys():
         raise ValueError(origin.options)
     return declared.but(**origin.options)
 
 
 def _land(found: Found) -> None:
-    """Land it as its process would have."""
-    origin = found.head.origin
-    lander = lander_of(_recipe(origin), origin.using)
-    for page in pages_of(found, lander):
-        lander.land(page)
-
-
-def pages_of(found: Found, lander: Lander) -> Sealed:
-    """The pages of a file, under the numbers and ids that they have in its own process."""
+    """Land it as its process would have: in the same pages, under the same numbers."""
     head = found.head
+    lander = InDatabase(_recipe(head.origin), head.origin.using)
     place = Place(head.incarnation, head.number, head.made)
-    return Sealed(found.entries, place, lander.slot, lander.slots, lander.size)
+    for page in Sealed(found.entries, place, lander.size):
+        lander.land(page)
 
 
 def _tidy(home: Path) -> None:

@@ -6,22 +6,21 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
-from functools import partial
+from typing import NamedTuple
 
 from django.db import Error
 
 from django_counters import clock
 from django_counters.buffering import Buffering
 from django_counters.exceptions import CounterError, OutcomeUnknown
+from django_counters.stores.sql.block import interrupts_statement
 from django_counters.stores.sql.incidents import record_unsent
 from django_counters.stores.sql.partitions import Busy
 from django_counters.tokens import mint
 from django_counters.types import Delta, Sums, deltas_of
 from django_counters.write.files import Files
-from django_counters.write.held import Held, Part, Waiting, held_in
 from django_counters.write.interval import NOTHING, Interval
-from django_counters.write.landing import SOURCE, Lander, mark
-from django_counters.write.leadership import Leadership
+from django_counters.write.landing import SOURCE, Lander
 from django_counters.write.mapped import HIGH, LOW
 from django_counters.write.native import in_event_loop
 from django_counters.write.page import STILL, Entries, Entry, Page, Place, Sealed, entry_of, key_of
@@ -32,6 +31,34 @@ logger = logging.getLogger("django_counters")
 AGAIN = 10.0
 # The errors that may end a landing. Nothing is lost by it.
 FAILED = (CounterError, Busy, Error, RuntimeError)
+
+
+class Held(NamedTuple):
+    """The state of one counter in a buffer.
+
+    Attributes:
+        amount: how much was not sent.
+        sent: how much is in each page that may be counted by now.
+        marks: where all of it is. While each of these stands, none of it was sent or landed.
+        kept: the objects of the marks: no other thing takes its place in memory.
+    """
+
+    amount: int
+    sent: tuple[tuple[Page, int], ...]
+    marks: frozenset[tuple[int, bool]]
+    kept: tuple[object, ...]
+
+
+class Waiting(NamedTuple):
+    """How much a buffer has: of how many entries, up and down together, and for how long."""
+
+    entries: int
+    amount: int
+    age: float
+
+
+# Where an amount is: among what was taken in together, and in which page of it.
+_Part = tuple[Entries, Page | None, int]
 
 
 class _Here(threading.local):
@@ -76,12 +103,10 @@ class Buffer:
         *,
         measured: bool,
         files: Files | None = None,
-        leadership: Leadership | None = None,
     ) -> None:
         self.buffering = buffering
         self.lander = lander
         self.files = files
-        self.leadership = leadership
         self._wake = wake
         self._measured = measured
         self.begin()
@@ -90,8 +115,6 @@ class Buffer:
         """Be empty. In a child: what its parent had is counted by the parent."""
         if self.files is not None:
             self.files.begin()
-        if self.leadership is not None:
-            self.leadership.begin()
         self.lock = threading.Lock()
         self.landing = threading.RLock()
         self.closed = not lets_wait()
@@ -103,8 +126,6 @@ class Buffer:
         self._last = Place(mint(clock.utc()).hex, 0)
         self._landed_at = clock.utc()
         self._not_before = 0.0
-        # When the next step of a turn is due, and how long its leader is waited for; 0.0: no turn.
-        self._step, self._patience = 0.0, 0.0
         self._failing = False
         self.lander.begin()
 
@@ -192,17 +213,18 @@ class Buffer:
     def _next(self) -> Place:
         """The next place in the history, which no other thread gets. See `STILL`."""
         while True:
-            last = self._last
-            is_still = self._parted is NOTHING and clock.utc() >= self._landed_at + STILL
-            fresh = mint(clock.utc()).hex if is_still else last.incarnation
+            last, now = self._last, clock.utc()
+            is_still = self._parted is NOTHING and now >= self._landed_at + STILL
+            fresh = mint(now).hex if is_still else last.incarnation
             place = Place(fresh, 1 if is_still else last.number + 1)
             with self.lock:
                 is_mine = self._last is last
                 if is_mine:
+                    if is_still:
+                        # First: a thread that sees the new place begins no other history.
+                        self._landed_at = now
                     self._last = place
             if is_mine:
-                if is_still:
-                    self._landed_at = clock.utc()
                 return place
 
     def _has_room(self) -> bool:
@@ -214,8 +236,9 @@ class Buffer:
     def _make_room(self) -> bool:
         """Land what is there, unless that has just failed; whether one more entry may wait now."""
         most = self.buffering.most
-        if in_event_loop() or _here.lands:
-            # Others would wait for us: those of the loop, or a thread that lands what we wait for.
+        if in_event_loop() or _here.lands or interrupts_statement(self.lander.using):
+            # Others would wait for us: those of the loop, a thread that lands what we wait for, or
+            # the driver.
             self._wake()
             return self.interval.has_room(min(2 * most, 3 * most - len(self._parted.entries)))
         self.land_due()
@@ -281,61 +304,17 @@ class Buffer:
 
     def _attempt(self) -> None:
         try:
-            self.take_turn()
-        except Exception as error:
+            self.flush()
+        except BaseException as error:
             self._not_before = time.monotonic() + min(self.buffering.seconds, AGAIN)
+            if not isinstance(error, Exception):
+                raise
             if not self._failing:
                 # Once, and not each second of an outage.
                 strange = not isinstance(error, FAILED)
                 text = "Counters: a buffer cannot be landed yet: %s"
                 logger.warning(text, error, exc_info=strange)
             self._failing = True
-
-    def take_turn(self) -> None:
-        """Land what is due. Where processes land together, take the next step towards that."""
-        if self.leadership is None:
-            self.flush()
-        elif self._is_full or not self.is_kept:
-            # Others would wait for a leader that has no time for them.
-            self.leadership.leave()
-            self.flush()
-        elif not self._step:
-            self._alone(partial(self._begin_turn, self.leadership))
-        else:
-            self._alone(partial(self._end_turn, self.leadership))
-
-    def _begin_turn(self, leadership: Leadership) -> int:
-        """Part what is there, and let the leader have it, who waits for others a moment."""
-        landed = self._land_parted()
-        self._part()
-        file, pages = self._parted.file, list(self._seal())
-        now, grace = time.monotonic(), leadership.grace
-        if leadership.take():
-            self._step = now + grace
-        elif file and leadership.takes(pages) and leadership.hand_over(file, pages):
-            self._step, self._patience = now + 2 * grace, now + leadership.patience
-        else:
-            landed += self._land_parted()
-        return landed
-
-    def _end_turn(self, leadership: Leadership) -> int:
-        """Land what others have handed over, or look whether the leader has landed this."""
-        file, now = self._parted.file, time.monotonic()
-        if not leadership.is_ours and file and file.path.exists() and now < self._patience:
-            self._step = now + 2 * leadership.grace
-            return 0
-        try:
-            if leadership.is_ours:
-                leadership.collect(list(self._seal()))
-            else:
-                mark(list(self._seal()), self.lander)
-        finally:
-            # Whatever keeps those of others from landing.
-            landed = self._land_parted()
-        if not landed:
-            # A process that counts something leads from now on.
-            leadership.leave()
-        return landed
 
     def flush(self) -> int:
         """Land all that was there when it began; how many entries that were.
@@ -347,58 +326,38 @@ class Buffer:
         """
         if _here.lands:
             return 0
-        return self._alone(self._land_all)
-
-    def _alone(self, land: Callable[[], int]) -> int:
-        """Land as the only thread that does."""
         with self.landing:
             try:
                 _here.lands = True
-                landed = land()
+                landed = self._land_parted()
+                with self.lock:
+                    self._parted, self.interval = self.interval, NOTHING
+                landed += self._land_parted()
             finally:
                 _here.lands = False
         self._not_before, self._failing = 0.0, False
         return landed
 
-    def _land_all(self) -> int:
-        landed = self._land_parted()
-        self._part()
-        return landed + self._land_parted()
-
-    def _part(self) -> None:
-        """Take what is there out of reach of those who add."""
-        with self.lock:
-            self._parted, self.interval = self.interval, NOTHING
-
-    def _seal(self) -> Sealed | tuple[()]:
-        """The pages of what was parted, from the first time on that they are asked for."""
-        parted, lander = self._parted, self.lander
-        if parted is NOTHING:
-            return ()
-        if self._sealed is None:
-            self._sealed = Sealed(
-                parted.entries, parted.place, lander.slot, lander.slots, lander.size
-            )
-        return self._sealed
-
     def _land_parted(self) -> int:
         """Land what was parted, by the thread that it was. Readers see it all the time."""
-        parted = self._parted
-        self._step = 0.0
-        for page in self._seal():
+        parted, lander = self._parted, self.lander
+        if parted is NOTHING:
+            return 0
+        if self._sealed is None:
+            self._sealed = Sealed(parted.entries, parted.place, lander.size)
+        landed = 0
+        for page in self._sealed:
             self._land(page)
-        if parted.entries:
-            self._landed_at = clock.utc()
+            landed += len(page.entries)
         if self.files is not None and parted.file is not None:
             self.files.forget(parted.file)
         with self.lock:
             self._parted, self._sealed = NOTHING, None
-        return len(parted.entries)
+        return landed
 
     def _land(self, page: Page) -> None:
         is_new = not page.sent
-        if is_new and page.made is None:
-            # No thread knows it by another id, and this one is remembered longest.
+        if is_new:
             page.id = mint(clock.utc()).hex
         page.sent = True
         try:
@@ -419,41 +378,26 @@ class Buffer:
 
     def leave(self) -> None:
         """Let go of the files: what could not be landed is landed by another process."""
-        if self.leadership is not None:
-            self.leadership.leave()
         if self.files is not None:
             self.files.leave()
 
     def due(self) -> float | None:
         """When what waits is to be landed; None where nothing does."""
         oldest = self.interval if self._parted is NOTHING else self._parted
-        if self._is_full:
-            moment = oldest.since
-        elif self._step:
-            moment = self._step
-        elif oldest is NOTHING:
-            if self.leadership is None or not self.leadership.is_ours:
-                return None
-            moment = self.leadership.next_turn
-        elif self.leadership is None:
-            moment = oldest.since + self.buffering.seconds
-        else:
-            moment = self.leadership.end_of(oldest.since)
-        return max(moment, self._not_before)
-
-    @property
-    def _is_full(self) -> bool:
-        return not self.interval.has_room(self.buffering.most)
+        if oldest is NOTHING:
+            return None
+        full = not self.interval.has_room(self.buffering.most)
+        return max(oldest.since + (0.0 if full else self.buffering.seconds), self._not_before)
 
     def held(self, keys: Collection[str]) -> Mapping[str, Held]:
         """The pending amount of counters; nothing of those of which nothing waits."""
-        found: dict[str, list[Part]] = {}
+        found: dict[str, list[_Part]] = {}
         for entries, sealed in self._layers():
             for entry, by in self._of(entries, keys):
                 page = sealed.page(entry) if sealed else None
                 if page is None or not page.landed:
                     found.setdefault(key_of(entry), []).append((entries, page, by))
-        return {key: held_in(parts) for key, parts in found.items()}
+        return {key: _held(parts) for key, parts in found.items()}
 
     def waiting(self) -> Waiting:
         """How much waits."""
@@ -492,3 +436,18 @@ class Buffer:
             # Each has several, of other periods and tags.
             return [(entry, by) for entry, by in list(entries.items()) if key_of(entry) in keys]
         return [(key, entries[key]) for key in keys if key in entries]
+
+
+def _held(parts: list[_Part]) -> Held:
+    sent: list[tuple[Page, int]] = []
+    amount = 0
+    kept: list[tuple[object, bool]] = []
+    for entries, page, by in parts:
+        if page is not None and page.sent:
+            sent.append((page, by))
+            kept.append((page, True))
+        else:
+            amount += by
+            kept.append((entries, False))
+    marks = frozenset((id(where), is_sent) for where, is_sent in kept)
+    return Held(amount, tuple(sent), marks, tuple(kept))

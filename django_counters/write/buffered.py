@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 from django_counters.exceptions import CounterUnavailable, UnsupportedBounds
 from django_counters.projections.event import PLAIN
 from django_counters.registry import registry
-from django_counters.stores.sql.block import commits_at_once, is_of_a_test_case
+from django_counters.stores.sql.block import (
+    commits_at_once,
+    interrupts_statement,
+    is_of_a_test_case,
+)
 from django_counters.stores.sql.outbox import SqlLanded
 from django_counters.stores.sql.tables import NAMED
 from django_counters.types import UNBOUNDED, Delta, sums_of
 from django_counters.values import Unknown
+from django_counters.write.buffer import Held
 from django_counters.write.buffers import buffers
 from django_counters.write.change import Change, Ref, named
-from django_counters.write.held import Held
-from django_counters.write.landing import Lander
 from django_counters.write.native import within_synchronous_code
-from django_counters.write.page import Page, entry_of
+from django_counters.write.page import Page, entry_of, is_mergeable
 
 # A counter is landed once in an interval, and a read that meets that is repeated.
 ATTEMPTS = 20
@@ -31,6 +34,7 @@ def buffered(asked: Change) -> Unknown | None:
 
     Raises:
         UnsupportedBounds: no process knows what waits in others.
+        CounterUnavailable: the buffer is full, in a signal handler that interrupted a statement.
     """
     ref = asked.ref
     if ref.buffer is None or asked.token is not None or asked.immediately:
@@ -52,7 +56,14 @@ def keep(ref: Ref, delta: Delta) -> Unknown | None:
         sums = {(delta.key, cell): by for cell, by in sums_of(delta)}
         SqlLanded(NAMED, using).after_commit(sums, buffer.put, merge=True)
         return Unknown(ref.text, Unknown.COMMIT)
-    return Unknown(ref.text, Unknown.BUFFERED) if buffer.add(entry, delta.by) else None
+    if buffer.add(entry, delta.by):
+        return Unknown(ref.text, Unknown.BUFFERED)
+    if interrupts_statement(using):
+        raise CounterUnavailable(
+            using=using,
+            reason="the buffer is full, and this signal handler has interrupted a statement",
+        )
+    return None
 
 
 def abuffered(asked: Change) -> Unknown | None:
@@ -61,7 +72,9 @@ def abuffered(asked: Change) -> Unknown | None:
     wants = asked.token is not None or asked.immediately or asked.bounds is not UNBOUNDED
     if wants or ref.buffer is None or ref.measure is not None or asked.event is not PLAIN:
         return None
-    if within_synchronous_code() or not buffers.of(ref).add(ref.text, asked.by):
+    if within_synchronous_code() or not is_mergeable(asked.by):
+        return None
+    if not buffers.of(ref).add(ref.text, asked.by):
         return None
     return Unknown(ref.text, Unknown.BUFFERED)
 
@@ -70,19 +83,15 @@ class Before:
     """What buffers have of counters, before these are read.
 
     A page that lands meanwhile may be in the read values, or not. So it is looked at again
-    afterwards: where nothing was sent, and the same pages are counted as before, it is known. Those
-    that were counted are known by their claims.
+    afterwards: if nothing was sent, and the same pages are counted as before, it is known.
 
     Args:
         keys: the counters.
         using: the database.
-        exact: whether it is an error where it is not known what was counted. Otherwise that is left
-            out, as all is which waits in a Redis that is away.
     """
 
-    def __init__(self, keys: Collection[str], using: str, *, exact: bool) -> None:
+    def __init__(self, keys: Collection[str], using: str) -> None:
         self._using = using
-        self._exact = exact
         self._keys = [key for key in keys if registry.policy(key).buffer is not None]
         self._held = self._look(self._keys)
         self._landed = self._claims()
@@ -95,9 +104,8 @@ class Before:
         again = []
         for key, held in self._held.items():
             stands = key in now and held.marks <= now[key].marks
-            if stands and all(landed[key, at] == self._landed[key, at] for at in _places(held)):
-                waits = (by for at, (_, by) in enumerate(held.sent) if landed[key, at] is False)
-                known[key] = held.amount + sum(waits)
+            if stands and all(landed[page] == self._landed[page] for page, _ in held.sent):
+                known[key] = held.amount + sum(by for page, by in held.sent if not landed[page])
             else:
                 again.append(key)
         return known, again
@@ -109,29 +117,12 @@ class Before:
             found.update(held)
         return found
 
-    def _claims(self) -> dict[tuple[str, int], bool | None]:
-        """Whether each page is counted that was sent; None where that is not known."""
-        asked: dict[Lander, dict[tuple[str, int], Page]] = {}
+    def _claims(self) -> dict[Page, bool]:
+        """Whether each page is counted that was sent: asked once for each page."""
+        found: dict[Page, bool] = {}
         for key, held in self._held.items():
             lander = buffers.of(named(key, self._using)).lander
-            for at, (page, _) in enumerate(held.sent):
-                asked.setdefault(lander, {})[key, at] = page
-        found: dict[tuple[str, int], bool | None] = {}
-        for lander, places in asked.items():
-            told = self._have_landed(lander, [(page, key) for (key, _), page in places.items()])
-            found.update(zip(places, told, strict=True))
+            for page, _ in held.sent:
+                if page not in found:
+                    found[page] = lander.has_landed(page)
         return found
-
-    def _have_landed(
-        self, lander: Lander, places: Sequence[tuple[Page, str]]
-    ) -> Sequence[bool | None]:
-        try:
-            return lander.have_landed(places)
-        except CounterUnavailable:
-            if self._exact:
-                raise
-            return [None] * len(places)
-
-
-def _places(held: Held) -> range:
-    return range(len(held.sent))

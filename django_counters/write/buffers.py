@@ -19,12 +19,10 @@ from django_counters.buffering import Buffering
 from django_counters.strategies.declaring import Recipe
 from django_counters.write import homes
 from django_counters.write.adopter import Adopter
-from django_counters.write.buffer import Buffer
+from django_counters.write.buffer import Buffer, Waiting
 from django_counters.write.change import Ref
 from django_counters.write.files import files_of
-from django_counters.write.held import Waiting
-from django_counters.write.landing import lander_of
-from django_counters.write.leadership import leadership_of
+from django_counters.write.landing import InDatabase
 from django_counters.write.publishing import Publisher
 from django_counters.write.thread import Worker
 from django_counters.write.uwsgi import call_in_workers
@@ -55,9 +53,8 @@ class Of(NamedTuple):
     @property
     def destination(self) -> str:
         """Where they land. One that does not answer holds up what lands there, and nothing else."""
-        if self.buffering.to:
-            return f"stream {self.buffering.to}"
-        return f"redis {self.recipe.cache}" if self.recipe.cache else f"database {self.using}"
+        to = self.buffering.to
+        return f"stream {to}" if to else f"database {self.using}"
 
 
 class Buffers:
@@ -76,7 +73,7 @@ class Buffers:
 
     def _begin(self) -> None:
         # Whether this process ends. What begins after that takes nothing.
-        self._closed = False
+        self.closed = False
 
     @property
     def are_there(self) -> bool:
@@ -92,20 +89,13 @@ class Buffers:
 
     def _made(self, of: Of) -> Buffer:
         to = of.buffering.to
-        lander = Publisher(of.recipe, of.using, to) if to else lander_of(of.recipe, of.using)
+        lander = Publisher(of.recipe, of.using, to) if to else InDatabase(of.recipe, of.using)
         files = files_of(of.recipe, of.buffering, of.using)
-        leadership = leadership_of(files, lander, of.buffering)
-        made = Buffer(
-            of.buffering,
-            lander,
-            partial(self._wake, of),
-            measured=of.measured,
-            files=files,
-            leadership=leadership,
-        )
+        wake = partial(self._wake, of)
+        made = Buffer(of.buffering, lander, wake, measured=of.measured, files=files)
         found = self._all.setdefault(of, made)
         # A process that closes them says so first, so one that it has not found learns it here.
-        found.closed = found.closed or self._closed
+        found.closed = found.closed or self.closed
         return found
 
     def _wake(self, of: Of) -> bool:
@@ -134,18 +124,16 @@ class Buffers:
 
     def clear(self) -> None:
         """Forget all that waits: for tests."""
-        self._closed = False
+        self.closed = False
         for _, buffer in self.those_of():
             with buffer.landing:
-                if buffer.leadership is not None:
-                    buffer.leadership.leave()
                 if buffer.files is not None:
                     buffer.files.clear()
                 buffer.begin()
 
     def close(self) -> None:
         """Take nothing more, and land what waits. What cannot be landed is still there."""
-        self._closed = True
+        self.closed = True
         present = self.those_of()
         for _, buffer in present:
             buffer.closed = True

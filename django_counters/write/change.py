@@ -9,7 +9,7 @@ from django.db import models
 from django_counters.buffering import Buffering
 from django_counters.exceptions import UnsupportedBounds
 from django_counters.measure import Measure
-from django_counters.projections.actors import refuse_uncounted
+from django_counters.projections.actors import claim_of, refuse_uncounted
 from django_counters.projections.cells import effects_of
 from django_counters.projections.event import PLAIN, Event
 from django_counters.projections.quotas import quotas_of
@@ -85,7 +85,7 @@ class Change(NamedTuple):
 
     Attributes:
         ref: the counter.
-        by: how much is added; not zero.
+        by: how much is added; zero changes nothing.
         bounds: what the call asks for, beside what is declared.
         route: what always leads to the same shard.
         token: counts once, however often it is asked for.
@@ -142,8 +142,9 @@ class Change(NamedTuple):
             admits=not ref.recipe.can.outside,
             token=self.token,
         )
-        quotas = quotas_of(ref.measure, self.by, effects, known)
-        return Delta(ref.key, self.by, bounds, self.route, effects, quotas)
+        quotas = quotas_of(ref.measure, effects, known)
+        told = "" if self.token is None else self.event.text
+        return Delta(ref.key, self.by, bounds, self.route, effects, quotas, told)
 
     def _check_that_it_is_here_alone(self) -> None:
         """Refuse bounds that no region can keep for the others."""
@@ -155,6 +156,24 @@ class Change(NamedTuple):
         ref = self.ref
         if not ref.recipe.can.floors or floor != ref.bounds.floor:
             raise UnsupportedBounds(key=ref.label, strategy=ref.recipe.strategy)
+
+
+def check_event(ref: Ref, event: Event) -> None:
+    """Refuse the event of a change by zero as that of any other change. Nothing is written.
+
+    ``who`` is optional, because no actor is counted.
+    """
+    if event is PLAIN:
+        return
+    measure, known = ref.measure, registry.measures(ref.using)
+    if measure is not None and measure.once is not None:
+        if event.who is not None:
+            claim_of(measure, measure.once, ref.label, 1, event, known)
+        if not measure.stored:
+            event = event._replace(who=None)
+        if event == PLAIN:
+            return
+    effects_of(measure, ref.label, 1, event, known=known, admits=False)
 
 
 def is_regional(ref: Ref) -> bool:

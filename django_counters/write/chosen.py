@@ -24,6 +24,7 @@ from django_counters.stores.sql.chosen import Column, SqlHeld, add_at_once
 from django_counters.stores.sql.session import Session
 from django_counters.strategies.base import Strategy
 from django_counters.strategies.cached import AT_ONCE
+from django_counters.strategies.periods import in_period
 from django_counters.strategies.refusals import refusal, refuse_beyond_quotas
 from django_counters.tables.standing import SLOTS
 from django_counters.tables.total import TotalField
@@ -83,7 +84,7 @@ def field_change(field: TotalField, by: int, using: str, event: Event) -> FieldC
     refuse_uncounted(place.measure, label)
     known = registry.measures(using)
     effects = effects_of(place.measure, label, by, event, known=known, admits=admits)
-    return FieldChange(field, by, effects, quotas_of(place.measure, by, effects, known))
+    return FieldChange(field, by, effects, quotas_of(place.measure, effects, known))
 
 
 def count(rows: Rows, using: str, changes: Sequence[FieldChange]) -> int:
@@ -91,6 +92,10 @@ def count(rows: Rows, using: str, changes: Sequence[FieldChange]) -> int:
 
     Cached counters come last, as it is counted anywhere: at once, or when the caller commits.
     """
+    changes = [change for change in changes if change.by]
+    if not changes:
+        model: Any = rows.model._meta.concrete_model
+        return _rows_of(model, rows, using).count()
     found = _in_one_statement(rows, using, changes)
     if found is not None:
         for at, change in enumerate(changes, 1):
@@ -234,7 +239,7 @@ def _apply_held(change: FieldChange, keys: Sequence[Hashable], using: str) -> Ne
         if not (low <= (total or 0) + by <= high and low <= (total or 0) + pending + by <= high):
             raise CounterOverflow(key=column.label(key), low=low, high=high)
     column.add(change.owner._meta.pk, keys, by)
-    column.add_cells(deltas)
+    column.add_cells(in_period(deltas, column) if change.quotas else deltas)
     refuse_beyond_quotas(deltas, column, counted=True)
     return {key: found.value + by for key, found in amounts.items()}
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from django.db import connections
 
+from django_counters.tenants import acting_for, tenant
 from django_counters.types import Cell, Sums, merged
 from django_counters.write.acollector import AsyncCollector
 
@@ -118,14 +119,14 @@ class Collector:
             del self._savepoints[at:]
 
 
-_collectors: ContextVar[Mapping[str, Collector | AsyncCollector]] = ContextVar(
+_collectors: ContextVar[Mapping[tuple[str, str], Collector | AsyncCollector]] = ContextVar(
     "django_counters_collectors", default=MappingProxyType({})
 )
 
 
 def collector_of(using: str) -> Collector | AsyncCollector | None:
     """What collects for a database here: on the present connection, and not yet closed."""
-    collector = _collectors.get().get(using)
+    collector = _collectors.get().get((using, tenant()))
     if collector is None or collector.closed:
         return None
     connection = connections[using]
@@ -142,14 +143,15 @@ def collecting(using: str, begin: Begin, apply: Apply) -> Iterator[None]:
         if isinstance(collector_of(using), Collector):
             yield
             return
-        collector = Collector(connections[using])
+        collector, name = Collector(connections[using]), tenant()
         # Otherwise nothing would be applied, and the caller not told.
         collector.connection.validate_no_broken_transaction()
         with _known(using, collector), collector.following():
             yield
         # A transaction that is to be rolled back takes everything with it.
         if not collector.connection.needs_rollback:
-            apply(collector.sums())
+            with acting_for(name):
+                apply(collector.sums())
 
 
 @asynccontextmanager
@@ -159,19 +161,20 @@ async def acollecting(using: str, apply: AsyncApply) -> AsyncIterator[None]:
     if isinstance(outer, Collector):
         yield
         return
-    buffer = AsyncCollector(outer)
+    buffer, name = AsyncCollector(outer), tenant()
     with _known(using, buffer):
         yield
     # A task may outlive the block in which it began.
     if outer is None or outer.closed:
-        await apply(buffer.sums())
+        with acting_for(name):
+            await apply(buffer.sums())
     else:
         outer.absorb(buffer.sums())
 
 
 @contextmanager
 def _known(using: str, collector: Collector | AsyncCollector) -> Iterator[None]:
-    token = _collectors.set({**_collectors.get(), using: collector})
+    token = _collectors.set({**_collectors.get(), (using, tenant()): collector})
     try:
         yield
     finally:

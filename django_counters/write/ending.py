@@ -75,15 +75,29 @@ def _end_as_child(_: object) -> None:
 
 def _terminated(number: int, _: FrameType | None) -> None:
     signal.signal(number, signal.SIG_DFL)
-    _begin(_land_and_end, number)
+    if not _begin(_land_and_end, number) and _end_here():
+        os.kill(os.getpid(), number)
 
 
 def _asked_to_end(present: Callable[..., Any], number: int, frame: FrameType | None) -> None:
     landed = _thread.allocate_lock()
     landed.acquire()
-    if _begin(_land_and_say, landed) and not lands_here():
+    if not _begin(_land_and_say, landed):
+        _end_here()
+    elif not lands_here():
         landed.acquire(timeout=PATIENCE)
     present(number, frame)
+
+
+def _end_here() -> bool:
+    """End in the thread that a signal comes in, on connections of its own, if no other can start.
+
+    False if the process is ending already, and lands what is pending.
+    """
+    if buffers.closed or lands_here():
+        return False
+    end()
+    return True
 
 
 def _land_and_say(landed: _thread.LockType) -> None:
@@ -98,7 +112,7 @@ def _begin(work: Callable[..., object], *arguments: object) -> bool:
     try:
         begin_thread(work, *arguments)
     except RuntimeError:
-        logger.debug("Counters: the interpreter ends already, and lands what waits.")
+        logger.debug("Counters: no thread can be started to land what is pending.")
         return False
     return True
 

@@ -20,18 +20,15 @@ _PATIENCE = 20
 class Files:
     """Makes files in the directory of a buffer, one after the other.
 
-    Attributes:
+    Args:
         root: the directory that is declared.
         origin: for whom they count.
-
-    Args:
-        root, origin: these.
         most: how many entries one is made for, about.
     """
 
     def __init__(self, root: str, origin: Origin, most: int) -> None:
-        self.root = root
-        self.origin = origin
+        self._root = root
+        self._origin = origin
         self._most = most
         self._home: Home | None = None
         self._open: set[File] = set()
@@ -57,7 +54,7 @@ class Files:
 
     def made(self, incarnation: str, number: int) -> File | None:
         """A new file; None where there can be none, which is logged once until there can be."""
-        head = Head.of(incarnation, number, clock.utc(), self.origin)
+        head = Head.of(incarnation, number, clock.utc(), self._origin)
         try:
             file = self._made(head)
         except OSError as error:
@@ -102,7 +99,7 @@ class Files:
             # A later history has begun, and needs the lock that is held for it.
             raise BlockingIOError(f"{incarnation} has ended")
         if home is None or home.path.name != incarnation:
-            made = Home.made(self.root, incarnation)
+            made = Home.made(self._root, incarnation)
             self._before = home.path.name if home else ""
             self.leave()
             home = self._home = made

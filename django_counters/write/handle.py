@@ -13,7 +13,7 @@ from django_counters.exceptions import InvalidConfiguration
 from django_counters.measure import Measure
 from django_counters.registry import registry
 from django_counters.stores.sql.incidents import record_unsent
-from django_counters.types import check_delta, namespace_of
+from django_counters.types import check_integer, namespace_of
 from django_counters.write.buffers import buffers
 from django_counters.write.change import Change, Ref
 from django_counters.write.landing import SOURCE
@@ -24,6 +24,7 @@ from django_counters.write.native import (
     in_event_loop,
     within_synchronous_code,
 )
+from django_counters.write.page import is_mergeable
 from django_counters.write.pipeline import change
 
 _ONE = 1
@@ -80,10 +81,15 @@ class Handle:
         transaction if it has one: what cannot be counted then is an incident.
 
         Raises:
-            InvalidDelta: ``by`` is no integer other than zero.
+            InvalidDelta: ``by`` isn't an integer.
         """
         if by is not _ONE:
-            by = check_delta(by)
+            by = check_integer(by)
+            if not by:
+                return
+            if not is_mergeable(by):
+                self._change(by)
+                return
         if self._here.connection.in_atomic_block:
             self._change(by)
             return
@@ -104,7 +110,7 @@ class Handle:
 
     def decrement(self, by: int = 1) -> None:
         """Subtract ``by`` from the counter; see `increment`."""
-        self.increment(-check_delta(by))
+        self.increment(-check_integer(by))
 
     def _change(self, by: int) -> None:
         """Count in the way that asks everything."""
@@ -114,7 +120,7 @@ class Handle:
                 # Only the thread that waits for us sees whether it has a transaction open.
                 hand_over(partial(_change_unheard, asked))
                 return
-            if self._entry and self._buffer.add(self.key, by):
+            if self._entry and is_mergeable(by) and self._buffer.add(self.key, by):
                 return
             _know(self._ref)
         change(asked)

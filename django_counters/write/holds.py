@@ -12,7 +12,10 @@ from django_counters.conf import EXACT
 from django_counters.exceptions import (
     HoldEnded,
     HoldExpired,
+    HoldLimitExceeded,
     HoldMissing,
+    InsufficientCount,
+    InvalidActor,
     InvalidDelta,
     InvalidKey,
     InvalidToken,
@@ -21,23 +24,24 @@ from django_counters.exceptions import (
     TokenConflict,
     UnsupportedHold,
 )
+from django_counters.projections.event import actor_of
 from django_counters.registry import registry
 from django_counters.signals import batch_applied
 from django_counters.stores.sql.holds import Asked, Row
 from django_counters.strategies.base import Strategy
+from django_counters.strategies.in_place import HOLDS, MOST_MINUTES
 from django_counters.tables.hold import NAME_LENGTH, CounterHold
 from django_counters.tables.standing import COUNTERS
 from django_counters.tokens import check_token, mint
-from django_counters.types import UNBOUNDED, Batch, Bounds, Delta, check_delta
+from django_counters.types import UNBOUNDED, Batch, Bounds, Delta, check_delta, steering
 from django_counters.write.change import Change, Ref, is_regional
 from django_counters.write.pipeline import settle
-from django_counters.write.records import ref_of
+from django_counters.write.records import column_of, ref_of
 from django_counters.write.telling import applied, tell
 
 State = CounterHold.State
 #: How many expired holds a call gives back at most before it takes a quantity.
 AT_ONCE = 1000
-MOST_MINUTES = 60 * 24 * 30
 _NOT_BELOW_ZERO = Bounds(0)
 
 
@@ -56,6 +60,7 @@ class Hold:
         state: ``"held"``, ``"committed"``, ``"released"`` or ``"expired"``, as it was then.
         sold: how much was committed.
         note: a text of the caller.
+        actor: who holds it; empty if nobody was named.
         available: the quantity that was left; None where the token was known.
         replayed: whether an earlier call with the same token has made or ended it.
         using: the database.
@@ -69,6 +74,7 @@ class Hold:
     state: str
     sold: int
     note: str
+    actor: str
     available: int | None
     replayed: bool
     using: str
@@ -99,8 +105,11 @@ class Hold:
     def extend(self, *, minutes: float) -> Hold:
         """Hold it for at least so many minutes from now; never for less than before.
 
+        It ends ``hold_minutes`` after it was made at the latest: ``expires_at`` says when.
+
         Raises:
             HoldExpired, HoldEnded: it is not held any more.
+            HoldLimitExceeded: more than the limits admit is held with it.
             HoldMissing, RetryTransaction.
         """
         return extend(self.token, minutes, self.using)
@@ -124,25 +133,79 @@ class Hold:
     arelease.alters_data = True  # type: ignore[attr-defined]
 
 
-def hold(ref: Ref, quantity: object, minutes: object, token: object, note: str) -> Hold:
+@dataclass(frozen=True, slots=True)
+class HoldLimits:
+    """How much of a counter may be held at once, and for how many minutes.
+
+    Attributes:
+        per_actor, in_total: a quantity; None for any.
+        minutes: from when the hold was made, extensions included.
+    """
+
+    per_actor: int | None
+    in_total: int | None
+    minutes: int
+
+
+def limits_of(ref: Ref) -> HoldLimits:
+    """The limits of a counter, by the options of its namespace or its field."""
+    record = ref.table.pending.record
+    column = column_of(*record) if record else None
+    declared = getattr(column, "options", {}) if record else registry.policy(ref.text).options
+    return HoldLimits(*(declared.get(option.name, option.default) for option in HOLDS))
+
+
+def hold(
+    ref: Ref,
+    quantity: object,
+    minutes: object,
+    token: object,
+    note: str,
+    who: object = None,
+) -> Hold:
     """Take a quantity from a counter and hold it; see `CounterManager.hold`."""
-    asked = _checked(ref, quantity, minutes, token, note)
+    limits = limits_of(ref)
+    asked = _checked(ref, quantity, minutes, token, note, who, limits)
     if not ref.owner:
         settle([ref.text], ref.using)
     delta = _delta(ref, -asked.quantity)
-    found = _at_once(ref, asked, delta)
+    found = _at_once(ref, asked, delta, limits)
     if found is not None:
         return found
-    # Expired holds are free: no caller is refused while they would be enough.
-    expire(ref)
+    while True:
+        # Expired holds are free: no caller is refused while they would be enough.
+        is_more = expire(ref) == AT_ONCE
+        try:
+            return _step_by_step(ref, asked, delta, limits)
+        except InsufficientCount:
+            if not is_more:
+                raise
+
+
+def _step_by_step(ref: Ref, asked: Asked, delta: Delta, limits: HoldLimits) -> Hold:
     holds = registry.holds(ref.using)
     with holds.all_or_nothing():
         # The row comes first: the second caller with a token takes nothing.
         until = holds.claim(asked)
         if until is not None:
             value = applied(_strategy(ref), Batch((delta,)), ref.using, ref.owner)[ref.key]
+            # Whoever holds of the same counter waits for its total, so nobody is missed here.
+            _check_limits(ref, asked, limits)
             return _made(ref, asked, int(value), until)
     return _same(holds.find(asked.token), asked, ref.using)
+
+
+def _check_limits(ref: Ref, asked: Asked, limits: HoldLimits) -> None:
+    """Refuse more than may be held at once; the row of ``asked`` is there already."""
+    if limits.per_actor is None and limits.in_total is None:
+        return
+    found = registry.holds(ref.using).quantities(ref.owner, ref.text, asked.actor)
+    for held, limit in zip(found, (limits.per_actor, limits.in_total), strict=True):
+        if limit is not None and held > limit:
+            before = held - asked.quantity
+            raise HoldLimitExceeded(
+                key=ref.label, requested=asked.quantity, held=before, limit=limit
+            )
 
 
 def check_holds(ref: Ref) -> None:
@@ -156,17 +219,34 @@ def check_holds(ref: Ref) -> None:
         raise UnsupportedHold(key=ref.label, reason="a region knows what others count too late")
     if ref.measure is not None and ref.measure.once is not None:
         raise UnsupportedHold(key=ref.label, reason="it counts once for each actor")
+    if ref.measure is not None and ref.measure.quotas:
+        reason = "it has a quota, and may come back in another period. Hold a counter without one"
+        raise UnsupportedHold(key=ref.label, reason=reason)
 
 
-def _checked(ref: Ref, quantity: object, minutes: object, token: object, note: str) -> Asked:
+def _checked(
+    ref: Ref,
+    quantity: object,
+    minutes: object,
+    token: object,
+    note: str,
+    who: object,
+    limits: HoldLimits,
+) -> Asked:
     check_holds(ref)
     if max(len(ref.owner), len(ref.text)) > NAME_LENGTH:
         reason = f"to be held it may have {NAME_LENGTH} characters"
         raise InvalidKey(key=ref.label, reason=reason)
-    if len(note) > NAME_LENGTH or "\0" in note:
-        raise ValueError(f"a note has at most {NAME_LENGTH} characters, and no NUL")
+    if len(note) > NAME_LENGTH:
+        raise ValueError(f"A note has at most {NAME_LENGTH} characters, not {len(note)}.")
+    if character := steering(note):
+        raise ValueError(f"A note can't have {character!a}: it steers how the note is shown.")
+    actor = "" if who is None else actor_of(who)
+    if limits.per_actor is not None and not actor:
+        raise InvalidActor(who=who, reason=f"{ref.label} limits what each actor holds. Pass who")
     name = name_of(mint(clock.utc()) if token is None else token)
-    return Asked(name, ref.owner, ref.text, _positive(quantity), _seconds(minutes), note)
+    seconds = _seconds(minutes, limits.minutes)
+    return Asked(name, ref.owner, ref.text, _positive(quantity), seconds, note, actor)
 
 
 def name_of(token: object) -> str:
@@ -188,10 +268,10 @@ def _positive(quantity: object) -> int:
     return number
 
 
-def _seconds(minutes: object) -> float:
+def _seconds(minutes: object, most: int = MOST_MINUTES) -> float:
     is_number = isinstance(minutes, int | float) and not isinstance(minutes, bool)
-    if not is_number or not 0 < minutes <= MOST_MINUTES:  # type: ignore[operator]
-        reason = f"a hold lasts for more than 0 and at most {MOST_MINUTES} minutes"
+    if not is_number or not 0 < minutes <= most:  # type: ignore[operator]
+        reason = f"a hold lasts for more than 0 and at most {most} minutes"
         raise InvalidDelta(delta=minutes, reason=reason)
     return float(minutes) * 60  # type: ignore[arg-type]
 
@@ -206,14 +286,14 @@ def _delta(ref: Ref, by: int) -> Delta:
 
 
 def _strategy(ref: Ref) -> Strategy:
-    """The row waits for no other transaction: it does not combine with others."""
-    return registry.strategy(ref.recipe.for_batches, ref.table, ref.using)
+    return registry.strategy(ref.recipe, ref.table, ref.using)
 
 
-def _at_once(ref: Ref, asked: Asked, delta: Delta) -> Hold | None:
+def _at_once(ref: Ref, asked: Asked, delta: Delta, limits: HoldLimits) -> Hold | None:
     """All of it in one statement; None where there is none, or it has refused."""
     holds = registry.holds(ref.using)
-    if ref.owner or not holds.at_once or delta.effects:
+    is_limited = limits.per_actor is not None or limits.in_total is not None
+    if ref.owner or not holds.at_once or delta.effects or is_limited:
         return None
     low, high = ref.table.capacity
     least = (delta.bounds.floor or 0) + asked.quantity
@@ -228,7 +308,7 @@ def _at_once(ref: Ref, asked: Asked, delta: Delta) -> Hold | None:
 
 
 def _made(ref: Ref, asked: Asked, value: int, until: datetime) -> Hold:
-    row = Row(*asked[:4], 0, State.HELD, asked.note, until, False)
+    row = Row(*asked[:4], 0, State.HELD, asked.note, asked.actor, 0, until, False)
     return _hold(row, ref.using, available=value)
 
 
@@ -243,6 +323,7 @@ def _hold(row: Row, using: str, *, available: int | None = None, replayed: bool 
         state=state.name.lower(),
         sold=row.sold,
         note=row.note,
+        actor=row.actor,
         available=available,
         replayed=replayed,
         using=using,
@@ -253,7 +334,7 @@ def _same(found: Row | None, asked: Asked, using: str) -> Hold:
     """The hold that an earlier call has made with the same token."""
     if found is None:
         raise RetryTransaction(what="the hold")
-    if found[1:4] != asked[1:4]:
+    if (*found[1:4], found.actor) != (*asked[1:4], asked.actor):
         raise TokenConflict(token=asked.token)
     return _hold(found, using, replayed=True)
 
@@ -342,7 +423,27 @@ def release(token: object, using: str | None = None) -> bool:
 def extend(token: object, minutes: object, using: str | None = None) -> Hold:
     """Hold it for longer; see `Hold.extend`."""
     alias, name = COUNTERS.writing(using), name_of(token)
-    until = registry.holds(alias).extend(name, _seconds(minutes))
+    row = _row(name, alias)
+    try:
+        ref = ref_of(row.label, row.key, alias)
+        limits = limits_of(ref)
+    except RecordMissing:
+        ref, limits = None, HoldLimits(None, None, MOST_MINUTES)
+    # It never lasts longer than it might have been made for.
+    seconds = min(_seconds(minutes), max(limits.minutes * 60 - row.age, 0))
+    holds = registry.holds(alias)
+    if ref is None or (limits.per_actor is None and limits.in_total is None):
+        until = holds.extend(name, seconds)
+    else:
+        corrections = registry.corrections(ref.table, alias, ref.key_field)
+        with corrections.correcting("the hold"):
+            until = holds.extend(name, seconds)
+            if until is not None:
+                # Another caller may have found it over before this commits, and held instead.
+                if holds.waits_for_others:
+                    corrections.hold([ref.key])
+                asked = Asked(*row[:4], seconds, actor=row.actor)
+                _check_limits(ref, asked, limits)
     row = _row(name, alias)
     if until is None:
         raise _ended(row)
@@ -363,7 +464,7 @@ def give_back(label: str, key: str, quantity: int, using: str) -> None:
 def _credit(ref: Ref, quantity: int) -> None:
     # Also where the strategy was changed meanwhile: it is the total that was taken from.
     recipe = ref.recipe if ref.recipe.can.holds else EXACT
-    strategy = registry.strategy(recipe.for_batches, ref.table, ref.using)
+    strategy = registry.strategy(recipe, ref.table, ref.using)
     applied(strategy, Batch((_delta(ref, quantity),)), ref.using, ref.owner)
 
 

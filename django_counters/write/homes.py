@@ -54,17 +54,6 @@ class Home:
             raise
         return home
 
-    @classmethod
-    def taken(cls, path: Path) -> Home | None:
-        """A directory for its lock alone; None where another process has it.
-
-        Raises:
-            OSError: it cannot be made or locked, or another process has just removed it.
-        """
-        path.mkdir(0o700, exist_ok=True)
-        number = _lock(path)
-        return None if number is None else cls(path, number)
-
     def leave(self) -> None:
         """Remove it, unless something is left in it, and let go of the lock."""
         with suppress(OSError):

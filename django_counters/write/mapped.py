@@ -23,13 +23,11 @@ from stat import S_ISREG
 from struct import Struct
 from typing import NamedTuple
 
-from django_counters.types import INT8
-from django_counters.write.page import Entries, Entry, entry_in, text_of
+from django_counters.types import INT8, check_key
+from django_counters.write.page import Entries, Entry, entry_in, key_of, text_of
 
 LOW, HIGH = INT8
 MAGIC, VERSION = b"djcountr", 1
-#: How the name of a file ends to which nothing is added any more.
-SEALED = ".sealed"
 # Magic, version, length of what follows, incarnation, number, when it was made in milliseconds.
 _HEAD = Struct("=8sII16sQq")
 _CHECK = Struct("=Q")
@@ -204,16 +202,6 @@ class File:
         _allocate(number, room, until - room)
         self._room = max(self._room, until // _WORD)
 
-    def seal(self) -> None:
-        """Say by its name that nothing is added to it any more: another process may land it.
-
-        Raises:
-            OSError: it is gone.
-        """
-        sealed = self.path.with_name(f"{self.path.name}{SEALED}")
-        self.path.rename(sealed)
-        self.path = sealed
-
     def forget(self) -> None:
         """Remove it: all of it has landed."""
         try:
@@ -240,10 +228,20 @@ def read(path: Path) -> Found:
     """Read the file of another process: all that was named in it before the end.
 
     Raises:
-        Foreign: it is none of ours, or its beginning is damaged.
+        Foreign: no buffer of this user has written it, or its beginning is damaged.
         Unreadable: it was written by another version.
         OSError: it cannot be read.
     """
+    try:
+        return _read(path)
+    except (Unreadable, OSError):
+        raise
+    except Exception as error:
+        # Its checks are right, and no buffer writes what is in it.
+        raise Foreign(f"it is no file of a buffer: {error!r}") from error
+
+
+def _read(path: Path) -> Found:
     data = _data(path)
     if len(data) < _HEAD.size or not data.startswith(MAGIC):
         raise Foreign("it is no file of a buffer")
@@ -261,6 +259,11 @@ def read(path: Path) -> Found:
     except (TypeError, ValueError) as error:
         raise Foreign("its beginning is strange") from error
     head = Head(incarnation.hex(), number, milliseconds, origin)
+    if (head.incarnation, head.number) != (path.parent.name, int(path.name)):
+        # It would move the history of another buffer.
+        raise Foreign(f"it is number {head.number} of {head.incarnation}")
+    if head.made < _EPOCH:
+        raise Foreign("its beginning is strange")
     return Found(head, _entries(data, end + _CHECK.size))
 
 
@@ -279,6 +282,7 @@ def _entries(data: bytes, at: int) -> Entries:
         whole = len(text) == length and _RECORD.size + length <= size * _WORD
         if amount and whole and check == _check(at, size, text):
             entry = entry_in(text.decode())
+            check_key(key_of(entry))
             entries[entry] = entries.get(entry, 0) + amount
         at += size * _WORD
     return entries
@@ -286,15 +290,18 @@ def _entries(data: bytes, at: int) -> Entries:
 
 def _data(path: Path) -> bytes:
     """The bytes of a file up to where nothing was written."""
-    found, empty = bytearray(), 0
+    found = bytearray()
     # A process that opens a pipe would wait for a process that writes into it.
     if not S_ISREG(path.lstat().st_mode):
         raise Foreign("it is no file")
-    with open(path, "rb", buffering=0) as file:
-        while empty < _LEAST and (piece := file.read(_STEP)):
+    with open(path, "rb") as file:
+        if (owner := os.fstat(file.fileno()).st_uid) != os.geteuid():
+            raise Foreign(f"it belongs to another user, {owner}")
+        while piece := file.read(_LEAST):
+            if not piece.strip(b"\0"):
+                break
             found += piece
-            empty = empty + len(piece) if piece == bytes(len(piece)) else 0
-    return bytes(found[: len(found) - empty])
+    return bytes(found)
 
 
 def _check(at: int, size: int, text: bytes) -> int:

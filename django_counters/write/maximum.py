@@ -23,7 +23,7 @@ def maximum(ref: Ref, number: object) -> Result:
     if not ref.owner:
         # Its collected increments come first.
         settle([ref.text], ref.using)
-    found: Any = registry.strategy(ref.recipe.for_batches, ref.table, ref.using)
+    found: Any = registry.strategy(ref.recipe, ref.table, ref.using)
     strategy: Raises = found
     heard = partial(_tell, strategy, ref)
     raised = strategy.maximum(peak, heard)

@@ -10,7 +10,6 @@ from concurrent.futures import Executor
 from asgiref.sync import AsyncToSync
 from django.core.exceptions import SynchronousOnlyOperation
 
-from django_counters.conf import Policy
 from django_counters.registry import registry
 from django_counters.tables.standing import COUNTERS
 from django_counters.write.collector import collector_of
@@ -28,14 +27,9 @@ def is_native(keys: object, using: str | None, *, writes: bool) -> bool:
         return False
     names = list(keys)
     return bool(names) and all(
-        _is_outside(policy) and (writes or not policy.regional)
+        policy.recipe.can.outside and (writes or not policy.regional)
         for policy in map(registry.policy, (key for key in names if isinstance(key, str)))
     )
-
-
-def _is_outside(policy: Policy) -> bool:
-    """Whether nothing of it is in this process, nor in the database alone."""
-    return policy.recipe.can.outside and policy.buffer is None
 
 
 def within_synchronous_code() -> bool:

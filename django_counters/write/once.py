@@ -16,15 +16,17 @@ Work = Callable[[], Mapping[str, int | Unknown]]
 
 
 class Call(NamedTuple):
-    """The use of a token: the kind of counters, and the change of each."""
+    """The use of a token: the kind of counters, the change of each, and what was told of it."""
 
     subject: str
     deltas: Mapping[str, int]
+    event: str = ""
 
     @property
     def fingerprint(self) -> bytes:
         """32 bytes that stand for the call, in any order of its counters."""
-        text = json.dumps([self.subject, sorted(self.deltas.items())])
+        told = [self.event] if self.event else []
+        text = json.dumps([self.subject, sorted(self.deltas.items()), *told])
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 

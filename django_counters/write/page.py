@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from itertools import chain
 from typing import NamedTuple
 
-from django_counters.tokens import token_of
 from django_counters.types import Cell, Delta, Effect, deltas_of, sums_of
 
 #: A counter; with the cells that it adds as much to, where it is counted by period.
@@ -18,19 +16,27 @@ Entries = dict[Entry, int]
 #: After so long without a landing a new history begins: the position of one that did not move for
 #: 30 days may be forgotten.
 STILL = timedelta(days=1)
+#: An amount that is so large is counted by itself: a sum that does not fit would take others along.
+LARGE = 2**32
 # More than anything sealed has pages: they have numbers of their own.
 _PAGES = 1_000_000
-# The last bits of the same sum may be those of the slot.
-_APART = 1 << 8
 
 
 def entry_of(delta: Delta) -> Entry | None:
-    """The key under which a change is merged; None where it adds other amounts to its cells."""
+    """The key under which a change is merged; None if it is too large, or adds other amounts to its
+    cells."""
+    if not is_mergeable(delta.by):
+        return None
     if not delta.effects:
         return str(delta.key)
     if any(effect.by != delta.by for effect in delta.effects):
         return None
     return str(delta.key), tuple(effect.cell for effect in delta.effects)
+
+
+def is_mergeable(by: int) -> bool:
+    """Whether an amount is small enough to be merged with others."""
+    return -LARGE < by < LARGE
 
 
 def key_of(entry: Entry) -> str:
@@ -71,10 +77,10 @@ def delta_of(entry: Entry, by: int) -> Delta:
     return Delta(key, by, effects=tuple(Effect(cell, by) for cell in cells))
 
 
-def deltas_in(*parts: Entries) -> tuple[Delta, ...]:
+def deltas_in(entries: Entries) -> tuple[Delta, ...]:
     """One delta for each counter, always in the same order; none for sums of zero."""
     sums: dict[tuple[str, Cell | None], int] = {}
-    for entry, by in chain.from_iterable(part.items() for part in parts):
+    for entry, by in entries.items():
         key = key_of(entry)
         for cell, part in sums_of(delta_of(entry, by)):
             sums[key, cell] = sums.get((key, cell), 0) + part
@@ -104,23 +110,19 @@ class Page:
         incarnation: the history that it is in.
         number: its place there.
         made: when its file was made; None where it is in memory alone.
-        id: what its landing is known by in a Redis; empty before it is sent for the first time.
+        id: that of its message in a stream; empty before it is sent for the first time.
         sent: whether it was sent, and may be counted: from then on it has one id.
         landed: whether it is known to be counted.
-        halved: which ids were refused as a whole: their halves are landed, with ids of their own.
-        told: which ids are in an incident, and are not counted.
     """
 
     __slots__ = (
         "entries",
-        "halved",
         "id",
         "incarnation",
         "landed",
         "made",
         "number",
         "sent",
-        "told",
     )
 
     def __init__(self, place: Place, index: int) -> None:
@@ -128,17 +130,9 @@ class Page:
         self.incarnation = place.incarnation
         self.number = place.number * _PAGES + index
         self.made = place.made
-        # Another process that finds the file knows it by the same id.
-        self.id = token_of(self.name, place.made).hex if place.made else ""
+        self.id = ""
         self.sent = False
         self.landed = False
-        self.halved: set[str] = set()
-        self.told: set[str] = set()
-
-    @property
-    def first(self) -> str:
-        """One of its counters. All of them are of one kind."""
-        return key_of(next(iter(self.entries)))
 
     @property
     def name(self) -> str:
@@ -154,25 +148,14 @@ class Sealed:
     Args:
         entries: the increments.
         place: where it is among all that is sealed.
-        slot_of: of which kind a counter is; no page has counters of two kinds.
-        slots: how many kinds there are.
         size: how many entries a page has, about.
     """
 
-    def __init__(
-        self,
-        entries: Entries,
-        place: Place,
-        slot_of: Callable[[str], int],
-        slots: int,
-        size: int,
-    ) -> None:
+    def __init__(self, entries: Entries, place: Place, size: int) -> None:
         self.entries = entries
-        self._slot_of = slot_of
         # Sums of zero are not found in a file.
         some = sum(1 for by in entries.values() if by)
-        self._parts = max(1, -(-some // (slots * size)))
-        self._pages = tuple(Page(place, index) for index in range(slots * self._parts))
+        self._pages = tuple(Page(place, index) for index in range(max(1, -(-some // size))))
         for entry, by in entries.items():
             self.page(entry).entries[entry] = by
 
@@ -180,8 +163,7 @@ class Sealed:
         """The page of an entry."""
         # A counter may have more cells than one page should.
         text = entry if isinstance(entry, str) else repr(entry)
-        part = zlib.crc32(text.encode()) // _APART % self._parts
-        return self._pages[self._slot_of(key_of(entry)) * self._parts + part]
+        return self._pages[zlib.crc32(text.encode()) % len(self._pages)]
 
     def __iter__(self) -> Iterator[Page]:
         """The pages that are not known to be counted."""

@@ -33,7 +33,7 @@ from django_counters.types import (
     Batch,
     Delta,
     Sums,
-    check_delta,
+    check_integer,
     check_key,
     check_mapping,
     deltas_of,
@@ -44,7 +44,7 @@ from django_counters.values import CountedMany, NewValues, Result, Unknown, resu
 from django_counters.write.acollector import AsyncCollector
 from django_counters.write.actors import change_of_actor, counts_once
 from django_counters.write.buffered import buffered, keep
-from django_counters.write.change import Change, Ref, named
+from django_counters.write.change import Change, Ref, check_event, named
 from django_counters.write.collector import Collector, acollecting, collecting, collector_of
 from django_counters.write.once import Call, once
 from django_counters.write.telling import aapplied, applied, tell
@@ -56,6 +56,9 @@ def change(asked: Change) -> Result:
     if asked.immediately and not ref.recipe.can.cached and ref.buffer is None:
         what = ref.owner or ref.text
         raise UnsupportedOption(option="immediately", key=what, strategy=ref.recipe.strategy)
+    if not asked.by:
+        check_event(ref, asked.event)
+        return result_of(_present(ref)) if asked.token is None else _change_once(asked, asked.token)
     if counts_once(ref):
         return change_of_actor(asked)
     waits = None if ref.buffer is None else buffered(asked)
@@ -70,6 +73,17 @@ def change(asked: Change) -> Result:
     batch = Batch((asked.delta,), None, asked.immediately)
     strategy = registry.strategy(ref.recipe, ref.table, ref.using)
     return result_of(applied(strategy, batch, ref.using, ref.table.label)[ref.key])
+
+
+def _present(ref: Ref) -> int | Unknown:
+    """The value that a change by zero leaves, where the database alone knows it."""
+    if ref.buffer is not None or ref.recipe.can.outside:
+        return Unknown(ref.text, Unknown.UNCHANGED)
+    return _stored(ref) + owed(ref, ref.using)
+
+
+def _stored(ref: Ref) -> int:
+    return registry.strategy(ref.recipe, ref.table, ref.using).read(ref.key, "exact", 0.0).value
 
 
 async def achange(asked: Change) -> Result:
@@ -112,9 +126,13 @@ def _change_once(asked: Change, token: Token) -> Result:
     if not ref.owner:
         # Its collected increments come first; the token is used now, and so is the change made.
         settle([text], ref.using)
-    if strategy.keeps_tokens and token.uuid:
+    told = asked.event.text
+    # Zero is no entry of a ledger. Others keep neither tags nor a moment: those claim the token.
+    is_entry = bool(asked.by) and not told
+    if strategy.keeps_tokens and token.uuid and (is_entry or not strategy.claims_tokens):
         try:
-            batch = Batch((asked.delta,), token.uuid, asked.immediately)
+            delta = asked.delta if asked.by else Delta(ref.key, 0, told=told)
+            batch = Batch((delta,), token.uuid, asked.immediately)
             return result_of(applied(strategy, batch, ref.using)[ref.key])
         except Claimed:
             pass
@@ -122,10 +140,12 @@ def _change_once(asked: Change, token: Token) -> Result:
         _uuid(ref, token)
 
     def work() -> dict[str, int | Unknown]:
+        if not asked.by:
+            return {text: _stored(ref)}
         # Asked for here: of a repeated call no moment and no tag is looked at.
         return {text: applied(strategy, Batch((asked.delta,)), ref.using, label)[ref.key]}
 
-    return once(token, Call(label, {text: asked.by}), ref.using, work).values[text]
+    return once(token, Call(label, {text: asked.by}, told), ref.using, work).values[text]
 
 
 def _uuid(ref: Ref, token: Token) -> UUID:
@@ -146,16 +166,19 @@ def change_many(
     """Change many named counters, all or none."""
     alias = COUNTERS.writing(using)
     batch = _checked(deltas, sign, event, alias)
-    if not batch:
+    idle = [named(key, alias) for key, by in check_mapping(deltas).items() if not by]
+    if not batch and not idle:
         return CountedMany({})
+    for ref in idle:
+        check_event(ref, event)
     if token is not None:
-        return _change_many_once(batch, check_token(token), alias)
+        return _change_many_once(batch, idle, check_token(token), event.text, alias)
     rest = tuple(delta for delta in batch if registry.policy(str(delta.key)).buffer is None)
     # What may be refused comes first.
     values = _made(rest, alias) if rest else {}
     if len(rest) < len(batch):
         values = _kept(batch, values, alias)
-    return CountedMany(values)
+    return CountedMany({**values, **{ref.text: _present(ref) for ref in idle}})
 
 
 def _made(deltas: tuple[Delta, ...], using: str) -> dict[str, int | Unknown]:
@@ -192,21 +215,23 @@ async def achange_many(deltas: object, sign: int, using: str | None, event: Even
     groups: dict[Outside, list[Delta]] = {}
     for name in {namespace_of(str(key)) for key in check_mapping(deltas)}:
         await _know(registry.policy(f"{name}:").measure, alias)
-    for delta in _checked(deltas, sign, event, alias):
+    batch = _checked(deltas, sign, event, alias)
+    for delta in batch:
         recipe = registry.policy(str(delta.key)).recipe
         groups.setdefault(outside(recipe, NAMED, alias), []).append(delta)
-    if len(groups) != 1:
+    if len(groups) != 1 or len(batch) < len(check_mapping(deltas)):
         return await sync_to_async(change_many)(deltas, sign, using, None, event)
     ((strategy, group),) = groups.items()
     return CountedMany(_by_text(await aapplied(strategy, Batch(tuple(group)), alias)))
 
 
 def _checked(deltas: object, sign: int, event: Event, using: str) -> tuple[Delta, ...]:
-    """The deltas for many keys, with the declarations of their namespaces."""
-    return tuple(
-        _delta(check_key(key), check_delta(sign * check_delta(by)), event, using)
+    """The deltas for many keys, with the declarations of their namespaces; none for zeros."""
+    checked = {
+        check_key(key): check_integer(sign * check_integer(by))
         for key, by in check_mapping(deltas).items()
-    )
+    }
+    return tuple(_delta(key, by, event, using) for key, by in checked.items() if by)
 
 
 def _delta(key: str, by: int, event: Event, using: str) -> Delta:
@@ -218,15 +243,22 @@ def _delta(key: str, by: int, event: Event, using: str) -> Delta:
     return Change(named(key, using), by, event=event).delta
 
 
-def _change_many_once(batch: tuple[Delta, ...], token: Token, using: str) -> CountedMany:
-    for delta in batch:
-        recipe = registry.policy(str(delta.key)).recipe
+def _change_many_once(
+    batch: tuple[Delta, ...], idle: Sequence[Ref], token: Token, told: str, using: str
+) -> CountedMany:
+    call = Call("", {**{str(d.key): d.by for d in batch}, **{ref.text: 0 for ref in idle}}, told)
+    for key in call.deltas:
+        recipe = registry.policy(key).recipe
         if not registry.strategy(recipe, NAMED, using).claims_tokens:
             reason = "several of them cannot be counted in one step"
-            raise UnsupportedToken(what=str(delta.key), reason=reason)
-    settle([str(delta.key) for delta in batch], using)
-    call = Call("", {str(delta.key): delta.by for delta in batch})
-    answer = once(token, call, using, lambda: _apply(batch, using))
+            raise UnsupportedToken(what=key, reason=reason)
+    settle(list(call.deltas), using)
+
+    def work() -> dict[str, int | Unknown]:
+        made = _apply(batch, using) if batch else {}
+        return {**made, **{ref.text: _stored(ref) for ref in idle}}
+
+    answer = once(token, call, using, work)
     return CountedMany(answer.values, replayed=answer.replayed)
 
 
@@ -288,7 +320,7 @@ def _apply(deltas: tuple[Delta, ...], using: str) -> dict[str, int | Unknown]:
     parts: dict[Recipe, list[Delta]] = {}
     for delta in deltas:
         recipe = registry.policy(str(delta.key)).recipe
-        parts.setdefault(recipe.for_batches, []).append(delta)
+        parts.setdefault(recipe, []).append(delta)
     strategies = {recipe: registry.strategy(recipe, NAMED, using) for recipe in parts}
     if len(parts) == 1:
         ((_, strategy),) = strategies.items()

@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from django.core.signing import Signer
+
 from django_counters.stores.redis.keys import cell_field, cell_in
 from django_counters.tokens import moment_of
 from django_counters.types import Cell, Sums, why_no_key
@@ -45,22 +47,26 @@ class Publication(NamedTuple):
         """By how much the counters change, without their cells."""
         return {key: by for (key, cell), by in self.sums.items() if cell is None}
 
-    @property
-    def text(self) -> str:
-        """All of it, as one line of ASCII."""
+    def signed_for(self, stream: str) -> str:
+        """Return all of it as one line of ASCII, signed for a stream."""
         sums = {_field(key, cell): by for (key, cell), by in self.sums.items() if by}
-        return json.dumps({**self._asdict(), "sums": sums}, separators=(",", ":"))
+        text = json.dumps({**self._asdict(), "sums": sums}, separators=(",", ":"))
+        return signer(stream).sign(text)
 
 
-def publication_in(text: str | None) -> Publication | None:
-    """The part of a buffer in a message; None where another process has written it.
+def signer(stream: str) -> Signer:
+    """Return what signs the publications of a stream, with ``SECRET_KEY``."""
+    return Signer(salt=f"django_counters.stream.{stream}")
+
+
+def publication_in(text: str, stream: str) -> Publication:
+    """Return the publication in a message of a stream.
 
     Raises:
-        ValueError, TypeError, LookupError, AttributeError, OverflowError: it is no such text.
+        BadSignature: this project has not signed it, or has signed it for another stream.
+        ValueError, TypeError, LookupError, AttributeError, OverflowError: it is no publication.
     """
-    if text is None:
-        return None
-    told = json.loads(text)
+    told = json.loads(signer(stream).unsign(text))
     found = Publication(**{**told, "sums": dict(_sums_in(told["sums"]))})
     hexes = (found.page, found.incarnation)
     if any(UUID(one).hex != one for one in hexes) or not _is_whole(found.number, 1):

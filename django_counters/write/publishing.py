@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -10,7 +9,7 @@ from django_counters import clock
 from django_counters.strategies.declaring import Recipe
 from django_counters.tokens import mint, moment_of
 from django_counters.types import Delta, sums_of
-from django_counters.write.landing import StrategyLander
+from django_counters.write.landing import Lander
 from django_counters.write.outlets import Outlet, outlet_to
 from django_counters.write.page import STILL, Page, deltas_in
 from django_counters.write.publication import Publication
@@ -23,7 +22,7 @@ class _Open(NamedTuple):
     publication: Publication
 
 
-class Publisher(StrategyLander):
+class Publisher(Lander):
     """Publishes pages. Each is counted once, because it has a number in the history of its buffer.
 
     Pages come one after the other: the next one comes when this one is published.
@@ -34,7 +33,7 @@ class Publisher(StrategyLander):
         to: the stream.
     """
 
-    slots, size = 1, 500
+    size = 500
 
     def __init__(self, recipe: Recipe, using: str, to: str) -> None:
         super().__init__(recipe, using)
@@ -55,7 +54,7 @@ class Publisher(StrategyLander):
             return
         publication = self._publication(page, deltas)
         outlet = self._outlet = self._outlet or outlet_to(self._to)
-        outlet.append(UUID(publication.incarnation), publication.text)
+        outlet.append(UUID(publication.incarnation), publication.signed_for(self._to))
 
     def _publication(self, page: Page, deltas: tuple[Delta, ...]) -> Publication:
         """The message of a page: the same one, if it may be in the stream."""
@@ -78,12 +77,8 @@ class Publisher(StrategyLander):
             return mint(clock.utc()).hex, 1
         return before.incarnation, before.number + 1
 
-    def have_landed(self, places: Sequence[tuple[Page, str]]) -> Sequence[bool]:
-        """Whether they were counted: an unknown message in the stream is ours."""
-        pages = {id(page): self._has_landed(page) for page, _ in places}
-        return [pages[id(page)] for page, _ in places]
-
-    def _has_landed(self, page: Page) -> bool:
+    def has_landed(self, page: Page) -> bool:
+        """Whether it was counted: an unknown message in the stream is ours."""
         present = self._open
         if present is None or present.page is not page:
             return False

@@ -72,7 +72,9 @@ def checked(record: object, name: object) -> tuple[type[models.Model], str]:
     """The model of a record and the name of its counter, if they can be that."""
     if not isinstance(record, models.Model):
         raise InvalidKey(key=record, reason="it is not an instance of a model")
-    return type(record)._meta.concrete_model or type(record), check_name(name)
+    # A lazy object such as request.user has the model's _meta, and a class of its own.
+    model: Any = record._meta.concrete_model
+    return model, check_name(name)
 
 
 def check_name(name: object) -> str:
@@ -90,7 +92,7 @@ def key_of(record: Any, table: Table, alias: str) -> Any:
     if record._state.adding or record.pk is None:
         raise UnsavedInstance(key=f"{table.label}:{record.pk}")
     # An inherited column stands in the row of the parent, under the parent's key.
-    model, _ = table.pending.record or (type(record), "")
+    model, _ = table.pending.record or (record._meta.model, "")
     if not can_be_slotted(model):
         raise InvalidKey(key=record.pk, reason="slots need an integer, UUID or text as record id")
     field = model._meta.pk
@@ -129,7 +131,7 @@ def of_record(record: object, name: object, using: str | None = None) -> Ref:
         native = key_of(record, registry.records(model, counter), alias)
         return _of_model(model, counter, native, alias)
     pk: Any = column.model._meta.pk
-    owner: Any = type(record)
+    owner: Any = record._meta.model  # type: ignore[attr-defined]
     alias = using or router.db_for_write(owner, instance=record)
     key = getattr(record, pk.attname)
     if record._state.adding or key is None:  # type: ignore[attr-defined]

@@ -5,14 +5,16 @@ from __future__ import annotations
 import _thread
 import logging
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
 logger = logging.getLogger("django_counters")
-# Seconds: how long it sleeps where nothing is due.
+# Seconds: how long it sleeps if nothing is due, and after an error.
 IDLE = 60.0
+PAUSE = 1.0
 # What goes wrong in a thread is taken by that thread; all else is asked of the process.
 _FAULTS = {"SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGTRAP", "SIGSYS", "SIGABRT"}
 _ASKED = signal.valid_signals() - {getattr(signal, name) for name in _FAULTS}
@@ -45,7 +47,7 @@ class Worker:
     Args:
         name: its name in lists of threads.
         due: when there is something to do, by the monotonic clock; None: nothing is known of.
-        work: does what is due. It raises nothing.
+        work: does what is due. Its errors are reported to `threading.excepthook`.
     """
 
     def __init__(
@@ -91,7 +93,13 @@ class Worker:
         try:
             threading.current_thread().name = self._name
             while True:
-                self._turn()
+                try:
+                    self._turn()
+                except BaseException:
+                    # Also of a receiver that calls `sys.exit`: something may be pending, and no
+                    # other thread would land it.
+                    threading.excepthook(threading.ExceptHookArgs([*sys.exc_info(), None]))
+                    time.sleep(PAUSE)
         finally:
             # After any end, the next increment starts another one.
             self._running.release()

@@ -29,7 +29,7 @@ def transfer(key: object, amount: object, to: str, token: object, using: str | N
     marks = marks_of(to, alias)
     last, mark = present(marks)
     if not marks or mark.timeline == CLOSED:
-        reason = "nothing was copied of its present incarnation: run counters pull"
+        reason = "nothing was copied of its present incarnation: run counters upkeep pull"
         raise RegionAway(peer=to, region=declared.own, reason=reason)
     sent = check_key(sent_key(name, to, last, declared.own))
     found = change_many({name: -number, sent: number}, 1, alias, token)

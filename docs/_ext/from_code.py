@@ -33,6 +33,7 @@ SUBJECTS = {
     "problems.py": OF_FIELDS,
     "backlog.py": "the Redis of cached counters",
     "limit.py": "settings",
+    "rest/checks.py": "view sets",
 }
 LEVELS = {"E": "error", "W": "warning"}
 # What is written as code: words in quotation marks, and those that Python knows.
@@ -43,6 +44,10 @@ ACCESS = {
     "read": (f"`{access.ANYONE!r}`, {RULES}, {OR_CLASS}", "Who reads values."),
     "increment": (f"{RULES}, `{access.BEACON!r}`, {OR_CLASS}", "Who adds."),
     "decrement": (f"{RULES}, {OR_CLASS}", "Who takes away."),
+    "hold": (
+        f"{RULES}, {OR_CLASS}",
+        "Who holds, and releases or extends what they hold. Committing needs `decrement`.",
+    ),
     "adjust": (f"{RULES}, {OR_CLASS}", "Who corrects, with a reason; always somebody logged in."),
     "history": (
         f"`{access.ANYONE!r}`, {RULES}, {OR_CLASS}",
@@ -212,7 +217,7 @@ def checks_rows() -> Iterator[Row]:
     """All messages of all system checks, in the order of the ids."""
     found = {
         # What is filled in behind the last sentence is a guess of what was meant.
-        (code, SUBJECTS.get(path.name, path.name), re.sub(r"\.…$", ".", message))
+        (code, _subject(path), re.sub(r"\.…$", ".", message))
         for path in PACKAGE.rglob("*.py")
         for code, message in _reports(ast.parse(path.read_text(encoding="utf-8")))
     } | set(_declared())
@@ -222,6 +227,10 @@ def checks_rows() -> Iterator[Row]:
         if code not in told or re.search("[a-z]", message):
             link = f"[counters.{code}](#counters-{code.lower()})"
             yield link, LEVELS[code[0]], subject, message
+
+
+def _subject(path: Path) -> str:
+    return SUBJECTS.get(f"{path.parent.name}/{path.name}") or SUBJECTS.get(path.name, path.name)
 
 
 def _declared() -> Iterator[Row]:
@@ -234,7 +243,7 @@ def _declared() -> Iterator[Row]:
     yield from (("E024", OF_FIELDS, text) for text in _wrong(limit._replace(name=limit.key)))
     for option in conf.field_options().values():
         yield from ((option.code or "E020", OF_FIELDS, text) for text in _wrong(option))
-    for one in conf.PROJECTIONS:
+    for one in conf.projections():
         tree = ast.parse(Path(inspect.getfile(one.problems)).read_text(encoding="utf-8"))
         for text in _texts(one.problems.__name__, tree):
             yield one.in_namespaces, OF_SETTING, text

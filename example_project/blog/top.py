@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, time, timedelta
 
 from django.utils import timezone
 
-from django_counters import HistoryNotKept, InvalidPeriod, Ranked, Series
+from django_counters import HistoryNotKept, InvalidPeriod, Ranked
 from example_project.blog.models import Post
 
 FIRST = 10
@@ -18,12 +18,12 @@ _ALL = 1000
 
 def of_the_week() -> list[Ranked]:
     """The posts with the most views of the present week that have landed."""
-    return _known(Post.views.series.per("week"), FIRST)
+    return Post.views.series.per("week").partial().top(FIRST)
 
 
 def rising() -> list[Ranked]:
     """Those that rise most: today beside yesterday, up to the same hour."""
-    return _known(Post.views.series.per("day"), FIRST, against=1)
+    return Post.views.series.per("day").partial().top(FIRST, against=1)
 
 
 def weeks() -> dict[tuple[int, str], int]:
@@ -35,8 +35,8 @@ def weeks() -> dict[tuple[int, str], int]:
     found = {}
     for day in (monday, monday - timedelta(days=7)):
         start = datetime.combine(day, time(), UTC)
-        with suppress(InvalidPeriod):
-            for row in _known(Post.views.series.per("week").between(start, start + WEEK), _ALL):
+        with suppress(InvalidPeriod, HistoryNotKept):
+            for row in Post.views.series.per("week").between(start, start + WEEK).top(_ALL):
                 found[row.key, day.isoformat()] = row.value
     return found
 
@@ -44,10 +44,3 @@ def weeks() -> dict[tuple[int, str], int]:
 def monday_of(day: date) -> date:
     """The first day of its week."""
     return day - timedelta(days=day.weekday())
-
-
-def _known(series: Series, n: int, against: int | None = None) -> list[Ranked]:
-    """What is ranked; nothing in the first days of a database of an earlier version."""
-    with suppress(HistoryNotKept):
-        return series.top(n, against=against)
-    return []

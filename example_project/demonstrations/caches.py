@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from django.core.cache import cache
+from django.db import transaction
 from django.db.models import F
 
 from django_counters.intake.flush import flush
@@ -109,7 +110,25 @@ def _die() -> None:
     raise Killed
 
 
+def _undone(change: Callable[[], object]) -> None:
+    with transaction.atomic():
+        change()
+        transaction.set_rollback(True)
+
+
+def _incr_and_roll_back() -> Outcome:
+    cache.set(KEY, 0, None)
+    _undone(partial(cache.incr, KEY))
+    return Outcome(0, int(cache.get(KEY)))
+
+
+def _count_and_roll_back() -> Outcome:
+    _undone(partial(Counter.objects.increment, "views:c"))
+    return Outcome(0, Counter.objects.value("views:c"))
+
+
 WAYS = {
     "cache-get-and-set": Demonstration(_get_and_set, _count_during_a_flush),
     "killed-after-update": Demonstration(_killed_after_update, _kill_a_flush),
+    "rolled-back": Demonstration(_incr_and_roll_back, _count_and_roll_back),
 }

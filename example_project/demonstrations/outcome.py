@@ -22,8 +22,7 @@ class Outcome(NamedTuple):
         return f"{-wrong} lost" if wrong < 0 else f"{wrong} too many"
 
     def __str__(self) -> str:
-        told = f" ({self.remark})" if self.remark else ""
-        return f"{self.counted}: {self.verdict}{told}"
+        return f"{self.verdict} ({self.remark})" if self.remark else self.verdict
 
 
 class Demonstration(NamedTuple):

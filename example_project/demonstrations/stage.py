@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import redis
@@ -14,9 +14,10 @@ from django.test import override_settings
 from django_counters.registry import slots_of
 from django_counters.stores.redis.keys import SLOTS
 from django_counters.testing import override_counters
-from example_project.demonstrations import caches, columns, transactions
+from example_project.demonstrations import caches, columns, peers, transactions
 from example_project.demonstrations.outcome import Demonstration, Outcome
-from example_project.demonstrations.tables import plain_tables
+from example_project.demonstrations.tables import Change, Page
+from example_project.scratch import tables
 
 WAYS: dict[str, Demonstration] = {**columns.WAYS, **transactions.WAYS, **caches.WAYS}
 # Patient: the machine may be busy, and a Redis that does not answer is another story.
@@ -36,7 +37,7 @@ def stage() -> Iterator[None]:
         override_settings(CACHES={"default": place}),
         override_counters(**NAMESPACES),
         _impatient(),
-        plain_tables(),
+        tables(Page, Change),
     ):
         try:
             yield
@@ -64,17 +65,24 @@ def _forget(prefix: str) -> None:
         client.delete(slots.flight, *left)
 
 
-def outcomes(names: list[str]) -> dict[str, tuple[Outcome, Outcome]]:
-    """Do what is named, each in its naive way and in ours."""
-    return {name: (WAYS[name].naive(), WAYS[name].exact()) for name in names}
+USUAL, OURS = "usual way", "django_counters"
 
 
-def table(found: dict[str, tuple[Outcome, Outcome]]) -> str:
-    """What came of it, as text."""
-    rows = [("", "done", "counted: naive way", "counted: django_counters")]
-    rows += [(name, str(n.expected), str(n), str(exact)) for name, (n, exact) in found.items()]
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+def outcomes(names: Sequence[str]) -> dict[str, dict[str, Outcome]]:
+    """Run the named scenes in each way; return what each way counted."""
+    return {
+        name: {USUAL: WAYS[name].naive(), **peers.outcomes(name), OURS: WAYS[name].exact()}
+        for name in names
+    }
+
+
+def table(counted: Mapping[str, Mapping[str, Outcome]]) -> str:
+    """Return what each way counted, as text."""
+    rows = [("", "done", USUAL, *peers.WAYS, OURS)]
+    for name, ways in counted.items():
+        rows.append((name, str(ways[OURS].expected), *map(str, ways.values())))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
-        f"{name:<{widths[0]}}  {done:>{widths[1]}}  {naive:<{widths[2]}}  {exact}"
-        for name, done, naive, exact in rows
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
     )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import ClassVar
 
-from django.db import connection, models
+from django.db import models
 
 
 class Page(models.Model):
@@ -38,18 +36,3 @@ class Change(models.Model):
 
     def __str__(self) -> str:
         return f"{self.by:+}"
-
-
-@contextmanager
-def plain_tables() -> Iterator[None]:
-    """Make the tables for a block."""
-    made = (Page, Change)
-    with connection.schema_editor() as editor:
-        for model in made:
-            editor.create_model(model)
-    try:
-        yield
-    finally:
-        with connection.schema_editor() as editor:
-            for model in made:
-                editor.delete_model(model)

@@ -71,7 +71,6 @@ class Kind:
 
 NAMED: dict[str, Kind] = {
     "exact": Kind({}),
-    "combining": Kind({"OPTIONS": {"combine": True}}),
     "sharded": Kind({"STRATEGY": "sharded"}),
     "ledger": Kind({"STRATEGY": "ledger"}),
     "cached": Kind(CACHED),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils.http import urlencode
 
+from django_counters import clock
 from django_counters.models import AdjustmentRequest, Counter, CounterAdjustment
 from django_counters.testing import override_counters
 from django_counters.types import INT8
@@ -24,7 +26,8 @@ REASON = "counted by hand on Monday"
 @pytest.fixture(autouse=True)
 def namespaces() -> Iterator[None]:
     stock = {"FLOOR": 0, "CEILING": 10_000, "APPROVE_ABOVE": 1000}
-    with override_counters(stock=stock, orders={"STRATEGY": "ledger"}):
+    calls = {"CEILING": {"month": 100}}
+    with override_counters(stock=stock, orders={"STRATEGY": "ledger"}, calls=calls):
         yield
 
 
@@ -99,6 +102,15 @@ class TestTheForm:
 
 
 class TestTheWay:
+    def test_a_preview_names_the_quota(self, clerk: Client) -> None:
+        Counter.objects.increment("calls:a", 100, at=clock.utc() - timedelta(days=40))
+        Counter.objects.increment("calls:a", 40)
+        page = previewed(clerk, address("calls:a"), how="to", number=0)
+        assert "Quota per month" in page.html
+        assert "40 → 0 of 100" in page.html
+        confirmed(clerk, address("calls:a"), page)
+        assert Counter.objects.quotas("calls:a")[0].available == 100
+
     @pytest.mark.parametrize(
         ("how", "number", "after", "delta"), [("to", 55, 55, "+15"), ("by", -15, 25, "-15")]
     )

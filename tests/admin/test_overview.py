@@ -52,7 +52,7 @@ def test_incidents_are_for_whoever_may_see_them(
 
 def test_what_has_to_be_done_and_how(viewer: Client, url: str, problems: None) -> None:
     page = html_of(viewer, url)
-    assert texts(page, "code") == ["manage.py counters rollup", "manage.py counters verify"]
+    assert texts(page, "code") == ["manage.py counters upkeep rollup", "manage.py counters verify"]
     assert "Nothing has to be done." not in page
     # A Redis that is away is named without its password.
     assert any(text.startswith("It does not answer: ") for text in texts(page, "td"))

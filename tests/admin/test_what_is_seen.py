@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from typing import Any
 
 import django
 import pytest
 from django.contrib import admin
 from django.db import connection
+from django.db.models.query import ModelIterable
+from django.http import HttpRequest
 from django.test import Client, override_settings
 from django.test.utils import CaptureQueriesContext
 from django.urls import path, reverse
@@ -27,7 +31,7 @@ from tests.admin.conftest import make
 from tests.admin.reading import html_of, rows_of, text_of
 from tests.admin.test_overview import NOBODY
 from tests.admin.test_permissions import adjust_address
-from tests.testapp.models import Article, Song
+from tests.testapp.models import Article, Review, Song
 
 pytestmark = pytest.mark.django_db
 # Since then the crumbs are a list, and the base has a block for tools beside the title.
@@ -42,8 +46,21 @@ class SongAdmin(CounterFieldsAdmin):
     list_editable = ("title",)
 
 
+class Children(ModelIterable):  # type: ignore[type-arg]
+    """Instances of the children, as django-polymorphic loads them."""
+
+    def __iter__(self) -> Iterator[Any]:
+        for one in super().__iter__():
+            yield getattr(one, "review", one)
+
+
 class ArticleAdmin(CounterFieldsAdmin):
     list_display = ("title", "reads")
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        rows = super().get_queryset(request)
+        rows._iterable_class = Children
+        return rows
 
 
 site = admin.AdminSite(name="studio")
@@ -156,6 +173,11 @@ class TestRecords:
         Song.objects.bulk_create([Song(title="C") for _ in range(20)])
         with django_assert_num_queries(len(two)):
             root.get(page)
+
+    def test_children_among_the_records(self, root: Client, cached: str) -> None:
+        for number, model in enumerate((Article, Article, Review), 1):
+            model.objects.create().reads.increment(number, immediately=True)
+        assert self.listed(root, "article") == ["3", "2", "1"]
 
     def test_what_waits_in_redis_is_there_too_unless_redis_is_away(
         self, root: Client, cached: str

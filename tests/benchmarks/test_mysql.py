@@ -38,8 +38,7 @@ def _table(
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_what_a_case_counts_is_stored_and_a_wrong_count_is_noticed(case: Case) -> None:
-    assert case.work.less
-    with case.work.less() as pair:
+    with (case.work.less or case.work.brief or case.work.prepare)() as pair:
         subject, reference = pair.subject().operations, pair.reference().operations
         assert min(subject, reference) > 0
         pair.verify(subject, reference)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import page, readme, reasons, results, scaling
+from benchmarks import page, readme, reasons, results, run, scaling
 from benchmarks.catalogue import DURABLE, FAST, groups, titles
 from benchmarks.harness import Case, Result, Round, Sample, Target, Work
 from benchmarks.results import FOLDER, Document, Row, empty, merged, row_of, stored
@@ -79,6 +79,14 @@ def test_stored_rows_are_of_cases_that_are_there_and_have_their_targets() -> Non
     assert set(reasons.REASONS) <= targets
     assert cases.keys() - targets >= reasons.TURNED
     assert set(readme.MARKED.findall(readme.README.read_text(encoding="utf-8"))) < set(cases)
+
+
+def test_a_quick_run_is_of_rows_with_a_target_unless_it_names_some() -> None:
+    judged = [case.name for group in groups() for case in group.cases if case.target]
+    for asked, expected in ((["--quick"], judged), (["--quick", "--case", "naive"], ["naive"])):
+        chosen = run._chosen(groups(), run._options(asked))
+        assert [name for group in chosen for name in group.names()] == expected
+    assert len(judged) < len(titles())
 
 
 def test_how_many_counters_change_is_a_sum_over_all_of_them() -> None:

@@ -58,7 +58,7 @@ def test_log_in_and_see_what_has_to_be_done(
     problems = page.get_by_role("table", name="Problems, and the command to run for each")
     page.get_by_role("cell", name="12.0", exact=True).wait_for()
     assert problems.locator("code").all_inner_texts() == [
-        "manage.py counters rollup",
+        "manage.py counters upkeep rollup",
         "manage.py counters verify",
     ]
     picture(page, "overview")

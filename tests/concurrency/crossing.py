@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import random
-import time
 
-from django.db import OperationalError, connection, transaction
+from django.db import OperationalError, connection
 
 from django_counters.exceptions import InsufficientCount
-from django_counters.models import Counter, CounterDelta
-from django_counters.stores.sql.dialects import dialect_of
+from django_counters.models import Counter
 from django_counters.testing import override_counters
-from django_counters.upkeep.rollup import rollup
-from tests.concurrency.book import Book
 
 DEADLOCK = 1213
 KEYS = [f"k:{number}" for number in range(20)]
@@ -46,33 +42,3 @@ def sell(number: int, level: str) -> list[int]:
                 # In REPEATABLE READ, which a check refuses, it holds what it looks at.
                 if level == "READ COMMITTED" or not error.args[0] == DEADLOCK:
                     raise
-
-
-def append_late(number: int, times: int, book: Book, locked: bool) -> int:
-    """Append in transactions that end late, or roll up until all have; how much was committed.
-
-    ``locked``: whether those who append hold their epoch, as they do.
-    """
-    if not locked:
-        appends = dialect_of("default").ledger.appends
-        assert " LOCK IN SHARE MODE" in appends.add
-        appends.add = appends.add.replace(" LOCK IN SHARE MODE", "")
-    if number < ROLLERS:
-        while not all(book.ended[ROLLERS:]):
-            rollup()
-        return 0
-    try:
-        return sum(_appended(random.Random(number), turn) for turn in range(times))
-    finally:
-        book.ended[number] = 1
-
-
-def _appended(chance: random.Random, turn: int) -> int:
-    amounts = [chance.randint(1, 99) for _ in range(chance.randint(1, 3))]
-    with transaction.atomic():
-        for by in amounts:
-            CounterDelta.objects.append("a", by)
-            # Rollups come meanwhile.
-            time.sleep(chance.random() * 0.02)
-        transaction.set_rollback(turn % 7 == 3)
-    return 0 if turn % 7 == 3 else sum(amounts)

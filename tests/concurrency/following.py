@@ -11,7 +11,7 @@ from django.db import transaction
 from django_counters.models import Counter, CounterDelta, CounterPosition
 from django_counters.upkeep.rollup import rollup
 from tests.concurrency.book import Book
-from tests.settling import let_followers_see
+from tests.settling import let_others_end
 
 WRITERS, ROLLERS, READERS = 5, 1, 2
 CROWD = WRITERS + ROLLERS + READERS
@@ -49,7 +49,7 @@ def _read(number: int, book: Book) -> int:
     while True:
         ended = all(book.ended[:WRITERS])
         if ended:
-            let_followers_see()
+            let_others_end()
         done, more = _handle(chance)
         handled += done
         if ended and not more:

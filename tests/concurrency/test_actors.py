@@ -123,7 +123,7 @@ def test_a_second_click_waits_for_the_first_one() -> None:
 
     def work(number: int) -> bool:
         if number:
-            counted.wait(20)
+            counted.wait(60)
             return Counter.objects.increment("likes:page", who="ann").replayed
         with transaction.atomic():
             Counter.objects.increment("likes:page", who="ann")

@@ -167,7 +167,7 @@ def test_the_first_ones_do_not_wait_for_each_other() -> None:
         with transaction.atomic():
             for key in order[number]:
                 Counter.objects.increment(f"{key}{number}")
-                met.wait(20)
+                met.wait(60)
 
     with override_counters(**NAMESPACES):
         Threads(2).run(count)

@@ -22,7 +22,7 @@ from tests.concurrency.servers import backend, end
 from tests.stores.test_failures import closed_database, dies_at_commit  # noqa: F401
 from tests.write.test_collector import Oops, caught, count
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.rare, pytest.mark.django_db(transaction=True)]
 Elsewhere = Callable[[Callable[[], Any]], Any]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from django.db import connection, transaction
+from django.db import transaction
 
 from django_counters import clock
 from django_counters.models import Counter, CounterDelta, CounterPosition
@@ -15,7 +15,7 @@ from tests.concurrency.book import Book
 from tests.concurrency.crowd import processes
 from tests.concurrency.following import CROWD, WRITERS, among_others
 from tests.concurrency.servers import connected
-from tests.settling import let_followers_see, roll_up
+from tests.settling import let_others_end, roll_up
 
 pytestmark = [pytest.mark.many_writers, pytest.mark.django_db(transaction=True)]
 
@@ -35,11 +35,6 @@ def follow(position: str) -> tuple[list[int], str]:
     return [entry.delta for entry in page], page.position
 
 
-def in_order(amounts: list[int]) -> list[int]:
-    """As they were told. On MySQL transactions that share an epoch have no order."""
-    return sorted(amounts) if connection.vendor == "mysql" else amounts
-
-
 def test_one_that_commits_late_is_not_passed() -> None:
     with transaction.atomic(using="late"):
         CounterDelta.objects.append("a", 1, using="late")
@@ -47,7 +42,7 @@ def test_one_that_commits_late_is_not_passed() -> None:
         rollup()
         amounts, position = follow("")
         assert amounts == [], "what is before it is not known yet"
-    let_followers_see()
+    let_others_end()
     amounts, position = follow(position)
     assert amounts == [1, 2]
     assert follow(position)[0] == []
@@ -59,8 +54,8 @@ def test_one_that_wrote_elsewhere_first_and_appends_late() -> None:
         CounterDelta.objects.append("a", 2)
         position = follow("")[1]
         CounterDelta.objects.append("a", 1, using="late")
-    let_followers_see()
-    assert in_order(follow(position)[0]) == [1, 2]
+    let_others_end()
+    assert follow(position)[0] == [1, 2]
 
 
 def test_pages_of_transactions_that_write_in_turns() -> None:
@@ -69,12 +64,12 @@ def test_pages_of_transactions_that_write_in_turns() -> None:
         CounterDelta.objects.append("a", 1, using="late")
         CounterDelta.objects.append("b", 3)
         CounterDelta.objects.append("a", 2, using="late")
-    let_followers_see()
+    let_others_end()
     amounts, position = [], ""
     while page := CounterDelta.objects.since(position, most=2):
         amounts += [entry.delta for entry in page]
         position = page.position
-    assert in_order(amounts) == [1, 2, 3]
+    assert amounts == [1, 2, 3]
 
 
 def test_one_that_rolls_back_holds_nothing_up_for_long() -> None:
@@ -82,7 +77,7 @@ def test_one_that_rolls_back_holds_nothing_up_for_long() -> None:
         CounterDelta.objects.append("a", 1, using="late")
         CounterDelta.objects.append("a", 2)
         transaction.set_rollback(True, using="late")
-    let_followers_see()
+    let_others_end()
     assert follow("")[0] == [2]
 
 

@@ -11,7 +11,7 @@ from django_counters.upkeep.rollup import rollup
 from tests.concurrency.servers import connected
 from tests.settling import let_others_end, roll_up
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.rare, pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
 
 
 def test_a_transaction_holds_up_what_a_rollup_left_because_of_it() -> None:

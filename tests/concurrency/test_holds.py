@@ -98,7 +98,7 @@ def test_a_sale_that_is_under_way_is_not_given_back() -> None:
 
     def work(number: int) -> int:
         if number:
-            under_way.wait(20)
+            under_way.wait(60)
             pass_time_of_others()
             ended = expire_holds()
             looked.set()
@@ -106,7 +106,7 @@ def test_a_sale_that_is_under_way_is_not_given_back() -> None:
         with transaction.atomic():
             hold.commit()
             under_way.set()
-            assert looked.wait(20)
+            assert looked.wait(60)
         return 0
 
     def pass_time_of_others() -> None:
@@ -126,7 +126,7 @@ def test_nobody_is_refused_while_somebody_gives_back() -> None:
 
     def work(number: int) -> int:
         if number:
-            giving.wait(20)
+            giving.wait(60)
             return Counter.objects.hold(KEY, 10).quantity
         with transaction.atomic():
             expire_holds()

@@ -17,8 +17,8 @@ from django_counters.upkeep import ledger
 from django_counters.upkeep.rollup import rollup
 from django_counters.upkeep.verify import verify
 from tests.concurrency.crowd import PATIENCE
-from tests.concurrency.leading import until
 from tests.concurrency.servers import be_patient, connected, execute, hurry, server, waiting
+from tests.concurrency.waiting import until
 from tests.settling import let_others_end, roll_up
 
 pytestmark = [pytest.mark.many_writers, pytest.mark.django_db(transaction=True)]

@@ -16,8 +16,8 @@ from django_counters.exceptions import InsufficientCount, RecordMissing
 from django_counters.models import SlottedCounter
 from django_counters.types import Bounds
 from tests.concurrency.crowd import Threads
-from tests.concurrency.leading import until
 from tests.concurrency.servers import hurry, waiting
+from tests.concurrency.waiting import until
 from tests.testapp.models import NewsPage, Page, Post, Song
 
 pytestmark = [pytest.mark.many_writers, pytest.mark.django_db(transaction=True)]

@@ -29,7 +29,7 @@ from tests.concurrency.narrow import dropped, know_tokens_for, narrow
 from tests.concurrency.servers import connected, execute
 from tests.settling import roll_up
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.rare, pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
 HOUR = timedelta(hours=1)
 AT_ONCE = timedelta(0)
 
@@ -218,7 +218,7 @@ class TestDropping:
         def drop() -> None:
             maintain("later", width=HOUR, keep=AT_ONCE)
 
-        with connection.execute_wrapper(before('AS "total"', drop)):
+        with connection.execute_wrapper(before("FULL JOIN", drop)):
             assert verify().drifts == []
         assert old <= {one.name for one in dropped()}
         assert_exact(45)

@@ -76,7 +76,7 @@ def main() -> None:
     intervals = models.get_model("IntervalSchedule")._default_manager
     rows = models.get_model("PeriodicTask")._default_manager
     seconds = intervals.create(every=5, period="seconds")
-    rows.filter(name="django_counters.flush:default").update(interval=seconds)
+    rows.filter(name="django_counters.upkeep:default").update(interval=seconds)
     apply(shown)
     print(json.dumps([first, scheduled()]))
 

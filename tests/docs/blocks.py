@@ -133,6 +133,9 @@ def wrong_apart(page: Path) -> bool:
     try:
         code = _printed(page)
         sys.stdout.flush()
+    except BaseException:
+        # Nobody else tells of it: this process ends here.
+        traceback.print_exc()
     finally:
         os._exit(code)
 

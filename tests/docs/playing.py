@@ -65,8 +65,13 @@ def play(block: Block, tree: ast.Module, code: CodeType, cast: Cast) -> None:
     _keep(block, names)
     _settings(block, tree, cast)
     for node in tree.body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not _is_fixture(node):
             _call(names[node.name], node.name, cast)
+
+
+def _is_fixture(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Return whether pytest alone may call a function."""
+    return any(ast.unparse(one).startswith("pytest.fixture") for one in node.decorator_list)
 
 
 def _defined(tree: ast.Module) -> set[str]:

@@ -34,5 +34,5 @@ def test_the_migration_makes_the_rows_once() -> None:
         ]
         for name, entry in counters_beat_schedule().items()
     }
-    changed = "django_counters.flush:default"
-    assert second == {**first, changed: ["django_counters.flush", 5.0, {"using": "default"}, 10]}
+    changed = "django_counters.upkeep:default"
+    assert second == {**first, changed: ["django_counters.upkeep", 5.0, {"using": "default"}, 10]}

@@ -241,8 +241,9 @@ def _environment(outside: Path, options: argparse.Namespace) -> dict[str, str]:
 def _checkout(command: str) -> str:
     if "pip install" not in command:
         return command
-    assert command.endswith(f" {DISTRIBUTION}"), f"what is installed is not checked: {command}"
-    return f"{command.removesuffix(DISTRIBUTION)}'{ROOT}'"
+    wheel = f"--find-links ~/django_counters/dist {DISTRIBUTION}"
+    assert command.endswith(wheel), f"the checkout is not what this installs: {command}"
+    return f"{command.removesuffix(wheel)}'{ROOT}'"
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from tests.faults.scene import Log, lines
 
 COUNTED, UNKNOWN, NOT_COUNTED = "counted", "unknown", "not counted"
 # What many of them count, beside what is their own.
-SHARED = ("shards:rest", "entries:rest")
+SHARED = ("shards:rest", "plainly:rest")
 OVER, BOOK = "over", "counted"
 
 
@@ -41,7 +41,6 @@ def ways() -> dict[str, Callable[[str], object]]:
     return {
         "plainly:exact": count,
         "shards:sharded": count,
-        "entries:ledger": count,
         "plainly:token": once,
         "plainly:many": many,
         "plain:cached": count,

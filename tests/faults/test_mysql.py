@@ -46,7 +46,7 @@ def test_what_is_told_is_true(record_property: Tell) -> None:
     together = sum(counted.get(key, 0) for key in said if ":many:" in key)
     assert {counted[key] for key in SHARED} == {together}
     ways = {way for way, _, _ in found}
-    assert len(ways) == 6
+    assert len(ways) == 5
     assert all(found[way, COUNTED, 1] > 10 for way in ways), found
     assert sum(number for (_, told, _), number in found.items() if told != COUNTED) > 0
 
@@ -73,7 +73,14 @@ class _Crowd:
 
     def count(self, database: MariaDB, chance: random.Random) -> None:
         """Let them count, while connections, processes and the server are killed."""
-        ran(self._variables["DATABASE_URL"], SETTINGS, "django", "migrate", "--run-syncdb")
+        ran(
+            self._variables["DATABASE_URL"],
+            SETTINGS,
+            "django",
+            "migrate",
+            "--run-syncdb",
+            "--skip-checks",
+        )
         for who in ("upkeep", *[""] * CALLERS):
             self.bear(who)
         self._wait_for(30)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
 from django.db import models, transaction
+from django.db.models.query import ModelIterable
 
 from django_counters.exceptions import (
     InvalidPeriod,
@@ -200,6 +202,25 @@ def test_a_parent_and_its_child_are_one_counter() -> None:
     assert flush().counters == 2
     review.refresh_from_db()
     assert (review.reads, review.stars) == (11, 5)
+
+
+class Children(ModelIterable):  # type: ignore[type-arg]
+    """Instances of the children, as django-polymorphic loads them."""
+
+    def __iter__(self) -> Iterator[Any]:
+        for one in super().__iter__():
+            yield getattr(one, "review", one)
+
+
+def test_rows_of_another_iterable_class() -> None:
+    Review.objects.create().reads.increment(3)
+    Article.objects.create().reads.increment(4)
+    rows = Article.objects.order_by("pk")
+    rows._iterable_class = Children
+    for counted in (rows.with_counts(), rows.with_counts().all().with_counts("reads")):
+        again = pickle.loads(pickle.dumps(counted))
+        for found in (list(counted), list(counted.iterator(1)), list(again)):
+            assert [(type(one), one.reads) for one in found] == [(Review, 3), (Article, 4)]
 
 
 def test_a_field_that_is_no_more_does_not_stop_the_others() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import json
+import operator
 import pickle
+from collections.abc import Callable
 from decimal import Decimal, localcontext
 from typing import Any
 
@@ -14,6 +16,7 @@ from django.core import serializers
 from django.core.exceptions import FieldError, ValidationError
 from django.db import connection, models, transaction
 from django.db.models import Avg, ExpressionWrapper, F, Max, StdDev, Sum, Value, Variance
+from django.db.models.functions import Cast
 from django.forms import modelform_factory
 from django.test import override_settings
 from hypothesis import given
@@ -39,6 +42,17 @@ from tests.testapp.models import Account
 pytestmark = pytest.mark.django_db
 D = Decimal
 NO_AMOUNTS: list[Any] = [0.1, D("0.001"), D("NaN"), D("Infinity"), "1", True, None]
+NUMBERS: list[Any] = ["12.555", "12.50", D("12.499"), 0.05, 0.051, 5, "-0.001", D("-3"), True]
+NUMBERS += [D("1e30"), "-1e30", 10**40, "1e999999999", "-1e999999999", "1e-999999999"]
+NUMBERS += ["92233720368547758.07", "92233720368547758.08", "-92233720368547758.085"]
+LONG = "12.50" + "0" * 60 + "1"
+COMPARISONS: dict[str, Callable[[Decimal, Decimal], bool]] = {
+    "exact": operator.eq,
+    "gt": operator.gt,
+    "gte": operator.ge,
+    "lt": operator.lt,
+    "lte": operator.le,
+}
 NO_AMOUNTS += [2**62, D("1e30"), D("1e-999999999"), D("1e999999999"), D("0." + "1" * 60)]
 
 
@@ -291,6 +305,11 @@ class TestInstances:
             for loaded in serializers.deserialize(kind, text):
                 loaded.save()
             assert Account.objects.get().balance == D("2.50")
+            Account.objects.increment(balance=1)
+            for loaded in serializers.deserialize(kind, text):
+                loaded.save()
+            assert Account.objects.get().balance == D("3.50")
+            Account.objects.decrement(balance=1)
         fields = json.loads(serializers.serialize("json", Account.objects.all()))[0]["fields"]
         assert (fields["balance"], fields["points"]) == ("2.50", "0.001")
 
@@ -331,10 +350,66 @@ class TestQueries:
         found = Account.objects.filter(**asked).order_by("name")
         assert "".join(found.values_list("name", flat=True)) == names
 
-    @pytest.mark.parametrize("amount", [D("0.001"), 0.5, D("1e30"), "x"])
-    def test_a_filter_rounds_nothing(self, amount: Any) -> None:
-        with pytest.raises(InvalidDelta):
-            Account.objects.filter(balance__gt=amount)
+    @pytest.mark.parametrize("number", NUMBERS)
+    def test_a_filter_compares_any_number(self, number: Any) -> None:
+        balances = {"a": D("5.00"), "b": D("12.50"), "c": D("0.05")}
+        same = D(1) if number is True else D(str(number))
+        field = Account._meta.get_field("balance")
+        left = ExpressionWrapper(F("balance") - Value(D(0), field), output_field=field)
+        for name, compare in COMPARISONS.items():
+            wanted = sorted(one for one, balance in balances.items() if compare(balance, same))
+            others = sorted({*balances} - {*wanted})
+            for asked in ({f"balance__{name}": number}, {f"left__{name}": number}):
+                rows = Account.objects.annotate(left=left).order_by("name")
+                assert [one.name for one in rows.filter(**asked)] == wanted, asked
+                assert [one.name for one in rows.exclude(**asked)] == others, asked
+            having = Account.objects.values("name").annotate(
+                sum=Sum("balance"), mean=Avg("balance")
+            )
+            for asked in ({f"sum__{name}": number}, {f"mean__{name}": number}):
+                assert sorted(one["name"] for one in having.filter(**asked)) == wanted, asked
+
+    @pytest.mark.parametrize(
+        ("asked", "names"),
+        [
+            ({"balance__in": [D("0.055"), "12.5", 10**30, None]}, "b"),
+            ({"balance__in": {D("0.055"), D("1e30")}}, ""),
+            ({"balance__in": [F("bonus"), D("12.505"), 5]}, "a"),
+            ({"balance__gte": LONG}, ""),
+            ({"balance__lt": LONG}, "abc"),
+            ({"balance": LONG}, ""),
+            ({"balance__range": ("0.045", "5.001")}, "ac"),
+            ({"balance__range": ("0.051", "0.059")}, ""),
+            ({"balance__range": (D("-1e30"), "5.001")}, "ac"),
+            ({"balance__range": ("0.051", "1e30")}, "ab"),
+            ({"balance__range": ("1e30", "1e31")}, ""),
+            ({"balance__range": (D("-1e31"), D("-1e30"))}, ""),
+            ({"balance__range": ("0.051", F("balance"))}, "ab"),
+        ],
+    )
+    def test_a_filter_by_many_numbers(self, asked: dict[str, Any], names: str) -> None:
+        rows = Account.objects.order_by("name")
+        assert "".join(one.name for one in rows.filter(**asked)) == names
+        others = "".join(sorted({*"abc"} - {*names}))
+        assert "".join(one.name for one in rows.exclude(**asked)) == others
+
+    @pytest.mark.parametrize("wrong", ["x", "", D("NaN"), float("inf"), "1e9" + "9" * 30, [1], {}])
+    def test_a_filter_by_no_number(self, wrong: Any) -> None:
+        """As Django's own DecimalField refuses it."""
+        for name in ("exact", "gt", "in", "range"):
+            given = [wrong, wrong] if name in ("in", "range") else wrong
+            for field in ("balance", "plain"):
+                plain = Cast("limit", models.DecimalField(max_digits=9, decimal_places=2))
+                with pytest.raises(ValidationError, match="must be a decimal number"):
+                    Account.objects.annotate(plain=plain).filter(**{f"{field}__{name}": given})
+
+    def test_squares_are_compared_with_squares(self) -> None:
+        record = account(name="a", balance=D("7.00"))
+        assert record.balance == 7
+        spread = Account.objects.values("name").annotate(square=Variance("balance"))
+        assert spread.filter(square__gt=D("0.999")).get()["square"] == 1
+        assert not spread.filter(square__gt=1).exists()
+        assert spread.get(square=1)["name"] == "a"
 
     def test_values_and_order(self) -> None:
         rows = Account.objects.order_by("-balance").values_list("balance", flat=True)
@@ -365,6 +440,7 @@ class TestQueries:
         for wrong in (
             lambda: Account.objects.filter(balance__gt=F("limit")),
             lambda: Account.objects.filter(balance__gt=F("points")),
+            lambda: Account.objects.filter(balance__in=[5, F("points")]),
             lambda: Account.objects.filter(balance__in=Account.objects.values("limit")),
             lambda: list(Account.objects.annotate(x=F("balance") + 1)),
             lambda: list(Account.objects.annotate(x=F("balance") + D("0.1"))),
@@ -374,6 +450,22 @@ class TestQueries:
             lambda: Account.objects.update(balance=F("points")),
         ):
             with pytest.raises(FieldError):
+                wrong()
+
+    @pytest.mark.parametrize(
+        "lookup",
+        [
+            *("iexact", "contains", "icontains", "startswith", "istartswith"),
+            *("endswith", "iendswith", "regex", "iregex"),
+        ],
+    )
+    def test_no_lookup_finds_the_text_of_units(self, lookup: str) -> None:
+        for wrong in (
+            lambda: Account.objects.filter(**{f"balance__{lookup}": "125"}),
+            lambda: Account.objects.filter(**{f"energy__{lookup}": "7"}),
+            lambda: Account.objects.annotate(x=Sum("balance")).filter(**{f"x__{lookup}": "1"}),
+        ):
+            with pytest.raises(FieldError, match=f"Unsupported lookup '{lookup}'"):
                 wrong()
 
     def test_update(self) -> None:
@@ -411,6 +503,20 @@ class TestQueries:
 )
 def test_declarations_are_checked(options: dict[str, Any], ids: list[str]) -> None:
     assert check_ids(DecimalCounterField, **options) == ids
+
+
+@pytest.mark.parametrize("assigned", [D("-5"), -5, "-5.00"])
+def test_an_amount_that_is_assigned_to_a_copy_keeps_to_the_bounds(assigned: Any) -> None:
+    account(balance=5)
+    Account.objects.update(balance=D("-3"))
+    loaded = Account.objects.get()
+    loaded.pk, loaded._state.adding = None, True
+    loaded.save()
+    assert column("balance", loaded) == -300
+    loaded.balance = assigned
+    loaded.pk, loaded._state.adding = None, True
+    with pytest.raises(InitialOutOfBounds), transaction.atomic():
+        loaded.save()
 
 
 def test_what_migrations_keep() -> None:

@@ -7,13 +7,24 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from django.db import connection, models, transaction
+from django.db import connection, migrations, models, transaction
+from django.db.migrations.state import ModelState, ProjectState
 from django.db.models.signals import post_delete, pre_delete
-from django.test.utils import CaptureQueriesContext
+from django.test.utils import CaptureQueriesContext, isolate_apps
 
-from django_counters.fields import deleting
-from django_counters.models import SlottedCounter
-from tests.testapp.models import BonusTrack, Lyrics, Song, Track
+from django_counters.fields import CounterField, deleting
+from django_counters.models import Counter, SlottedCounter
+from django_counters.write import belongings
+from tests.testapp.models import (
+    BonusTrack,
+    Device,
+    Lyrics,
+    NewsPage,
+    Post,
+    Product,
+    Song,
+    Track,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -103,3 +114,82 @@ def test_whoever_deletes_in_sql_may_tell_of_each_record(block: Callable[[], Any]
         for song in made:
             post_delete.send(sender=Song, instance=song, using="default")
     assert waiting() == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_deletion_told_of_by_hand_ends_the_holds_of_a_stock() -> None:
+    product = Product.objects.create(name="lamp", stock=5)
+    product.stock.hold(2, token="cart")
+    post_delete.send(sender=Product, instance=product, using="default")
+    assert not Counter.objects.find_hold("cart").release()
+
+
+def test_holds_without_a_floor_end_with_their_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(belongings, "_IDS", 2)
+    device = Device.objects.create(events=9)
+    for number in range(5):
+        device.events.hold(1, token=f"cart {number}")
+    key = device.pk
+    device.delete()
+    new = Device.objects.create(pk=key)
+    assert new.events.holds() == []
+    assert not any(Counter.objects.find_hold(f"cart {n}").release() for n in range(5))
+    assert new.events.value() == 0
+
+
+@pytest.mark.parametrize(("model", "followed"), [(Post, False), (NewsPage, False), (Device, True)])
+def test_keys_of_the_database_are_deleted_without_signals(
+    model: type[models.Model], followed: bool
+) -> None:
+    """No such key comes back, and Django deletes these rows without loading them."""
+    assert post_delete.has_listeners(model) is followed
+
+
+@isolate_apps("tests.testapp")
+def test_a_link_to_a_parent_may_be_a_name() -> None:
+    """Django resolves the name of a link in an abstract model after the class is prepared."""
+
+    class Whole(models.Model):
+        class Meta:
+            app_label = "testapp"
+
+    class Part(Whole):
+        link = models.OneToOneField("Whole", models.CASCADE, primary_key=True, parent_link=True)
+        hits = CounterField()
+
+        class Meta:
+            app_label = "testapp"
+            abstract = True
+
+    class Piece(Part):
+        class Meta:
+            app_label = "testapp"
+
+    assert Piece._meta.pk.name == "link"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_data_migration_may_tell_of_each_record() -> None:
+    product = Product.objects.create(name="lamp", stock=5)
+    product.stock.hold(2, token="basket")
+    (song,) = songs(1)
+
+    def delete(apps: Any, schema_editor: Any) -> None:
+        for model in (Song, Product):
+            records = apps.get_model("testapp", model.__name__).objects
+            keys = list(records.values_list("pk", flat=True))
+            records.all().delete()
+            assert waiting() or model is Product
+            for key in keys:
+                using = schema_editor.connection.alias
+                post_delete.send(sender=model, instance=model(pk=key), using=using)
+
+    state = ProjectState()
+    for model in (Song, Product):
+        state.add_model(ModelState.from_model(model))
+    with connection.schema_editor() as editor:
+        migrations.RunPython(delete).database_forwards("testapp", editor, state, state)
+    assert waiting() == []
+    assert not Counter.objects.find_hold("basket").release()
+    assert Product.objects.create(pk=product.pk).stock.holds() == []
+    assert Song.objects.with_counts().get(pk=Song.objects.create(pk=song.pk).pk).plays == 0

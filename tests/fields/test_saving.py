@@ -5,23 +5,37 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+from collections.abc import Callable
 from io import StringIO
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
+import django
 import pytest
 from django.core import serializers
-from django.core.exceptions import FieldError
+from django.core.exceptions import FieldError, ValidationError
 from django.core.management import call_command
-from django.db import connection
-from django.db.models import F
+from django.db import connection, models, transaction
+from django.db.models import F, signals
 from django.forms import modelform_factory
 from django.template import Context, Template
 from django.test.utils import CaptureQueriesContext
 
 from django_counters import AssignmentIgnored
-from django_counters.models import Counter
-from tests.testapp.models import DatabaseDefault, Derived, NewsPage, Post
+from django_counters.exceptions import InitialOutOfBounds, InvalidDelta
+from django_counters.models import Counter, SlottedCounter
+from tests.testapp.models import (
+    DatabaseDefault,
+    Derived,
+    NewsPage,
+    Note,
+    Page,
+    Post,
+    Product,
+    ProxyPage,
+    Song,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -108,6 +122,132 @@ def test_insert_takes_the_initial_value() -> None:
     assert stored(copied) == 6
 
 
+def _again(record: models.Model) -> Any:
+    record.pk = None
+    record._state.adding = True
+    return record
+
+
+def _by_its_attributes(record: models.Model) -> Any:
+    names = [field.name for field in record._meta.fields if not field.primary_key]
+    return type(record)(**{name: getattr(record, name) for name in names})
+
+
+def _insert_many(new: Any) -> None:
+    (made,) = type(new).objects.bulk_create([new])
+    assert made.pk
+
+
+@pytest.mark.parametrize("copied", [_again, _by_its_attributes])
+@pytest.mark.parametrize("insert", [methodcaller("save"), _insert_many])
+def test_a_copy_of_what_no_new_row_could_be(
+    copied: Callable[[models.Model], Any], insert: Callable[[models.Model], None]
+) -> None:
+    product = Product.objects.create(name="tea", stock=5)
+    Product.objects.update(stock=-3)
+    new = copied(Product.objects.get())
+    new.full_clean()
+    insert(new)
+    assert Product.objects.values_list("stock", flat=True).get(pk=new.pk) == -3
+    # Its actors stay with the record that they have counted.
+    note = Note.objects.create()
+    note.likes.increment(who="ann")
+    note.stars.increment(who="ann")
+    new = copied(Note.objects.with_counts().get(pk=note.pk))
+    assert (new.likes, new.stars) == (1, 1)
+    insert(new)
+    stored = Note.objects.with_counts().get(pk=new.pk)
+    for likes, stars in (new.likes, new.stars), (stored.likes, stored.stars):
+        assert (likes, stars) == (0, 0)
+    assert not new.likes.has("ann")
+    assert new.likes.toggle("ann").result == 1
+    with pytest.raises(InitialOutOfBounds):
+        Product(stock=product.stock - 10).save()
+
+
+def test_a_new_record_with_a_related_object_keeps_its_bounds() -> None:
+    new, note = Product(stock=-5), Note(likes=7)
+    for one in (new, note):
+        # Django does this when a related object is assigned.
+        one._state.db = "default"
+    with pytest.raises(ValidationError, match="greater than or equal to 0"):
+        new.full_clean()
+    for unsaved in (new, copy.copy(new)):
+        with pytest.raises(InitialOutOfBounds):
+            unsaved.save()
+    with pytest.raises(InvalidDelta, match="starts at 0"):
+        note.save()
+
+
+@pytest.mark.parametrize(
+    "twin", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))]
+)
+def test_a_copy_of_a_loaded_record_keeps_its_number(twin: Callable[[Any], Any]) -> None:
+    Product.objects.create(name="tea", stock=5)
+    Product.objects.update(stock=-3)
+    late: Any = Product.objects.defer("stock").get()
+    assert late.stock == -3
+    fresh: Any = Product.objects.get()
+    fresh.refresh_from_db(fields=["stock"])
+    for loaded in (late, fresh, Product.objects.get()):
+        new = _again(twin(loaded))
+        new.full_clean()
+        new.save()
+        assert Product.objects.values_list("stock", flat=True).get(pk=new.pk) == -3
+
+
+@pytest.mark.parametrize("twin", [lambda one: one, copy.copy, copy.deepcopy])
+@pytest.mark.parametrize("insert", [methodcaller("save"), _insert_many])
+def test_a_number_that_is_assigned_to_a_copy_keeps_to_the_bounds(
+    twin: Callable[[Any], Any], insert: Callable[[models.Model], None]
+) -> None:
+    Product.objects.create(name="tea", stock=5)
+    Product.objects.update(stock=-3)
+    for first in (False, True):
+        loaded: Any = Product.objects.get(name="tea")
+        if first:
+            loaded.stock = -5
+        new = _again(twin(loaded))
+        if not first:
+            new.stock = new.stock = -5
+        with pytest.raises(InitialOutOfBounds), transaction.atomic():
+            insert(new)
+        new.stock = 7
+        new.name = "green tea"
+        insert(new)
+        assert Product.objects.values_list("stock", flat=True).get(pk=new.pk) == 7
+    # The number that it was loaded with is assigned once more.
+    new = _again(Product.objects.get(name="tea"))
+    new.stock = -3
+    insert(new)
+    assert Product.objects.values_list("stock", flat=True).get(pk=new.pk) == -3
+
+
+@pytest.mark.parametrize("way", ["text", "other row", "changed", "again"])
+def test_whatever_is_assigned_to_a_copy_keeps_to_the_bounds(way: str) -> None:
+    for name in ("tea", "milk"):
+        Product.objects.create(name=name, stock=5)
+    Product.objects.filter(name="milk").update(stock=-7)
+    new: Any = Product.objects.get(name="tea")
+    other: Any = Product.objects.get(name="milk")
+    if way == "text":
+        new.stock = "-7"
+    elif way == "other row":
+        new.stock = other.stock
+    elif way == "changed":
+        new.stock = other.stock.increment(1)
+    else:
+        new.stock -= 12
+        new.stock = new.stock
+    with pytest.raises(InitialOutOfBounds), transaction.atomic():
+        _again(new).save()
+    # The number of the row may be below the floor.
+    other.stock = 3
+    other.refresh_from_db()
+    _again(other).save()
+    assert Product.objects.filter(name="milk", stock__lt=0).count() == 2
+
+
 def test_an_expression_is_evaluated_by_the_database(stale: Post) -> None:
     stale.views = F("views") + 1
     stale.save()
@@ -164,17 +304,61 @@ def test_fixtures_carry_the_numbers(stale: Post) -> None:
     call_command("dumpdata", "testapp.post", stdout=dumped)
     (record,) = json.loads(dumped.getvalue())
     assert record["fields"]["views"] == 11
-    Post.objects.update(views=99)
-    # Once over a row, and once where there is none.
-    for _ in range(2):
-        (loaded,) = serializers.deserialize("json", dumped.getvalue())
-        loaded.save()
-        assert isinstance(loaded.object, Post)
-        assert loaded.object.views.increment() == 12
-        assert loaded.object.views.decrement() == 11
-        Post.objects.all().delete()
+    Post.objects.all().delete()
+    (loaded,) = serializers.deserialize("json", dumped.getvalue())
+    loaded.save()
+    assert isinstance(loaded.object, Post)
+    assert stored(loaded.object) == 11
+    assert loaded.object.views.increment() == 12
+    assert loaded.object.views.decrement() == 11
     for format_ in ("xml", "python", "jsonl"):
         assert serializers.serialize(format_, [stale])
+
+
+def test_a_raw_save_keeps_the_number_of_an_existing_row(stale: Post, tmp_path: Path) -> None:
+    """A fixture that is loaded again, or a version that is restored."""
+    fixture = tmp_path / "post.json"
+    fields = {"title": "restored", "views": 3, "likes": 4}
+    left_out = {"title": "restored"}
+    for given in (fields, left_out):
+        fixture.write_text(json.dumps([{"model": "testapp.post", "pk": stale.pk, "fields": given}]))
+        call_command("loaddata", fixture, verbosity=0)
+        assert Post.objects.values_list("title", "views", "likes").get() == ("restored", 11, 0)
+    loaded: Any
+    (loaded,) = serializers.deserialize("json", fixture.read_text())
+    loaded.save()
+    # Afterwards its number is one like any other.
+    Post.objects.update(likes=loaded.object.views + 1)
+    Post.objects.update(views=loaded.object.views)
+    assert stored(stale) == loaded.object.views == Post.objects.get().likes - 1
+
+
+def test_a_raw_save_that_failed_leaves_a_usable_number(stale: Post) -> None:
+    wrong = Post(pk=stale.pk, title="x" * 200, views=3)
+    loaded: Any
+    (loaded,) = serializers.deserialize("json", serializers.serialize("json", [wrong]))
+    loaded.object.pk = "no number"
+    with pytest.raises(ValueError, match="no number"), transaction.atomic():
+        loaded.save()
+    loaded.object.pk, loaded.object.title = stale.pk, "right"
+    loaded.object.save()
+    assert stored(stale) == 11
+    # Django 6 reads what an expression has become.
+    number = int(loaded.object.views)
+    assert number == (11 if django.VERSION >= (6,) else 3)
+    loaded.object.pk = None
+    loaded.object.save(force_insert=True)
+    assert stored(loaded.object) == number
+
+
+def test_a_raw_save_of_a_proxy_and_of_a_child_keeps_the_number() -> None:
+    page = NewsPage.objects.create(hits=1, shares=2)
+    page.hits.increment(4)
+    page.shares.increment(4)
+    for stale in (NewsPage(pk=page.pk), ProxyPage(pk=page.pk), Page(pk=page.pk)):
+        for loaded in serializers.deserialize("json", serializers.serialize("json", [stale])):
+            models.Model.save_base(loaded.object, raw=True)
+    assert NewsPage.objects.values_list("hits", "shares").get() == (5, 6)
 
 
 def test_a_form_shows_it_and_never_changes_it(stale: Post) -> None:
@@ -196,6 +380,22 @@ def test_a_generated_column_may_use_it() -> None:
     row.save()
     row.refresh_from_db()
     assert row.doubled == 6
+
+
+def test_a_save_that_a_package_tells_of(stale: Post, settings: Any) -> None:
+    """Signals that are made by hand have fewer arguments than Django's."""
+    settings.DEBUG = True
+    song = Song.objects.create()
+    SlottedCounter.objects.increment(song, "plays")
+    song.plays = 5
+    for signal in (
+        signals.pre_save,
+        signals.post_save,
+        signals.pre_delete,
+        signals.post_delete,
+    ):
+        signal.send(sender=Song, instance=song)
+    assert not SlottedCounter.objects.exists()
 
 
 class TestAssigned:

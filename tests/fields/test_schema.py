@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -223,3 +227,49 @@ def test_the_table_of_counters_has_one_index_and_room_for_updates() -> None:
             [Counter._meta.db_table],
         )
         assert cursor.fetchall() == [(["fillfactor=60"], 1, "C")]
+
+
+@pytest.mark.skipif(not hasattr(models, "DB_CASCADE"), reason="DB_CASCADE needs Django 6.1")
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({}, False),
+        ({"floor": 0}, True),
+        ({"strategy": "slotted"}, True),
+        ({"strategy": "cached"}, True),
+        ({"per": ["day"]}, True),
+        ({"once": True}, True),
+    ],
+)
+def test_a_cascade_of_the_database_is_told_of(options: dict[str, Any], told: bool) -> None:
+    for cascade in ("DB_CASCADE", "CASCADE"):
+        with isolate_apps("tests.testapp"):
+
+            class Owner(models.Model):
+                class Meta:
+                    app_label = "testapp"
+
+            class Owned(models.Model):
+                owner = models.ForeignKey(Owner, getattr(models, cascade))
+                hits = CounterField(**options)
+
+                class Meta:
+                    app_label = "testapp"
+
+            found = "counters.W024" in [message.id for message in Owned.check()]
+        assert found is (told and cascade == "DB_CASCADE")
+
+
+def test_a_field_without_the_app_names_the_line_to_add(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text("from django_counters import CounterField\n")
+    setup = (
+        "import django; from django.conf import settings; settings.configure("
+        "INSTALLED_APPS=['django.contrib.contenttypes']); django.setup(); import shop"
+    )
+    path = os.pathsep.join([str(tmp_path), str(Path.cwd())])
+    environment = {**os.environ, "PYTHONPATH": path}
+    run = subprocess.run(
+        [sys.executable, "-c", setup], env=environment, capture_output=True, text=True, check=False
+    )
+    told = 'ImproperlyConfigured: Counters need "django_counters" in INSTALLED_APPS. Add it.'
+    assert told in run.stderr

@@ -19,7 +19,6 @@ from tests.testapp.models import Product
 DECLARED: dict[str, Any] = {
     "stock": {"FLOOR": 0},
     "seats": {"FLOOR": 0, "PER": ["day"]},
-    "parcels": {"OPTIONS": {"combine": True}},
     "likes": {"ONCE": True},
     "views": {"STRATEGY": "sharded"},
     "hits": {"STRATEGY": "ledger"},
@@ -55,7 +54,7 @@ def of_field() -> Stock:
     return Stock(stock.hold, stock.holds, stock.value, stock.increment, stock.stocktake)
 
 
-KINDS = ("stock:lamp", "seats:hall", "parcels:lamp", "field")
+KINDS = ("stock:lamp", "seats:hall", "field")
 
 
 @pytest.fixture(autouse=True)

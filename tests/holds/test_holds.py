@@ -28,6 +28,7 @@ from django_counters.exceptions import (
 )
 from django_counters.models import Counter, CounterHold, CounterIncident
 from django_counters.signals import batch_applied
+from django_counters.testing import override_counters
 from django_counters.upkeep.holds import expire_holds, prune_holds
 from django_counters.upkeep.verify import verify
 from tests.holds.conftest import Stock, of_key, pass_time, sums
@@ -185,6 +186,39 @@ def test_counters_that_cannot_promise_it_are_refused(key: str) -> None:
     assert not CounterHold.objects.exists()
 
 
+CHANGED: list[Any] = [
+    {"STRATEGY": "sharded"},
+    {"STRATEGY": "sharded", "FLOOR": 0},
+    pytest.param({"STRATEGY": "ledger"}, marks=pytest.mark.postgresql),
+    {"STRATEGY": "cached"},
+]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("changed", CHANGED)
+def test_open_holds_outlive_a_change_of_strategy(changed: dict[str, Any]) -> None:
+    """They end as before, and what comes back is in the total at once, wherever others count."""
+    key, objects = "stock:lamp", Counter.objects
+    objects.increment(key, 10)
+    released, sold, parted, given, late = (objects.hold(key, 1) for _ in range(5))
+    with override_counters(stock=changed):
+        objects.increment(key, 3)
+        with pytest.raises(UnsupportedHold):
+            objects.hold(key, 1)
+        before = objects.read(key)
+        assert before.value == 8
+        assert released.release()
+        assert objects.read(key).total == before.total + 1
+        assert sold.commit().sold == 1
+        assert parted.extend(minutes=40).commit().sold == 1
+        objects.release_hold(given.token, reason="the customer is gone", actor="boss")
+        assert [one.token for one in objects.holds(key)] == [late.token]
+        pass_time()
+        assert expire_holds() == 1
+        # Available and sold are what was there.
+        assert (objects.value(key), sums()) == (11, (0, 2))
+
+
 def test_a_stocktake_of_what_was_never_counted_and_of_what_is_collected(db: None) -> None:
     assert Counter.objects.stocktake("stock:lamp") == Parts(0, 0, 0)
     with Counter.objects.collect():
@@ -207,11 +241,11 @@ def test_fields_and_records(db: None) -> None:
         Product.stock.of(int(hold.key)).hold(1)
     with pytest.raises(RecordMissing):
         Product.stock.of(int(hold.key)).stocktake()
-    # There is nothing to give it back to.
-    assert hold.release()
+    # They ended with the records, and there is nothing to give back.
+    assert not hold.release()
     pass_time()
-    assert (expire_holds(), sums()) == (1, (0, 0))
-    assert Counter.objects.find_hold(gone.token).state == "expired"
+    assert (expire_holds(), sums()) == (0, (0, 0))
+    assert Counter.objects.find_hold(gone.token).state == "released"
 
 
 def test_a_hold_of_a_model_that_is_gone_is_an_incident(db: None) -> None:
@@ -233,9 +267,9 @@ def test_what_is_no_quantity_or_time(wrong: Any) -> None:
 
 
 def test_what_is_no_note(db: None) -> None:
-    for wrong in "a" * 256, "a\0b":
-        with pytest.raises(ValueError, match="a note has"):
-            Counter.objects.hold("stock:lamp", 1, note=wrong)
+    for note, why in (("x" * 256, "at most 255 characters"), ("a\0b", "steers")):
+        with pytest.raises(ValueError, match=why):
+            Counter.objects.hold("stock:lamp", note=note)
 
 
 def test_what_is_no_token(db: None) -> None:

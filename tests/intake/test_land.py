@@ -143,6 +143,19 @@ def test_increments_with_tokens_count_once_across_parcels() -> None:
     assert CounterDelta.objects.count() == 1
 
 
+@pytest.mark.many_writers
+@pytest.mark.parametrize("used", range(5))
+def test_of_many_with_tokens_those_that_are_new_are_counted(used: int) -> None:
+    tokens = sorted(mint(clock.utc()) for _ in range(5))
+    CounterDelta.objects.append("k2", 7, token=tokens[used])
+    CounterDelta.objects.append("other", 1, token=tokens[used - 1])
+    tokened = {str(token): Tokened("k2", 7) for token in tokens}
+    landed = land(parcel := parcel_of({"k2": 35}, tokens=tokened))
+    assert landed.forget == {parcel.id: ["k2"]}
+    assert landed.conflicts == {str(tokens[used - 1]): {"k2": 7}}
+    assert_counts({"k2": 35, "other": 1})
+
+
 @pytest.mark.parametrize("spelled", [str, lambda token: token.hex.upper(), lambda token: "f" * 32])
 def test_an_id_has_one_spelling(spelled: Any) -> None:
     with pytest.raises(ValueError, match="hex of a UUIDv7"):

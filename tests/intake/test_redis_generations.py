@@ -82,6 +82,7 @@ def three() -> dict[str, int]:
     return counted
 
 
+@pytest.mark.rare
 def test_the_next_one_is_read_while_one_is_landed(
     three: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,8 @@ from django_counters.limits import Limit
 from django_counters.rates import Rate
 from tests.concurrency.crowd import Threads, at_once
 
+pytestmark = pytest.mark.rare
+
 CROWD = 100
 # A server has no more connections for each of the tests that run at once.
 CONNECTIONS = 16

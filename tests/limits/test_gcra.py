@@ -220,6 +220,7 @@ class TestDatabase:
         assert not CounterLimit.objects.exists()
 
 
+@pytest.mark.rare
 @FRESH
 def test_a_hundred_at_once_admit_ten_in_redis(fresh: bool) -> None:
     name, barrier = some_name(), threading.Barrier(100)

@@ -107,4 +107,9 @@ def test_django_translates_what_is_left_to_it() -> None:
     assert not names & OF_DJANGO
     for language in ("de", "fr", "ja"):
         with translation.override(language):
-            assert not [text for text in OF_DJANGO if translation.gettext(text) == text]
+            # Before Python 3.11.5, gettext() doesn't find a message that has a plural.
+            assert not [
+                text
+                for text in OF_DJANGO
+                if text == translation.gettext(text) == translation.ngettext(text, "", 1)
+            ]

@@ -232,6 +232,7 @@ def test_requests_at_the_same_time_list_their_own_in_threads() -> None:
     assert [[row[0] for row in rows(answer)] for answer in answers] == [["a"], ["b"]]
 
 
+@pytest.mark.rare
 def test_requests_at_the_same_time_list_their_own_on_one_event_loop() -> None:
     async def ask() -> list[Any]:
         both = asyncio.Barrier(2)

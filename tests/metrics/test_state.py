@@ -15,7 +15,7 @@ from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 from prometheus_client import CollectorRegistry
 
-from django_counters import clock
+from django_counters import clock, metrics
 from django_counters.intake.flush import flush
 from django_counters.metrics import CountersCollector, gathering, names
 from django_counters.metrics.gathering import Gathering, Scrape, scraping
@@ -255,6 +255,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
 
 
 class TestScrapesAtTheSameTime:
+    @pytest.mark.rare
     def test_they_share_one_answer(self, slow: Slow) -> None:
         collector = CountersCollector("default", patience=60)
         answers: list[dict[tuple[str, str], float]] = []
@@ -277,6 +278,21 @@ class TestScrapesAtTheSameTime:
             for _ in range(3):
                 up_of(collector)
             assert slow.asked == asked
+
+    def test_memory_does_not_grow_with_the_number_of_tenants(
+        self, slow: Slow, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        collector = CountersCollector("default", max_age=60, patience=0)
+        monkeypatch.setattr(metrics, "tenant", lambda: "first")
+        up_of(collector)
+        assert slow.begun.wait(60)
+        monkeypatch.setattr(gathering, "scraping", lambda using: ())
+        for number in range(300):
+            monkeypatch.setattr(metrics, "tenant", lambda number=number: f"tenant {number}")
+            collector._gathering("default").begin().done.wait(60)
+        assert len(collector._gatherings) <= 101
+        # The one that still asks is asked for no second time.
+        assert ("default", "first") in collector._gatherings
 
     def test_what_takes_too_long_is_told_in_part_and_begun_once(self, slow: Slow) -> None:
         collector = CountersCollector("default", max_age=0, patience=0)

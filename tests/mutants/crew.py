@@ -1,4 +1,4 @@
-"""Tries mutants, four at the same time, and tells what became of each."""
+"""Tries mutants, four at the same time or one alone, and prints the result of each."""
 
 from __future__ import annotations
 
@@ -68,12 +68,17 @@ class Crew:
         self._running: dict[int, Trial] = {}
         self._begun = 0
 
-    def tried(self, mutants: Sequence[Mutant], attempts: int) -> Iterator[tuple[Mutant, int]]:
-        """What became of each, in the order in which they end; one may take several attempts."""
+    def tried(
+        self, mutants: Sequence[Mutant], attempts: int = 1, at_once: int = AT_ONCE
+    ) -> Iterator[tuple[Mutant, int]]:
+        """Yield the result of each, in the order in which they end.
+
+        One that survives is tried again, up to ``attempts`` times.
+        """
         waiting = deque((mutant, 1) for mutant in mutants)
         try:
             while waiting or self._running:
-                while waiting and len(self._running) < AT_ONCE:
+                while waiting and len(self._running) < at_once:
                     self._begin(*waiting.popleft())
                 trial, code = self._ended()
                 if code != SURVIVED or trial.attempt == attempts:

@@ -82,10 +82,11 @@ class Mutant:
         return part
 
 
-def read(catalogue: Path) -> list[Mutant]:
+def read(catalogue: str) -> list[Mutant]:
     """The mutants of a text."""
-    lines = [line for line in catalogue.read_text().split("\n") if not line.startswith("#")]
-    return [_mutant(part.split("\n")) for part in "\n".join(lines).strip("\n").split("\n\n")]
+    lines = [line for line in catalogue.split("\n") if not line.startswith("#")]
+    parts = "\n".join(lines).strip("\n").split("\n\n")
+    return [_mutant(part.split("\n")) for part in parts if part]
 
 
 def _mutant(lines: Sequence[str]) -> Mutant:
@@ -104,6 +105,15 @@ def _bare(lines: str) -> str:
 def _moved(text: str, margin: str) -> str:
     """Each line that is one from its beginning is as far to the right as what is changed."""
     return re.sub(r"(?:^(?=  )|(?<=\n)(?=.))", margin, text)
+
+
+def part_of(text: str, name: str) -> str:
+    """Return the text of a function, a class or a constant.
+
+    Raises:
+        NotThere: there is no such one, or there are several.
+    """
+    return _parted(text, name)[1]
 
 
 def _parted(text: str, name: str) -> tuple[str, str, str]:
@@ -135,5 +145,6 @@ def named(body: Sequence[ast.stmt], prefix: str = "") -> Iterator[tuple[str, ast
                 yield prefix + name, node
 
 
-MUTANTS = [mutant for file in sorted(HERE.glob("catalogue/*.txt")) for mutant in read(file)]
-CONTROLS = read(HERE / "controls.txt")
+CATALOGUES = [f"tests/mutants/catalogue/{one.name}" for one in sorted(HERE.glob("catalogue/*.txt"))]
+MUTANTS = [mutant for name in CATALOGUES for mutant in read((ROOT / name).read_text())]
+CONTROLS = read((HERE / "controls.txt").read_text())

@@ -1,10 +1,15 @@
-"""Tries mutants: ``python3 -m tests.mutants [word ...]``, those whose names have one of the words.
+"""Tries mutants: ``python3 -m tests.mutants [--all | word ...]``.
+
+With words it tries those whose names have one of them; with ``--all`` all. Without either it tries
+up to 150 whose function or whose test changed since the last release, and 30 others, drawn by the
+date: it prints from which commit and by which date. ``COUNTERS_DAY=2026-11-26`` draws those of that
+day.
 
 Each is tried in a process of its own, which sees one module with the change, in databases of its
 own; the test that guards the mechanism has to fail there. A mutant that survives fails the run,
 and so does one that is noticed for the wrong reason: because a module cannot be imported or a
-fixture fails. Tests of races may miss their moment on a busy machine, so a mutant has survived
-when nobody noticed it three times in a row.
+fixture fails. Tests of races may miss their moment on a busy machine, so a mutant that survived is
+tried three times more at the end, alone; it fails the run if it survives all of them.
 
 This process imports what all need and none changes; a fork of it begins where that ends.
 """
@@ -22,12 +27,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.mutants import databases
+from tests.mutants import chosen, databases
 from tests.mutants.crew import Crew
 from tests.mutants.mutant import CONTROLS, MUTANTS, Mutant
 from tests.mutants.trial import BROKEN, NOTICED, SURVIVED, forked
 
-ATTEMPTS = 3
+ATTEMPTS_ALONE = 3
 UNCHANGED = "control: nothing is changed"
 DRAWN = 8
 # What the tests import of others, as far as it asks for no settings.
@@ -48,37 +53,41 @@ WARM = (
 
 
 def main(argv: Sequence[str]) -> int:
-    """Try all mutants, or those whose name contains one of ``argv``; 0 if each was noticed."""
+    """Try the mutants that ``argv`` asks for; return 0 if each was noticed."""
     if {"-h", "--help"} & set(argv):
         print(__doc__)
         return 0
-    chosen = [m for m in MUTANTS if not argv or any(word in m.name for word in argv)]
-    if not chosen:
+    mutants = chosen.by(argv, MUTANTS)
+    if not mutants:
         print(f"no mutant has one of these words in its name: {list(argv)}", file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory() as folder:
         _prepare(Path(folder))
         with _originals(Path(folder)):
-            missed = _missed(Crew(Path(folder)), chosen)
+            missed = _missed(Crew(Path(folder)), mutants)
     if missed is None:
         return 1
     # At the end, where whoever reads only that finds them.
     print(*(f"not noticed: {mutant.name}" for mutant in missed), sep="\n")
-    print(f"{len(chosen) - len(missed)} of {len(chosen)} mutants were noticed")
+    print(f"{len(mutants) - len(missed)} of {len(mutants)} mutants were noticed")
     return 1 if missed else 0
 
 
-def _missed(crew: Crew, chosen: Sequence[Mutant]) -> list[Mutant] | None:
+def _missed(crew: Crew, mutants: Sequence[Mutant]) -> list[Mutant] | None:
     """Those that were not noticed; None where the crew cannot tell."""
     # Some of the tests must pass where nothing is changed: others in each run.
-    drawn = random.sample(list(chosen), min(DRAWN, len(chosen)))
+    drawn = random.sample(list(mutants), min(DRAWN, len(mutants)))
     plain = [Mutant(f"{UNCHANGED} for {one.name}", one.where, (), one.test) for one in drawn]
-    tried = crew.tried([*CONTROLS, *plain], 1)
+    tried = crew.tried([*CONTROLS, *plain])
     wrong = [mutant.name for mutant, code in tried if code != _due(mutant)]
     if wrong:
         print(f"no trial can be believed, as these have ended otherwise than they should: {wrong}")
         return None
-    return [mutant for mutant, code in crew.tried(chosen, ATTEMPTS) if code != NOTICED]
+    codes = list(crew.tried(mutants))
+    broken = [mutant for mutant, code in codes if code == BROKEN]
+    survived = [mutant for mutant, code in codes if code == SURVIVED]
+    again = crew.tried(survived, ATTEMPTS_ALONE, at_once=1)
+    return broken + [mutant for mutant, code in again if code != NOTICED]
 
 
 def _due(control: Mutant) -> int:

@@ -23,7 +23,7 @@ PATIENCE = 300
 SURVIVED, NOTICED, BROKEN = 0, 1, 2
 HOOK = str(Path(hook.__file__).parent)
 OPTIONS = (
-    *("-qx", "--slow", "--tb=native", "-p", "no:cacheprovider"),
+    *("-qx", "--slow", "--tb=native", "-p", "no:cacheprovider", "-p", "no:unstable"),
     *("-p", "django_counters.pytest_plugin"),
 )
 

@@ -11,6 +11,7 @@ from django.core.management import call_command
 from django.test import override_settings
 
 from django_counters import clock
+from django_counters.features import Finding
 from django_counters.models import (
     Counter,
     CounterHorizon,
@@ -18,7 +19,7 @@ from django_counters.models import (
     CounterShard,
     SlottedCounter,
 )
-from django_counters.observe.doctor import Finding, examine
+from django_counters.observe.doctor import examine
 from django_counters.stores.sql import guard
 from django_counters.testing import override_counters
 from django_counters.upkeep.rollup import rollup
@@ -73,9 +74,9 @@ def test_what_is_left_by_a_change_of_strategy_has_to_be_folded() -> None:
     assert set(found) == {"(no namespace)", "likes", "slots of testapp.Post.views"}
     assert {finding.strategy for finding in found.values()} == {"exact"}
     assert "sharded" in found["likes"].action
-    assert "counters rollup" in found["likes"].action
+    assert "counters upkeep rollup" in found["likes"].action
     assert "slotted" in found["slots of testapp.Post.views"].action
-    assert {finding.command for finding in found.values()} == {"manage.py counters rollup"}
+    assert {finding.command for finding in found.values()} == {"manage.py counters upkeep rollup"}
     SlottedCounter.objects.increment(Song.objects.create(), "downloads")
     rollup()
     # A total that stands in a slot is not waiting.
@@ -124,7 +125,7 @@ class TestMembers:
             roll_up(minutes_ago=11)
         (found,) = examine()
         assert (found.subject, found.rows, found.counters) == ("members of hits", 6, 2)
-        assert (found.needed, found.command) == (True, "manage.py counters rollup")
+        assert (found.needed, found.command) == (True, "manage.py counters upkeep rollup")
         assert "10 minutes" in found.action
         rollup()
         assert examine() == []

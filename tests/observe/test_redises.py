@@ -19,10 +19,11 @@ from django.db import connection
 from django.test import override_settings
 
 from django_counters import checks, clock
+from django_counters.features import Finding
 from django_counters.hints import HINTS
 from django_counters.intake.flush import flush
 from django_counters.models import Counter, CounterIncident, CounterSource
-from django_counters.observe.doctor import Finding, examine
+from django_counters.observe.doctor import examine
 from django_counters.observe.redises import weaknesses
 from django_counters.stores.redis import keys
 from django_counters.stores.sql.incidents import record
@@ -210,6 +211,11 @@ class TestHowItIsSetUp:
 
             def __init__(self, version: str) -> None:
                 self.version = version
+
+            together = True
+
+            def waiting(self) -> None:
+                pass
 
             def information(self, section: str) -> dict[str, str]:
                 return {"redis_version": self.version} if section == "server" else {}

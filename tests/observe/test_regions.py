@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import re
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from io import StringIO
 from typing import Any
 
 import pytest
-from django.core.management import call_command
 from django.db import connection, connections, transaction
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
+from django_counters.features import Finding, Verdict
 from django_counters.models import CounterPosition
-from django_counters.observe.doctor import Finding, Verdict, examine, facts_of
+from django_counters.observe.doctor import examine, facts_of
 from django_counters.observe.facts import PARTS, databases
 from django_counters.observe.regions import Exchange, exchanged, inquired
 from django_counters.registry import registry
@@ -29,7 +26,7 @@ from tests.upkeep.regions import EU, US, Region, _regional, exchange  # noqa: F4
 
 pytestmark = pytest.mark.django_db(databases=["default", "other"])
 commits = pytest.mark.django_db(transaction=True, databases=["default", "other"])
-PUBLISH, PULL = "manage.py counters publish", "manage.py counters pull"
+PUBLISH, PULL = "manage.py counters upkeep publish", "manage.py counters upkeep pull"
 
 
 def seen(region: Region) -> Exchange:
@@ -221,7 +218,7 @@ class TestTheDoctor:
         with override_settings(COUNTERS_REGION="eu", COUNTERS_REGIONS={"us": "nowhere"}):
             (finding,) = examine()
         assert (finding.subject, finding.needed) == ("settings", True)
-        assert "'nowhere'" in finding.action
+        assert "'us' names no database" in finding.action
 
     @pytest.mark.many_writers
     def test_a_peer_that_is_away_and_one_that_does_not_answer(self) -> None:
@@ -241,19 +238,6 @@ class TestTheDoctor:
                     thread.join(30)
                     assert not thread.is_alive()
         assert "within 0 s" in peer.problem
-
-
-@commits
-def test_the_hottest_counters_have_a_line_about_it() -> None:
-    out, data = StringIO(), StringIO()
-    exchange(EU, US)
-    CounterPosition.objects.filter(source="region", part="us").delete()
-    with EU.settings():
-        call_command("counters", "top", "--once", "--every=0.01", stdout=out)
-        call_command("counters", "top", "--once", "--every=0.01", "--json", stdout=data)
-    assert re.search(r"^regions: eu \d+ s · us never$", out.getvalue(), re.MULTILINE)
-    found = json.loads(data.getvalue())["regions"]
-    assert (list(found), found["us"]) == (["eu", "us"], None)
 
 
 @contextmanager

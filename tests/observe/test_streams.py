@@ -9,11 +9,12 @@ from django.db.models import F
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
+from django_counters.features import Finding
 from django_counters.metrics import names
 from django_counters.metrics.gathering import scraping
 from django_counters.metrics.samples import samples
 from django_counters.models import CounterPosition
-from django_counters.observe.doctor import Finding, examine
+from django_counters.observe.doctor import examine
 from django_counters.observe.streams import behind
 from django_counters.registry import registry
 from django_counters.stores.sql.positions import Position

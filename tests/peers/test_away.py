@@ -96,6 +96,7 @@ def says_nothing(connection: socket.socket, over: Event) -> None:
         (says_nothing, "without response"),
     ],
 )
+@pytest.mark.rare
 def test_it_is_said_what_became_of_an_answer(behaves: Behaviour, reason: str) -> None:
     patience = 10 if behaves is drips else 0.5
     with (
@@ -203,7 +204,7 @@ def test_whatever_is_answered_is_understood_or_refused(part: Any) -> None:
         {"entries": []},
         {"entries": [["likes:x", 1, 3]]},
         {"entries": [["likes:x", 1, 9]]},
-        {"entries": [["x" * 201, 1, 4]]},
+        {"entries": [[7, 1, 4]]},
         {"entries": [["likes:x", 2**63, 4]]},
         {"entries": [["likes:x", "1", 4]]},
         {"entries": [["likes:x", 1]]},

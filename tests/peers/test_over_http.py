@@ -134,12 +134,12 @@ def test_the_commands_say_what_is_wrong(address: str, capsys: pytest.CaptureFixt
     }
     EU.count("likes:x")
     with override_settings(**options):
-        call_command("counters", "publish")
-        call_command("counters", "pull")
+        call_command("counters", "upkeep", "publish")
+        call_command("counters", "upkeep", "pull")
     assert "1 entries published" in capsys.readouterr().out
     with (
         override_settings(**{**options, "COUNTERS_REGIONS": {"us": f"{address}us"}}),
         pytest.raises(CommandError, match=r"us: no region is at its address"),
     ):
-        call_command("counters", "pull")
+        call_command("counters", "upkeep", "pull")
     assert CounterPosition.objects.using("other").get(source="region eu").timeline

@@ -103,15 +103,23 @@ class TestCounting:
 
     def test_a_token_counts_once(self, counted: str) -> None:
         token = mint(clock.utc())
-        for country in ("DE", "DE", "FR"):
-            # Whatever is said of it later: the first call counts.
-            result = Counter.objects.increment(counted, 4, tags={"country": country}, token=token)
-        assert result.replayed
+        for replayed in (False, True):
+            result = Counter.objects.increment(counted, 4, tags=DE, token=token)
+            assert result.replayed is replayed
+        others: list[dict[str, Any]] = [{}, {"tags": FR}, {"tags": DE, "at": clock.utc()}]
+        for _ in range(2):
+            for other in others:
+                with pytest.raises(TokenConflict):
+                    Counter.objects.increment(counted, 4, token=token, **other)
+            land()
+        plain = mint(clock.utc())
+        Counter.objects.increment(counted, 1, token=plain)
+        with pytest.raises(TokenConflict):
+            Counter.objects.increment(counted, 1, tags=DE, token=plain)
+        assert Counter.objects.increment(counted, 1, token=plain).replayed
         land()
-        Counter.objects.increment(counted, 4, tags=FR, token=token)
-        land()
-        assert by_country(counted) == {"DE": 4}
-        assert Counter.objects.value(counted) == 4
+        assert by_country(counted) == {"DE": 4, None: 1}
+        assert Counter.objects.value(counted) == 5
         with pytest.raises(TokenConflict):
             Counter.objects.increment(counted, 5, tags=DE, token=token)
 

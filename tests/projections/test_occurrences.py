@@ -40,7 +40,6 @@ DECLARED: dict[str, Any] = {"PER": ["hour"], "OCCURRENCES": ["day"], "TAGS": {"c
 CACHED: dict[str, Any] = {"STRATEGY": "cached", "OPTIONS": {"timeout": 10}, **DECLARED}
 WAYS: dict[str, dict[str, Any]] = {
     "exact": DECLARED,
-    "combined": {"OPTIONS": {"combine": True}, **DECLARED},
     "with a floor": {"FLOOR": 0, **DECLARED},
     "with a top": {"TOP": ["day"], **DECLARED},
     "sharded": {"STRATEGY": "sharded", **DECLARED},

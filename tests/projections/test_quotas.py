@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar
+from uuid import uuid4
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -15,22 +16,29 @@ from django.core.checks import Error
 from django.db import connection, connections, models, transaction
 from django.db.models import Sum
 from django.test.utils import isolate_apps, override_settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from django_counters import CeilingExceeded, CounterField, InsufficientCount, QuotaExceeded, clock
+from django_counters.calendar import period_of
 from django_counters.checks import check_setting
-from django_counters.exceptions import UnsupportedBounds
+from django_counters.exceptions import UnsupportedBounds, UnsupportedHold
 from django_counters.models import (
     Counter,
     CounterAdjustment,
     CounterCell,
     CounterDelta,
+    CounterHold,
+    CounterMeasure,
     CounterShard,
     SlottedCounter,
 )
+from django_counters.registry import registry
 from django_counters.stores.sql.corrections import SqlCorrections
 from django_counters.stores.sql.dialects import dialect_of
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
+from tests import machines
 from tests.testapp.models import Member
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -80,6 +88,102 @@ def test_what_is_taken_back_is_room_again() -> None:
     Counter.objects.decrement(KEY, 5)
     assert refused(6).available == 5
     assert Counter.objects.increment(KEY, 5) == 40
+
+
+class TestEarlierPeriods:
+    """What was counted before a period makes no room in it, however it is taken back."""
+
+    WAYS: ClassVar[dict[str, Callable[[int], object]]] = {
+        "one": lambda by: Counter.objects.decrement(KEY, by),
+        "as an increment": lambda by: Counter.objects.increment(KEY, -by),
+        "with tags": lambda by: Counter.objects.decrement(KEY, by, tags={"model": "b"}),
+        "with a token": lambda by: Counter.objects.decrement(KEY, by, token=mint(clock.utc())),
+        "many": lambda by: Counter.objects.decrement_many({KEY: by, "calls:b": 1}),
+        "a queryset": lambda by: Counter.objects.filter(key=KEY).decrement(by),
+    }
+
+    @pytest.mark.parametrize("way", WAYS)
+    @pytest.mark.parametrize("within", [nullcontext, transaction.atomic, Counter.objects.collect])
+    def test_open_no_quota(self, way: str, within: Callable[[], Any]) -> None:
+        long_ago = clock.utc() - timedelta(days=70)
+        Counter.objects.increment(KEY, 40, at=long_ago, tags={"model": "a"})
+        Counter.objects.increment(KEY, 10, tags={"model": "a"})
+        with within():
+            self.WAYS[way](30)
+        assert Counter.objects.value(KEY) == 20
+        assert [(one.used, one.available) for one in Counter.objects.quotas(KEY)] == [
+            (0, 40),
+            (0, 100),
+        ]
+        refused(41)
+        assert Counter.objects.increment(KEY, 40) == 60
+        # What the earlier day counted stays.
+        assert refused(1, at=long_ago).period == "day"
+
+    def test_give_their_room_back_where_they_counted(self) -> None:
+        long_ago = clock.utc() - timedelta(days=70)
+        Counter.objects.increment(KEY, 40, at=long_ago)
+        Counter.objects.decrement(KEY, 5, at=long_ago)
+        assert refused(6, at=long_ago).available == 5
+        assert [one.used for one in Counter.objects.quotas(KEY)] == [0, 0]
+
+    def test_a_refused_decrease_takes_nothing_back(self) -> None:
+        with override_counters(calls={"FLOOR": 0, "CEILING": {"month": 100}}):
+            Counter.objects.increment(KEY, 30)
+            with pytest.raises(InsufficientCount):
+                Counter.objects.decrement(KEY, 31)
+            with pytest.raises(InsufficientCount):
+                Counter.objects.decrement_many({KEY: 31, "calls:b": 1})
+            assert (Counter.objects.value(KEY), used()) == (30, 30)
+
+    def test_a_quota_that_was_lowered_refuses_no_decrease(self) -> None:
+        Counter.objects.increment(KEY, 40)
+        with override_counters(calls={"CEILING": {"day": 10}, "TAGS": {"model": 2}}):
+            assert Counter.objects.decrement(KEY, 5) == 35
+            Counter.objects.decrement_many({KEY: 5, "plain": 1})
+        assert used(period="day") == 30
+
+    @pytest.mark.parametrize("many", [False, True])
+    def test_of_a_field(self, many: bool) -> None:
+        member = Member.objects.create()
+        member.requests.increment(10, at=clock.utc() - timedelta(days=40))
+        member.requests.increment(4)
+        if many:
+            Member.objects.decrement(requests=9)
+        else:
+            member.requests.decrement(9)
+        assert [(one.used, one.available) for one in member.requests.quotas()] == [(0, 10)]
+        with pytest.raises(QuotaExceeded):
+            member.requests.increment(11)
+
+    def test_in_shards_are_refused(self) -> None:
+        with pytest.raises(UnsupportedBounds):
+            CounterShard.objects.increment(KEY, -1)
+        with pytest.raises(UnsupportedBounds):
+            CounterDelta.objects.append(KEY, -1)
+        with pytest.raises(UnsupportedBounds):
+            SlottedCounter.objects.increment(Member.objects.create(), "requests", -1)
+
+
+@pytest.mark.many_writers
+def test_parallel_decreases_take_no_more_than_there_is() -> None:
+    """40 of this month and 400 of another: 16 threads take 15 back, four by four."""
+    with override_counters(calls={"CEILING": {"month": 400}, "TAGS": {"model": 2}}):
+        Counter.objects.increment(KEY, 400, at=clock.utc() - timedelta(days=70))
+        Counter.objects.increment(KEY, 40)
+
+        def take(number: int) -> None:
+            for turn in range(5):
+                if turn % 2:
+                    Counter.objects.decrement_many({KEY: 3, f"other:{number}": 1})
+                else:
+                    Counter.objects.decrement(KEY, 3, tags={"model": str(number % 2)})
+            connections.close_all()
+
+        with ThreadPoolExecutor(16) as threads:
+            list(threads.map(take, range(16)))
+        assert Counter.objects.value(KEY) == 200
+        assert [one.used for one in Counter.objects.quotas(KEY)] == [0]
 
 
 def test_each_period_has_its_own() -> None:
@@ -160,10 +264,9 @@ def test_a_token_is_not_used_up_by_a_refusal() -> None:
 
 
 @pytest.mark.many_writers
-@pytest.mark.parametrize("combine", [False, True])
-def test_parallel_writers_never_pass_it(combine: bool) -> None:
+def test_parallel_writers_never_pass_it() -> None:
     """16 threads ask for three times as much as there is: all of it is given out, and no more."""
-    declared = {"CEILING": {"month": 100}, "TAGS": {"model": 2}, "OPTIONS": {"combine": combine}}
+    declared = {"CEILING": {"month": 100}, "TAGS": {"model": 2}}
 
     def take(number: int) -> int:
         given = 0
@@ -289,18 +392,27 @@ def test_a_case_adjusts_those_that_have_room() -> None:
     assert Counter.objects.values_of([KEY, "calls:b"]) == {KEY: 35, "calls:b": 6}
 
 
-def test_what_was_held_always_comes_back() -> None:
-    """A hold takes away, and gives back: neither asks for room."""
+def test_a_counter_with_a_quota_cannot_be_held() -> None:
+    """It may come back in another period: there it would be counted, and here it would be room."""
     Counter.objects.increment(KEY, 40)
-    hold = Counter.objects.hold(KEY, 5)
+    with pytest.raises(UnsupportedHold, match="Hold a counter without one"):
+        Counter.objects.hold(KEY, 5)
+    with pytest.raises(UnsupportedHold):
+        Member.objects.create().requests.hold(1)
+    assert not CounterHold.objects.exists()
+
+
+def test_what_was_held_before_the_quota_always_comes_back() -> None:
+    with override_counters(calls={"PER": ["day"], "TAGS": {"model": 2}}):
+        Counter.objects.increment(KEY, 50)
+        first, second, third = (Counter.objects.hold(KEY, 5) for _ in range(3))
     Counter.objects.increment(KEY, 5)
-    assert hold.release()
+    assert first.release()
     assert Counter.objects.value(KEY) == used(period="day") == 45
-    hold = Counter.objects.hold(KEY, 5)
-    Counter.objects.hold(KEY, 5)
-    Counter.objects.increment(KEY, 5)
-    row = Counter.objects.release_hold(hold.token, reason="the customer is gone", actor="boss")
-    assert row.after == used(period="day") == 45
+    row = Counter.objects.release_hold(second.token, reason="the customer is gone", actor="boss")
+    assert row.after == used(period="day") == 50
+    assert third.commit(quantity=2).state == "committed"
+    assert Counter.objects.value(KEY) == used(period="day") == 53
 
 
 def test_a_strategy_that_was_changed() -> None:
@@ -337,6 +449,7 @@ PROBLEMS = [
     ({"CEILING": {"day": 5}, "STRATEGY": "cached"}, "cannot hold a ceiling of a period"),
     ({"CEILING": {"day": 5}, "STRATEGY": "ledger"}, "cannot hold a ceiling of a period"),
     ({"CEILING": {"day": 5}, "ONCE": True}, "once for each actor"),
+    ({"CEILING": {"day": 5}, "OPTIONS": {"held_per_actor": 2}}, "held_per_actor can't be beside"),
 ]
 
 
@@ -353,12 +466,13 @@ def test_wrong_fields() -> None:
     class Wrong(models.Model):
         hits = CounterField(strategy="slotted", ceiling={"day": 5})
         calls = CounterField(ceiling={"decade": 5})
+        stock = CounterField(ceiling={"day": 5}, held_in_total=9, hold_minutes=60)
 
         class Meta:
             app_label = "testapp"
 
     found = {error.obj.name: error.id for error in Wrong.check() if isinstance(error, Error)}
-    assert found == {"hits": "counters.E037", "calls": "counters.E037"}
+    assert found == dict.fromkeys(("hits", "calls", "stock"), "counters.E037")
 
 
 @isolate_apps("tests.testapp")
@@ -375,3 +489,146 @@ def test_a_ceiling_of_the_value_needs_no_key_that_is_a_text() -> None:
 
     found = {error.obj.name: error.id for error in Day.check() if isinstance(error, Error)}
     assert found == {"calls": "counters.E037"}
+
+
+class _Quotas(RuleBasedStateMachine):
+    """Counts and corrections of one counter beside what its periods should have.
+
+    Neither takes more from a period than that has counted, so none opens a quota.
+    """
+
+    CEILINGS: ClassVar = {"day": 40, "month": 100}
+    WHO: ClassVar = {"reason": "a correction", "actor": "ops"}
+    now: datetime
+
+    def __init__(self) -> None:
+        super().__init__()
+        for model in (Counter, CounterCell, CounterHold, Member):
+            model._base_manager.all()._raw_delete("default")
+        type(self).now = datetime(2026, 3, 15, 12, tzinfo=UTC)
+        self.used: dict[tuple[str, datetime], int] = {}
+        self.value = 0
+        self.begin()
+
+    def begin(self) -> None:
+        """Create the counted record; a named counter needs none."""
+
+    def call(self, name: str, *args: Any, **said: Any) -> Any:
+        return getattr(Counter.objects, name)(KEY, *args, **said)
+
+    def many(self, **asked: int) -> None:
+        for name, by in asked.items():
+            said: dict[str, Any] = {name: {KEY: by}, **self.WHO, "case": uuid4().hex}
+            Counter.objects.adjust_many(**said)
+
+    def cells(self, at: datetime) -> list[tuple[str, datetime]]:
+        return [(by, period_of(by, at, UTC)[0]) for by in self.CEILINGS]
+
+    def room(self, at: datetime) -> int:
+        return min(
+            self.CEILINGS[by] - self.used.get((by, start), 0) for by, start in self.cells(at)
+        )
+
+    def add(self, by: int, at: datetime) -> None:
+        self.value += by
+        for cell in self.cells(at):
+            self.used[cell] = self.used.get(cell, 0) + by
+
+    def corrected(self, by: int) -> None:
+        self.value += by
+        for cell in self.cells(self.now):
+            used = self.used.get(cell, 0)
+            self.used[cell] = used + max(by, -max(used, 0))
+
+    @rule(by=st.integers(1, 60), days=st.sampled_from([0, 0, 0, 1, 20, 40, 70]), tag=st.booleans())
+    def increment(self, by: int, days: int, *, tag: bool) -> None:
+        at = self.now - timedelta(days=days)
+        said: dict[str, Any] = {"tags": {"model": "a"}} if tag else {}
+        if by <= self.room(at):
+            self.call("increment", by, at=at, **said)
+            self.add(by, at)
+        else:
+            with pytest.raises(QuotaExceeded):
+                self.call("increment", by, at=at, **said)
+
+    @rule(by=st.integers(1, 30), tag=st.booleans())
+    def decrement(self, by: int, *, tag: bool) -> None:
+        if by <= self.value:
+            self.call("decrement", by, **({"tags": {"model": "a"}} if tag else {}))
+            self.corrected(-by)
+
+    @rule(by=st.integers(-90, 60).filter(bool), many=st.booleans())
+    def adjust_by(self, by: int, *, many: bool) -> None:
+        if by > 0 and by > self.room(self.now):
+            with pytest.raises(QuotaExceeded):
+                self.call("adjust", by=by, **self.WHO)
+        elif self.value + by >= 0:
+            self.many(by=by) if many else self.call("adjust", by=by, **self.WHO)
+            self.corrected(by)
+
+    @rule(part=st.integers(0, 3), many=st.booleans())
+    def adjust_to(self, part: int, *, many: bool) -> None:
+        to = self.value * part // 4
+        self.many(to=to) if many else self.call("adjust", to=to, **self.WHO)
+        self.corrected(to - self.value)
+
+    @rule()
+    def reset(self) -> None:
+        self.call("reset", **self.WHO)
+        self.corrected(-self.value)
+
+    @rule(days=st.sampled_from([1, 16, 31]))
+    def time_passes(self, days: int) -> None:
+        type(self).now = self.now + timedelta(days=days)
+
+    @invariant()
+    def the_periods_agree(self) -> None:
+        found = {one.period: (one.used, one.available) for one in self.call("quotas")}
+        cells = dict(self.cells(self.now))
+        used = {by: self.used.get((by, start), 0) for by, start in cells.items()}
+        assert found == {by: (n, max(self.CEILINGS[by] - n, 0)) for by, n in used.items()}
+        assert self.call("value") == self.value
+
+
+class _NamedQuotas(_Quotas):
+    """The same, with `forget`, which named counters alone have."""
+
+    @rule()
+    def forget(self) -> None:
+        assert Counter.objects.forget(KEY) == self.value
+        self.value, self.used = 0, {}
+
+
+class _FieldQuotas(_Quotas):
+    """The same of a record."""
+
+    CEILINGS: ClassVar = {"month": 10}
+
+    def begin(self) -> None:
+        self.member = Member.objects.create()
+
+    def call(self, name: str, *args: Any, **said: Any) -> Any:
+        said.pop("tags", None)
+        return getattr(self.member.requests, name)(*args, **said)
+
+    def many(self, **asked: int) -> None:
+        for name, by in asked.items():
+            said: dict[str, Any] = {name: {self.member.pk: by}, **self.WHO, "case": uuid4().hex}
+            Member.objects.adjust_many("requests", **said)
+
+
+@pytest.mark.rare
+@pytest.mark.parametrize("model", [_NamedQuotas, _FieldQuotas])
+def test_nothing_that_is_taken_back_opens_a_quota(
+    model: type[_Quotas], request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clock, "utc", lambda: model.now)
+    quotas = {"CEILING": _Quotas.CEILINGS, "FLOOR": 0, "TAGS": {"model": 2}}
+    with (
+        override_settings(TIME_ZONE="UTC"),
+        override_counters(calls=quotas),
+    ):
+        CounterMeasure.objects.all().delete()
+        registry.forget_strategies()
+        machines.run(model, request, steps=30, examples=12, slow=200)
+    registry.forget_strategies()

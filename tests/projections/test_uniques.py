@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.contrib.auth.models import AnonymousUser, User
 from django.core.exceptions import ObjectDoesNotExist
-from django.db import transaction
+from django.db import connections, transaction
 from django.utils.functional import SimpleLazyObject
 
 from django_counters import clock
@@ -20,6 +21,7 @@ from django_counters.models import Counter, CounterDelta, CounterMember, Counter
 from django_counters.projections.event import actor_of
 from django_counters.read.series import Series
 from django_counters.registry import registry
+from django_counters.sketches import Sketch
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from django_counters.upkeep.forgetting import forget_actor
@@ -235,6 +237,33 @@ def test_somebody_is_forgotten(rolled_up: bool) -> None:
         assert (days().unique(), forget_actor("ann")["sets"]) == (2, 0)
 
 
+@pytest.mark.parametrize("rolled_up", [False, True])
+def test_somebody_is_forgotten_where_nothing_is_declared_any_more(rolled_up: bool) -> None:
+    with override_counters(hits={"UNIQUE": ["day"]}):
+        Counter.objects.increment(KEY, who="ann")
+        if rolled_up:
+            rollup()
+    assert forget_actor("ann", dry_run=True)["sets"] == 1
+    assert forget_actor("ann")["sets"] == 1
+    assert forget_actor("ann")["sets"] == 0
+
+
+def test_forgetting_takes_no_cursor_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pooler may give each statement to another server process."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a named cursor")
+
+    monkeypatch.setattr("django_counters.stores.sql.uniques._SETS", 2)
+    with override_counters(hits={"UNIQUE": ["day"]}):
+        for number in range(5):
+            Counter.objects.increment(f"hits:{number}", who="ann")
+        rollup()
+        for alias in ("default", "other"):
+            monkeypatch.setattr(connections[alias], "chunked_cursor", refuse)
+        assert forget_actor("ann")["sets"] == 5
+
+
 def test_a_rollup_says_who_waits() -> None:
     with override_counters(hits={"UNIQUE": ["day"]}):
         for who in range(3):
@@ -253,3 +282,45 @@ def test_nobody_is_told_of_the_time_before_they_were_declared() -> None:
         assert days(9).total() == 2
         with pytest.raises(HistoryNotKept):
             days(9).unique()
+
+
+@pytest.mark.parametrize("path", ["whole", "each", "points", "tags"])
+def test_sets_are_read_by_pages(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    """Reading 600 sets of 16 KiB keeps a page of them in memory, and its unions."""
+    options = {"UNIQUE": ["hour", "day"], "PER": ["day"], "TAGS": {"country": 2}}
+    with override_counters(hits=options):
+        for key, country in (("hits:a", "DE"), ("hits:a", "FR"), ("hits:b", "DE")):
+            Counter.objects.increment(key, who="ann", tags={"country": country})
+        rollup()
+        crowds = [Sketch.of(range(number, 9000 * number, number)) for number in range(1, 9)]
+        rows = [(row.measure_id, row.period, row.start) for row in CounterUnique.objects.all()]
+        CounterUnique.objects.bulk_create(
+            CounterUnique(
+                measure_id=measure,
+                period=period,
+                start=start,
+                key=f"hits:{number:03}",
+                tags="",
+                kind=crowds[number // 25].kind,
+                body=crowds[number // 25].body,
+            )
+            for measure, period, start in {rows[0], *rows}
+            for number in range(200)
+        )
+        everything = Counter.objects.series(namespace="hits").per("day").last(1)
+        reads: dict[str, Callable[[], Any]] = {
+            "whole": everything.unique,
+            "each": everything.unique_each,
+            "points": everything.uniques,
+            "tags": everything.by("country").unique,
+        }
+        at_once = reads[path]()
+        monkeypatch.setattr("django_counters.read.uniques.PAGE", 8)
+        tracemalloc.start()
+        try:
+            by_pages, (_, peak) = reads[path](), tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert by_pages == at_once
+    assert at_once
+    assert peak < 100 * len(crowds[0].body), "200 sets were in memory"

@@ -121,6 +121,8 @@ def deleting(plan: Plan, world: World) -> Iterator[Step]:
     elif waits := present(world.redis.amounts) & counter:
         after = scripts.discard(plan, world, counter)
         yield "discard", after._replace(lost=world.lost | waits)
+    elif world.redis.discarding:
+        yield "discard cells", scripts.discard_cells(plan, world)
 
 
 def _forget(plan: Plan, world: World) -> Iterator[Step]:

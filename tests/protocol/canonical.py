@@ -82,7 +82,7 @@ def _bits(bits: int, names: Names) -> int:
 def _redis(redis: Redis, names: Names) -> Redis:
     ring = tuple(kept and _generation(kept, names) for kept in redis.ring)
     opened = redis.open and _generation(redis.open, names)
-    return Redis(opened, redis.marks, ring, redis.base, redis.tokens)
+    return redis._replace(open=opened, ring=ring)
 
 
 def _generation(kept: Generation, names: Names) -> Generation:

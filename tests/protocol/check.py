@@ -48,10 +48,14 @@ def _kept(world: World) -> str:
 
 
 def _cells(plan: Plan, world: World) -> str:
-    """Cells have what was counted, but for adjustments: in the database, and in what waits."""
-    database = world.database
+    """Cells have what was counted, but for adjustments: in the database, and in what waits.
+
+    Those of a counter that is being discarded wait until their own step.
+    """
+    database, going = world.database, world.redis.discarding
     landed = database.cells, database.counted & ~(7 * plan.adjustment)
-    waits = sum(kept.cells + kept.tokens for kept in _unlanded(world)), waiting(world)
+    cells = sum((kept.cells & ~going) + kept.tokens for kept in _unlanded(world))
+    waits = cells, waiting(world) & ~going
     for where, (cells, counted) in {"landed": landed, "waiting": waits}.items():
         if cells != counted:
             had, due = spelled(cells), spelled(counted)

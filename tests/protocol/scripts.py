@@ -207,19 +207,29 @@ def forget(plan: Plan, world: World, counters: int) -> World:
 
 
 def discard(plan: Plan, world: World, counter: int) -> World:
-    """Take away what waits for a counter whose record is deleted, its cells and members."""
+    """Take away what waits for a counter whose record is deleted, but for cells and members."""
+
+    def left(kept: Generation | None) -> Generation | None:
+        return kept and kept._replace(amounts=kept.amounts & ~counter)
+
+    redis = world.redis
+    redis = redis._replace(
+        open=left(redis.open), ring=tuple(map(left, redis.ring)), discarding=counter
+    )
+    return forget(plan, world._replace(redis=redis), counter)
+
+
+def discard_cells(plan: Plan, world: World) -> World:
+    """Take away the cells and members of a discarded counter, which has no amounts."""
+    counter = world.redis.discarding
     cells = 0 if plan.flaw is Flaw.DISCARD_LEAVES_CELLS else counter
 
     def left(kept: Generation | None) -> Generation | None:
-        return kept and kept._replace(
-            amounts=kept.amounts & ~counter,
-            cells=kept.cells & ~cells,
-            members=kept.members & ~counter,
-        )
+        return kept and kept._replace(cells=kept.cells & ~cells, members=kept.members & ~counter)
 
     redis = world.redis
-    redis = redis._replace(open=left(redis.open), ring=tuple(map(left, redis.ring)))
-    return forget(plan, world._replace(redis=redis), counter)
+    redis = redis._replace(open=left(redis.open), ring=tuple(map(left, redis.ring)), discarding=0)
+    return world._replace(redis=redis)
 
 
 def _without(base: Base, counters: int) -> Base:

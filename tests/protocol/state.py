@@ -64,6 +64,8 @@ class Redis(NamedTuple):
         ring: B0, B1, ...
         base: BASE.
         tokens: The token keys: a set of increments.
+        discarding: The counter whose amounts were taken away, while its cells still wait. No
+            process knows it.
     """
 
     open: Generation | None
@@ -71,6 +73,7 @@ class Redis(NamedTuple):
     ring: tuple[Generation | None, ...]
     base: Base | None = None
     tokens: int = 0
+    discarding: int = 0
 
     @property
     def amounts(self) -> int:

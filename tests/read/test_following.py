@@ -21,7 +21,7 @@ from django_counters.upkeep.ledger import rebase
 from django_counters.upkeep.partitions import maintain
 from django_counters.values import LedgerPage
 from tests.concurrency.narrow import know_tokens_for, narrow
-from tests.settling import let_followers_see, roll_up
+from tests.settling import let_others_end, roll_up
 
 pytestmark = pytest.mark.django_db(transaction=True)
 HOUR = timedelta(hours=1)
@@ -37,7 +37,7 @@ def append(*amounts: int, key: str = "a", hours_ago: float = 0) -> list[UUID]:
 
 def follow(position: str = "", most: int = 1000) -> tuple[list[int], str]:
     """The amounts of all entries after a position, and where the last one is."""
-    let_followers_see()
+    let_others_end()
     amounts: list[int] = []
     while page := CounterDelta.objects.since(position, most=most):
         amounts += [entry.delta for entry in page]
@@ -63,7 +63,7 @@ class TestPages:
 
     def test_an_entry_is_what_the_table_has(self) -> None:
         (token,) = append(5)
-        let_followers_see()
+        let_others_end()
         (entry,) = CounterDelta.objects.since()
         assert entry == CounterDelta.objects.get(token=token)
         for name in ("token", "created_at", "key", "delta", "kind", "seq"):
@@ -81,7 +81,7 @@ class TestPages:
 
     def test_from_now_on(self) -> None:
         append(1)
-        let_followers_see()
+        let_others_end()
         position = CounterDelta.objects.end()
         assert follow(position) == ([], position)
         append(2, 3)
@@ -107,7 +107,7 @@ class TestPages:
         append(2)
         before = follow(position)[0]
         assert len(before) == 4
-        let_followers_see()
+        let_others_end()
         roll_up()
         assert follow(position)[0] == before
         append(-INT8[1] // 2, key="big")
@@ -207,7 +207,7 @@ class TestGone:
     def test_a_position_of_a_state_that_was_lost(self) -> None:
         """As after a restore to an earlier moment: others get the same numbers."""
         append(1)
-        let_followers_see()
+        let_others_end()
         fence, xid, seq, token = CounterDelta.objects.since().position.split("-")
         with pytest.raises(PositionGone, match="not of this database"):
             CounterDelta.objects.since("-".join((fence, xid, seq, mint(clock.utc()).hex)))
@@ -220,7 +220,7 @@ class TestGone:
 class TestWithWhatIsDone:
     def test_a_reader_that_rolls_back_reads_the_page_again(self) -> None:
         append(1)
-        let_followers_see()
+        let_others_end()
         for _ in range(2):
             with transaction.atomic():
                 page = CounterDelta.objects.since()
@@ -234,5 +234,5 @@ class TestWithWhatIsDone:
             amounts, position = follow()
             assert amounts == [1, 5]
             Counter.objects.increment("orders:a", 2)
-            call_command("counters", "rollup", verbosity=0)
+            call_command("counters", "upkeep", "rollup", verbosity=0)
             assert follow(position)[0] == [2]

@@ -53,7 +53,7 @@ def test_without_anything_it_says_what_to_declare(
 def test_what_is_to_be_recorded_is_not_there_at_once(ask: Callable[[str], object]) -> None:
     with override_counters(sales={"HISTORY": "1h"}):
         count("sales:a")
-        with pytest.raises(UnsupportedSeries, match="counters history"):
+        with pytest.raises(UnsupportedSeries, match="counters upkeep history"):
             ask("sales:a")
         record_history()
         with pytest.raises(HistoryNotKept) as caught:

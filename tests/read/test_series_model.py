@@ -20,7 +20,7 @@ from django_counters.models import Counter, CounterMeasure
 from django_counters.read.series import Series
 from django_counters.registry import registry
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.rare, pytest.mark.django_db]
 # Where clocks were set on the Sunday before.
 NOW = datetime(2024, 4, 2, 9, 17, tzinfo=UTC)
 KEPT = {"hour": 5}

@@ -76,6 +76,8 @@ def test_dropped_entries_concern_ledgers_alone() -> None:
         Counter.objects.increment("plain:a")
         with pytest.raises(HistoryNotKept):
             Counter.objects.series("orders:a").per("day").last(30).list()
+        kept = Counter.objects.series("orders:a").per("day").last(30).partial()
+        assert kept.total() == sum(point.value for point in kept) == 0
         for key in ("plain:a", "nowhere"):
             series = Counter.objects.series(key).per("day").last(30)
             history = partial(Counter.objects.history, key, by="day")

@@ -100,6 +100,8 @@ class TestNotKnown:
             with pytest.raises(HistoryNotKept) as caught:
                 refused()
             assert (caught.value.key, caught.value.since) == (KEY, since)
+        assert hours.last("3d").partial().total() == 7
+        assert ask(KEY).per("week").last(1).partial().total() == 7
 
     def test_hours_of_days(self) -> None:
         for days in range(3):

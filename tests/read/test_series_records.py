@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils.functional import SimpleLazyObject
 
 from django_counters import CounterField, clock
 from django_counters.exceptions import InvalidKey, UnsavedInstance, UnsupportedSeries
@@ -34,6 +35,14 @@ def sites(*by: int) -> list[Site]:
 
 def total(series: Series) -> int:
     return series.per("hour").last(24).total()
+
+
+def test_a_record_that_is_lazy() -> None:
+    """As ``request.user`` is."""
+    one, _ = sites(1, 2)
+    lazy: Any = SimpleLazyObject(lambda: one)
+    assert [total(Site.visits.series.of(chosen)) for chosen in (lazy, [lazy])] == [1, 1]
+    assert total(lazy.visits.series) == 1
 
 
 def test_one_record() -> None:

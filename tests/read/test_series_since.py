@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -74,3 +76,77 @@ def test_those_that_were_declared_together_are_known_from_the_beginning() -> Non
         since, until = datetime(2026, 1, 1, tzinfo=zone), datetime(2026, 2, 1, tzinfo=zone)
         (january,) = Counter.objects.series("hits:a").per("month").between(since, until).list()
         assert january.value == 7
+
+
+class TestPartial:
+    """`partial()` returns the stored counts if a complete answer is refused."""
+
+    LATER: ClassVar[dict[str, Any]] = {
+        "PER": ["minute", "month"],
+        "TAGS": {"country": 9},
+        "TOP": ["month"],
+        "UNIQUE": ["month"],
+        "OCCURRENCES": ["month"],
+    }
+    READS: ClassVar[dict[str, tuple[Callable[[Any], Any], object]]] = {
+        "top": (lambda month: [row.value for row in month.top()], [5]),
+        "top by tag": (lambda month: [row.value for row in month.where(country="DE").top()], [5]),
+        "rising": (lambda month: [(r.value, r.before) for r in month.top(against=1)], [(5, 0)]),
+        "place": (lambda month: (month.place().place, month.place().value), (1, 5)),
+        "list": (lambda month: [point.value for point in month.last(2).list()], [0, 8]),
+        "each": (lambda month: month.last(1).each()["hits:a"][0].value, 8),
+        "total": (lambda month: month.last(1).total(), 8),
+        "starts": (lambda month: len(month.last(2).starts()), 3),
+        "unique": (lambda month: month.last(1).unique(), 1),
+        "uniques": (lambda month: [point.value for point in month.last(2).uniques()], [0, 1]),
+        "occurred": (lambda month: month.last(1).occurred().number, 1),
+        "occurrences": (lambda month: [one.number for one in month.last(2).occurrences()], [0, 1]),
+        "by": (lambda month: month.last(1).by("country").total(), {"DE": 5, None: 3}),
+        "unique by": (lambda month: month.last(1).by("country").unique(), {"DE": 1}),
+    }
+
+    @pytest.mark.parametrize("name", READS)
+    def test_a_declaration_of_today_answers_since_then(self, name: str) -> None:
+        read, expected = self.READS[name]
+        with override_counters(hits={"PER": ["minute"]}):
+            Counter.objects.increment("hits:a", 3)
+        registry.forget_strategies()
+        with override_counters(hits={**self.LATER, "KEEP": {"minute": 1}}):
+            Counter.objects.increment("hits:a", 5, tags={"country": "DE"}, who="ann")
+            month = Counter.objects.series("hits:a").per("month")
+            with pytest.raises(HistoryNotKept):
+                read(month)
+            assert read(month.partial()) == expected
+
+    def test_without_a_period_all_that_is_kept_answers(self) -> None:
+        with override_counters(hits={"PER": ["minute"], "KEEP": {"minute": 1}}):
+            Counter.objects.increment("hits:a", 5)
+            for series in (
+                Counter.objects.series("hits:a"),
+                Counter.objects.series("hits:a").last("3d"),
+            ):
+                with pytest.raises(HistoryNotKept):
+                    series.total()
+                assert series.partial().total() == 5
+
+    def test_all_of_the_time_is_the_same(self) -> None:
+        with override_counters(hits={"PER": ["day"]}):
+            Counter.objects.increment("hits:a", 3)
+            series = Counter.objects.series("hits:a").per("day").last(3)
+            assert series.partial().list() == series.list()
+
+    def test_a_ledger_reads_its_entries_first(self) -> None:
+        with override_counters(hits={"STRATEGY": "ledger"}):
+            Counter.objects.increment("hits:a", 3)
+        registry.forget_strategies()
+        with override_counters(hits={"STRATEGY": "ledger", "PER": ["day"]}):
+            Counter.objects.increment("hits:a", 5)
+            assert Counter.objects.series("hits:a").per("day").last(1).partial().total() == 8
+            # Entries have no tags, and cells are known since a moment ago.
+            with override_counters(
+                hits={"STRATEGY": "ledger", "PER": ["day"], "TAGS": {"country": 9}}
+            ):
+                split = Counter.objects.series("hits:a").per("day").last(1).by("country")
+                with pytest.raises(HistoryNotKept):
+                    split.total()
+                assert split.partial().total() == {None: 5}

@@ -27,6 +27,7 @@ OPEN: dict[str, Any] = {
     "read": "anyone",
     "increment": "authenticated",
     "decrement": "staff",
+    "hold": "authenticated",
     "adjust": "permission",
 }
 ALL: dict[str, Any] = {**OPEN, "history": "anyone", "approve": "permission"}
@@ -147,7 +148,7 @@ def _somebody(role: str) -> User:
         is_superuser=role == "superuser",
     )
     if role == "permitted":
-        may = [f"{verb}_counter" for verb in ("view", "increment", "decrement", "adjust")]
+        may = [f"{verb}_counter" for verb in ("view", "increment", "decrement", "hold", "adjust")]
         may.append("approve_adjustment")
         found = Permission.objects.filter(
             content_type__app_label="django_counters", codename__in=may

@@ -76,6 +76,7 @@ def test_of_several_the_nearest() -> None:
     assert remaining == 2
 
 
+@pytest.mark.rare
 def test_requests_at_once_are_never_told_of_more() -> None:
     one, number, crowd = throttle(rate="60/day"), 15, 4
 

@@ -287,7 +287,7 @@ class TestFields:
             name = "beeps"
         else:
             Track.objects.create()
-            model, record, name = Release, Release.objects.create(code="7"), "plays"
+            model, record, name = Release, Release.objects.create(code="first"), "plays"
             Release.objects.create(code=str(record.track_id))
         expose(model, name, **ALL)
         label = f"{model._meta.label}.{name}"

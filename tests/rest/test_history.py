@@ -9,8 +9,9 @@ from django.test import override_settings
 
 from django_counters import clock
 from django_counters.models import CounterDelta
+from django_counters.testing import override_counters
 from django_counters.tokens import mint
-from tests.rest.conftest import API_TESTS, As, problem
+from tests.rest.conftest import API_TESTS, OPEN, As, problem
 
 pytestmark = API_TESTS
 # Tokens are those of the present; half past, for nothing shall begin meanwhile.
@@ -50,3 +51,9 @@ def test_what_is_no_period(as_: As) -> None:
 def test_a_record_has_none(fields: dict[str, str], as_: As) -> None:
     for key in fields.values():
         problem(as_("superuser").at(key, "history"), 404)
+
+
+def test_who_may_read_may_not_see_the_history(as_: As) -> None:
+    with override_counters(orders={"STRATEGY": "ledger", "API": OPEN}):
+        found = [as_(role).at("orders:a", "history").status_code for role in ("anonymous", "user")]
+    assert found == [401, 403]

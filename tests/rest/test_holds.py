@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+from django.contrib.auth.models import User
+from rest_framework.authentication import TokenAuthentication
+from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.views import APIView
 
+from django_counters.models import Counter
+from django_counters.rest import expose
+from django_counters.testing import override_counters
 from tests.holds.conftest import pass_time
-from tests.rest.conftest import API_TESTS, As, Client, problem
+from tests.rest.conftest import ALL_NAMED, API_TESTS, As, Client, problem
+from tests.testapp.models import Product
 
 pytestmark = API_TESTS
 KEYS = ["stock:lamp", "likes:lamp", "exact field"]
@@ -81,6 +89,66 @@ def test_nobody_ends_the_hold_of_another_one(staff: Client, key: str, as_: As) -
     problem(other.do("hold", key, HTTP_IDEMPOTENCY_KEY="more"), 409, "insufficient-count")
 
 
+def test_tokens_without_a_user_are_different_clients(namespaces: None) -> None:
+    """They are behind one address, and choose the same words."""
+    rule = dict.fromkeys(ALL_NAMED, "django_counters.rest.permissions.HasScope")
+    with override_counters(stock={"FLOOR": 0, "API": rule}):
+        Counter.objects.increment("stock:lamp", 10)
+        first, second = Client(), Client()
+        for client, name in ((first, "a"), (second, "b")):
+            token: Any = {"scope": "*:*", "sub": name}
+            client.force_authenticate(user=None, token=token)
+        assert first.do("hold", "stock:lamp", **BASKET).json()["available"] == 9
+        for action in "commit", "release", "extend":
+            body = {"token": "basket"}
+            problem(second.do(action, "stock:lamp", body, **BASKET), 404, "not-found")
+        assert second.do("hold", "stock:lamp", **BASKET).json()["available"] == 8
+        for client in (first, second):
+            assert not client.do("increment", "stock:lamp", **BASKET).json()["replayed"]
+
+
+class ByToken(TokenAuthentication):
+    """REST framework's own header, with tokens of users that no table keeps."""
+
+    users: ClassVar[dict[str, User]] = {}
+
+    def authenticate_credentials(self, key: str) -> tuple[User, str]:
+        """Find the user of a token."""
+        if key not in self.users:
+            raise AuthenticationFailed
+        return self.users[key], key
+
+
+def test_tokens_of_users_are_different_clients(
+    namespaces: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new token of the same user is the same client."""
+    monkeypatch.setattr(APIView, "authentication_classes", [ByToken])
+    rule = dict.fromkeys(ALL_NAMED, "authenticated")
+    ann, bob = (User.objects.create_user(name) for name in ("ann", "bob"))
+    tokens = {"first": ann, "second": bob, "renewed": ann}
+    monkeypatch.setattr(ByToken, "users", tokens)
+    first, second, renewed = (Client() for _ in tokens)
+    for client, key in zip((first, second, renewed), tokens, strict=True):
+        client.credentials(HTTP_AUTHORIZATION=f"Token {key}")
+    with override_counters(stock={"FLOOR": 0, "API": rule}):
+        problem(Client().do("increment", "stock:lamp"), 401)
+        for client, made in ((first, 10), (second, 20)):
+            answer = client.do("increment", "stock:lamp", {"by": 10}, **BASKET).json()
+            assert (answer["value"], answer["replayed"]) == (made, False)
+        assert first.do("hold", "stock:lamp", **BASKET).json()["available"] == 19
+        for action in "commit", "release", "extend":
+            problem(second.do(action, "stock:lamp", {"token": "basket"}), 404, "not-found")
+        assert second.do("hold", "stock:lamp", **BASKET).json()["available"] == 18
+        del tokens["first"]
+        problem(first.do("release", "stock:lamp", {"token": "basket"}), 401)
+        again = renewed.do("increment", "stock:lamp", {"by": 10}, **BASKET).json()
+        assert (again["value"], again["replayed"]) == (10, True)
+        released = renewed.do("release", "stock:lamp", {"token": "basket"}).json()
+        assert released["state"] == "released"
+        assert Counter.objects.value("stock:lamp") == 19
+
+
 def test_a_hold_is_ended_at_its_own_counter(staff: Client, key: str) -> None:
     staff.do("hold", key, **BASKET)
     staff.do("increment", "stock:other")
@@ -88,12 +156,43 @@ def test_a_hold_is_ended_at_its_own_counter(staff: Client, key: str) -> None:
         problem(staff.do(action, "stock:other", {"token": "basket"}), 404, "not-found")
 
 
+def test_who_may_hold_may_not_sell(staff: Client, key: str, as_: As) -> None:
+    customer = as_("user")
+    held = customer.do("hold", key, {"quantity": 2}, **BASKET).json()
+    for token in ("basket", held["id"]):
+        problem(customer.do("commit", key, {"token": token}), 403)
+    assert customer.do("extend", key, {"token": "basket"}).status_code == 200
+    # The id is for selling: with it nobody gives back what is held by others.
+    problem(staff.do("release", key, {"token": held["id"]}), 404, "not-found")
+    sold = staff.do("commit", key, {"token": held["id"]}).json()
+    assert (sold["state"], sold["sold"], sold["id"]) == ("committed", 2, held["id"])
+
+
 @pytest.mark.parametrize("action", ["hold", "commit", "release", "extend"])
-def test_it_asks_for_the_right_to_take(action: str, as_: As, key: str) -> None:
+def test_it_asks_for_a_right(action: str, as_: As, key: str) -> None:
     body = {} if action == "hold" else {"token": "basket"}
     as_("superuser").do("increment", key)
-    assert as_("user").do(action, key, body, **BASKET).status_code == 403
-    assert as_("anonymous").do(action, key, body, **BASKET).status_code == 401
+    problem(as_("anonymous").do(action, key, body, **BASKET), 401)
+    expose(Product, "stock", read="anyone")
+    with override_counters(stock={"FLOOR": 0, "API": {"read": "anyone", "decrement": "staff"}}):
+        # The right to take is that to sell, and not that to hold.
+        answer = as_("staff").do(action, "stock:lamp", body, **BASKET)
+        assert answer.status_code == (404 if action == "commit" else 403)
+
+
+def test_a_customer_holds_no_more_than_a_part(staff: Client, as_: As) -> None:
+    limits = {"held_per_actor": 3}
+    with override_counters(stock={"FLOOR": 0, "OPTIONS": limits, "API": ALL_NAMED}):
+        staff.do("increment", "stock:chair", {"by": 10})
+        user = User.objects.create_user("ann")
+        Counter.objects.hold("stock:chair", 2, who=user)
+        customer = Client()
+        customer.force_authenticate(user)
+        answer = customer.do("hold", "stock:chair", {"quantity": 2}, **BASKET)
+        body = problem(answer, 409, "hold-limit")
+        assert (body["held"], body["limit"]) == (2, 3)
+        assert customer.do("hold", "stock:chair", **BASKET).json()["available"] == 7
+        assert as_("user").do("hold", "stock:chair", {"quantity": 3}, **BASKET).status_code == 200
 
 
 WRONG: list[tuple[str, Any]] = [
@@ -101,6 +200,8 @@ WRONG: list[tuple[str, Any]] = [
     ("hold", {"minutes": 0}),
     ("hold", {"minutes": 43201}),
     ("hold", {"hours": 1}),
+    ("hold", {"note": "\x1b[2J"}),
+    ("hold", {"note": "\u202ebasket"}),
     ("commit", {}),
     ("commit", {"token": ""}),
     ("commit", {"token": "basket", "quantity": -1}),

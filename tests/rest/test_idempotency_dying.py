@@ -38,7 +38,7 @@ from tests.settling import roll_up
 from tests.stores.redis.counting import eventually
 from tests.stores.redis.proxy import Fault, proxied
 
-pytestmark = API_TESTS
+pytestmark = [*API_TESTS, pytest.mark.rare]
 PATIENCE = 30
 Dying = Callable[..., Any]
 

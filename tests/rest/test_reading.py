@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from django.db import connection
+from django.db.models.query import ModelIterable
 from django.test.utils import CaptureQueriesContext
 
 from django_counters.intake.flush import flush
 from django_counters.models import Counter
+from django_counters.rest import expose
 from django_counters.testing import override_counters
-from tests.rest.conftest import API, API_TESTS, KINDS, NAMESPACES, OPEN, As, problem
-from tests.testapp.models import Article, Post, Song
+from tests.rest.conftest import ALL, API, API_TESTS, KINDS, NAMESPACES, OPEN, As, problem
+from tests.testapp.models import Article, Leaflet, Page, Post, Song
 
 pytestmark = API_TESTS
 # What everybody sees at once, and what may be as old as the total beside it.
@@ -37,6 +40,30 @@ def test_what_was_counted_is_read(kind: str, keys: dict[str, str], as_: As) -> N
     body = usual.json()
     assert (body["key"], body["value"]) == (key, 7)
     assert body["consistency"] == ("exact" if kind in AT_ONCE else "cached")
+
+
+class Children(ModelIterable):  # type: ignore[type-arg]
+    """Instances of the children, as django-polymorphic loads them."""
+
+    def __iter__(self) -> Iterator[Any]:
+        for one in super().__iter__():
+            yield getattr(one, "leaflet", one)
+
+
+def test_records_that_are_children_with_a_key_of_their_own(as_: As) -> None:
+    pages = [Page.objects.create(), *(Leaflet.objects.create(code=code) for code in ("1", "a"))]
+    for by, page in enumerate(pages):
+        page.hits.increment(by)
+    records = Page.objects.all()
+    records._iterable_class = Children
+    expose(Page, "hits", **ALL, records=records)
+    keys = [f"testapp.Page.hits:{page.id}" for page in pages]
+    reader = as_("user")
+    assert [reader.at(key, "exact").json()["value"] for key in keys] == [0, 1, 2]
+    counters = reader.bulk("read", {"keys": keys, "consistency": "exact"}).json()["counters"]
+    assert {each["key"]: each["value"] for each in counters} == dict(
+        zip(keys, (0, 1, 2), strict=True)
+    )
 
 
 @pytest.mark.parametrize("kind", ["exact", "cached", "exact field", "cached field"])

@@ -91,6 +91,14 @@ def test_a_star_stands_for_how_a_key_goes_on() -> None:
         problem(who.get(f"{API}/counters", {"namespace": "likes", "prefix": prefix}), status)
 
 
+@pytest.mark.parametrize("action", ["list", "*"])
+def test_a_right_for_one_name_lists_none_that_begins_like_it(action: str) -> None:
+    lister = holder(f"{action}:likes:b")
+    for prefix in ("b", "ba", ""):
+        answer = lister.get(f"{API}/counters", {"namespace": "likes", "prefix": prefix})
+        assert answer.status_code in (403, 404)
+
+
 def test_who_may_read_a_counter_learns_that_it_may_not_be_changed() -> None:
     for may_read, status in (("likes:a", 403), ("likes:c", 404)):
         client = holder(f"increment:likes:b read:{may_read}")

@@ -79,6 +79,20 @@ def test_what_is_wrong(client: Client, parameters: dict[str, Any], field: str) -
     assert [one["field"] for one in found["errors"]] == [field]
 
 
+def test_a_ranking_that_began_today(client: Client) -> None:
+    with override_counters(ranked={**RANKED, "TOP": ["day", "month"]}):
+        registry.forget_strategies()
+        Counter.objects.increment("ranked:new", 5)
+        problem(ask(client, namespace="ranked", per="month"), 404, "history-not-kept")
+        problem(
+            ask(client, namespace="ranked", per="month", partial="false"), 404, "history-not-kept"
+        )
+        answer = ask(client, namespace="ranked", per="month", partial="true")
+        assert answer.json()["counters"] == [{"key": "ranked:new", "value": 5, "before": None}]
+        wrong = problem(ask(client, namespace="ranked", per="month", partial="yes"), 400, "invalid")
+        assert [one["field"] for one in wrong["errors"]] == ["partial"]
+
+
 def test_what_is_not_ranked(client: Client) -> None:
     for name, per in (("ranked", "week"), ("unranked", "day"), ("likes", "day")):
         problem(ask(client, namespace=name, per=per), 400, "unsupported")

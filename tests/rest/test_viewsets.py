@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from django.core.checks import Tags, run_checks
 from django.db import connections, transaction
 from django.urls import resolve, reverse
 from drf_spectacular.generators import SchemaGenerator
@@ -15,7 +16,7 @@ from tests.rest import viewset_urls
 from tests.rest.asking import assert_first, assert_replayed, header
 from tests.rest.conftest import As, Client, problem
 from tests.rest.measured import land
-from tests.testapp.models import Account, Article, Note, Post, Product, Story
+from tests.testapp.models import Account, Article, Member, Note, Post, Product, Story
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.rest.viewset_urls")]
 THEN = datetime(2024, 5, 1, 10, tzinfo=UTC)
@@ -34,6 +35,13 @@ def post() -> Post:
 
 def likes(post: Post) -> int:
     return int(Post.objects.get(pk=post.pk).likes)
+
+
+class ByModel:
+    """A router that looks at the model, as those of projects do."""
+
+    def db_for_write(self, model: Any, **_: Any) -> str | None:
+        return "default" if model._meta.app_label == "testapp" else None
 
 
 class TestCounting:
@@ -58,6 +66,14 @@ class TestCounting:
         assert likes(post) == 6
         assert_first(other.post(url_of(post, "likes"), **header("one")))
         assert likes(post) == 7
+
+    def test_a_record_that_is_lazy(self, as_: As, settings: Any) -> None:
+        settings.DATABASE_ROUTERS = [f"{__name__}.ByModel"]
+        member, client = Member.objects.create(), as_("anonymous")
+        first = client.post(url_of(member, "requests"), **header("one"))
+        assert_first(first)
+        assert_replayed(client.post(url_of(member, "requests"), **header("one")), first)
+        assert Member.objects.get().requests == 1
 
     @ON_COMMIT
     def test_a_cached_field(self, as_: As, cached: str) -> None:
@@ -178,6 +194,14 @@ class TestRefused:
         assert client.get(url_of(post, "likes")).status_code == 405
         assert likes(post) == 5
 
+    def test_a_field_that_is_not_named_has_a_reason_in_debug(
+        self, as_: As, post: Post, settings: Any
+    ) -> None:
+        for debug in (True, False):
+            settings.DEBUG = debug
+            answer = as_("superuser").post(f"/silent/{post.pk}/likes/increment/")
+            assert ("SilentViewSet.counter_fields has no 'likes'." in answer.text) is debug
+
     @pytest.mark.parametrize("by", [2, 0, -1, "1", 1.0, True, None])
     def test_another_amount(self, as_: As, post: Post, by: Any) -> None:
         answer = as_("user").post(url_of(post, "likes"), {"by": by})
@@ -240,6 +264,16 @@ class TestTransactions:
         first = as_("user").post(url_of(record, name), **header("one"))
         assert_first(first)
         assert inside == [False]
+
+
+def test_view_sets_that_cannot_count_are_found() -> None:
+    found = [str(one.msg) for one in run_checks(tags=[Tags.urls]) if one.id == "counters.E047"]
+    assert found == [
+        "AccountViewSet: testapp.Account has no counter field 'balance'.",
+        "OwnDecrementViewSet counts, and its counter_fields are empty.",
+        "SilentViewSet counts, and its counter_fields are empty.",
+        "MisspeltViewSet counts, and its counter_fields are empty.",
+    ]
 
 
 def test_it_is_in_the_schema() -> None:

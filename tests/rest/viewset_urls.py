@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.utils.functional import SimpleLazyObject
 from rest_framework import serializers
 from rest_framework.decorators import action
 from rest_framework.permissions import AllowAny, BasePermission, IsAuthenticated
@@ -14,7 +15,7 @@ from rest_framework.viewsets import ModelViewSet
 
 from django_counters.exceptions import CounterUnavailable
 from django_counters.rest.viewsets import DecrementMixin, IncrementMixin
-from tests.testapp.models import Account, Article, Note, Post, Product, Story
+from tests.testapp.models import Account, Article, Member, Note, Post, Product, Story
 
 
 class Thrice(UserRateThrottle):
@@ -85,8 +86,23 @@ class AccountViewSet(OpenViewSet):
     counter_fields = ["balance"]
 
 
+class LazyViewSet(OpenViewSet):
+    """Its record is lazy, as ``request.user`` is."""
+
+    queryset = Member.objects.all()
+    counter_fields = ["requests"]
+
+    def get_object(self) -> Any:
+        return SimpleLazyObject(super().get_object)
+
+
 class SilentViewSet(OpenViewSet):
     queryset = Post.objects.all()
+
+
+class MisspeltViewSet(OpenViewSet):
+    queryset = Post.objects.all()
+    counters_fields = ["likes"]
 
 
 router = DefaultRouter()
@@ -95,7 +111,9 @@ router.register("products", ProductViewSet)
 router.register("articles", ArticleViewSet)
 router.register("notes", NoteViewSet)
 router.register("accounts", AccountViewSet)
+router.register("members", LazyViewSet)
 router.register("stories", StoryViewSet)
 router.register("own", OwnDecrementViewSet, basename="own")
 router.register("silent", SilentViewSet, basename="silent")
+router.register("misspelt", MisspeltViewSet, basename="misspelt")
 urlpatterns = router.urls

@@ -132,6 +132,7 @@ class TestClaim:
         assert CounterSource.objects.count() == 3
 
 
+@pytest.mark.rare
 class TestTransaction:
     def test_it_is_never_part_of_another_one(self) -> None:
         with pytest.raises(RuntimeError, match="durable"), transaction.atomic():

@@ -44,6 +44,7 @@ def test_a_cursor_in_use_is_nobody_elses() -> None:
 
 
 @pytest.mark.postgresql
+@pytest.mark.rare
 def test_an_idle_connection_is_checked_as_django_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """With CONN_HEALTH_CHECKS a connection that died between requests is replaced."""
     Counter.objects.increment("a")

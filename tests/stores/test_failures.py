@@ -24,7 +24,7 @@ from django_counters.registry import registry
 from django_counters.testing import assert_counts, override_counters
 from tests.concurrency.servers import backend, end, waiters
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.rare, pytest.mark.django_db(transaction=True)]
 Beside = Callable[[Callable[[], Any]], "Future[Any]"]
 TERMINATED, CANCELLED = "pg_terminate_backend", "pg_cancel_backend"
 

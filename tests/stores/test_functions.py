@@ -6,8 +6,10 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from django.core.management import call_command
 from django.db import connection, transaction
 
+from django_counters.exceptions import FunctionDenied
 from django_counters.models import Counter, SlottedCounter
 from django_counters.stores.sql.dialects.postgresql.functions import install
 from tests.concurrency.crowd import PATIENCE, Threads
@@ -47,6 +49,7 @@ def _left_as_they_were() -> Iterator[None]:
     assert functions() == before
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("missing", ["django_counters_slot", "all"])
 def test_two_at_once(missing: str) -> None:
     """Both find that they are missing; what the first one makes the second one finds."""
@@ -78,7 +81,6 @@ def test_one_that_returns_another_type_is_replaced() -> None:
         "DROP FUNCTION django_counters_add(bigint, bigint, text)",
         "CREATE FUNCTION django_counters_add(d bigint, bound bigint, k text) RETURNS text "
         "LANGUAGE sql AS 'SELECT k'",
-        "COMMENT ON FUNCTION django_counters_slot IS NULL",
     )
     assert functions() != before
     install("default")
@@ -90,9 +92,70 @@ def test_one_with_other_arguments_goes() -> None:
     before = functions()
     execute(
         "CREATE FUNCTION django_counters_slot(d bigint) RETURNS bigint LANGUAGE sql AS 'SELECT d'",
-        "COMMENT ON FUNCTION django_counters_slot("
-        "bigint, int, int, text, text, bigint, bigint, bigint) IS 'another version'",
     )
     install("default")
     assert functions() == before
     assert SlottedCounter.objects.increment(Song.objects.create(), "downloads") == 1
+
+
+def test_grants_stay_when_functions_are_made_again() -> None:
+    role, add = "counters_teller", "django_counters_add(bigint, bigint, text)"
+    tail, read = "django_counters_tail(text)", "django_counters_read(text)"
+    execute(
+        f"DROP ROLE IF EXISTS {role}",
+        f"CREATE ROLE {role}",
+        f"REVOKE EXECUTE ON FUNCTION {add} FROM PUBLIC",
+        f"GRANT EXECUTE ON FUNCTION {add} TO {role} WITH GRANT OPTION",
+        f"REVOKE EXECUTE ON FUNCTION {tail} FROM PUBLIC",
+        *(f"COMMENT ON FUNCTION {name} IS 'of another version'" for name in (add, tail, read)),
+    )
+    try:
+        before = [rights(name) for name in (add, tail, read)]
+        install("default")
+        assert [rights(name) for name in (add, tail, read)] == before
+        assert Counter.objects.increment("a") == 1
+    finally:
+        execute(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
+def rights(function: str) -> list[str]:
+    """Who may execute a function. Without any there would be a line about the owner, too."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT unnest(COALESCE(proacl, acldefault('f', proowner)))::text FROM pg_proc "
+            "WHERE oid = to_regprocedure(%s) ORDER BY 1",
+            [function],
+        )
+        return [right for (right,) in cursor.fetchall()]
+
+
+@pytest.mark.parametrize("dropped", ["django_counters_add", "django_counters_shard"])
+def test_migrate_restores_one_that_was_dropped(dropped: str) -> None:
+    before = functions()
+    execute(f"DROP FUNCTION {dropped}")
+    call_command("migrate", verbosity=0)
+    assert functions() == before
+    with connection.cursor() as cursor:
+        numbers = f"SELECT array_agg(oid::bigint ORDER BY oid) FROM pg_proc WHERE {OURS}"
+        cursor.execute(numbers)
+        (made,) = cursor.fetchone()
+        # Nothing is missing now, so nothing is made again.
+        install("default")
+        cursor.execute(numbers)
+        assert cursor.fetchone() == (made,)
+
+
+def test_a_role_that_may_not_execute_them_is_told_which() -> None:
+    role = "counters_stranger"
+    execute(
+        f"DROP ROLE IF EXISTS {role}",
+        f"CREATE ROLE {role}",
+        f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role}",
+        "REVOKE EXECUTE ON FUNCTION django_counters_add(bigint, bigint, text) FROM PUBLIC",
+        f"SET ROLE {role}",
+    )
+    try:
+        with pytest.raises(FunctionDenied, match=r"may not execute django_counters_add\(\)"):
+            Counter.objects.increment("a")
+    finally:
+        execute("RESET ROLE", f"DROP OWNED BY {role}", f"DROP ROLE {role}")

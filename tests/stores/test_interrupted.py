@@ -28,6 +28,7 @@ from tests.stores.test_failures import (
 from tests.stores.test_wire import watched
 
 pytestmark = [
+    pytest.mark.rare,
     pytest.mark.postgresql,
     pytest.mark.django_db(transaction=True),
     pytest.mark.usefixtures("fresh"),

@@ -33,6 +33,7 @@ def test_a_closed_database(digest: bytes) -> None:
     assert caught.value.using == "other"
 
 
+@pytest.mark.rare
 @pytest.mark.postgresql
 @pytest.mark.django_db(transaction=True)
 class TestHeld:

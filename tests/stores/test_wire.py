@@ -17,6 +17,7 @@ from uuid import UUID
 import pytest
 from django.db import DataError, ProgrammingError, connection, connections, transaction
 from django.db.backends.utils import CursorWrapper
+from django.test import override_settings
 
 from django_counters.conf import EXACT
 from django_counters.exceptions import OutcomeUnknown
@@ -106,6 +107,21 @@ def test_the_first_statement_of_a_transaction_begins_it_in_the_same_message() ->
     assert_counts({"a": 1})
 
 
+def test_with_pgpool_begin_is_a_message_of_its_own() -> None:
+    pid = driver().info.backend_pid
+
+    def last() -> Any:
+        return by_cursor("SELECT query FROM pg_stat_activity WHERE pid = %s", pid)
+
+    with override_settings(COUNTERS_PGPOOL=True), beside() as call, transaction.atomic():
+        Counter.objects.increment("a")
+        (query,) = call(last).result(30)
+        assert query.startswith("SELECT django_counters_add(")
+        with transaction.atomic():
+            Counter.objects.increment("a")
+    assert_counts({"a": 2})
+
+
 @pytest.mark.parametrize(
     ("option", "asked", "answer"),
     [
@@ -125,6 +141,7 @@ def test_what_the_connection_wants_of_transactions_is_begun(
         assert run(f"SELECT current_setting('{asked}')") == (answer,)
 
 
+@pytest.mark.rare
 def test_threads_that_share_a_connection_begin_once() -> None:
     """Whether to begin is asked when nobody else can."""
     notices: list[str] = []
@@ -309,6 +326,7 @@ def _time_limit() -> Iterator[None]:
     signal.signal(signal.SIGALRM, before)
 
 
+@pytest.mark.rare
 @pytest.mark.usefixtures("_time_limit")
 class TestInterrupted:
     def test_right_after_it_was_sent(self) -> None:

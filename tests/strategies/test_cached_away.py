@@ -88,12 +88,15 @@ def test_it_can_be_an_error() -> None:
 def test_an_answer_that_is_lost_is_counted_nowhere_else(detour: str) -> None:
     with proxied() as proxy:
         views = {"STRATEGY": "cached", "CACHE": own_place(proxy), "ON_REDIS_DOWN": detour}
-        with override_counters(views={**views, "OPTIONS": {"timeout": 2}}):
+        with override_counters(views={**views, "OPTIONS": {"timeout": 1}}):
             Counter.objects.increment("views:a")
+            with transaction.atomic():
+                # A server that lacks the script of a commit executes nothing of the lost request.
+                Counter.objects.increment("views:b")
             proxy.lose("swallow")
             with pytest.raises(OutcomeUnknown):
                 Counter.objects.increment("views:a", 10)
-            # It may be on its way still: its caller has given up after two seconds.
+            # It may still be sent and not acknowledged: the caller gave up after a second.
             assert eventually(lambda: value() == 11)
             proxy.lose("unsent")
             with pytest.raises(OutcomeUnknown):
@@ -108,6 +111,27 @@ def test_an_answer_that_is_lost_is_counted_nowhere_else(detour: str) -> None:
             assert eventually(lambda: value() == 1011)
             flush()
             assert (value(), Counter.objects.get(key="views:a").value) == (1011, 1011)
+            assert not CounterDelta._base_manager.exists()
+
+
+@pytest.mark.parametrize("detour", ["ledger", "raise", "exact"])
+def test_an_error_of_a_proxy_that_passed_it_on_is_counted_once(detour: str) -> None:
+    with proxied() as proxy:
+        views = {"STRATEGY": "cached", "CACHE": own_place(proxy), "ON_REDIS_DOWN": detour}
+        with override_counters(views=views):
+            Counter.objects.increment("views:a")
+            for by in (10, 100):
+                proxy.lose("error")
+                with pytest.raises(OutcomeUnknown):
+                    if by == 10:
+                        Counter.objects.increment("views:a", by)
+                    else:
+                        Counter.objects.increment_many({"views:a": by, "views:b": by})
+            proxy.lose("error")
+            with pytest.raises(CounterUnavailable):
+                value()
+            flush()
+            assert value() == Counter.objects.get(key="views:a").value == 111
             assert not CounterDelta._base_manager.exists()
 
 
@@ -128,7 +152,7 @@ def test_many_of_a_transaction_are_sent_in_pages_and_a_lost_one_is_told_alone() 
 
 def test_a_read_whose_answer_is_lost_is_a_read_without_redis() -> None:
     with proxied() as proxy:
-        views = {"STRATEGY": "cached", "CACHE": own_place(proxy), "OPTIONS": {"timeout": 2}}
+        views = {"STRATEGY": "cached", "CACHE": own_place(proxy), "OPTIONS": {"timeout": 1}}
         with override_counters(views=views):
             Counter.objects.increment("views:a", 5)
             flush()

@@ -25,7 +25,11 @@ from tests.stores.redis.counting import eventually
 from tests.strategies.test_cached_away import database_away
 from tests.strategies.test_cached_round_trips import watched
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("cached")]
+pytestmark = [
+    pytest.mark.rare,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("cached"),
+]
 HERD, HOUR = 12, 3600
 # For how long a turn lasts, and after how long everybody asks: seconds.
 TURN, LONGEST = 0.5, 1.0

@@ -25,7 +25,6 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 CACHED: dict[str, Any] = {"STRATEGY": "cached", "OPTIONS": {"timeout": 10}}
 OTHERS: list[dict[str, Any]] = [
     {"STRATEGY": "exact"},
-    {"STRATEGY": "exact", "OPTIONS": {"combine": True}},
     {"STRATEGY": "sharded"},
     {"STRATEGY": "ledger"},
 ]

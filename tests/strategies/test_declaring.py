@@ -21,7 +21,6 @@ from django_counters.options import Option, is_integer
 from django_counters.projections.base import Projection
 from django_counters.registry import registry
 from django_counters.stores.sql.totals import SqlTotals
-from django_counters.strategies import in_place
 from django_counters.strategies.base import Strategy
 from django_counters.strategies.declaring import Capabilities, Declaration, Recipe, Shared
 from django_counters.strategies.exact import Exact
@@ -80,7 +79,7 @@ CROWD = Projection(
 def listed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The lines that a new strategy and a new projection need."""
     monkeypatch.setattr(conf, "STRATEGIES", (*conf.STRATEGIES, TWICE))
-    monkeypatch.setattr(conf, "PROJECTIONS", (*conf.PROJECTIONS, CROWD))
+    monkeypatch.setattr(conf, "_OWN", (*conf._OWN, CROWD))
     yield
     registry.forget_strategies()
 
@@ -153,13 +152,6 @@ def test_a_field_counts_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert post.likes == 8
 
 
-def test_a_batch_does_not_ask_what_concerns_single_calls() -> None:
-    combined = in_place.EXACT.recipe({"combine": True})
-    assert combined != conf.EXACT
-    assert combined.for_batches == conf.EXACT
-    assert TWICE.recipe().for_batches == TWICE.recipe()
-
-
 def test_what_a_projection_declares_is_in_the_measure() -> None:
     with named(CROWD=7, PER=["month", "hour"]):
         assert registry.policy("toys:a").measure == Measure("toys", ("hour", "day", "month"))
@@ -169,6 +161,9 @@ def test_what_a_projection_declares_is_in_the_measure() -> None:
         CounterField(crowed=7)
 
 
+TOYS = ("times", "crowd", "mood")
+
+
 def test_editors_know_the_arguments_of_fields() -> None:
     (shown,) = [
         node
@@ -176,5 +171,5 @@ def test_editors_know_the_arguments_of_fields() -> None:
         if isinstance(node, ast.FunctionDef) and node.name == "__init__"
     ]
     common = {option.key for option in conf.COMMON}
-    declared = {name for name in conf.field_options() if name not in ("times", "crowd")}  # the toys
+    declared = {name for name in conf.field_options() if name not in TOYS}
     assert {argument.arg for argument in shown.args.kwonlyargs} == common | declared

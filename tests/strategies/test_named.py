@@ -113,7 +113,7 @@ class TestCounting:
 
     def test_no_call_takes_a_bad_delta(self, strategy: str) -> None:
         objects = Counter.objects
-        bad: list[Any] = [True, 1.0, "1", None, 0, 2**63, -(2**63) - 1]
+        bad: list[Any] = [True, 1.0, "1", None, 2**63, -(2**63) - 1]
         for delta in bad:
             for call in (objects.increment, objects.decrement):
                 with pytest.raises(InvalidDelta):

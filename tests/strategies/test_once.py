@@ -30,11 +30,10 @@ from tests.testapp.models import Post, Song
 pytestmark = pytest.mark.django_db
 
 DECLARED: dict[str, Any] = {
-    "combined": {"OPTIONS": {"combine": True}},
     "likes": {"STRATEGY": "sharded"},
     "orders": {"STRATEGY": "ledger"},
 }
-NUMBERED = ["exact", "combined", "sharded", "shards", "slotted", "slots", "field"]
+NUMBERED = ["exact", "sharded", "shards", "slotted", "slots", "field"]
 WAYS = [*NUMBERED, "ledger", "entries"]
 
 
@@ -54,7 +53,7 @@ def _declared(override_counters: Callable[..., None]) -> None:
 def ways() -> dict[str, Way]:
     post, song = Post.objects.create(), Song.objects.create()
     slots = SlottedCounter.objects
-    named = {"exact": "a", "combined": "combined:a", "sharded": "likes:a", "ledger": "orders:a"}
+    named = {"exact": "a", "sharded": "likes:a", "ledger": "orders:a"}
     return {
         **{name: _named(key) for name, key in named.items()},
         "shards": Way(

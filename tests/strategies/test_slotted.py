@@ -13,6 +13,7 @@ from django.core.exceptions import FieldError
 from django.db import connection, models, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
+from django.utils.functional import SimpleLazyObject
 
 from django_counters import CounterField
 from django_counters.exceptions import (
@@ -210,9 +211,20 @@ class TestRefusals:
             with pytest.raises(InvalidKey, match="255"):
                 call()
 
+    def test_a_record_that_is_lazy(self) -> None:
+        """As ``request.user`` is."""
+        song = Song.objects.create()
+        lazy: Any = SimpleLazyObject(lambda: Song.objects.get(pk=song.pk))
+        for name in ("downloads", "plays"):
+            assert SlottedCounter.objects.increment(lazy, name, 2) == 2
+            assert SlottedCounter.objects.value(lazy, name) == 2
+            assert SlottedCounter.objects.values_of([lazy], name) == {song.pk: 2}
+            SlottedCounter.objects.adjust(lazy, name, to=5, reason="r", actor="ann")
+            assert SlottedCounter.objects.value(song, name) == 5
+
     def test_a_bad_delta(self) -> None:
         song = Song.objects.create()
-        for delta in (True, 1.0, "1", 0, None, 2**63):
+        for delta in (True, 1.0, "1", None, 2**63):
             for call in (song.plays.increment, song.plays.decrement):
                 with pytest.raises(InvalidDelta):
                     call(delta)  # type: ignore[arg-type]

@@ -58,14 +58,14 @@ def inner(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def publishing(clicks: Clicks, inner: str, cached: str) -> Iterator[None]:
+def publishing(clicks: Clicks, inner: str) -> Iterator[None]:
     """Namespaces whose buffers publish to the stream; nothing is published by itself."""
     with buffers_that_publish(inner):
         yield
 
 
 @pytest.fixture
-def publishing_to_kafka(topic: Any, inner: str, cached: str) -> Iterator[None]:
+def publishing_to_kafka(topic: Any, inner: str) -> Iterator[None]:
     """The same, where the stream is a topic."""
     with buffers_that_publish(inner):
         yield
@@ -74,9 +74,8 @@ def publishing_to_kafka(topic: Any, inner: str, cached: str) -> Iterator[None]:
 @contextmanager
 def buffers_that_publish(inner: str) -> Iterator[None]:
     """A block in which those of some namespaces do."""
-    options = {"timeout": 10} if inner == "cached" else {}
     to = {**LATER, "to": "clicks"}
-    declared = {"STRATEGY": inner, "BUFFER": to, "OPTIONS": options}
+    declared = {"STRATEGY": inner, "BUFFER": to}
     full = {**declared, "BUFFER": {**to, "most": 1}}
     seen = {**declared, "PER": ["day"], "TAGS": {"country": 10}}
     many = {**seen, "TAGS": {"number": 100}}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from importlib import import_module
 
 from django.db import connection
 
@@ -21,6 +22,14 @@ def clicks(message: Message) -> Iterator[tuple[str, int]]:
 
 def one_by_one(message: Message) -> Iterator[tuple[str, int]]:
     """One counter for each message."""
+    yield message.fields["key"], 1
+
+
+def raising(message: Message) -> Iterator[tuple[str, int]]:
+    """One counter for each message, or the error that it names."""
+    if named := message.fields.get("raises"):
+        module, _, name = named.rpartition(".")
+        raise vars(import_module(module or "builtins"))[name]("not here")
     yield message.fields["key"], 1
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import random
 import signal
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from importlib import import_module
 from typing import Any
 from uuid import UUID
@@ -17,8 +18,11 @@ from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
 from django_counters.models import Counter
 from django_counters.testing import override_counters
 from django_counters.write.outlets import Outlet, outlet_to
+from tests.streams.chaos import Make, Turns
 
 LATER = {"seconds": 3600, "to": "chaos"}
+# Until the process ends.
+_kept = ExitStack()
 # For how many seconds lost replies are waited for. A new producer of Kafka needs half a second.
 SOON = {
     "redis": ("django_counters.stores.redis.streams", 0.2),
@@ -34,10 +38,7 @@ def publisher(
     module, seconds = SOON[declared["BACKEND"]]
     vars(import_module(module))["PATIENCE"] = seconds
     chance = random.Random(number)
-    with (
-        override_settings(COUNTERS_STREAMS={"chaos": declared}),
-        override_counters(chaos={"BUFFER": LATER}),
-    ):
+    with _settings(declared):
         counted = _publish(chance, 20, f"chaos:{number}")
         child = os.fork()
         if child == 0:
@@ -49,6 +50,21 @@ def publisher(
         _, status = os.waitpid(child, 0)
         assert status == 0, status
         pipe.send(counted)
+
+
+def consumer_beside(make: Make, declared: dict[str, Any], step: Callable[[str], None]) -> Turns:
+    """Make a consumer in its own process, with the settings of the publishers."""
+    _kept.enter_context(_settings(declared))
+    return make(step)
+
+
+@contextmanager
+def _settings(declared: dict[str, Any]) -> Iterator[None]:
+    with (
+        override_settings(COUNTERS_STREAMS={"chaos": declared}),
+        override_counters(chaos={"BUFFER": LATER}),
+    ):
+        yield
 
 
 def _publish(chance: random.Random, pages: int, key: str) -> int:

@@ -50,8 +50,12 @@ def test_poison_fails_it(clicks: Clicks) -> None:
     with pytest.raises(CommandError, match="1 messages could not be counted"):
         output("clicks")
     assert_counts({"a": 2})
-    clicks.add(*["no key"] * 12)
-    with pytest.raises(CommandError, match="12 of the last 12 messages of clicks cannot be"):
+    clicks.add("a", raises="ImportError")
+    decode = "tests.streams.decoding.raising"
+    with (
+        override_settings(COUNTERS_STREAMS={"clicks": clicks.declared(DECODE=decode)}),
+        pytest.raises(CommandError, match="`DECODE` of clicks can't work"),
+    ):
         output("clicks")
 
 
@@ -78,6 +82,7 @@ def test_a_loop_goes_on_and_ends_when_it_is_asked_to(clicks: Clicks) -> None:
     assert_counts({"all": 2})
 
 
+@pytest.mark.rare
 def test_asked_to_end_in_the_middle_of_a_page(
     clicks: Clicks, monkeypatch: pytest.MonkeyPatch
 ) -> None:

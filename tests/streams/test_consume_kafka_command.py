@@ -93,6 +93,7 @@ def test_a_loop_goes_on_when_the_brokers_are_back(topic: Topic) -> None:
     assert_counts({"all": 2})
 
 
+@pytest.mark.rare
 def test_asked_to_end_in_the_middle_of_a_page(
     topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:

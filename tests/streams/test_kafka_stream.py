@@ -13,7 +13,6 @@ from django_counters.exceptions import (
     CounterUnavailable,
     InvalidConfiguration,
     OutcomeUnknown,
-    StreamPoisoned,
 )
 from django_counters.models import Counter, CounterIncident
 from django_counters.registry import registry
@@ -94,6 +93,18 @@ def test_what_the_database_does_not_take_is_put_aside(topic: Topic) -> None:
     assert_counts({"a": 2, "b": 2, "c": 2})
     told = [where for one in CounterIncident.objects.all() for where in one.detail["fields"]]
     assert sorted(told) == ["0 2", "1 2"]
+
+
+def test_an_amount_that_does_not_fit_takes_no_other_along(topic: Topic) -> None:
+    Counter.objects.increment("a", 2**62)
+    for part in range(2):
+        topic.add("a", "b", part=part)
+    topic.add("a", by=str(2**62), part=0)
+    topic.add("a", "c", part=0)
+    done = topic.counted()
+    assert (done.messages, done.poison, done.quarantined) == (7, 0, {"a": 2**62})
+    assert_counts({"a": 2**62 + 3, "b": 2, "c": 1, "all": 7})
+    assert CounterIncident.objects.get().detail["amounts"] == {"a": 2**62}
 
 
 def test_positions_are_believed_and_not_the_group(topic: Topic) -> None:
@@ -290,12 +301,10 @@ def test_poison_is_put_aside_with_its_offset_and_payload(topic: Topic) -> None:
     assert told.startswith(r"{'key': b'k', 'value': b'\xffno json', 'headers': []}")
 
 
-def test_too_much_poison_stops_before_the_page_is_counted(topic: Topic) -> None:
-    topic.add("a", "a", "a", "a", *["no key"] * 6)
-    with pytest.raises(StreamPoisoned, match=r"^6 of the last 10 messages of clicks"):
-        topic.counted()
-    assert_counts({"a": 0})
-    assert positions() == {}
+def test_however_much_poison_there_is_the_rest_is_counted(topic: Topic) -> None:
+    topic.add("a", *["no key"] * 40, "a")
+    assert topic.counted().poison == 40
+    assert_counts({"a": 2})
 
 
 def test_periods_are_those_of_the_message(topic: Topic) -> None:
@@ -425,11 +434,17 @@ def test_a_position_beyond_the_end_is_said_once(topic: Topic) -> None:
 @pytest.mark.parametrize(
     ("more", "problem"),
     [
-        ({"LOCATION": ""}, "LOCATION is 'host:port', several with commas between, not ''."),
+        (
+            {"LOCATION": ""},
+            "LOCATION is 'host:port', several with commas between, not a value of type str.",
+        ),
         ({"TOPIC": None}, "TOPIC is name of a topic, not None."),
         ({"STREAM": "a"}, "there is no option 'STREAM'."),
         ({"GROUP": 5}, "GROUP is name of a group, or None, not 5."),
-        ({"OPTIONS": []}, "OPTIONS is dictionary of settings of librdkafka, or None, not []."),
+        (
+            {"OPTIONS": []},
+            "OPTIONS is dictionary of settings of librdkafka, or None, not a value of type list.",
+        ),
         ({"OPTIONS": {"group.id": "a"}}, "OPTIONS: 'group.id' is declared as GROUP."),
         ({"OPTIONS": {"auto.offset.reset": "latest"}}, "'auto.offset.reset' is not yours to"),
         ({"OPTIONS": {"error_cb": print}}, "OPTIONS: 'error_cb' is no setting."),

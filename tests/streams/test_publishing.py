@@ -12,7 +12,6 @@ from django.test import override_settings
 
 from django_counters import clock
 from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
-from django_counters.intake.flush import flush
 from django_counters.models import Counter, CounterCell, CounterIncident
 from django_counters.write.buffers import buffers
 from django_counters.write.publishing import Publisher
@@ -34,7 +33,7 @@ def network(clicks: Clicks) -> Iterator[Proxy]:
         yield proxy
 
 
-@pytest.mark.parametrize("inner", ["exact", "sharded", "cached"], indirect=True)
+@pytest.mark.parametrize("inner", ["exact", "sharded"], indirect=True)
 def test_sums_are_counted_by_the_consumer(clicks: Clicks, inner: str) -> None:
     Counter.objects.increment("hits:home", 3)
     Counter.objects.increment("hits:home", 4)
@@ -260,16 +259,6 @@ def test_a_stream_without_a_function_and_without_a_buffer(clicks: Clicks) -> Non
         with override_settings(COUNTERS={"hits": {"BUFFER": {}}}):
             (error,) = check_streams()
     assert (error.id, "DECODE is missing" in error.msg) == ("counters.E039", True)
-
-
-@pytest.mark.parametrize("inner", ["cached"], indirect=True)
-def test_what_waits_in_redis_is_another_thing(clicks: Clicks, inner: str) -> None:
-    """What goes past the buffer waits there, and both come to the total once."""
-    Counter.objects.increment("hits:home", 2, immediately=True)
-    publish(5)
-    flush()
-    clicks.consumer().turn()
-    assert (landed(), Counter.objects.get(key="hits:home").value) == (7, 7)
 
 
 def test_one_counter_with_many_tags_is_several_messages(clicks: Clicks, monkeypatch: Any) -> None:

@@ -12,7 +12,7 @@ import pytest
 from django.db import ProgrammingError
 from django.test import override_settings
 
-from django_counters.exceptions import CounterUnavailable, InvalidConfiguration, StreamPoisoned
+from django_counters.exceptions import CounterUnavailable, DecodeFailed, InvalidConfiguration
 from django_counters.intake.backend import Consumed
 from django_counters.models import Counter, CounterIncident, CounterPosition
 from django_counters.registry import registry
@@ -231,6 +231,24 @@ def test_what_the_database_does_not_take_is_put_aside(clicks: Clicks) -> None:
 
 
 @pytest.mark.many_writers
+@pytest.mark.parametrize("huge", [2**62, -(2**62) - 9])
+def test_an_amount_that_does_not_fit_takes_no_other_along(clicks: Clicks, huge: int) -> None:
+    Counter.objects.increment("a", huge)
+    clicks.add(*"aab")
+    (bad,) = clicks.add("a", by=str(huge))
+    clicks.add(*"aac")
+    consumer, whole = clicks.consumer(), Consumed()
+    while (done := consumer.turn()).messages:
+        whole.join(done)
+    assert (whole.messages, whole.poison, whole.quarantined) == (7, 0, {"a": huge})
+    assert_counts({"a": huge + 4, "b": 1, "c": 1, "all": 7})
+    (incident,) = CounterIncident.objects.all()
+    assert incident.detail["amounts"] == {"a": huge}
+    (page,) = incident.detail["generations"]
+    assert page.endswith(f" to {bad}"), page
+
+
+@pytest.mark.many_writers
 def test_other_errors_of_the_database_say_nothing_of_a_message(clicks: Clicks) -> None:
     clicks.add("a")
     decode = "tests.streams.decoding.asking_elsewhere"
@@ -259,42 +277,59 @@ def test_a_slow_function_ends_the_page_before_the_lease_does(clicks: Clicks) -> 
     assert_counts({"a": 12})
 
 
-def test_a_page_that_comes_again_is_no_more_poison(clicks: Clicks) -> None:
-    clicks.add("a", "b", *["no key"] * 3)
-    failures = iter(range(3))
-
-    def step(name: str) -> None:
-        if name == "land" and next(failures, None) is not None:
-            raise CounterUnavailable(using="default", reason="it is gone")
-
-    consumer = clicks.consumer(step=step)
-    for _ in range(3):
-        with pytest.raises(CounterUnavailable):
-            consumer.turn()
-    assert consumer.turn().poison == 3
+def test_however_much_poison_there_is_the_rest_is_counted(clicks: Clicks) -> None:
+    """Else a few messages would stop the consumer for good."""
+    clicks.add("a", *["no key"] * 40, "a")
+    assert clicks.consumer().turn().poison == 40
+    assert_counts({"a": 2, "all": 2})
+    (incident,) = CounterIncident.objects.all()
+    assert len(incident.detail["fields"]) == 40
+    clicks.add(*["no key"] * 20, "a")
+    assert clicks.consumer().turn().poison == 20
+    assert_counts({"a": 3})
 
 
-def test_too_much_poison_stops_before_the_page_is_counted(clicks: Clicks) -> None:
-    clicks.add("a", "a", "a", "a")
-    clicks.add(*["no key"] * 6)
-    with pytest.raises(StreamPoisoned) as caught:
-        clicks.consumer().turn()
-    assert str(caught.value) == "6 of the last 10 messages of clicks cannot be counted."
+@pytest.mark.parametrize(
+    ("error", "is_of_the_message"),
+    [
+        ("ImportError", False),
+        ("ModuleNotFoundError", False),
+        ("NameError", False),
+        ("NotImplementedError", False),
+        ("ConnectionRefusedError", False),
+        ("TimeoutError", False),
+        ("django.core.exceptions.ImproperlyConfigured", False),
+        ("django.core.exceptions.AppRegistryNotReady", False),
+        ("UnboundLocalError", True),
+        ("gzip.BadGzipFile", True),
+        ("OSError", True),
+        ("zlib.error", True),
+        ("RecursionError", True),
+        ("AttributeError", True),
+        ("TypeError", True),
+        ("KeyError", True),
+        ("ZeroDivisionError", True),
+        ("Exception", True),
+    ],
+)
+def test_what_the_process_cannot_do_stops_it_and_nothing_else(
+    clicks: Clicks, error: str, is_of_the_message: bool
+) -> None:
+    clicks.add("a", "b")
+    clicks.add("a", raises=error)
+    with override_settings(
+        COUNTERS_STREAMS={"clicks": clicks.declared(DECODE="tests.streams.decoding.raising")}
+    ):
+        if is_of_the_message:
+            assert clicks.consumer().turn().poison == 1
+            assert_counts({"a": 1, "b": 1})
+            return
+        for _ in range(2):
+            with pytest.raises(DecodeFailed, match=r"^`DECODE` of clicks can't work: .*not here"):
+                clicks.consumer().turn()
     assert_counts({"a": 0})
     assert positions()[clicks.parts[0]] == ""
     assert not CounterIncident.objects.exists()
-    clicks.add("a", "a")
-    assert clicks.consumer().turn().poison == 6
-
-
-def test_small_pages_of_poison_stop_it_too(clicks: Clicks) -> None:
-    consumer = clicks.consumer()
-    for _ in range(9):
-        clicks.add("no key")
-        assert consumer.turn().poison == 1
-    clicks.add("no key")
-    with pytest.raises(StreamPoisoned):
-        consumer.turn()
 
 
 def test_a_vanished_range_is_an_incident(clicks: Clicks) -> None:

@@ -17,6 +17,7 @@ from django_counters.intake.kafka_stream import KafkaConsumer
 from django_counters.stores.kafka.declared import PUBLISHED
 from django_counters.streams import streams
 from example_project.broker import Broker
+from tests.streams.published import opened
 
 # Who does not answer for so long is out of the group.
 SESSION = {"session.timeout.ms": 1000, "heartbeat.interval.ms": 200, "fetch.wait.max.ms": 20}
@@ -98,7 +99,7 @@ class Topic:
     def published(self) -> list[tuple[int, dict[str, Any]]]:
         """What buffers have published, and in which partitions."""
         marked = [one for one in self.read() if (PUBLISHED, b"") in (one.headers() or [])]
-        return [(one.partition() or 0, json.loads(one.value() or b"")) for one in marked]
+        return [(one.partition() or 0, opened((one.value() or b"").decode())) for one in marked]
 
     def lose_answer(self) -> None:
         """Let the broker take the next message, and answer when nobody waits for that any more."""

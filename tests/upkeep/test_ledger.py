@@ -10,6 +10,7 @@ import pytest
 from django.db import transaction
 
 from django_counters.exceptions import CounterOverflow
+from django_counters.features import Verdict
 from django_counters.models import (
     Counter,
     CounterDelta,
@@ -17,7 +18,7 @@ from django_counters.models import (
     CounterIncident,
     CounterShard,
 )
-from django_counters.observe.doctor import Verdict, examine
+from django_counters.observe.doctor import examine
 from django_counters.testing import assert_counts
 from django_counters.types import INT8
 from django_counters.upkeep.ledger import rebase

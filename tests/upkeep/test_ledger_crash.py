@@ -20,8 +20,8 @@ from tests.concurrency.victims import HOUR, fold, seal_and_drop, victims
 from tests.settling import roll_up
 
 pytestmark = [pytest.mark.many_writers, pytest.mark.django_db(transaction=True)]
-STATEMENTS = 45
-DAYS = 48 * HOUR
+STATEMENTS = 60
+DAYS = 60 * HOUR
 
 
 def assert_exact(expected: int) -> None:

@@ -6,7 +6,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.conf import settings
+from django.core.checks import run_checks
 from django.core.management import call_command
+from django.db import connection
+from django.test import override_settings
+from django.test.utils import CaptureQueriesContext
 
 from django_counters import clock
 from django_counters.exceptions import HistoryNotKept
@@ -100,3 +105,53 @@ class TestForgetting:
         with override_counters(hits={"PER": ["hour"], "KEEP": {"hour": 2}}):
             assert prune_cells() == 2500
         assert not CounterCell.objects.exists()
+
+
+def test_a_time_zone_that_was_changed_is_a_warning() -> None:
+    def warnings() -> list[str]:
+        found = run_checks(databases=["default"])
+        return [message.msg for message in found if message.id == "counters.W020"]
+
+    stored = f"hits ({settings.TIME_ZONE})"
+    with override_counters(hits={"PER": ["day"]}):
+        Counter.objects.increment("hits:a")
+        assert warnings() == []
+        with override_settings(TIME_ZONE="Asia/Tokyo"):
+            (warning,) = warnings()
+            assert "another time zone than Asia/Tokyo" in warning
+            assert stored in warning
+    # What nothing declares any more is counted by no period.
+    with override_settings(TIME_ZONE="Asia/Tokyo"):
+        assert stored not in " ".join(warnings())
+
+
+def test_old_actors_are_forgotten_in_one_search_of_those_that_wait() -> None:
+    """However many there are where no rollup runs: each search reads all of a measure."""
+    ago = clock.utc() - timedelta(days=30)
+    counted = {"UNIQUE": ["hour"], "KEEP": {"hour": 60}}
+    with override_counters(hits=counted):
+        Counter.objects.increment("hits:a", who="ann", at=ago)
+        (row,) = CounterMember.objects.all()
+        of = {name: getattr(row, name) for name in ("measure_id", "key", "period", "start", "tags")}
+        CounterMember.objects.bulk_create(CounterMember(**of, member=n) for n in range(1, 2501))
+    with override_counters(hits={**counted, "KEEP": {"hour": 2}}):
+        with CaptureQueriesContext(connection) as queries:
+            assert prune_cells() > 0
+        table = CounterMember._meta.db_table
+        said = [q["sql"].replace('"', "").replace("`", "") for q in queries]
+        deletions = [sql for sql in said if "DELETE" in sql and table in sql]
+        searches = [sql for sql in deletions if "start <" in sql]
+        assert searches
+        assert len(searches) == len(set(searches))
+    assert not CounterMember.objects.exists()
+    assert not CounterUnique.objects.exists()
+
+
+def test_a_namespace_with_capital_letters_is_another_one() -> None:
+    with override_counters(
+        pages={"STRATEGY": "ledger"}, Pages={"STRATEGY": "ledger", "PER": ["day"]}
+    ):
+        Counter.objects.increment("pages:a")
+        assert Counter.objects.increment("Pages:a") is not None
+        assert set(CounterMeasure.objects.get(name="Pages").periods.values()) == {None}
+        assert Counter.objects.series("Pages:a").per("day").last(3).total() == 1

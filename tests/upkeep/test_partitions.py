@@ -127,7 +127,7 @@ class TestMissing:
     def test_it_is_an_error_of_its_own(self) -> None:
         token = mint(clock.utc())
         lose(len(present()))
-        advice = r"run manage\.py counters partitions"
+        advice = r"run manage\.py counters upkeep partitions"
         for call in self.calls:
             with pytest.raises(PartitionMissing, match=advice) as caught, transaction.atomic():
                 call(token)
@@ -156,7 +156,7 @@ class TestWarnings:
         assert len(advice) == warned
         if warned:
             assert f"has {left} partitions ahead, 3 are needed" in found[0].msg
-            assert "manage.py counters partitions" in found[0].msg
+            assert "manage.py counters upkeep partitions" in found[0].msg
             assert found[0].hint == HINTS["W011"]
             assert f"{left} partitions ahead" in advice[0]
 

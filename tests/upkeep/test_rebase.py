@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import connections, transaction
 from django.db.transaction import TransactionManagementError
 
-from django_counters.exceptions import LedgerFenced
+from django_counters import clock
+from django_counters.exceptions import LedgerFenced, LedgerIncomplete
 from django_counters.models import (
     Counter,
+    CounterDelta,
     CounterHorizon,
     CounterIncident,
+    CounterPartition,
     CounterShard,
 )
 from django_counters.observe.doctor import examine
+from django_counters.stores.sql.partitions import SqlPartitions
 from django_counters.testing import assert_counts
+from django_counters.tokens import mint
 from django_counters.upkeep.ledger import rebase, state
+from django_counters.upkeep.partitions import maintain
 from django_counters.upkeep.rollup import rollup
 from django_counters.upkeep.verify import verify
+from example_project.bootstrap import children
+from tests.concurrency.narrow import dropped, know_tokens_for, narrow
+from tests.concurrency.servers import connected, waiting
+from tests.concurrency.servers import execute as write
 from tests.settling import let_others_end, roll_up
 from tests.upkeep.test_ledger import append, totals
-from tests.upkeep.test_partitions import execute
+from tests.upkeep.test_partitions import HOUR, execute
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -51,6 +63,78 @@ class TestRebase:
         Counter.objects.all().delete()
         assert rebase() == 1
         assert_counts({"orders:a": 5})
+
+
+@pytest.mark.postgresql
+class TestPartitions:
+    def test_it_keeps_late_entries_of_a_time_whose_partition_was_dropped(self) -> None:
+        moment = clock.utc() - 9 * HOUR
+        with narrow(HOUR, window=10 * HOUR):
+            CounterDelta.objects.append("orders:a", 20, token=mint(moment))
+            append(a=300)
+            roll_up()
+            know_tokens_for(HOUR)
+            for _ in range(2):
+                maintain(width=HOUR, keep=timedelta(0))
+            (gone,) = (record.name for record in dropped() if record.entries)
+            know_tokens_for(10 * HOUR)
+            maintain(width=HOUR)
+            CounterDelta.objects.append("orders:a", 20, token=mint(moment))
+            roll_up()
+            rebase()
+            assert_counts({"orders:a": 340})
+            know_tokens_for(HOUR)
+            again = f"{gone}_2"
+            assert again in maintain(width=HOUR).sealed
+            assert again in maintain(width=HOUR, keep=timedelta(0)).dropped
+            rebase()
+            assert_counts({"orders:a": 340})
+            assert verify().drifts == []
+
+    @pytest.mark.parametrize("is_dropped", [False, True])
+    @pytest.mark.rare
+    def test_an_entry_that_arrives_while_it_waits_for_a_partition(self, is_dropped: bool) -> None:
+        """As from a subscription, which writes to the partition itself."""
+        with narrow(HOUR, window=10 * HOUR), connected("beside"):
+            CounterDelta.objects.append("orders:a", 20, token=mint(clock.utc() - 9 * HOUR))
+            entry = CounterDelta.objects.get()
+            (extent,) = (
+                one
+                for one in SqlPartitions("default").present()
+                if one.since <= clock.meant(entry.created_at) < one.until
+            )
+            CounterPartition.objects.create(
+                name=extent.name,
+                since=extent.since,
+                until=extent.until,
+                entries=1,
+                delta_sum=20,
+                sealed_at=clock.now(),
+                dropped_at=clock.now() if is_dropped else None,
+            )
+            insert = (
+                f'INSERT INTO "{extent.name}" (token, created_at, key, delta) '
+                "VALUES (gen_random_uuid(), %s, 'orders:a', 7)"
+            )
+            with ThreadPoolExecutor() as pool:
+                # A session's first write to a partition locks the parent, later ones don't.
+                with transaction.atomic(using="beside"):
+                    write(insert, extent.since, using="beside")
+                    transaction.set_rollback(True, using="beside")
+                with transaction.atomic(using="beside"):
+                    write(insert, extent.since, using="beside")
+                    settling = pool.submit(settle)
+                    assert children.until(lambda: waiting() > 0, 30.0)
+                with pytest.raises(LedgerIncomplete, match="2 of 1 entries"):
+                    settling.result()
+            assert_counts({"orders:a": 27})
+
+
+def settle() -> None:
+    try:
+        SqlPartitions("default").settle()
+    finally:
+        connections.close_all()
 
 
 @pytest.mark.postgresql

@@ -124,6 +124,7 @@ class TestWhich:
         assert record_history() == 1
 
 
+@pytest.mark.needs("history")
 class TestForgetting:
     def sample(self, key: str, days: float) -> None:
         CounterSample.objects.create(key=key, moment=clock.now() - timedelta(days=days), value=1)

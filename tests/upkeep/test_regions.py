@@ -125,9 +125,9 @@ def test_who_is_no_region_is_told_so() -> None:
 def test_the_commands_say_what_they_did(capsys: Any) -> None:
     EU.count("likes:x")
     with override_settings(COUNTERS_REGION="eu", COUNTERS_REGIONS={"us": "other"}):
-        call_command("counters", "publish")
+        call_command("counters", "upkeep", "publish")
     with override_settings(COUNTERS_REGION="us", COUNTERS_REGIONS={"eu": "default"}):
-        call_command("counters", "pull", database="other")
+        call_command("counters", "upkeep", "pull", database="other")
     assert capsys.readouterr().out.splitlines() == [
         "1 entries published",
         "eu: 1 entries copied",

@@ -154,7 +154,7 @@ def test_nobody_sends_stock_to_a_name_that_has_ended() -> None:
     exchange(EU, US)
     renamed()
     exchange(EU, USA)
-    with pytest.raises(RegionAway, match="run counters pull"):
+    with pytest.raises(RegionAway, match="run counters upkeep pull"):
         EU.send("stock:x", 1, US)
     exchange(EU_AFTER, USA)
     assert EU_AFTER.send("stock:x", 1, USA) == 3

@@ -12,11 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import OperationalError, connections, transaction
+from django.db import IntegrityError, OperationalError, connections, transaction
 
 from django_counters import clock
-from django_counters.exceptions import LedgerFenced
-from django_counters.models import Counter, CounterDelta, CounterHorizon, CounterIncident
+from django_counters.exceptions import LedgerFenced, LedgerIncomplete
+from django_counters.models import (
+    Counter,
+    CounterDelta,
+    CounterHorizon,
+    CounterIncident,
+    CounterPartition,
+)
 from django_counters.stores.sql.dialects.postgresql.ledger_functions import SEQUENCE
 from django_counters.stores.sql.dialects.tables import DELTAS, HORIZON
 from django_counters.testing import override_counters
@@ -165,6 +171,87 @@ def look_young() -> None:
     execute(f"UPDATE {HORIZON} SET {changes}", offset, using="restored")
 
 
+class TestSealed:
+    """Entries of a partition that is sealed, and is kept, come along."""
+
+    @pytest.fixture
+    def _sealed(self, transactional_db: None) -> Iterator[None]:
+        """20 in a sealed partition, 300 in one that is open."""
+        with narrow(HOUR, window=10 * HOUR):
+            CounterDelta.objects.append("a", 20, token=mint(clock.utc() - 9 * HOUR))
+            append(300)
+            roll_up()
+            know_tokens_for(HOUR)
+            maintain(width=HOUR)
+            (sealed,) = CounterPartition.objects.filter(entries=1)
+            assert sealed.dropped_at is None
+            yield
+
+    @contextmanager
+    def by_parts(self, cluster: Mapping[str, Any], folder: Path) -> Iterator[None]:
+        """The schema first, then the data, as ``restored``."""
+        name = f"parts_{secrets.token_hex(4)}"
+        with connected("fresh", **cluster):
+            execute(f"CREATE DATABASE {name}", using="fresh")
+            for part in ("schema", "data"):
+                dump = str(folder / part)
+                run("pg_dump", "default", f"--{part}-only", "--format=custom", f"--file={dump}")
+                run("pg_restore", "fresh", "--no-owner", f"--dbname={name}", dump)
+        with connected("restored", **{**cluster, "NAME": name}):
+            yield
+
+    @pytest.mark.usefixtures("_sealed")
+    def test_they_are_restored_after_their_schema(
+        self, cluster: Mapping[str, Any], tmp_path: Path
+    ) -> None:
+        with self.by_parts(cluster, tmp_path):
+            ledger.rebase("restored")
+            assert_exact(320)
+            append(4000, "restored")
+            assert_exact(4320)
+
+    @pytest.mark.usefixtures("_sealed")
+    def test_a_rebase_refuses_where_some_are_missing(
+        self, cluster: Mapping[str, Any], tmp_path: Path
+    ) -> None:
+        with self.by_parts(cluster, tmp_path):
+            execute(f"DELETE FROM {DELTAS} WHERE delta = 20", using="restored")
+            with pytest.raises(
+                LedgerIncomplete, match=r"0 of 1 entries .* run manage\.py counters rebase"
+            ):
+                ledger.rebase("restored")
+            assert Counter.objects.using("restored").get(key="a").value == 320
+
+    @pytest.mark.usefixtures("_sealed")
+    def test_nothing_new_is_written_there(self) -> None:
+        (sealed,) = CounterPartition.objects.filter(entries=1)
+        with pytest.raises(IntegrityError, match="django_counters_sealed"):
+            execute(
+                f"INSERT INTO {DELTAS} (token, created_at, key, delta) "
+                "VALUES (gen_random_uuid(), %s, 'a', 1)",
+                sealed.since,
+            )
+
+    def test_an_entry_that_was_numbered_before_is_refused(self) -> None:
+        """An INSERT draws its number before it waits for the seal."""
+        with narrow(HOUR, window=10 * HOUR):
+            moment = clock.utc() - 9 * HOUR
+            CounterDelta.objects.append("a", 20, token=mint(moment))
+            ((drawn,),) = execute("SELECT nextval(%s)", SEQUENCE)
+            CounterDelta.objects.append("a", 20, token=mint(moment))
+            roll_up()
+            know_tokens_for(HOUR)
+            maintain(width=HOUR)
+            (sealed,) = CounterPartition.objects.filter(entries=2)
+            with pytest.raises(IntegrityError, match="django_counters_sealed"):
+                execute(
+                    f"INSERT INTO {DELTAS} (seq, token, created_at, key, delta) "
+                    "VALUES (%s, gen_random_uuid(), %s, 'a', 1)",
+                    drawn,
+                    sealed.since,
+                )
+
+
 @pytest.mark.usefixtures("_restored")
 class TestRestored:
     def test_a_rollup_refuses_and_changes_nothing(self) -> None:
@@ -206,6 +293,11 @@ class TestRestored:
             with pytest.raises(LedgerFenced):
                 rollup("copied")
             ledger.rebase("copied")
+            before, after = (
+                CounterHorizon.objects.using(using).get().fence for using in ("restored", "copied")
+            )
+            # Positions of followers have the fence, and mean another server's transactions.
+            assert after > before
             append(50_000, "copied")
             assert_exact(50_000 + expected, "copied")
 

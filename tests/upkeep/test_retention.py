@@ -19,6 +19,7 @@ from django_counters.models import (
     CounterHorizon,
     CounterPartition,
 )
+from django_counters.stores.sql.dialects.tables import DELTAS
 from django_counters.stores.sql.partitions import SqlPartitions
 from django_counters.tables.horizon import beginning
 from django_counters.testing import assert_counts, override_counters
@@ -27,7 +28,8 @@ from django_counters.upkeep.ledger import rebase
 from django_counters.upkeep.partitions import Report, maintain
 from django_counters.upkeep.verify import verify
 from tests.concurrency.narrow import dropped, know_tokens_for, narrow
-from tests.settling import let_followers_see, roll_up
+from tests.concurrency.servers import execute
+from tests.settling import let_others_end, roll_up
 from tests.upkeep.test_partitions import DAY, HOUR, QUARTER, append, ledger, present
 
 pytestmark = pytest.mark.django_db
@@ -108,6 +110,24 @@ class TestSealing:
         (partition,) = set(found) - {"a"}
         assert partition in sealed
         assert found == {"a": (4, 5), partition: (11, 10)}
+
+    @pytest.mark.parametrize("namespace", [None, "x"])
+    def test_an_entry_moved_to_an_unknown_counter_is_found(
+        self, kept: list[UUID], namespace: str | None
+    ) -> None:
+        maintain(width=QUARTER)
+        execute(f"UPDATE {DELTAS} SET key = 'x:y' WHERE token = %s", kept[1])
+        found = {drift.key: drift for drift in verify(namespace=namespace).drifts}
+        assert (found["x:y"].expected, found["x:y"].found) == (1, 0)
+
+    def test_a_seal_whose_record_alone_is_gone_is_made_again(self, kept: list[UUID]) -> None:
+        sealed = maintain(width=QUARTER).sealed
+        CounterDelta.objects.filter(token=kept[1])._raw_delete("default")
+        CounterPartition.objects.all().delete()
+        assert maintain(width=QUARTER) == Report(sealed=sealed)
+        assert rebase() == 1
+        assert_counts({**VALUES, "a": 1004})
+        assert verify().drifts == []
 
     def test_a_seal_whose_record_is_gone_is_made_anew(self, kept: list[UUID]) -> None:
         """As after a flush, which leaves the partitions as they are."""
@@ -223,7 +243,7 @@ class TestWithoutPartitions:
         append(0)
         know_tokens_for(HOUR)
         assert maintain(keep=5 * HOUR).forgotten == 0
-        let_followers_see()
+        let_others_end()
         rebase()
         assert maintain(keep=5 * HOUR).forgotten == 1
         append(0)

@@ -19,7 +19,7 @@ from django_counters.exceptions import (
     RegionRestored,
     UnsupportedRegions,
 )
-from django_counters.models import Counter, CounterAdjustment
+from django_counters.models import Counter, CounterAdjustment, CounterIncident, CounterRegion
 from django_counters.registry import registry
 from django_counters.stores.sql.regions import Of, SqlRegions
 from django_counters.testing import override_counters
@@ -29,6 +29,8 @@ from tests.peers.serving import _reached  # noqa: F401 - a fixture
 from tests.upkeep.regions import EU, US, _regional, exchange  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.django_db(databases=["default", "other"])
+#: How the name of what is on the way from the first region to the second one begins.
+SENT = "counters.sent:us.1<eu:"
 
 
 @pytest.fixture(autouse=True)
@@ -129,6 +131,59 @@ class TestTransfers:
             EU.send("stock:x", 3, US)
         EU.publish()
         assert EU.send("stock:x", 3, US) == 7
+
+
+class TestALyingRegion:
+    """It may say anything about itself, and changes no counter here that is no stock."""
+
+    @pytest.mark.parametrize("counter", ["likes:x", "plain:x", "nowhere:x", "plain", ""])
+    def test_what_is_no_stock_is_not_credited(self, counter: str) -> None:
+        EU.count(f"{SENT}{counter}", 500)
+        EU.count("stock:x", 10)
+        EU.send("stock:x", 4, US)
+        exchange(EU, US)
+        assert not counter or US.value(counter) == 0
+        assert US.value("stock:x", "us") == 4
+        (incident,) = CounterIncident.objects.using("other")
+        assert (incident.kind, incident.subject) == ("quarantined", "stock from regions")
+        assert list(incident.detail["counters"]) == [f"{SENT}{counter}"]
+        exchange(EU, US)
+        assert CounterIncident.objects.using("other").count() == 1
+
+    @pytest.mark.parametrize("key", ["stock:x\n", "stock: x", "stock:e\u0301"])
+    def test_a_key_that_is_none_stops_nothing(self, key: str) -> None:
+        EU.count("stock:x", 10)
+        EU.send("stock:x", 4, US)
+        EU.count("likes:x", 7)
+        EU.publish()
+        for prefix in ("", SENT):
+            made = {"region": "eu", "incarnation": 1, "value": 500, "version": 1}
+            CounterRegion.objects.using("default").create(key=f"{prefix}{key}", **made)
+        US.pull()
+        assert (US.value("stock:x", "us"), US.value("likes:x")) == (4, 7)
+        assert not CounterRegion.objects.using("other").filter(key__endswith=key).exists()
+        (incident,) = CounterIncident.objects.using("other")
+        assert (incident.kind, incident.subject) == ("quarantined", "region eu")
+        assert sorted(incident.detail["keys"]) == sorted(map(ascii, [key, f"{SENT}{key}"]))
+
+    def test_more_than_there_can_be_stops_nothing(self) -> None:
+        for counter in ("stock:x", "stock:y"):
+            EU.count(f"{SENT}{counter}", 2**63 - 1)
+        EU.count("counters.sent:us.1<eu:stock:z", 4)
+        US.count("stock:y", 1)
+        exchange(EU, US)
+        assert US.value("stock:z", "us") == 4
+        assert US.value("stock:y", "us") == 1
+        (incident,) = CounterIncident.objects.using("other")
+        assert list(incident.detail["counters"]) == ["counters.sent:us.1<eu:stock:y"]
+
+    def test_many_of_them_are_not_in_the_way(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(transfers, "_STEP", 3)
+        for number in range(10):
+            EU.count(f"{SENT}plain:{number}")
+        EU.count("counters.sent:us.1<eu:stock:x", 4)
+        exchange(EU, US)
+        assert US.value("stock:x", "us") == 4
 
 
 class TestTopUp:
@@ -345,10 +400,11 @@ def test_the_commands_say_what_moved(capsys: Any) -> None:
     EU.send("stock:x", 4, US)
     EU.publish()
     with override_settings(COUNTERS_REGION="us", COUNTERS_REGIONS={"eu": "default"}):
-        call_command("counters", "pull", database="other")
+        call_command("counters", "upkeep", "pull", database="other")
     assert capsys.readouterr().out.splitlines() == ["eu: 2 entries copied; 4 received"]
 
 
+@pytest.mark.rare
 @pytest.mark.skipif(connection.vendor == "sqlite", reason="one waits for the other in SQLite")
 @pytest.mark.django_db(databases=["default", "other"], transaction=True)
 def test_two_who_pull_at_once_receive_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,48 +3,39 @@
 from __future__ import annotations
 
 import json
+import logging
 
 import pytest
 from django.db import connections
 from django.test.utils import CaptureQueriesContext
 
-from django_counters.models import (
-    Counter,
-)
+from django_counters.jobs import jobs
+from django_counters.models import Counter, CounterShard
 from django_counters.testing import override_counters
+from django_counters.types import INT8
 from django_counters.upkeep.sources import sources
 
 pytest.importorskip("celery", reason="the extra celery is not installed")
 
 from django_counters import tasks
 
-NAMES = (
-    "flush",
-    "adopt_buffers",
-    "rollup",
-    "maintain_partitions",
-    "record_history",
-    "prune",
-    "expire_holds",
-    "verify",
-    "verify_audit",
-)
 LEDGER = {"STRATEGY": "ledger", "OPTIONS": {"retention_days": 9}}
 
 
+@pytest.mark.needs("ledger")
 @pytest.mark.django_db(databases=["default", "other"])
-def test_each_task_works_in_the_database_that_is_named() -> None:
+def test_upkeep_does_each_job_in_the_database_that_is_named() -> None:
     here, there = connections["default"], connections["other"]
-    for name in NAMES:
-        with (
-            override_counters(hits={"HISTORY": "1h"}, e=LEDGER),
-            CaptureQueriesContext(here) as ours,
-            CaptureQueriesContext(there) as theirs,
-        ):
-            assert isinstance(getattr(tasks, name).apply(kwargs={"using": "other"}).get(), dict)
-        # A flush of nothing asks Redis alone, and buffers without a directory have no files.
-        asks_nothing = name in ("flush", "adopt_buffers")
-        assert (len(ours), bool(theirs) or asks_nothing) == (0, True), name
+    with (
+        override_counters(hits={"HISTORY": "1h"}, e=LEDGER),
+        CaptureQueriesContext(here) as ours,
+        CaptureQueriesContext(there) as theirs,
+    ):
+        done = tasks.upkeep.apply(kwargs={"using": "other"}).get()
+        assert list(done) == list(jobs())
+        assert list(tasks.upkeep.apply(kwargs={"using": "other"}).get()) == ["buffers"]
+        assert list(tasks.rollup.apply(kwargs={"using": "other"}).get()) == ["rollup"]
+    assert (len(ours), bool(theirs)) == (0, True)
 
 
 @pytest.mark.usefixtures("cached")
@@ -54,35 +45,48 @@ def test_the_task_leaves_out_what_another_one_is_flushing() -> None:
     Counter.objects.increment("views:a")
     with pending.flight() as alone:
         assert alone
-        report = tasks.flush.apply().get()
+        report = tasks.flush.apply().get()["flush"]
         assert (report["counters"], report["elsewhere"]) == (0, ["default"])
-    assert tasks.flush.apply().get()["counters"] == 1
+    assert tasks.flush.apply().get()["flush"]["counters"] == 1
 
 
-def test_the_schedule_has_all_of_them() -> None:
-    schedule = tasks.counters_beat_schedule(partitions_every=600, prune_every=1200)
-    every = {name: entry["schedule"] for name, entry in schedule.items()}
-    assert every == {
-        "django_counters.flush:default": 10,
-        "django_counters.adopt_buffers:default": 60,
-        "django_counters.verify:default": 86_400,
-        "django_counters.verify_audit:default": 86_400,
-        "django_counters.rollup:default": 60,
-        "django_counters.maintain_partitions:default": 600,
-        "django_counters.record_history:default": 300,
-        "django_counters.prune:default": 1200,
-        "django_counters.expire_holds:default": 60,
-    }
+@pytest.mark.django_db
+def test_problems_are_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    Counter.objects.create(key="full", value=INT8[1])
+    CounterShard.objects.create(key="full", shard=0, value=1)
+    with caplog.at_level(logging.ERROR):
+        assert tasks.rollup.apply().get()["rollup"]["stuck"] == ["full"]
+    assert "rollup of the database default: These do not fit" in caplog.text
+
+
+@pytest.mark.django_db
+def test_an_error_fails_the_task_after_all_other_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(using: str) -> int:
+        raise RuntimeError(f"no history of {using}")
+
+    monkeypatch.setattr("django_counters.management.work.history", fail)
+    CounterShard.objects.increment("a")
+    with pytest.raises(ExceptionGroup) as failed:
+        tasks.upkeep.apply().get()
+    assert str(failed.value.exceptions) == "(RuntimeError('no history of default'),)"
+    begun = Counter.objects.filter(key__startswith="counters.upkeep", value__gt=0)
+    # The files of buffers are those of the machine.
+    assert begun.count() == len(jobs()) - 2
+    assert not CounterShard.objects.exists()
 
 
 def test_the_schedule_is_plain_data_that_others_can_keep() -> None:
-    schedule = tasks.counters_beat_schedule(flush_every=0.5, using="other")
+    schedule = tasks.counters_beat_schedule(every=0.5, using="other")
     assert json.loads(json.dumps(schedule)) == schedule
-    assert {entry["task"] for entry in schedule.values()} == {f"django_counters.{n}" for n in NAMES}
-    flushing = schedule["django_counters.flush:other"]
-    assert flushing["kwargs"] == {"using": "other"}
-    for name in NAMES:
+    assert schedule == {
+        "django_counters.upkeep:other": {
+            "task": "django_counters.upkeep",
+            "schedule": 0.5,
+            "kwargs": {"using": "other"},
+            # django-celery-beat keeps it in a column of positive integers.
+            "options": {"expires": 0.5, "expire_seconds": 1},
+        }
+    }
+    for name in ("upkeep", "flush", "rollup"):
         task = getattr(tasks, name)
         assert (task.name, task.ignore_result) == (f"django_counters.{name}", True)
-    # django-celery-beat keeps it in a column of positive integers.
-    assert flushing["options"] == {"expires": 0.5, "expire_seconds": 1}

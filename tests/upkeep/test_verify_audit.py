@@ -298,7 +298,7 @@ class TestIncidents:
 class TestCommand:
     def output(self, *arguments: str) -> str:
         self.out = StringIO()
-        call_command("counters", "verify-audit", *arguments, stdout=self.out)
+        call_command("counters", "audit", *arguments, stdout=self.out)
         return self.out.getvalue().strip()
 
     def test_it_fails_and_names_the_numbers(self) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import django
 
 ASKED = threading.Event()
-if sys.argv[1:] == ["handled"]:
+if sys.argv[1] == "handled":
     # As a server does, before it loads its site.
     signal.signal(signal.SIGTERM, lambda *_: ASKED.set())
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.workers.settings")
@@ -35,6 +35,12 @@ def count() -> None:
         HIT.increment()
 
 
+def starve() -> None:
+    """Let no thread start from now on."""
+    if "starved" in sys.argv:
+        threading.stack_size(1 << 46)
+
+
 def say(word: object) -> None:
     """One line, at once."""
     os.write(1, f"{word}\n".encode())
@@ -48,6 +54,7 @@ def leave() -> None:
 def terminated() -> None:
     """Wait for SIGTERM; by whatever it is interrupted, go on."""
     count()
+    starve()
     say("ready")
     while True:
         signal.pause()
@@ -64,6 +71,7 @@ def hanging() -> None:
 def handled() -> None:
     """A handler was there before, and the process ends without `atexit` when it was called."""
     count()
+    starve()
     say("ready")
     ASKED.wait()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

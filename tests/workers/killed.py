@@ -1,8 +1,7 @@
 """Processes that count in buffers with files until they are killed: at named points, and at any.
 
 Arguments: the folder of their books, how many, a seed. A book has two numbers: how many increments
-a process began, and how many were acknowledged, of its own counter and of one that all count. Two
-in five are forked from a process that counts.
+a process began, and how many were acknowledged. Two in five are forked from a process that counts.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from struct import Struct
@@ -24,16 +23,13 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.workers.settings")
 django.setup()
 
 from django_counters.models import Counter  # noqa: E402
-from django_counters.strategies.cached import Cached  # noqa: E402
-from django_counters.write import adopter, adopting, homes, landing, leadership, mapped  # noqa: E402
+from django_counters.write import adopter, adopting, homes, landing, mapped  # noqa: E402
 from django_counters.write.buffer import Buffer  # noqa: E402
-from django_counters.write.page import Page  # noqa: E402
 
 BOOK = Struct("=QQ")
 AT_ONCE = 4
 # Living processes adopt all the time.
 adopter.ADOPTING = 0.1
-LANDERS = landing.InDatabase, landing.InRedis
 # What a process may be in the middle of, and whether it has done it.
 POINTS: tuple[tuple[Any, str, bool], ...] = (
     (homes.Home, "__init__", True),
@@ -44,19 +40,8 @@ POINTS: tuple[tuple[Any, str, bool], ...] = (
     (mapped.File, "forget", True),
     (Buffer, "_land_parted", False),
     (Buffer, "_land_parted", True),
-    (mapped.File, "seal", False),
-    (mapped.File, "seal", True),
-    (leadership.Leadership, "take", True),
-    (leadership.Leadership, "collect", False),
-    (leadership.Leadership, "collect", True),
-    (landing.InDatabase, "land_together", False),
-    (landing.InDatabase, "land_together", True),
-    (landing.InRedis, "land_together", True),
-    # In the middle of the slots.
-    (Cached, "land", False),
-    (Cached, "land", True),
-    (landing.InRedis, "land", False),
-    (landing.InRedis, "land", True),
+    (landing.InDatabase, "land", False),
+    (landing.InDatabase, "land", True),
     (adopting, "_land", False),
     (adopting, "_land", True),
     (adopting, "_tidy", True),
@@ -92,31 +77,11 @@ def count(book: Path, rest: float) -> None:
             handle.increment()
         else:
             Counter.objects.increment(f"hits:{book.name}")
-        # All processes count this one.
-        Counter.objects.increment("hits:hot")
         os.pwrite(number, BOOK.pack(begun, begun), 0)
         if begun % 50 == 0:
             # Other names, so that the file grows.
             Counter.objects.increment(f"hits:{book.name}-{begun}-{'x' * 150}")
         time.sleep(rest)
-
-
-def told_of(merged: Path) -> None:
-    """Write down how often pages of several processes were landed together."""
-    for lander in LANDERS:
-        _tell_of(lander, merged)
-
-
-def _tell_of(lander: Any, merged: Path) -> None:
-    together = lander.land_together
-
-    def telling(self: Any, pages: Sequence[Page]) -> None:
-        together(self, pages)
-        if len({page.incarnation for page in pages}) > 1:
-            with open(merged, "ab") as file:
-                file.write(b".")
-
-    lander.land_together = telling
 
 
 def live(folder: Path, name: str, chance: random.Random) -> None:
@@ -133,7 +98,6 @@ def live(folder: Path, name: str, chance: random.Random) -> None:
     os.pwrite(parent, BOOK.pack(100, 0), 0)
     for done_ in range(1, 101):
         handle.increment()
-        Counter.objects.increment("hits:hot")
         os.pwrite(parent, BOOK.pack(100, done_), 0)
     if os.fork():
         # The parent goes on counting, in its own files.
@@ -144,7 +108,6 @@ def live(folder: Path, name: str, chance: random.Random) -> None:
 def main(folder: Path, many: int, seed: int) -> None:
     """Let all of them live and die, a few at once."""
     chance = random.Random(seed)
-    told_of(folder.parent / "merged")
     groups: dict[int, float] = {}
     begun = 0
     while begun < many or groups:

@@ -36,7 +36,10 @@ app.conf.update(
     worker_prefetch_multiplier=1,
     worker_hijack_root_logger=False,
     broker_connection_retry_on_startup=True,
-    beat_schedule=counters_beat_schedule(flush_every=0.2),
+    beat_schedule={
+        "flush": {"task": FLUSH, "schedule": 0.2, "options": {"expires": 0.2}},
+        **counters_beat_schedule(every=0.5),
+    },
     beat_max_loop_interval=0.2,
 )
 if BROKER.startswith("redis"):

@@ -18,12 +18,11 @@ COUNTERS: dict[str, dict[str, object]] = {
     "soon": {"BUFFER": {"seconds": 0.05}},
 }
 if os.environ.get("WORKERS_BUFFER"):
-    COUNTERS["views"]["BUFFER"] = {"seconds": 3600}
+    COUNTERS["views"] = {"BUFFER": {"seconds": 3600}}
 if os.environ.get("WORKERS_DIRECTORY"):
     COUNTERS["hits"] = {
         "STRATEGY": os.environ["WORKERS_STRATEGY"],
         "BUFFER": {"seconds": 0.05, "directory": os.environ["WORKERS_DIRECTORY"]},
-        "OPTIONS": {"timeout": 10} if os.environ["WORKERS_STRATEGY"] == "cached" else {},
     }
 if os.environ.get("WORKERS_TOPIC"):
     location, topic = os.environ["WORKERS_TOPIC"].split()

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import pytest
 
-from django_counters.intake.flush import flush
 from django_counters.models import Counter, CounterIncident
 from django_counters.testing import override_counters
 from django_counters.write.adopting import adopt
@@ -56,31 +55,23 @@ def is_empty(root: Path) -> bool:
     return not [one for one in root.iterdir() if not one.name.startswith(".")]
 
 
-@pytest.mark.parametrize("strategy", ["sharded", "cached"])
-def test_killed_at_any_moment(crew: Crew, tmp_path: Path, strategy: str) -> None:
+def test_killed_at_any_moment(crew: Crew, tmp_path: Path) -> None:
     seed = int(os.environ.get("COUNTERS_FAULTS_SEED") or secrets.randbelow(10**6))
     print(f"COUNTERS_FAULTS_SEED={seed}")
     root, folder = tmp_path / "files", tmp_path / "books"
     folder.mkdir()
-    crew.keep(strategy, root)
+    crew.keep("exact", root)
     assert crew.start("tests.workers.killed", folder, MANY, seed).wait(3 * PATIENCE) == 0
     buffer = {"seconds": 1, "directory": str(root)}
-    options = {"timeout": 10} if strategy == "cached" else {}
-    with override_counters(hits={"STRATEGY": strategy, "BUFFER": buffer, "OPTIONS": options}):
+    with override_counters(hits={"STRATEGY": "exact", "BUFFER": buffer}):
         # The server may still be ending transactions of the dead.
         assert eventually(lambda: is_empty(root), PATIENCE), "files are left"
-        if strategy == "cached":
-            flush()
         told = books(folder)
-        found = Counter.objects.values_of(["hits:hot", *(f"hits:{name}" for name in told)])
+        found = Counter.objects.values_of([f"hits:{name}" for name in told])
     counted = {name: (book, found[f"hits:{name}"]) for name, book in told.items()}
     lost = {n: one for n, one in counted.items() if one[1] < one[0].acknowledged}
     twice = {n: one for n, one in counted.items() if one[1] > one[0].begun}
     assert (lost, twice) == ({}, {})
-    least = sum(book.acknowledged for book in told.values())
-    most = sum(book.begun for book in told.values())
-    assert least <= found["hits:hot"] <= most
     assert len(told) >= MANY // 2
-    assert least > 1000
-    assert (tmp_path / "merged").stat().st_size > 3, "nobody landed for others"
+    assert sum(book.acknowledged for book in told.values()) > 1000
     assert not CounterIncident.objects.exists()

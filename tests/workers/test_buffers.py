@@ -42,6 +42,14 @@ def test_sigterm_ends_it_as_it_would(crew: Crew, way: str) -> None:
     assert Counter.objects.value("hits:home") == MANY
 
 
+@pytest.mark.parametrize("way", ["terminated", "handled"])
+def test_sigterm_where_no_thread_can_be_started(crew: Crew, way: str) -> None:
+    child = ready(crew, way, "starved")
+    os.kill(child.pid, signal.SIGTERM)
+    assert child.wait(PATIENCE) == 128 + signal.SIGTERM
+    assert Counter.objects.value("hits:home") == MANY
+
+
 @parents_keep_theirs
 def test_a_child_begins_empty(crew: Crew) -> None:
     assert crew.start(MODULE, "fork").wait(PATIENCE) == 0

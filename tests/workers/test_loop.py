@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
+import signal
 
 import pytest
 
+from django_counters.management.looping import until_asked_to_end
 from example_project.bootstrap.children import Child
 from tests.stores.redis.counting import eventually
 from tests.workers.running import PATIENCE, Crew, check, counting, landed, waits
@@ -33,3 +37,18 @@ def test_one_that_is_asked_to_end_has_landed_all_that_it_says(crew: Crew) -> Non
     assert sum(one["generations"] for one in said) > 0
     assert not any(one["quarantined"] or one["incidents"] or one["away"] for one in said)
     check(acknowledged)
+
+
+def test_a_process_with_many_descriptors_is_asked_to_end() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, before[1]), before[1]))
+    taken = [os.open(os.devnull, os.O_RDONLY) for _ in range(1024)]
+    try:
+        with until_asked_to_end() as wait:
+            assert wait(0)
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert not wait(PATIENCE)
+    finally:
+        for one in taken:
+            os.close(one)
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)

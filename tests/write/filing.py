@@ -6,18 +6,17 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from django_counters.testing import override_counters
-from django_counters.write import adopter, landing
+from django_counters.write import adopter
 from django_counters.write.adopting import Adopted
 from django_counters.write.buffers import buffers
 from tests.write.buffering import LATER
 
 
-@pytest.fixture(name="inner", params=["exact", "sharded", "cached"])
+@pytest.fixture(name="inner", params=["exact", "sharded"])
 def _inner(request: pytest.FixtureRequest) -> str:
     """The strategy behind the buffer."""
     return str(request.param)
@@ -28,9 +27,7 @@ def _root(inner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     """The directory of the buffers. The thread adopts nothing by itself within a test."""
     monkeypatch.setattr(adopter, "adopt", lambda: Adopted(0, {}, {}))
     found = tmp_path / "counters"
-    options = {"timeout": 10} if inner == "cached" else {}
-    hits = {"STRATEGY": inner, "OPTIONS": options}
-    hits["BUFFER"] = {**LATER, "directory": str(found)}
+    hits = {"STRATEGY": inner, "BUFFER": {**LATER, "directory": str(found)}}
     buffers.clear()
     with override_counters(hits=hits, seen={**hits, "PER": ["hour"], "TAGS": {"country": 10}}):
         yield found
@@ -40,10 +37,6 @@ def _root(inner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
 def files(root: Path) -> list[Path]:
     """All that is there."""
     return sorted(path for path in root.rglob("*") if path.is_file())
-
-
-def lander_of(inner: str) -> Any:
-    return landing.InRedis if inner == "cached" else landing.InDatabase
 
 
 def die() -> None:

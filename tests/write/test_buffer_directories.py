@@ -6,11 +6,13 @@ import fcntl
 import os
 import threading
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from django_counters import clock
 from django_counters.models import Counter
 from django_counters.write import mapped
 from django_counters.write.adopting import adopt, left, standing
@@ -22,7 +24,6 @@ from tests.write.filing import _inner, _root, die, files  # noqa: F401 - fixture
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
-    pytest.mark.usefixtures("cached"),
     pytest.mark.parametrize("inner", ["exact"], indirect=True),
 ]
 NAME = "0" * 31 + "1"
@@ -41,6 +42,7 @@ def before_it_locks(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], objec
     monkeypatch.setattr(fcntl, "flock", locks)
 
 
+@pytest.mark.rare
 class TestOneOwner:
     """A directory is locked by one process, as long as it has files there."""
 
@@ -64,6 +66,34 @@ class TestOneOwner:
             die()
             assert adopt().files == 1
             assert landed() == 4 * turn
+
+    @pytest.mark.parametrize("moment", range(1, 7))
+    def test_two_that_begin_a_history_at_once_have_one_lock(
+        self, root: Path, moment: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """One comes while the other asks for the time, in any of the moments in which it does."""
+        Counter.objects.increment("hits:home")
+        (buffer,) = [one for _, one in buffers.those_of() if one.entries]
+        Counter.objects.flush_buffers()
+        buffer._landed_at -= timedelta(days=2)
+        utc, turns = clock.utc, iter(range(1, 100))
+
+        def asked() -> datetime:
+            if next(turns) == moment:
+                Counter.objects.increment("hits:other")
+            return utc()
+
+        monkeypatch.setattr(clock, "utc", asked)
+        Counter.objects.increment("hits:home")
+        monkeypatch.undo()
+        assert adopt() == (0, {}, {})
+        assert len({file.parent for file in files(root)}) == 1
+        Counter.objects.increment("hits:late")
+        keys = "hits:home", "hits:other", "hits:late"
+        expected = dict(zip(keys, (2, int(next(turns) > moment), 1), strict=True))
+        assert Counter.objects.values_of(keys) == expected
+        Counter.objects.flush_buffers()
+        assert {key: landed(key) for key in keys} == expected
 
     def test_whoever_is_late_takes_no_lock_from_a_later_history(self, root: Path) -> None:
         Counter.objects.increment("hits:home")

@@ -7,7 +7,6 @@ import random
 import threading
 import time
 from datetime import timedelta
-from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,7 @@ from django_counters.metrics.gathering import scraping
 from django_counters.metrics.samples import samples
 from django_counters.models import Counter, CounterIncident, CounterPosition
 from django_counters.observe.doctor import examine
-from django_counters.stores.redis.keys import slot_of
-from django_counters.strategies.cached import Cached
+from django_counters.stores.sql.partitions import Busy
 from django_counters.testing import override_counters
 from django_counters.types import Cell
 from django_counters.write import adopter, landing, mapped
@@ -34,13 +32,11 @@ from django_counters.write.page import STILL, Entries, Entry, Place, Sealed, ent
 from tests.concurrency.servers import others
 from tests.stores.redis.counting import eventually
 from tests.write.buffering import landed
-from tests.write.filing import _inner, _root, die, files, forked, lander_of  # noqa: F401 - fixtures
+from tests.write.filing import _inner, _root, die, files, forked  # noqa: F401 - fixtures
 
 # Of eight counters in four pages.
-NUMBERS = [2, 2, 3, 3, 2, 2, 3, 3]
-# A cached counter takes no more.
-MOST = 2**62
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("cached")]
+NUMBERS = [3, 1, 3, 1, 2, 0, 2, 0]
+pytestmark = [pytest.mark.django_db(transaction=True)]
 
 
 def test_it_waits_in_a_file_until_it_is_landed(root: Path) -> None:
@@ -111,7 +107,7 @@ def test_pages_are_the_same_in_every_process() -> None:
     some: Entries = {f"hits:{number}": 1 for number in range(8)}
     more = {"hits:none": 0, **dict(reversed(some.items()))}
     for entries in (some, more):
-        sealed = Sealed(dict(entries), Place("0" * 32, 3), lambda _: 0, 1, 2)
+        sealed = Sealed(dict(entries), Place("0" * 32, 3), 2)
         assert [sealed.page(key).number - 3_000_000 for key in some] == NUMBERS
 
 
@@ -131,7 +127,7 @@ class TestTwice:
 
     def test_the_adopter_was_faster(self, root: Path, inner: str, monkeypatch: Any) -> None:
         """The owner was stopped before he landed it, and somebody took him for dead."""
-        made, turns = lander_of(inner), list[int]()
+        made, turns = landing.InDatabase, list[int]()
         land = made.land
 
         def stopped(self: Any, page: Any) -> None:
@@ -157,12 +153,10 @@ class TestTwice:
     def test_the_owner_was_faster(self, root: Path, inner: str, monkeypatch: Any) -> None:
         """Between the look of the adopter at the position and his landing."""
         made, turns = landing.InDatabase, list[int]()
-        if inner == "cached":
-            return
         before = made._before
 
-        def overtaken(self: Any, pages: Any) -> Any:
-            found = before(self, pages)
+        def overtaken(self: Any, page: Any) -> str:
+            found: str = before(self, page)
             if not turns:
                 turns.append(1)
                 Counter.objects.flush_buffers()
@@ -172,11 +166,13 @@ class TestTwice:
         (file,) = files(root)
         found = read(file)
         monkeypatch.setattr(made, "_before", overtaken)
+        with pytest.raises(Busy):
+            _land(found)
         _land(found)
         assert (turns, landed()) == ([1], 7)
 
     def test_a_lost_answer(self, root: Path, inner: str, monkeypatch: Any) -> None:
-        made = lander_of(inner)
+        made = landing.InDatabase
         land = made.land
 
         def lose(self: Any, page: Any) -> None:
@@ -195,7 +191,7 @@ class TestTwice:
 
     def test_many_pages(self, root: Path, inner: str, monkeypatch: Any) -> None:
         """Each page has a number of its own, and somebody who lands the rest lands no other."""
-        made = lander_of(inner)
+        made = landing.InDatabase
         monkeypatch.setattr(made, "size", 2)
         land, turns = made.land, list[int]()
 
@@ -219,6 +215,7 @@ class TestTwice:
         assert {landed(key) for key in keys} == {1}
 
 
+@pytest.mark.rare
 class TestForks:
     """A child begins anew. It ends without a word, as if it were killed."""
 
@@ -279,41 +276,6 @@ def adopted_after(age: timedelta, root: Path, monkeypatch: Any) -> CounterIncide
     return incident
 
 
-@pytest.mark.parametrize("inner", ["cached"], indirect=True)
-class TestRedis:
-    def test_a_file_that_is_older_than_what_is_remembered(
-        self, root: Path, monkeypatch: Any
-    ) -> None:
-        adopted_after(timedelta(hours=25), root, monkeypatch)
-
-    def test_halves_of_a_page_are_counted_once(self, root: Path, monkeypatch: Any) -> None:
-        """Its owner was told that it does not fit, and died with one half counted."""
-        slot = slot_of("hits:home")
-        names = (f"hits:{number}" for number in count())
-        others = list(islice((name for name in names if slot_of(name) == slot), 3))
-        Counter.objects.increment("hits:home", MOST, immediately=True)
-        Counter.objects.increment_many({**dict.fromkeys(others, 1), "hits:home": 2**40})
-        land, turns = Cached.land, list[int]()
-
-        def once(*arguments: Any) -> None:
-            turns.append(1)
-            if len(turns) == 3:
-                raise CounterUnavailable(using="default", reason="away")
-            land(*arguments)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(Cached, "land", once)
-            with pytest.raises(OutcomeUnknown):
-                Counter.objects.flush_buffers()
-        assert sum(landed(key) for key in others) > 0
-        # Now all of it would fit.
-        Counter.objects.decrement("hits:home", 2**41, immediately=True)
-        die()
-        assert adopt().files == 1
-        assert [landed(key) for key in others] == [1, 1, 1]
-        assert landed() == MOST - 2**40
-
-
 def test_the_command_and_what_tells_of_files(root: Path, inner: str, capsys: Any) -> None:
     for number in range(3):
         Counter.objects.increment(f"hits:{number}", 5)
@@ -328,7 +290,7 @@ def test_the_command_and_what_tells_of_files(root: Path, inner: str, capsys: Any
     (strange / f"{1:016d}").write_text("mine")
     assert [one.needed for one in examine() if one.subject.startswith(str(strange))] == [True]
     with pytest.raises(CommandError, match="it is no file of a buffer"):
-        call_command("counters", "buffers")
+        call_command("counters", "upkeep", "buffers")
     assert capsys.readouterr().out == "1 files landed\n"
     assert landed("hits:0") == 5
     assert not [one for one in examine() if one.subject == "files of buffers"]
@@ -396,5 +358,4 @@ def test_a_buffer_that_was_still_begins_a_new_history(
         Counter.objects.flush_buffers()
     assert landed() == 3
     assert [home for home in homes if home.exists()] == [file.parent]
-    if inner != "cached":
-        assert CounterPosition.objects.filter(source="buffer").count() == len(homes) == 2
+    assert CounterPosition.objects.filter(source="buffer").count() == len(homes) == 2

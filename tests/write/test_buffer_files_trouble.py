@@ -2,28 +2,84 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import shutil
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
 from django.db import transaction
 
 from django_counters.exceptions import CounterUnavailable
 from django_counters.models import Counter, CounterIncident
+from django_counters.observe.doctor import examine
+from django_counters.observe.filed import filed
 from django_counters.types import INT8
-from django_counters.write import landing, mapped
+from django_counters.write import landing, mapped, page
 from django_counters.write.adopting import adopt, left
 from django_counters.write.buffers import buffers
 from django_counters.write.interval import NOTHING
-from django_counters.write.mapped import Foreign, Unreadable, read
+from django_counters.write.mapped import File, Foreign, Head, Origin, Unreadable, read
 from django_counters.write.page import Entry
 from tests.write.buffering import landed
 from tests.write.filing import _inner, _root, die, files  # noqa: F401 - fixtures
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("cached")]
+pytestmark = [pytest.mark.django_db(transaction=True)]
+
+
+def elsewhere(file: Path, folder: Path) -> Path:
+    """The place of a copy: a file is known by the names of its directory and of itself."""
+    place = folder / file.parent.name / file.name
+    place.parent.mkdir()
+    return place
+
+
+def crafted_head(**to: Any) -> Callable[[Path, Head], None]:
+    """Make a file with another head."""
+
+    def make(path: Path, head: Head) -> None:
+        origin = {name: to.pop(name) for name in Origin._fields if name in to}
+        own = {"incarnation": path.parent.name, "number": 1, **to}
+        made = File(path, head._replace(origin=head.origin._replace(**origin), **own), 10)
+        made.cells[made.write("hits:home") or 0] = 3
+        made.close()
+
+    return make
+
+
+def crafted_name(text: bytes) -> Callable[[Path, Head], None]:
+    """Make a file with a counter of another name."""
+
+    class Name(str):
+        def encode(self, *_: Any) -> bytes:
+            return text
+
+    def make(path: Path, head: Head) -> None:
+        made = File(path, head._replace(incarnation=path.parent.name, number=1), 10)
+        made.cells[made.write(Name("x")) or 0] = 3
+        made.close()
+
+    return make
+
+
+CRAFTED: dict[str, Callable[[Path, Head], None]] = {
+    "bytes": crafted_name(b"\xff\xfe"),
+    "json": crafted_name(b"[1, "),
+    "one": crafted_name(b"[1 ]"),
+    "list": crafted_name(b'[["a"], [[1, 2, 3, 4, 5, 6]]]'),
+    "numbers": crafted_name(b'["hits:a", [[1, 3, 1e300, "", 0, ""]]]'),
+    "deep": crafted_name(b"[ " * 20_000),
+    "key": crafted_name(b"a\nb"),
+    "time": crafted_head(milliseconds=2**62),
+    "number": crafted_head(number=2**63),
+    "options": crafted_head(options=["a"]),
+    "option": crafted_head(strategy="sharded", options={"shards": ["a"]}),
+    "owner": crafted_head(),
+}
 
 
 @pytest.mark.parametrize("inner", ["exact"], indirect=True)
@@ -40,7 +96,7 @@ class TestDamage:
 
     def test_it_is_cut_anywhere(self, root: Path, tmp_path: Path) -> None:
         file, whole = self.small(root)
-        data, cut = file.read_bytes().rstrip(b"\0") + bytes(16), tmp_path / "cut"
+        data, cut = file.read_bytes().rstrip(b"\0") + bytes(16), elsewhere(file, tmp_path)
         found: set[int] = set()
         for end in range(len(data)):
             cut.write_bytes(data[:end])
@@ -56,7 +112,7 @@ class TestDamage:
         """No counter gets the amount of another one. An amount itself is not checked."""
         file, whole = self.small(root)
         data = bytearray(file.read_bytes().rstrip(b"\0") + bytes(16))
-        other = tmp_path / "other"
+        other = elsewhere(file, tmp_path)
         for at in range(len(data)):
             for bit in (1, 0x80):
                 data[at] ^= bit
@@ -98,6 +154,40 @@ class TestDamage:
         assert (landed(), file.read_bytes()) == (0, bytes(data))
         assert [one.path for one in left("default")] == [file]
         assert CounterIncident.objects.count() == 0
+
+    @pytest.mark.parametrize("kind", list(CRAFTED))
+    def test_a_crafted_file_stops_nothing(self, root: Path, kind: str, caplog: Any) -> None:
+        """Its checks are right, and what is in it is not."""
+        if kind == "owner" and os.geteuid() != 0:
+            pytest.skip("only root can give a file away")
+        Counter.objects.increment("hits:home", 7)
+        (file,) = files(root)
+        crafted = root / ("0" * 32) / f"{1:016d}"
+        crafted.parent.mkdir(0o700)
+        CRAFTED[kind](crafted, read(file).head)
+        die()
+        if kind == "owner":
+            os.chown(crafted, 12345, 12345)
+        report = adopt()
+        assert (report.files, landed()) == (1, 7)
+        assert list({**report.strange, **report.failed}) == [str(crafted)]
+        assert crafted.exists()
+        told = [one for one in examine() if "buffers" in one.subject or str(root) in one.subject]
+        assert told, "counters doctor says nothing"
+        assert filed("default").sums <= 1
+        with pytest.raises(CommandError, match=str(crafted)):
+            call_command("counters", "upkeep", "buffers")
+
+    def test_a_file_in_another_place_is_left_alone(self, root: Path) -> None:
+        """It would move the history of the buffer that it names."""
+        Counter.objects.increment("hits:home", 7)
+        (file,) = files(root)
+        copy = root / ("0" * 32) / file.name
+        copy.parent.mkdir(0o700)
+        File(copy, read(file).head._replace(number=1), 10).close()
+        assert list(adopt().strange) == [str(copy)]
+        Counter.objects.flush_buffers()
+        assert landed() == 7
 
     def test_a_later_file_waits_for_one_of_another_version(self, root: Path) -> None:
         for _ in range(2):
@@ -197,7 +287,8 @@ class TestWithoutRoom:
         assert {result.value for result in results} == {None, 1}
         assert set(Counter.objects.values_of(keys).values()) == {1}
 
-    def test_more_than_a_file_can_hold(self, root: Path) -> None:
+    def test_more_than_a_file_can_hold(self, root: Path, monkeypatch: Any) -> None:
+        monkeypatch.setattr(page, "LARGE", 2**64)
         Counter.objects.increment("hits:home", INT8[1] - 5)
         handle = Counter.objects.handle("hits:home")
         handle.decrement(3)
@@ -207,8 +298,9 @@ class TestWithoutRoom:
         assert landed() == 10
 
 
-def test_a_sum_that_no_file_holds_keeps_nobody_else_out(root: Path) -> None:
+def test_a_sum_that_no_file_holds_keeps_nobody_else_out(root: Path, monkeypatch: Any) -> None:
     """Each change was one of 64 bits, and their sum is none. All of it is committed."""
+    monkeypatch.setattr(page, "LARGE", 2**64)
     with transaction.atomic():
         Counter.objects.increment("hits:a", INT8[1])
         Counter.objects.increment("hits:a", INT8[1])

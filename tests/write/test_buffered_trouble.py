@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
-from itertools import count, islice
 from typing import Any
 
 import pytest
@@ -13,14 +12,9 @@ from django.db import transaction
 
 from django_counters import clock
 from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
-from django_counters.intake.flush import flush
 from django_counters.models import Counter, CounterIncident
-from django_counters.stores.redis.keys import slot_of
-from django_counters.strategies import cached
-from django_counters.strategies.cached import Cached
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
-from django_counters.types import INT8
 from django_counters.write import buffer as module
 from django_counters.write import landing
 from django_counters.write.buffer import Buffer
@@ -29,31 +23,27 @@ from django_counters.write.ending import end
 from django_counters.write.page import Place
 from tests.write.buffering import LATER, landed
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("cached")]
+pytestmark = [pytest.mark.django_db(transaction=True)]
 
 
-@pytest.fixture(params=["exact", "sharded", "cached"])
+@pytest.fixture(params=["exact", "sharded"])
 def inner(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-def declared(inner: str) -> dict[str, Any]:
-    return {"STRATEGY": inner, "OPTIONS": {"timeout": 10} if inner == "cached" else {}}
 
 
 @pytest.fixture(autouse=True)
 def _hits(inner: str) -> Iterator[None]:
     buffers.clear()
-    hits = {**declared(inner), "BUFFER": LATER}
-    full = {**declared(inner), "BUFFER": {**LATER, "most": 1}}
+    hits = {"STRATEGY": inner, "BUFFER": LATER}
+    full = {"STRATEGY": inner, "BUFFER": {**LATER, "most": 1}}
     with override_counters(hits=hits, full=full):
         yield
     buffers.clear()
 
 
 @pytest.fixture
-def lander(inner: str) -> Any:
-    return landing.InRedis if inner == "cached" else landing.InDatabase
+def lander() -> Any:
+    return landing.InDatabase
 
 
 def away(*_: Any) -> Any:
@@ -82,76 +72,6 @@ def test_a_lost_answer_then_an_outage(lander: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(lander, "land", land)
     Counter.objects.flush_buffers()
     assert landed() == Counter.objects.value("hits:home") == 7
-
-
-@pytest.mark.parametrize("inner", ["cached"], indirect=True)
-def test_halves_are_counted_once(monkeypatch: Any) -> None:
-    """One sum does not fit, so the page is landed in parts; then Redis goes away and comes back."""
-    slot = slot_of("hits:home")
-    names = (f"hits:{number}" for number in count())
-    others = list(islice((name for name in names if slot_of(name) == slot), 3))
-    for _ in range(2):
-        Counter.objects.increment("hits:home", INT8[1])
-    for key in others:
-        Counter.objects.increment(key)
-    nothing = next(name for name in names if slot_of(name) == slot)
-    Counter.objects.increment(nothing)
-    Counter.objects.decrement(nothing)
-    land, asked = Cached.land, count(1)
-
-    def once(*arguments: Any) -> None:
-        if next(asked) == 2:
-            away()
-        land(*arguments)
-
-    monkeypatch.setattr(Cached, "land", once)
-    with pytest.raises(OutcomeUnknown):
-        Counter.objects.flush_buffers()
-    assert [Counter.objects.value(key) for key in (*others, nothing)] == [1, 1, 1, 0]
-    # What did not fit at first would fit now.
-    monkeypatch.setattr(landing, "_check_range", lambda deltas: None)
-    monkeypatch.setattr(Cached, "land", land)
-    Counter.objects.flush_buffers()
-    assert [landed(key) for key in others] == [1, 1, 1]
-    assert CounterIncident.objects.count() == 1
-
-
-@pytest.mark.parametrize("inner", ["cached"], indirect=True)
-def test_a_cached_read_without_redis_is_what_has_landed(lander: Any, monkeypatch: Any) -> None:
-    def lose(*_: Any) -> None:
-        raise OutcomeUnknown(using="default")
-
-    dead = {"STRATEGY": "cached", "CACHE": "redis://127.0.0.1:1/0", "BUFFER": LATER}
-    Counter.objects.increment("hits:home", 5)
-    Counter.objects.flush_buffers()
-    flush()
-    with override_counters(hits=dead):
-        Counter.objects.increment("hits:home", 10)
-        with monkeypatch.context() as patch, pytest.raises(OutcomeUnknown):
-            patch.setattr(lander, "land", lose)
-            Counter.objects.flush_buffers()
-        Counter.objects.increment("hits:home", 100)
-        # Whether the ten are counted nobody can tell, and the hundred are here.
-        assert Counter.objects.value("hits:home", consistency="cached") == 105
-        reading = Counter.objects.read("hits:home", consistency="cached")
-        assert (reading.value, reading.pending, reading.consistency) == (105, 100, "landed")
-        with pytest.raises(CounterUnavailable):
-            Counter.objects.value("hits:home")
-
-
-@pytest.mark.parametrize("inner", ["cached"], indirect=True)
-def test_clocks_that_are_apart_lose_nothing(monkeypatch: Any) -> None:
-    ahead = clock.utc() + timedelta(minutes=31)
-    Counter.objects.increment("hits:home", 7)
-    with monkeypatch.context() as patch, pytest.raises(CounterUnavailable, match="clocks"):
-        patch.setattr(clock, "utc", lambda: ahead)
-        Counter.objects.flush_buffers()
-    assert (landed(), Counter.objects.value("hits:home")) == (0, 7)
-    # Some minutes later.
-    monkeypatch.setattr(cached, "AHEAD", timedelta(hours=1))
-    Counter.objects.flush_buffers()
-    assert landed() == 7
-    assert not CounterIncident.objects.exists()
 
 
 @pytest.mark.parametrize("inner", ["exact"], indirect=True)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from asgiref.sync import sync_to_async
-from django.db import connections, transaction
+from django.db import connection, connections, transaction
 
 from django_counters.exceptions import CounterUnavailable
 from django_counters.models import Counter, CounterIncident
@@ -18,14 +22,14 @@ from django_counters.signals import batch_applied, incident_recorded
 from django_counters.testing import override_counters
 from django_counters.types import INT8
 from django_counters.values import Unknown
-from django_counters.write import landing
+from django_counters.write import landing, page, thread
 from django_counters.write.buffer import Buffer
 from django_counters.write.buffers import buffers
 from django_counters.write.thread import Worker
 from tests.stores.redis.counting import eventually
 from tests.write.buffering import LATER, landed
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("cached")]
+pytestmark = [pytest.mark.django_db(transaction=True)]
 Land = Callable[..., None]
 
 
@@ -115,31 +119,109 @@ class TestThreads:
         assert eventually(worker._running.locked, 30), "nobody lands it"
 
     @pytest.mark.many_writers
+    @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+    @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+    @pytest.mark.parametrize("way", ["filter", "exit"])
+    def test_one_that_dies_is_replaced_while_something_waits(
+        self, land: Land, way: str, monkeypatch: Any
+    ) -> None:
+        """By a filter of the log that raises, or by a receiver that wants the process to end."""
+        failures = iter([1, 2])
+
+        def fail(self: Any, page: Any) -> None:
+            if next(failures, None) is None:
+                return land(self, page)
+            if way == "exit":
+                sys.exit()
+            raise CounterUnavailable(using="default", reason="away")
+
+        class Raises(logging.Filter):
+            def filter(self, record: logging.LogRecord) -> bool:
+                raise ZeroDivisionError
+
+        raises, log = Raises(), logging.getLogger("django_counters")
+        monkeypatch.setattr(landing.InDatabase, "land", fail)
+        monkeypatch.setattr(thread, "PAUSE", 0.05, raising=False)
+        log.addFilter(raises)
+        try:
+            with override_counters(soon={"BUFFER": {"seconds": 0.05}}):
+                Counter.objects.increment("soon:home", 5)
+                (buffer,) = [one for _, one in buffers.those_of() if one.entries]
+                assert eventually(lambda: not buffer.amounts(), 30), "no thread lands it"
+                assert landed("soon:home") == 5
+        finally:
+            log.removeFilter(raises)
+
+    @pytest.mark.many_writers
+    @pytest.mark.django_db(transaction=True, databases=["default", "other"])
     def test_one_that_does_not_answer_holds_up_no_other(self, land: Land, monkeypatch: Any) -> None:
         begun, go = threading.Event(), threading.Event()
 
         def hang(self: Any, page: Any) -> None:
-            begun.set()
-            go.wait(60)
+            if self.using == "default":
+                begun.set()
+                go.wait(60)
             land(self, page)
 
-        soon = {"seconds": 0.05}
-        quick = {"STRATEGY": "cached", "OPTIONS": {"timeout": 10}, "BUFFER": soon}
-        with override_counters(slow={"BUFFER": soon}, quick=quick):
+        with override_counters(soon={"BUFFER": {"seconds": 0.05}}):
             monkeypatch.setattr(landing.InDatabase, "land", hang)
-            Counter.objects.increment("slow:home")
+            Counter.objects.increment("soon:home")
             try:
                 assert begun.wait(30)
-                Counter.objects.increment("quick:home")
-                waits = [one for of, one in buffers.those_of() if of.recipe.cache]
+                Counter.objects.increment("soon:home", using="other")
+                waits = [one for _, one in buffers.those_of("other")]
                 assert eventually(lambda: not any(one.amounts() for one in waits), 30)
                 assert not go.is_set()
             finally:
                 go.set()
-            assert eventually(lambda: landed("slow:home") == 1, 30)
+            assert eventually(lambda: landed("soon:home") == 1, 30)
 
 
 class TestFull:
+    @pytest.mark.postgresql
+    @pytest.mark.many_writers
+    @pytest.mark.parametrize("lands", [True, False])
+    def test_a_handler_that_interrupts_a_statement_waits_for_nothing(
+        self, land: Land, lands: bool, monkeypatch: Any
+    ) -> None:
+        """The driver has locked the connection of the thread until the statement has ended."""
+        kept: dict[str, bool] = {}
+        keys = [f"full:{number}" for number in range(4)]
+
+        def count(*_: object) -> None:
+            if kept:
+                pytest.fail("it waits for its own thread")
+            for key in keys:
+                kept[key] = False
+                with suppress(CounterUnavailable):
+                    Counter.objects.increment(key)
+                    kept[key] = True
+
+        def away(*arguments: Any) -> None:
+            if not lands:
+                raise CounterUnavailable(using="default", reason="away")
+            land(*arguments)
+
+        Counter.objects.increment("full:a")
+        before = signal.signal(signal.SIGALRM, count)
+        with monkeypatch.context() as patch:
+            patch.setattr(landing.InDatabase, "land", away)
+            signal.setitimer(signal.ITIMER_REAL, 0.3, 3)
+            try:
+                with connection.cursor() as cursor:
+                    cursor.execute("SELECT pg_sleep(1)")
+            except BaseException:
+                # It was interrupted in a transaction that nothing ends.
+                del connections["default"]
+                raise
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                signal.signal(signal.SIGALRM, before)
+        assert True in kept.values()
+        assert lands or False in kept.values()
+        Counter.objects.flush_buffers()
+        assert {key: landed(key) for key in keys} == {key: int(kept[key]) for key in keys}
+
     @pytest.mark.many_writers
     def test_each_outage_is_tried_once(self, monkeypatch: Any) -> None:
         """By whoever finds the buffer full first; the others do not wait for attempts of theirs."""
@@ -254,7 +336,9 @@ class TestFull:
         assert {landed(key) for key in (*keys, *filled)} == {1}
 
 
-def test_who_hears_of_an_incident_stops_no_landing() -> None:
+def test_who_hears_of_an_incident_stops_no_landing(monkeypatch: Any) -> None:
+    monkeypatch.setattr(page, "LARGE", 2**64)
+
     def listen(**_: object) -> None:
         raise ZeroDivisionError
 
@@ -270,6 +354,7 @@ def test_who_hears_of_an_incident_stops_no_landing() -> None:
     assert CounterIncident.objects.count() == 1
 
 
+@pytest.mark.rare
 def test_who_is_interrupted_before_a_fork_holds_nothing_up(monkeypatch: Any) -> None:
     class Interrupted:
         def acquire(self, *_: object, **__: object) -> bool:

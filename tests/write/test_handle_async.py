@@ -18,13 +18,12 @@ from django_counters.write.buffers import buffers
 from django_counters.write.handle import Handle
 from tests.write.buffering import LATER, landed
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("cached")]
+pytestmark = [pytest.mark.django_db(transaction=True)]
 
 
-@pytest.fixture(autouse=True, params=["exact", "cached"])
-def _hits(request: pytest.FixtureRequest) -> Iterator[None]:
-    options = {"timeout": 10} if request.param == "cached" else {}
-    hits = {"STRATEGY": request.param, "BUFFER": LATER, "OPTIONS": options}
+@pytest.fixture(autouse=True)
+def _hits() -> Iterator[None]:
+    hits = {"BUFFER": LATER}
     buffers.clear()
     with override_counters(hits=hits, seen={**hits, "PER": ["hour", "day"]}):
         yield

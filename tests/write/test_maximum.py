@@ -229,11 +229,6 @@ def test_another_database() -> None:
     assert_counts({KEY: 5}, using="other")
 
 
-def test_threads_that_share_statements() -> None:
-    with override_counters(peak={"OPTIONS": {"combine": True}}):
-        assert [Counter.objects.maximum(KEY, number) for number in (3, 2, 4)] == [3, 3, 4]
-
-
 @pytest.mark.django_db(transaction=True)
 def test_async_twins() -> None:
     post = Post.objects.create(views=5)

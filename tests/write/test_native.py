@@ -212,7 +212,7 @@ def test_what_is_refused() -> None:
                 await objects.aincrement(key)
             with pytest.raises(InvalidKey):
                 await objects.avalue(key)
-        for by in (0, 1.5, True, 2**63):
+        for by in (1.5, True, 2**63):
             with pytest.raises(InvalidDelta):
                 await objects.aincrement("views:a", by)  # type: ignore[arg-type]
             with pytest.raises(InvalidDelta):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
-from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
@@ -21,46 +21,34 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
 from django_counters import exceptions as errors
+from django_counters import jobs
 from django_counters.adjustments.cases import AdjustedMany
-from django_counters.intake.flush import Report as Flushed
+from django_counters.features import Done, Job, features
 from django_counters.intake.flush import flush
-from django_counters.management import adjusting, consuming, examining, regions, top
-from django_counters.management.looping import until_asked_to_end
-from django_counters.upkeep.audit import Anchor, verify_audit
+from django_counters.management import adjusting, consuming, examining, regions, work
+from django_counters.management.looping import Wait, until_asked_to_end
+from django_counters.options import did_you_mean
+from django_counters.upkeep.audit import Anchor
 from django_counters.upkeep.forgetting import forget_actor
-from django_counters.upkeep.holds import expire_holds
 from django_counters.upkeep.ledger import rebase
-from django_counters.upkeep.partitions import maintain
-from django_counters.upkeep.partitions import plan as planned
-from django_counters.upkeep.prune import prune_all
-from django_counters.upkeep.recording import record_history
-from django_counters.upkeep.rollup import Report, rollup
-from django_counters.upkeep.verify import verify
-from django_counters.write.adopting import adopt
 
+logger = logging.getLogger("django_counters")
 _WORK = {
-    "flush": gettext_noop("land what waits in Redis in the totals"),
+    "upkeep": gettext_noop("do all periodic work, or some of it"),
+    "flush": gettext_noop("flush increments from Redis into the totals"),
     "consume": gettext_noop("count the messages of a stream"),
-    "buffers": gettext_noop("land the files of buffers whose processes have ended"),
-    "publish": gettext_noop("let other regions copy what this one has counted"),
-    "pull": gettext_noop("copy what other regions have counted"),
     "regions": gettext_noop("say how old copies of regions are, or look after a restored one"),
-    "rollup": gettext_noop("fold shards, slots and entries into the totals"),
-    "partitions": gettext_noop("make, seal and drop partitions of the ledger"),
     "verify": gettext_noop("compare the ledger with its entries, and counts of actors with them"),
-    "adjust": gettext_noop("adjust many counters, as a file says"),
-    "verify-audit": gettext_noop("compare all adjustments with their digests"),
-    "forget-actor": gettext_noop("forget a person: who it was that counted, and what"),
     "rebase": gettext_noop("compute the totals of the ledger anew, after a restore"),
-    "history": gettext_noop("record the totals of namespaces that ask for it"),
-    "expire": gettext_noop("give back what is held beyond its time"),
-    "prune": gettext_noop("forget tokens, landed generations and samples that are old enough"),
+    "adjust": gettext_noop("adjust many counters, as a file says"),
+    "audit": gettext_noop("compare all adjustments with their digests"),
+    "forget-actor": gettext_noop("forget a person: who it was that counted, and what"),
     "doctor": gettext_noop("say whether counters are healthy, and list the work to do"),
-    "top": gettext_noop("show the counters that change most, again and again"),
 }
 # Their messages say what to do, without a traceback.
 _EXPLAINED = (
     errors.LedgerFenced,
+    errors.LedgerIncomplete,
     errors.InvalidActor,
     errors.InvalidAdjustment,
     errors.InvalidKey,
@@ -69,13 +57,13 @@ _EXPLAINED = (
     errors.InvalidConfiguration,
     errors.CounterUnavailable,
     errors.OutcomeUnknown,
-    errors.StreamPoisoned,
+    errors.DecodeFailed,
+    errors.UnknownSignature,
     errors.RegionAway,
     errors.RegionRestored,
 )
 # The database is away for a moment; a loop goes on when it is back.
 _PASSING = (OperationalError, InterfaceError, errors.ReadOnlyDatabase)
-_MOST_SHOWN = 20
 # Seconds between two lines of progress in a log.
 _EVERY = 10.0
 
@@ -90,22 +78,24 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         subs = parser.add_subparsers(dest="work", required=True, metavar="|".join(_WORK))
         sub = {
-            work: subs.add_parser(work, help=_(text), parents=[_common()])
-            for work, text in _WORK.items()
+            name: subs.add_parser(name, help=_(text), parents=[_common()])
+            for name, text in _WORK.items()
         }
-        sub["flush"].add_argument(
-            "--loop", type=_seconds, metavar="SECONDS", help=_("again every so many seconds")
+        sub["upkeep"].add_argument(
+            "jobs", nargs="*", metavar="JOB", help=_("only these; --list names them")
         )
+        sub["upkeep"].add_argument("--list", action="store_true", help=_("name the jobs"))
+        sub["upkeep"].add_argument(
+            "--now", action="store_true", help=_("also jobs that ran within their interval")
+        )
+        for name in ("upkeep", "flush"):
+            sub[name].add_argument(
+                "--loop", type=_seconds, metavar="SECONDS", help=_("again every so many seconds")
+            )
         sub["flush"].add_argument(
             "--adopt",
             action="store_true",
             help=_("this database has taken the place of the one that was flushed to before"),
-        )
-        sub["rollup"].add_argument(
-            "--dry-run", action="store_true", help=_("count what waits, no more")
-        )
-        sub["partitions"].add_argument(
-            "--plan", action="store_true", help=_("say what has to be done, no more")
         )
         sub["verify"].add_argument("--namespace", help=_("only its counters"))
         sub["verify"].add_argument("--sample", type=int, help=_("only so many counters"))
@@ -117,7 +107,7 @@ class Command(BaseCommand):
             metavar="COUNTER=NUMBER",
             help=_("the available, held and sold quantity of a counter together; may be repeated"),
         )
-        sub["verify-audit"].add_argument(
+        sub["audit"].add_argument(
             "--anchor",
             type=_anchor,
             metavar="NUMBER:DIGEST",
@@ -137,16 +127,15 @@ class Command(BaseCommand):
         consuming.add_arguments(sub["consume"], _seconds)
         examining.add_arguments(sub["doctor"])
         regions.add_arguments(sub["regions"])
-        top.add_arguments(sub["top"], _seconds)
 
     def handle(self, *_args: Any, **options: Any) -> None:
         using = options["database"]
         if using not in connections:
             raise CommandError(f"There is no database {using!r}.")
-        work: Any = getattr(self, f"_{options['work'].replace('-', '_')}")
+        act: Any = getattr(self, f"_{options['work'].replace('-', '_')}")
         try:
-            work(using, **options)
-        except _EXPLAINED as error:
+            act(using, **options)
+        except _explained() as error:
             raise CommandError(str(error)) from error
 
     def _print(self, as_json: bool, data: object, text: str) -> None:
@@ -160,35 +149,35 @@ class Command(BaseCommand):
     def _flush(
         self, using: str, *, loop: float | None, adopt: bool, as_json: bool, **_: Any
     ) -> None:
-        if loop is not None:
-            if adopt:
-                raise CommandError("--adopt is done once, without --loop.")
-            self._flush_on(using, loop, as_json=as_json)
+        if loop is None:
+            self._report(self._flushed(using, alone=False, adopt=adopt), as_json=as_json)
             return
-        report = self._flushed(using, alone=False, adopt=adopt)
-        self._say(using, report, as_json=as_json)
-        problems = list(_problems(report))
-        if problems:
-            raise CommandError("; ".join(problems))
-
-    def _flush_on(self, using: str, every: float, *, as_json: bool) -> None:
+        if adopt:
+            raise CommandError("--adopt is done once, without --loop.")
         with until_asked_to_end() as wait:
-            due = time.monotonic()
-            while wait(due - time.monotonic()):
-                due = time.monotonic() + every
-                # The server may have restarted, or the connection may be old.
-                close_old_connections()
+            for _turn in _turns(loop, wait):
                 try:
-                    report = self._flushed(using, alone=True)
+                    done = self._flushed(using, alone=True)
                 except _PASSING as error:
                     self.stderr.write(str(error).strip())
                     continue
-                if as_json or report.generations or report.busy:
-                    self._say(using, report, as_json=as_json)
-                for problem in _problems(report):
-                    self.stderr.write(problem)
+                if as_json or done.data["generations"] or done.data["busy"]:
+                    self._print(as_json, done.data, done.text)
+                self._complain(done.problems)
 
-    def _flushed(self, using: str, *, alone: bool, adopt: bool = False) -> Flushed:
+    def _report(self, done: Done, *, as_json: bool) -> None:
+        """Print the result of a job, and fail where there are problems."""
+        self._print(as_json, done.data, done.text)
+        if done.problems:
+            raise CommandError("; ".join(done.problems))
+
+    def _complain(self, problems: Sequence[str]) -> None:
+        for problem in problems:
+            self.stderr.write(problem)
+        # The log of a loop is read while it runs.
+        self.stdout.flush()
+
+    def _flushed(self, using: str, *, alone: bool, adopt: bool = False) -> Done:
         landed = 0
 
         def step(name: str) -> None:
@@ -197,78 +186,12 @@ class Command(BaseCommand):
             self._progress(f"{landed} transactions done, {name}")
 
         try:
-            return flush(using, alone=alone, adopt=adopt, step=step)
+            return work.flushed(using, flush(using, alone=alone, adopt=adopt, step=step))
         finally:
             self._progress()
 
-    def _say(self, using: str, report: Flushed, *, as_json: bool) -> None:
-        parts = (
-            f"{report.counters} counters changed by {report.generations} generations",
-            f"busy: {', '.join(report.busy)}" if report.busy else "",
-            f"flushed elsewhere: {', '.join(report.elsewhere)}" if report.elsewhere else "",
-        )
-        self._print(as_json, {"database": using, **asdict(report)}, "; ".join(filter(None, parts)))
-        # The log of a loop is read while it runs.
-        self.stdout.flush()
-
-    def _buffers(self, using: str, *, as_json: bool, **_: Any) -> None:
-        report = adopt(using)
-        data = {"database": using, **report._asdict()}
-        self._print(as_json, data, f"{report.files} files landed")
-        problems = {**report.strange, **report.failed}
-        if problems:
-            shown = [f"{path}: {problem}" for path, problem in problems.items()][:_MOST_SHOWN]
-            raise CommandError(f"{len(problems)} files are left: {'; '.join(shown)}")
-
-    def _publish(self, using: str, **options: Any) -> None:
-        regions.run_publish(self.stdout, using, **options)
-
-    def _pull(self, using: str, **options: Any) -> None:
-        regions.run_pull(self.stdout, using, **options)
-
     def _regions(self, using: str, **options: Any) -> None:
         regions.run(self.stdout, using, **options)
-
-    def _rollup(self, using: str, *, dry_run: bool, as_json: bool, **_: Any) -> None:
-        def progress(label: str, report: Report) -> None:
-            self._progress(f"{label}: {report.rows + report.entries} rows folded")
-
-        report = rollup(using, dry_run=dry_run, progress=progress)
-        self._progress()
-        if dry_run:
-            text = f"{report.left} rows and {report.waiting} entries wait for their rollup"
-            text += f", and {report.members} actors for their sets" if report.members else ""
-        else:
-            text = (
-                f"{report.rows} rows folded, {report.orphans} without a record dropped, "
-                f"{report.left} left; {report.entries} entries folded, {report.waiting} left"
-            )
-            text += f"; {report.members} actors put into their sets" if report.members else ""
-        self._print(as_json, {"database": using, "dry_run": dry_run, **asdict(report)}, text)
-        if report.stuck:
-            stuck = ", ".join(report.stuck)
-            raise CommandError(f"These do not fit, or have no possible record: {stuck}")
-
-    def _partitions(self, using: str, *, plan: bool, as_json: bool, **_: Any) -> None:
-        if plan:
-            steps = [(step.verb, *step.extent) for step in planned(using)]
-            lines = [
-                f"{verb} {name or 'a partition'} from {since} to {until}"
-                for verb, name, since, until in steps
-            ]
-            self._print(as_json, steps, "\n".join(lines) or "Nothing has to be done.")
-            return
-        report = maintain(using)
-        parts = (
-            f"{len(report.created)} made",
-            f"{len(report.sealed)} sealed",
-            f"{len(report.dropped)} dropped",
-            f"{len(report.busy)} busy" if report.busy else "",
-            f"{report.forgotten} entries deleted" if report.forgotten else "",
-        )
-        self._print(as_json, {"database": using, **asdict(report)}, ", ".join(filter(None, parts)))
-        if report.failed:
-            raise CommandError(f"{len(report.failed)} steps failed: {'; '.join(report.failed)}")
 
     def _verify(
         self,
@@ -280,27 +203,11 @@ class Command(BaseCommand):
         as_json: bool,
         **_: Any,
     ) -> None:
-        report = verify(using, namespace=namespace, sample=sample, stocks=dict(stock))
-        drifts = [drift._asdict() for drift in report.drifts]
-        text = f"{report.checked} counters and {report.partitions} sealed partitions checked"
-        if report.measures:
-            text = f"{text}; {report.measures} kinds of counters compared with their actors"
-        if report.stocks:
-            text = f"{text}; {report.stocks} stocks compared"
-        self._print(as_json, {"database": using, **asdict(report), "drifts": drifts}, text)
-        if drifts:
-            shown = [f"{d.key}: {d.found}, not {d.expected}" for d in report.drifts[:_MOST_SHOWN]]
-            raise CommandError(f"{len(drifts)} are not what they should be: {', '.join(shown)}")
+        asked: dict[str, Any] = {"namespace": namespace, "sample": sample, "stocks": dict(stock)}
+        self._report(work.verified(using, **asked), as_json=as_json)
 
-    def _verify_audit(self, using: str, *, anchor: Anchor | None, as_json: bool, **_: Any) -> None:
-        report = verify_audit(using, anchor=anchor)
-        head = f"; head {report.head}" if report.head else ""
-        kept = f"; compared with {report.kept}" if report.kept else ""
-        text = f"{report.checked} adjustments checked{head}{kept}"
-        self._print(as_json, {"database": using, **report.as_data()}, text)
-        if report.flaws:
-            shown = ", ".join(map(str, report.flaws[:_MOST_SHOWN]))
-            raise CommandError(f"{len(report.flaws)} places are not as they were: {shown}")
+    def _audit(self, using: str, *, anchor: Anchor | None, as_json: bool, **_: Any) -> None:
+        self._report(work.audited(using, anchor), as_json=as_json)
 
     def _adjust(self, using: str, **options: Any) -> None:
         quiet = options["as_json"] or not options["verbosity"]
@@ -335,25 +242,68 @@ class Command(BaseCommand):
         changed = rebase(using)
         self._print(as_json, {"changed": changed}, f"{changed} totals changed")
 
-    def _history(self, using: str, *, as_json: bool, **_: Any) -> None:
-        recorded = record_history(using)
-        data = {"database": using, "recorded": recorded}
-        self._print(as_json, data, f"{recorded} totals recorded")
+    def _upkeep(self, using: str, *, loop: float | None, as_json: bool, **options: Any) -> None:
+        known = jobs.jobs()
+        names = [_known_job(name, known) for name in options["jobs"]]
+        if options["list"]:
+            for job in known.values():
+                self.stdout.write(f"{job.name}: {job.help}, every {job.every:g} s")
+        elif loop is None:
+            due = not (names or options["now"])
+            problems, errors = self._work_through(using, names, as_json=as_json, due=due)
+            if errors:
+                self._complain(problems)
+                raise ExceptionGroup("Upkeep failed.", errors)
+            if problems:
+                raise CommandError("; ".join(problems))
+        elif options["now"]:
+            raise CommandError("--now is done once, without --loop.")
+        else:
+            self._loop_through(using, names, loop, as_json=as_json)
 
-    def _expire(self, using: str, *, as_json: bool, **_: Any) -> None:
-        ended = expire_holds(using)
-        data = {"database": using, "expired": ended}
-        self._print(as_json, data, f"{ended} holds given back")
+    def _loop_through(
+        self, using: str, names: Sequence[str], seconds: float, *, as_json: bool
+    ) -> None:
+        """Do the jobs that are due again and again; what fails is tried again."""
+        with until_asked_to_end() as wait:
+            for _turn in _turns(seconds, wait):
+                problems, errors = self._work_through(
+                    using, names, as_json=as_json, due=True, goes_on=lambda: wait(0)
+                )
+                self._complain(problems)
+                for error in errors:
+                    logger.error("Upkeep of the database %s failed.", using, exc_info=error)
 
-    def _prune(self, using: str, *, as_json: bool, **_: Any) -> None:
-        gone = prune_all(using)
-        text = (
-            f"{gone['tokens']} tokens, {gone['generations']} generations, "
-            f"{gone['histories']} histories, {gone['samples']} samples, "
-            f"{gone['buckets']} buckets, {gone['cells']} cells "
-            f"and {gone['holds']} holds forgotten"
-        )
-        self._print(as_json, gone, text)
+    def _work_through(
+        self,
+        using: str,
+        names: Sequence[str],
+        *,
+        as_json: bool,
+        due: bool,
+        goes_on: Callable[[], bool] = lambda: True,
+    ) -> tuple[list[str], list[Exception]]:
+        """Do the jobs, and print what they did; the problems, and errors that nobody expects."""
+        explained = (*_explained(), *_PASSING)
+        results: dict[str, Any] = {}
+        problems: dict[str, None] = {}
+        errors: list[Exception] = []
+        for job, done in jobs.run(using, names, due=due):
+            if isinstance(done, Done):
+                results[job.name] = done.data
+                problems |= dict.fromkeys(done.problems)
+                if not as_json:
+                    self.stdout.write(done.text)
+            elif isinstance(done, explained):
+                # While a server is away, each job says the same.
+                problems[str(done).strip()] = None
+            else:
+                errors.append(done)
+            if not goes_on():
+                break
+        if as_json:
+            self.stdout.write(json.dumps(results, default=str))
+        return list(problems), errors
 
     def _doctor(self, using: str, **options: Any) -> None:
         examining.run(self.stdout, using, **options)
@@ -361,20 +311,26 @@ class Command(BaseCommand):
     def _consume(self, using: str, **options: Any) -> None:
         consuming.run(self.stdout, self.stderr, using, **options)
 
-    def _top(self, using: str, **options: Any) -> None:
-        top.run(self.stdout, using, **options)
+
+def _known_job(name: str, known: Mapping[str, Job]) -> str:
+    if name not in known:
+        raise CommandError(f"There is no job {name!r}.{did_you_mean(name, tuple(known))}")
+    return name
 
 
-def _problems(report: Flushed) -> Iterator[str]:
-    """The problems of a flush."""
-    for name, reason in report.away.items():
-        yield f"{name} was not flushed: {reason}"
-    if report.quarantined:
-        amounts = [f"{counter}: {by}" for counter, by in report.quarantined.items()]
-        shown = ", ".join(amounts[:_MOST_SHOWN])
-        yield f"{len(amounts)} could not be landed: {shown}"
-    if report.incidents:
-        yield f"{len(report.incidents)} incidents: {', '.join(report.incidents[:_MOST_SHOWN])}"
+def _explained() -> tuple[type[Exception], ...]:
+    """The errors that say what to do, those of other apps too."""
+    return (*_EXPLAINED, *(kind for one in features() for kind in one.explained))
+
+
+def _turns(seconds: float, wait: Wait) -> Iterator[None]:
+    """Turns of a loop, one every so many seconds, until the process is asked to end."""
+    due = time.monotonic()
+    while wait(due - time.monotonic()):
+        due = time.monotonic() + seconds
+        # The server may have restarted, or the connection may be old.
+        close_old_connections()
+        yield
 
 
 def _seconds(text: str) -> float:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.util import find_spec
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from django_counters.options import Option
 
@@ -41,7 +42,7 @@ REFUSED = {
     # Older messages in there would go before all of ours.
     "default.topic.config",
 }
-#: The header of a message that a buffer has published. No other message may have it.
+#: The header of a message that a buffer has published.
 PUBLISHED = "django_counters"
 
 
@@ -56,6 +57,7 @@ OPTIONS = (
         "'host:port', several with commas between",
         "Brokers that are asked first.",
         lambda value: isinstance(value, str) and bool(value.strip()),
+        secret=True,
     ),
     Option(
         "TOPIC",
@@ -79,6 +81,7 @@ OPTIONS = (
         "dictionary of settings of librdkafka, or None",
         "For TLS, SASL and timeouts.",
         lambda value: value is None or isinstance(value, Mapping),
+        secret=True,
     ),
 )
 
@@ -101,12 +104,14 @@ def parts(given: Mapping[str, Any]) -> tuple[str, ...]:  # noqa: ARG001
     return ()
 
 
-class Topic(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Topic:
     """Where a topic is. ``settings``: those of librdkafka that are declared."""
 
     location: str
     name: str
-    settings: Mapping[str, Any]
+    # It has the password.
+    settings: Mapping[str, Any] = field(repr=False)
 
     @property
     def connecting(self) -> dict[str, Any]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import select
 from asyncio import AbstractEventLoop
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
 from django_counters.stores.redis.addresses import Address, Node
-from django_counters.stores.redis.client import Client, client_of
+from django_counters.stores.redis.client import Client, client_of, polling
 from django_counters.stores.redis.commands import (
     Command,
     Lost,
@@ -39,7 +38,7 @@ class AsyncWire:
     def __init__(self, connection: Any, timeout: float) -> None:
         self._connection = connection
         self._timeout = timeout
-        self._poll = select.poll()
+        self._poll: Callable[[], Sequence[object]] = tuple
 
     async def connect(self) -> None:
         """Connect and log in.
@@ -57,14 +56,14 @@ class AsyncWire:
             self.close()
             raise
         opened = self._connection._writer.get_extra_info("socket")
-        self._poll.register(opened.fileno(), select.POLLIN)
+        self._poll = polling(opened.fileno())
 
     def is_stale(self) -> bool:
         """Whether the server has closed it or sent something. Sends nothing."""
         # When the loop has closed the socket, another one may have its number.
         if self._connection._writer.transport.is_closing():
             return True
-        return bool(self._poll.poll(0))
+        return bool(self._poll())
 
     async def ask(self, request: bytes, replies: int) -> list[Any]:
         """Send once and read the replies.

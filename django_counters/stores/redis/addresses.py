@@ -168,7 +168,8 @@ def _service(path: str) -> tuple[str, str]:
 def _of_alias(alias: str, timeout: float) -> Address:
     declared = settings.CACHES.get(alias)
     if declared is None:
-        raise InvalidConfiguration(problem=f"there is no cache {alias!r} in CACHES.")
+        # It may be a URL without its scheme.
+        raise InvalidConfiguration(problem=f"there is no cache {alias.split('@')[-1]!r} in CACHES.")
     backend = declared.get("BACKEND")
     lineage = _lineage(backend)
     if DJANGO in lineage:

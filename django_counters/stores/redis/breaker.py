@@ -75,22 +75,27 @@ class Breaker:
             self._ticket += 1
         return self._ticket
 
-    def succeeded(self, ticket: int) -> None:
-        """The call was answered."""
+    def succeeded(self, ticket: int) -> bool:
+        """The call was answered. Return whether this has closed it."""
         if not self._count:
-            return
-        with self._lock:
-            if ticket == self._ticket:
-                self._close()
-
-    def failed(self, ticket: int) -> None:
-        """The call was not answered."""
+            return False
         with self._lock:
             if ticket != self._ticket:
-                return
+                return False
+            was_open = self._until is not None
+            self._close()
+            return was_open
+
+    def failed(self, ticket: int) -> bool:
+        """The call was not answered. Return whether this has opened it, and not kept it open."""
+        with self._lock:
+            if ticket != self._ticket:
+                return False
             self._count += 1
+            was_open = self._until is not None
             if self._count >= self._failures:
                 self._open(self._clock() + self._pause)
+            return not was_open and self._until is not None
 
     def abandoned(self, ticket: int) -> None:
         """The caller cancelled the call, which says nothing about the server."""

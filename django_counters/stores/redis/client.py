@@ -6,9 +6,13 @@ import os
 import select
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from errno import ECONNABORTED, ECONNRESET, ENOTCONN, EPIPE, ESHUTDOWN
+from functools import partial
 from typing import Any, TypeVar
+
+from django.core.signals import setting_changed
+from django.dispatch import receiver
 
 from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
 from django_counters.stores.redis.addresses import Address, Node
@@ -42,6 +46,16 @@ _T = TypeVar("_T")
 _UNSENT = frozenset({EPIPE, ECONNRESET, ECONNABORTED, ENOTCONN, ESHUTDOWN})
 
 
+def polling(number: int) -> Callable[[], Sequence[object]]:
+    """Return a function that is true if a socket, given by its number, can be read or is closed."""
+    if hasattr(select, "poll"):
+        poll = select.poll()
+        poll.register(number, select.POLLIN)
+        return partial(poll.poll, 0)
+    # eventlet removes poll. Its select takes any number; that of the system takes small ones.
+    return lambda: select.select([number], [], [], 0)[0]
+
+
 class Wire:
     """A connection of one thread to one server."""
 
@@ -54,15 +68,14 @@ class Wire:
             connection.connect()
         except BROKEN as error:
             raise Lost(error, sent=False) from error
-        self._poll = select.poll()
-        self._poll.register(connection._sock.fileno(), select.POLLIN)
+        self._poll = polling(connection._sock.fileno())
 
     def is_stale(self) -> bool:
         """Whether the server has closed it or sent something, or it belongs to a parent process.
 
         Sends nothing. It checks the process because Python does not notice the forks of uWSGI.
         """
-        return self._pid != os.getpid() or bool(self._poll.poll(0))
+        return self._pid != os.getpid() or bool(self._poll())
 
     def ask(self, request: bytes, replies: int) -> list[Any]:
         """Send once and read the replies.
@@ -263,3 +276,11 @@ def _renew() -> None:
 
 # A child process has the sockets of its parent, and must not use them.
 os.register_at_fork(after_in_child=_renew)
+
+
+@receiver(setting_changed)
+def _close(*, setting: str, **_: object) -> None:
+    """Close all connections when a test overrides ``CACHES`` and when it ends."""
+    if setting == "CACHES":
+        for client in list(_clients.values()):
+            client.close()

@@ -26,6 +26,7 @@ OPTIONS = (
         "alias of CACHES, or URL",
         "The Redis, as `CACHE` of [cached counters](#strategies) names it.",
         lambda value: isinstance(value, str),
+        secret=True,
     ),
     Option(
         "STREAM",

@@ -10,6 +10,7 @@ from django_counters.stores.redis.client import client_of
 from django_counters.stores.redis.commands import Command, Refused
 from django_counters.stores.redis.keys import bucket
 from django_counters.stores.redis.scripts import TAKE, TAKE_LOGGED
+from django_counters.tenants import tenant
 
 
 class RedisLimits:
@@ -43,7 +44,8 @@ class RedisLimits:
 
     def _command(self, draw: Draw) -> Command:
         script = TAKE_LOGGED if draw.logged else TAKE
-        key = bucket(draw.digest, self._prefix)
+        name = tenant()
+        key = bucket(draw.digest, f"{self._prefix}\0{name}" if name else self._prefix)
         return Command(script, (key,), (draw.cost, draw.full, draw.span))
 
     def _unavailable(self, error: Exception) -> CounterUnavailable:

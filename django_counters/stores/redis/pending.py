@@ -152,23 +152,6 @@ class RedisPending(Requests):
         replies = self._run([Command(WAITING, self._slots.keys(slot), ()) for slot in range(SLOTS)])
         return [Waiting(*reply) for reply in replies]
 
-    def opened(self, slot: int, most: int) -> tuple[dict[str, int], bool]:
-        """About ``most`` sums of the open generation of a slot, and whether these are all.
-
-        It finds counters, and does not read their values: it reads page by page, so a flush may
-        mix the sums of two generations.
-        """
-        key = self._slots.keys(slot)[0]
-        found: dict[str, str] = {}
-        cursor = "0"
-        while len(found) < most:
-            with self._reading():
-                cursor, page = self._client.call("HSCAN", key, cursor, "COUNT", _PAGE, key=key)
-            found.update(zip(page[::2], page[1::2], strict=True))
-            if str(cursor) == "0":
-                break
-        return _read(found).sums, str(cursor) == "0"
-
     def breaker(self) -> State | None:
         """The worst state of the breakers of this Redis in this process."""
         routes = [
@@ -330,7 +313,9 @@ def _read(fields: Mapping[str, str]) -> _Read:
 
 def _tokened(text: str) -> Tokened:
     first, *fields = text.split("\n")
-    by, _, counter = first.partition(" ")
+    by, _, rest = first.partition(" ")
+    # Behind the counter stands what tells other tags and moments apart.
+    counter, _, _ = rest.partition(" ")
     counter.encode()  # raises for bytes that another program has written
     cells = tuple(found[1] for field in fields if (found := cell_in(field)))
     return Tokened(counter, int(by), cells)

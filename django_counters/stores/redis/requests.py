@@ -2,50 +2,74 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from itertools import chain
 from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
 from django_counters import exceptions as errors
-from django_counters.stores.base import LARGEST_SUM, NO_TOTALS, Added, Found, Lease
+from django_counters.stores.base import (
+    LARGEST_SUM,
+    NO_TOTALS,
+    Added,
+    CellSearch,
+    Found,
+    Lease,
+    PendingField,
+    PendingParts,
+    UnreadPage,
+)
 from django_counters.stores.redis.commands import Command, Refused
-from django_counters.stores.redis.keys import Slots, cell_field, proposed, slot_of
+from django_counters.stores.redis.keys import (
+    TOKEN,
+    Slots,
+    cell_field,
+    cell_in,
+    proposed,
+    set_in,
+    slot_of,
+)
 from django_counters.stores.redis.scripts import (
     ADD,
     ADD_ONCE,
     ADD_ONLY,
     DISCARD,
     DISCARD_CELLS,
+    DISCARD_SETS,
+    FIELDS,
     FILL,
     FORGET,
     LOOK,
     MAXIMUM,
-    PAGE,
-    PAGE_ADDED,
     SETTLE,
     Script,
 )
 from django_counters.tokens import moment_of
-from django_counters.types import Delta, Raised
+from django_counters.types import Cell, Delta, Raised
 
 _T = TypeVar("_T")
 
 # The amount that waits for one counter stays far below 64 bits, because Lua cannot compare larger
 # numbers.
 LARGEST_PENDING = 2**62
+# About how many fields a script looks through at once: it keeps the server from other work.
+PAGE = 500
 # The answer where nothing was asked for.
 NOT_ASKED = Found(None, 0)
 _MILLISECOND = timedelta(milliseconds=1)
-# Errors of a server that has executed nothing.
-_NOTHING_DONE = frozenset(
-    {
-        *("OOM", "READONLY", "LOADING", "MISCONF", "CLUSTERDOWN", "MASTERDOWN", "NOREPLICAS"),
-        *("BUSY", "NOAUTH", "WRONGPASS", "NOPERM", "TRYAGAIN", "RINGFULL", "HISTORY", "NOINFO"),
-    }
+# The errors that a server gives before it executes anything. Any other may be that of a proxy which
+# had passed the command on.
+_REFUSED = re.compile(
+    "(NOAUTH|WRONGPASS|NOPERM|MOVED|ASK|TRYAGAIN|CROSSSLOT|CLUSTERDOWN|LOADING|BUSY|NOSCRIPT|"
+    "RINGFULL|WRONGTYPE|ERR unknown command|ERR max number of clients)\\b"
 )
+# How servers mark the error of a script that had begun: its earlier writes stay.
+_HAD_BEGUN = re.compile(r"script: [0-9a-f]{40}, on |Error running script")
+# What a script is refused at its first write, so that nothing was done.
+_NOTHING_DONE = frozenset({"OOM", "READONLY", "MISCONF", "NOREPLICAS", "MASTERDOWN"})
 
 
 class Request(NamedTuple, Generic[_T]):
@@ -69,7 +93,7 @@ class Requests:
     def __init__(self, shown: str, slots: Slots, *, together: bool) -> None:
         self.shown = shown
         self._slots = slots
-        self._together = together
+        self.together = together
 
     def add(self, deltas: Mapping[str, Delta], age: int) -> Request[Added]:
         """Add to counters and to their cells.
@@ -102,13 +126,15 @@ class Requests:
         command = Command(ADD, self._slots.keys(slot), words)
         return Request((command,), partial(self._added_to_one, counter))
 
-    def add_only(self, counter: str, by: int) -> Request[bool]:
-        """Add to one counter without cells, and ask for nothing. False: nothing was done.
+    def add_only(self, counter: str, by: int, age: int) -> Request[Found | None]:
+        """Add to one counter without cells in the fewest steps. None: nothing was done.
 
-        ``by`` is at most `LARGEST_SUM`, either way.
+        ``by`` is at most `LARGEST_SUM`, either way. ``age`` as in `add`.
         """
-        keys = self._slots.keys(slot_of(counter))[:1]
-        return Request((Command(ADD_ONLY, keys, (counter, by)),), self._added_only)
+        keys, words = self._slots.keys(slot_of(counter)), (counter, by)
+        blind = age == NO_TOTALS
+        command = Command(ADD_ONLY, keys[: 1 if blind else 2], words if blind else (*words, age))
+        return Request((command,), self._added_only)
 
     def add_once(
         self, counter: str, delta: Delta, token: str, age: int, window: tuple[timedelta, timedelta]
@@ -121,46 +147,10 @@ class Requests:
         keys = (*self._slots.keys(slot), self._token_key(counter, token))
         back, ahead = (part // _MILLISECOND for part in window)
         cells = [cell_field(effect.cell, counter) for effect in delta.carried]
+        told = hashlib.sha256(delta.told.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         words: tuple[str | int, ...] = (age, proposed(slot), counter, delta.by, token, back, ahead)
-        words += tuple(cells)
+        words += (told if delta.told else "", *cells)
         return Request([Command(ADD_ONCE, keys, words)], self._added_once)
-
-    def land(
-        self,
-        pages: Sequence[str],
-        deltas: Mapping[str, Delta],
-        window: tuple[timedelta, timedelta],
-    ) -> Request[bool]:
-        """Add to counters of one slot and to their cells; False where the only page was added.
-
-        ``window``: how far behind and ahead of the clock of Redis the times of their ids may be.
-        """
-        (slot,) = self._groups(deltas)
-        counters = [word for name, delta in deltas.items() for word in (name, delta.by)]
-        cells = [word for name, delta in deltas.items() for word in _cells(name, delta)]
-        back, ahead = (part // _MILLISECOND for part in window)
-        head: tuple[str | int, ...] = (back, ahead, len(pages), *pages)
-        head += (NO_TOTALS, proposed(slot), len(deltas), len(cells) // 2)
-        # The script takes them from the end.
-        remembered = (self._slots.token(slot, page) for page in reversed(pages))
-        keys = (*self._slots.keys(slot), *remembered)
-        return Request([Command(PAGE, keys, (*head, *counters, *cells))], self._is_new)
-
-    def landed(self, pages: Mapping[str, str]) -> Request[frozenset[str]]:
-        """Which ids of pages were added, as far as that is remembered. ``pages``: a counter of
-        each."""
-        of: dict[int, list[str]] = {}
-        for page, counter in pages.items():
-            of.setdefault(slot_of(counter), []).append(page)
-        asked = [[(slot, page) for slot in part for page in of[slot]] for part in self._parts(of)]
-        keys = (tuple(self._slots.token(*one) for one in part) for part in asked)
-
-        def added(replies: Sequence[Any]) -> frozenset[str]:
-            self._all_done(replies)
-            told = zip(chain.from_iterable(asked), chain.from_iterable(replies), strict=True)
-            return frozenset(page for (_, page), is_added in told if is_added)
-
-        return Request([Command(PAGE_ADDED, part, ()) for part in keys], added, counts=False)
 
     def maximum(
         self, counter: str, number: int, age: int, told: tuple[Lease, int] | None
@@ -202,21 +192,77 @@ class Requests:
 
     def forget(self, counters: Iterable[str]) -> Request[None]:
         """Forget totals that something else than a flush has changed."""
-        return self._without(FORGET, counters)
+        commands = self._on_each(FORGET, self._groups(counters))
+        return Request(commands, self._all_done, counts=False)
 
-    def discard(self, counters: Iterable[str], *, cells: bool = False) -> Request[None]:
+    def discard(self, counters: Iterable[str]) -> Request[list[CellSearch]]:
         """Drop what waits for deleted counters, and forget their totals.
 
-        ``cells``: drop their cells, too, which takes a search of all that waits.
+        Returns the searches for their cells, which are left.
         """
-        return self._without(DISCARD_CELLS if cells else DISCARD, counters)
+        groups = self._groups(counters)
 
-    def _without(self, script: Script, counters: Iterable[str]) -> Request[None]:
-        commands = [
-            Command(script, self._slots.keys(slot), tuple(mine))
-            for slot, mine in self._groups(counters).items()
+        def read(replies: Sequence[Any]) -> list[CellSearch]:
+            self._all_done(replies)
+            return [
+                CellSearch(tuple(mine), generation)
+                for mine, generations in zip(groups.values(), replies, strict=True)
+                for generation in generations
+            ]
+
+        return Request(self._on_each(DISCARD, groups), read, counts=False)
+
+    def discard_cells(self, search: CellSearch) -> Request[CellSearch | None]:
+        """Drop a page of the cells of discarded counters, and return the search that is left."""
+        keys = self._slots.keys(slot_of(search.counters[0]))
+        words: tuple[str | int, ...] = (search.generation, search.cursor, PAGE)
+        words += search.counters
+
+        def read(replies: Sequence[Any]) -> CellSearch | None:
+            self._all_done(replies)
+            return search._replace(cursor=replies[0]) if replies[0] != "0" else None
+
+        return Request([Command(DISCARD_CELLS, keys, words)], read, counts=False)
+
+    def parts(self, counter: str, before: PendingParts | None = None) -> Request[PendingParts]:
+        """Read a page of pending increments of a counter and its cells, as of the first page.
+
+        ``before``: the previous page. HSCAN repeats fields if the hash shrinks between two pages,
+        as it does when records of the slot are deleted. A page leaves out the repeated ones.
+        """
+        slot, rest = slot_of(counter), before.rest if before else ()
+        seen = before.seen if before else frozenset()
+        words: tuple[str | int, ...] = (proposed(slot), counter, PAGE)
+        if rest:
+            words += rest[0]
+
+        def read(replies: Sequence[Any]) -> PendingParts:
+            self._all_done(replies)
+            history, following, *told = replies[0]
+            if not rest:
+                pages = [UnreadPage(generation, "0", history) for generation in following]
+            else:
+                pages = [*rest[1:]]
+                if following != "0":
+                    pages.insert(0, rest[0]._replace(cursor=following))
+            fields: dict[tuple[str, str], PendingField] = {}
+            for one in map(PendingField, told[::3], told[1::3], told[2::3]):
+                if one[:2] not in seen:
+                    fields[one[:2]] = one
+            return PendingParts(*_parts_in(fields.values()), pages, seen | fields.keys())
+
+        return Request([Command(FIELDS, self._slots.keys(slot), words)], read, counts=False)
+
+    def discard_sets(self, counter: str, sets: Sequence[PendingField]) -> Request[None]:
+        """Drop what actors of a counter have, as `parts` has returned it."""
+        words = tuple(word for one in sets for word in one)
+        command = Command(DISCARD_SETS, self._slots.keys(slot_of(counter)), words)
+        return Request([command], self._all_done, counts=False)
+
+    def _on_each(self, script: Script, groups: Mapping[int, Sequence[str]]) -> list[Command]:
+        return [
+            Command(script, self._slots.keys(slot), tuple(mine)) for slot, mine in groups.items()
         ]
-        return Request(commands, self._all_done, counts=False)
 
     def settle(self, counter: str, token: str, value: int) -> Request[None]:
         """Remember the value that a call with a token returned, if Redis did not know it."""
@@ -225,7 +271,7 @@ class Requests:
 
     def _token_key(self, counter: str, token: str) -> str:
         """One key for all counters, to notice conflicts; in a cluster, one for each slot."""
-        return self._slots.token(0 if self._together else slot_of(counter), token)
+        return self._slots.token(0 if self.together else slot_of(counter), token)
 
     def _groups(self, counters: Iterable[str]) -> dict[int, list[str]]:
         groups: dict[int, list[str]] = {}
@@ -235,7 +281,7 @@ class Requests:
 
     def _parts(self, groups: Mapping[int, object]) -> list[tuple[int, ...]]:
         """The slots of each command."""
-        return [tuple(groups)] if self._together else [(slot,) for slot in groups]
+        return [tuple(groups)] if self.together else [(slot,) for slot in groups]
 
     def _command(
         self, script: Any, part: Sequence[int], first: tuple[int, ...], words: Mapping[int, Any]
@@ -266,11 +312,13 @@ class Requests:
             return Added({}, {counter: self.meaning(reply)})
         return Added({counter: found_in(reply)}, {})
 
-    def _added_only(self, replies: Sequence[Any]) -> bool:
+    def _added_only(self, replies: Sequence[Any]) -> Found | None:
         (reply,) = replies
         if isinstance(reply, Refused):
             raise self.meaning(reply)
-        return bool(reply)
+        if reply == 0:
+            return None
+        return NOT_ASKED if reply == 1 else found_in(reply)
 
     def _added_once(self, replies: Sequence[Any]) -> tuple[Found, bool]:
         (reply,) = replies
@@ -284,10 +332,6 @@ class Requests:
         if isinstance(reply, Refused):
             raise self.meaning(reply)
         return Raised(*map(int, reply)) if len(reply) == 2 else found_in(reply[0])
-
-    def _is_new(self, replies: Sequence[Any]) -> bool:
-        self._all_done(replies)
-        return bool(replies[0])
 
     def _all_done(self, replies: Sequence[Any]) -> None:
         for reply in replies:
@@ -307,10 +351,10 @@ class Requests:
         if refused.code == "EXPIRED":
             token = UUID(refused.message)
             return errors.TokenExpired(token=str(token), created_at=moment_of(token))
-        if refused.code in _NOTHING_DONE:
+        before = _REFUSED.match(str(refused)) and not _HAD_BEGUN.search(refused.message)
+        if refused.code in _NOTHING_DONE or before:
             reason = f"{refused.code} {refused.message}".rstrip(".")
             return errors.CounterUnavailable(using=self.shown, reason=reason)
-        # A script that ends with an error keeps its earlier writes.
         return errors.OutcomeUnknown(using=self.shown)
 
 
@@ -318,6 +362,31 @@ def _seen(added: Added) -> Mapping[str, Found]:
     for refused in added.refused.values():
         raise refused
     return added.found
+
+
+def _parts_in(
+    waiting: Iterable[PendingField],
+) -> tuple[list[tuple[str, Cell | None, int]], list[PendingField]]:
+    """The amounts and the fields with actors among those of one counter."""
+    amounts: list[tuple[str, Cell | None, int]] = []
+    sets: list[PendingField] = []
+    for one in waiting:
+        generation, field, text = one
+        if field.startswith(TOKEN):
+            first, *fields = text.split("\n")
+            by = int(first.partition(" ")[0])
+            cells = [told[1] for line in fields if (told := cell_in(line))]
+            amounts += [(generation, cell, cell.added(by)) for cell in cells if not cell.member]
+            if any(cell.member for cell in cells):
+                sets.append(one)
+        elif of_set := set_in(field):
+            # How many there are goes with each of them.
+            sets += [one] if of_set[2] is not None else []
+        elif (told := cell_in(field)) and told[1].member:
+            sets.append(one)
+        else:
+            amounts.append((generation, told and told[1], int(text)))
+    return amounts, sets
 
 
 def _cells(counter: str, delta: Delta) -> list[str | int]:

@@ -7,14 +7,16 @@ execute it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Generator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 from django_counters.stores.redis.addresses import Address, Node
-from django_counters.stores.redis.breaker import Breaker
+from django_counters.stores.redis.breaker import FAILURES, Breaker
 from django_counters.stores.redis.commands import Lost, Refused, Request, packed
 
+logger = logging.getLogger("django_counters")
 # How often servers that did not execute a command may redirect it.
 REDIRECTIONS = 5
 # Seconds between two redirections while the keys of a slot are on two servers.
@@ -55,6 +57,7 @@ class Route:
 
     def __init__(self, address: Address) -> None:
         self.seeds = address.nodes
+        self._name = address.name
         # The only server, if there can be no other.
         self.alone = address.nodes[0] if address.kind == "server" else None
         self.renew()
@@ -82,8 +85,10 @@ class Route:
     def answered(self, node: Node | None, ticket: int, replies: Sequence[Any]) -> bool:
         """Take note of answers. Returns whether the connection may be used again."""
         codes = {reply.code for reply in replies if type(reply) is Refused}
-        breaker = self._breakers[node]
-        (breaker.failed if codes & _AWAY else breaker.succeeded)(ticket)
+        if codes & _AWAY:
+            self._count_failure(node, ticket)
+        elif self._breakers[node].succeeded(ticket):
+            logger.warning("Redis %s answers again.", self._shown(node))
         return not codes & _LEFT
 
     def broken(self, node: Node | None, ticket: int, error: BaseException) -> None:
@@ -91,9 +96,22 @@ class Route:
         if not isinstance(error, Lost):
             self._breakers[node].abandoned(ticket)
             return
-        self._breakers[node].failed(ticket)
+        self._count_failure(node, ticket)
         if node is not None:
             self.failed(node)
+
+    def _count_failure(self, node: Node | None, ticket: int) -> None:
+        if self._breakers[node].failed(ticket):
+            logger.warning(
+                "Redis %s is unavailable: %d failures in a row. "
+                "Calls fail at once until it answers.",
+                self._shown(node),
+                FAILURES,
+            )
+
+    def _shown(self, node: Node | None) -> str:
+        """What people call a server, or the Sentinels."""
+        return f"{self._name} ({'Sentinels' if node is None else node})"
 
     def find(self, key: str | None) -> Flow[Node]:  # noqa: ARG002
         """The server that has the key."""

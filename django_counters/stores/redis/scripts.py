@@ -32,17 +32,15 @@ def _on_slots(verb: str) -> Script:
 # Most calls are one increment of a counter that was counted a moment ago.
 ADD = Script(_read("actors") + _read("usual") + _on_slots("add").text)
 ADD_ONLY = Script(_read("add_only"))
-# A page of a buffer: the same, unless it was added.
-_ADDED = f"local function added()\n{_read('add')}\nend\n"
-PAGE = Script(_read("actors") + _read("slot") + _ADDED + _read("page"))
-PAGE_ADDED = Script(_read("page_added"))
 ADD_ONCE = _on_slots("add_once")
 MAXIMUM = _on_slots("maximum")
 LOOK = _on_slots("look")
 FILL = _on_slots("fill")
 FORGET = Script(_read("forget"))
-DISCARD = Script(_read("discard") + FORGET.text)
-DISCARD_CELLS = Script(_read("discard_cells") + DISCARD.text)
+DISCARD = Script(FORGET.text + _read("discard"))
+DISCARD_SETS = Script(_read("discard_sets"))
+DISCARD_CELLS = Script(_read("discard_cells"))
+FIELDS = _on_slots("fields")
 CUT = _on_slots("cut")
 ACKNOWLEDGE = _on_slots("acknowledge")
 WAITING = _on_slots("waiting")

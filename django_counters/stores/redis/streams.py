@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PATIENCE = 5.0
 # Bytes of a reply after which the script of the server sends no more.
 ENOUGH = 1024 * 1024
-#: The one field of a message that a buffer has published. No other message may have it.
+#: The one field of a message that a buffer has published.
 PUBLISHED = "django_counters"
 
 

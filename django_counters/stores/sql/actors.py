@@ -61,10 +61,6 @@ class SqlActors:
         """Delete the row of an actor; whether there was one."""
         return bool(self._changed(self._sql.release, self.row(key, claim)[:3]))
 
-    def forget(self, measure: int, key: Hashable) -> int:
-        """Delete all rows of a counter; how many those were."""
-        return len(self._changed(self._sql.forget, (measure, str(key))))
-
     def rename(self, key: Hashable, claim: Claim, actor: str) -> bool:
         """Let the row of an actor be that of another one, who has none; whether there was one."""
         return bool(self._changed(self._sql.rename, (actor, *self.row(key, claim)[:3])))

@@ -119,6 +119,16 @@ def commits_at_once(using: str) -> bool:
     return connection.autocommit and not connection.in_atomic_block
 
 
+def interrupts_statement(using: str) -> bool:
+    """Whether this is a signal handler that has interrupted a statement of its own thread.
+
+    psycopg holds the lock of a connection until its statement has ended. The connection is this
+    thread's, so another statement would wait forever.
+    """
+    lock = getattr(connections[using].connection, "lock", None)
+    return lock is not None and bool(lock.locked())
+
+
 def refuse_transaction(using: str) -> None:
     """Raise the error of a durable block where this thread has a transaction. Opens none."""
     if not commits_at_once(using) and not is_of_a_test_case(using):

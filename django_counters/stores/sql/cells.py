@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import Error, connections
 
 from django_counters import clock
 from django_counters.measure import KINDS, RANK, Kind
 from django_counters.stores.base import NoRoom
-from django_counters.stores.sql.dialects.cells import ROWS
-from django_counters.stores.sql.session import Session
-from django_counters.types import Cell, Delta, Sums
+from django_counters.stores.sql.dialects.cells import ROWS, SHARDED
+from django_counters.stores.sql.session import Session, aware
+from django_counters.types import Amounts, Cell, Delta, Sums
 
 # Names of the columns of a change: see `Cells.beside`.
 ONE, NUMBERED = ("v",), ("v", "n")
@@ -23,6 +23,14 @@ MANY, MANY_NUMBERED = ("k", "v"), ("k", "v", "n")
 _PAGE = 1000
 _Rows = Mapping[Kind, list[tuple[Any, ...]]]
 _Make = Callable[[str, Sequence[str], Sequence[Kind]], str]
+
+
+class Part(NamedTuple):
+    """What one row of a cell has."""
+
+    cell: Cell
+    shard: int
+    by: int
 
 
 class SqlCells:
@@ -124,6 +132,40 @@ class SqlCells:
         found = self._session.run(self._sql.used, self._sql.arrange(RANK, rows), writes=False)
         sums = {number: int(value) for number, value in found}
         return [sums.get(number, 0) for number in range(len(rows))]
+
+    def counted(
+        self, value: str, params: Sequence[Any], measure: int, key: str
+    ) -> tuple[Amounts, list[Part]]:
+        """The value of one counter and the numbers of its periods, of one moment.
+
+        ``value`` is the statement that reads its total and what is pending.
+        """
+        params = (*params, *(measure, key) * len(SHARDED))
+        amounts, parts = Amounts(None, 0), []
+        rows = self._session.run(self._sql.counted(value), params, writes=False)
+        for number, period, start, tags, by, last in rows:
+            if number < 0:
+                amounts = Amounts(None if by is None else int(by), int(last or 0))
+            else:
+                moment = aware(start, local=True).astimezone(UTC)
+                cell = Cell(measure, int(period), moment, str(tags), kind=SHARDED[number].name)
+                parts.append(Part(cell, int(last), int(by)))
+        return amounts, parts
+
+    def take_back(self, key: str, kind: Kind, parts: Iterable[Part]) -> None:
+        """Take numbers from the rows that have them, and delete the rows that come to nothing.
+
+        Rows are changed in the order of all writers. What others have added since stays.
+        """
+        shown = self._shown()
+        rows = sorted(
+            ROWS[kind.name]((measure, key, period, shown(start), tags, 0, shard, -by))
+            for (measure, period, start, tags, _, name), shard, by in parts
+            if name == kind.name
+        )
+        if rows:
+            self._add({kind: rows}, self._sql.add)
+            self._session.run(self._sql.prune(kind), (rows[0][0], key))
 
     def forget(self, table: str, measure: int, period: int, before: datetime) -> int:
         """Delete rows of a period that begin before a moment; how many. In small batches."""

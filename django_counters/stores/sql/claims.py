@@ -81,11 +81,15 @@ class Claims:
         """Keep what came of a claim, in its last column."""
         self._session.run(self._sql.answer, (answer, name))
 
-    def wait(self, text: str) -> None:
-        """Wait for another transaction that holds a text, and hold it until the transaction
-        ends."""
-        if self._sql.wait:
-            self._session.run(self._sql.wait, (text,))
+    def taken_back(self, row: Sequence[Any]) -> bool:
+        """Undo the claim to a token that an entry of the ledger has; whether it was undone.
+
+        An entry that was written while the claim waited is seen by this, and not by the claim.
+        """
+        if not self._sql.take_back:
+            return False
+        name, token, moment = row[0], *row[-2:]
+        return bool(self._session.run(self._sql.take_back, (name, token, moment)))
 
     def is_alone(self, text: str) -> bool:
         """Hold a text until the transaction ends, unless another transaction does; whether we

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from django_counters.exceptions import CounterOverflow
+from django_counters.measure import Kind
+from django_counters.stores.sql.cells import Part
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.records import RecordKeys
 from django_counters.stores.sql.totals import SqlReads, under
@@ -70,6 +72,17 @@ class SqlCorrections(SqlReads):
             sums[native[str(key)]] = sums.get(native[str(key)], 0) + int(value)
         if sums:
             self.correct(sums)
+
+    def counted(self, key: Hashable, measure: int) -> tuple[Amounts, list[Part]]:
+        """The value of a named counter, and what its periods have, of one moment.
+
+        ``measure``: the number of its measure.
+        """
+        return self._cells.counted(self._reads.one, self._reading(key), measure, str(key))
+
+    def take_back(self, key: Hashable, parts: Iterable[Part], kind: Kind) -> None:
+        """Take the numbers of a kind away, and delete the rows that come to nothing."""
+        self._cells.take_back(str(key), kind, parts)
 
     def make(self, keys: Sequence[Any]) -> int:
         """Make totals that are missing; how many of them were."""

@@ -13,6 +13,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
 
 from django_counters.stores.sql.dialects import DIALECTS
+from django_counters.tenants import makes_cursors
 
 if TYPE_CHECKING:
     from django_counters.stores.sql.wire import Wire
@@ -93,9 +94,10 @@ class KeptCursor(threading.local):
     """One cursor per thread: to make and close one takes a tenth of an increment's time.
 
     It is Django's own wrapper, so execute wrappers, the translation of errors and the refusal of
-    broken transactions are as ever. Where queries are logged (``assertNumQueries``), and where
-    a tool has put its own ``cursor`` onto the connection (test cases, toolbars), every
-    statement gets a new one from there. Where no tool looks, it is not used (`Kept.run`).
+    broken transactions are as ever. Every statement gets a new cursor if queries are logged
+    (``assertNumQueries``), if a tool has put its own ``cursor`` onto the connection (test cases,
+    toolbars), or if the backend makes cursors in its own way, which may set the tenant. Where no
+    tool looks, it is not used (`Kept.run`).
     """
 
     kept: Kept | None = None
@@ -108,7 +110,7 @@ class KeptCursor(threading.local):
         # As connection.cursor() does: checks a connection that was idle, refuses an event loop.
         connection.close_if_health_check_failed()
         connection.ensure_connection()
-        if connection.queries_logged or _is_looked_at(connection):
+        if connection.queries_logged or _is_looked_at(connection) or makes_cursors(connection):
             return Kept(connection.cursor())
         kept, self.kept = self.kept, None
         # The driver's connection may have been closed and opened again since.

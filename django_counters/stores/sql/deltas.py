@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.conf import settings
 from django.db import Error
-from django.utils import timezone
-from django.utils.dateparse import parse_datetime
 
 from django_counters import clock
 from django_counters.exceptions import (
@@ -23,6 +20,7 @@ from django_counters.exceptions import (
     TokenExpired,
 )
 from django_counters.stores.sql.dialects.ledger import Appends, Entry, Outcome
+from django_counters.stores.sql.session import aware
 from django_counters.stores.sql.totals import SqlReads
 from django_counters.tables import CounterHorizon
 from django_counters.tables.horizon import beginning
@@ -181,21 +179,6 @@ def _lines(entries: Sequence[tuple[str, int]], moment: datetime) -> Iterator[byt
 def horizon_of(using: str) -> CounterHorizon:
     """The state of the ledger of a database; its beginning where there is no row yet."""
     return CounterHorizon._base_manager.using(using).first() or CounterHorizon()
-
-
-def aware(moment: datetime | str, *, local: bool) -> datetime:
-    """A moment as the driver gave it, with its time zone.
-
-    ``local``: one without a zone is the time of Django's own zone where ``USE_TZ`` is off; that of
-    a column that Django wrote is, and any of PostgreSQL. What we write ourselves is UTC.
-    """
-    found = parse_datetime(moment) if isinstance(moment, str) else moment
-    assert found is not None
-    if found.tzinfo is not None:
-        return found
-    return (
-        timezone.make_aware(found) if local and not settings.USE_TZ else found.replace(tzinfo=UTC)
-    )
 
 
 class PlainDeltas(SqlDeltas):

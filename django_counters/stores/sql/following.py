@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from django_counters.exceptions import PositionGone
-from django_counters.stores.sql.dialects.ledger import DROPPED, LEDGER
+from django_counters.stores.sql.dialects.ledger import DROPPED, LEDGER, outside
 from django_counters.stores.sql.horizon import SqlHorizon
+from django_counters.stores.sql.inquiry import MANY, range_of
 from django_counters.stores.sql.positions import Position, SqlPositions
 from django_counters.stores.sql.session import Session
-from django_counters.tables import CounterPosition
 from django_counters.tokens import moment_of
 
 # No transaction has a number above.
@@ -87,24 +87,16 @@ class SqlFollowing:
         ((fence, xid, seq),) = self._session.run(self._sql.end, (), writes=False)
         return Place(fence, xid, seq)
 
-    def put(self, part: str, place: Place) -> None:
-        """Remember the last entry of a sealed partition, or of all that were dropped.
+    def drop(self, place: Place) -> None:
+        """A sealed partition is dropped: entries before its last place cannot be followed.
 
-        An earlier one changes nothing. One at a time: the caller keeps others out.
+        An earlier place than that of another partition changes nothing. One at a time: the caller
+        keeps others out.
         """
         positions, fence = SqlPositions(self._session), str(place.fence)
-        known = positions.among(LEDGER, [part]).get(part, Position())
+        known = positions.among(LEDGER, [DROPPED]).get(DROPPED, Position())
         if known.timeline != fence or Place.of(known.position).order < place.order:
-            positions.put(LEDGER, part, Position(str(place), fence))
-
-    def drop(self, partition: str) -> None:
-        """A sealed partition is dropped: entries before its last one cannot be followed."""
-        known = SqlPositions(self._session).among(LEDGER, [partition]).get(partition)
-        # A rebase has come since it was sealed, or all of it was before the last one.
-        if known is not None and known.timeline == str(self.begin().fence):
-            self.put(DROPPED, Place.of(known.position))
-        rows = CounterPosition._base_manager.using(self._using)
-        rows.filter(source=LEDGER, part=partition).delete()
+            positions.put(LEDGER, DROPPED, Position(str(place), fence))
 
     def page(self, place: Place, most: int) -> list[Passed]:
         """The next entries after a place; fewer than ``most`` where no more are complete.
@@ -119,15 +111,21 @@ class SqlFollowing:
         # that has too little.
         length = most if self._session.dialect.knows_transaction_horizon else _ALL
         while True:
-            until = place.xid + length
-            horizon, rows = self._looked(place, until, most - len(found))
+            until, horizon, rows = self._looked(place, place.xid + length, most - len(found))
             found += rows
             if len(found) == most or until >= horizon:
                 return found
             place, length = Place(place.fence, until), length * _STRIDE
 
-    def _looked(self, place: Place, until: int, most: int) -> tuple[int, list[Passed]]:
-        rows = self._session.run(self._sql.since, self._asked(place, until, most), writes=False)
+    def _looked(self, place: Place, until: int, most: int) -> tuple[int, int, list[Passed]]:
+        asked, ranges = self._asked(place, until, most), []
+        if self._session.dialect.partitions:
+            # What is sealed by now has no other entries than before.
+            passed = self._session.run(self._sql.passed, {**asked, "many": MANY}, writes=False)
+            asked["until"] = until = passed[0][0]
+            ranges = [range_of(begin, end) for _, begin, end in passed if begin is not None]
+        sql = self._sql.since.format(among=outside("created_at", ranges))
+        rows = self._session.run(sql, asked, writes=False)
         fence, horizon, dropped, there = rows[0][:4]
         if fence != place.fence:
             raise PositionGone(position=str(place), reason="is of before a rebase")
@@ -137,12 +135,13 @@ class SqlFollowing:
         lost = place.token is not None and place.order > last and not there
         if lost or place.xid > horizon:
             raise PositionGone(position=str(place), reason="is not of this database")
-        return horizon, [_passed(row[4:]) for row in rows if row[4] is not None]
+        return until, horizon, [_passed(row[4:]) for row in rows if row[4] is not None]
 
     def _asked(self, place: Place, until: int, most: int) -> dict[str, Any]:
         dialect, token = self._session.dialect, place.token
         moment = None if token is None else dialect.moment(moment_of(token))
         return {
+            "fence": place.fence,
             "xid": place.xid,
             "seq": place.seq,
             "token": None if token is None else dialect.token(token),

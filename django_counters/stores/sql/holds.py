@@ -29,10 +29,11 @@ class Asked(NamedTuple):
     quantity: int
     seconds: float
     note: str = ""
+    actor: str = ""
 
 
 class Row(NamedTuple):
-    """What there is of a hold; ``over``: whether its time is."""
+    """What there is of a hold: ``age`` in seconds, ``over``: whether its time is."""
 
     token: str
     label: str
@@ -41,6 +42,8 @@ class Row(NamedTuple):
     sold: int
     state: int
     note: str
+    actor: str
+    age: float
     expires_at: datetime
     over: bool
 
@@ -77,14 +80,15 @@ class SqlHolds:
 
         None, and nothing changed, where the token is known, or the total is not at ``least``.
         """
-        params = (asked.token, asked.key, asked.quantity, least, asked.seconds, asked.note)
+        wanted = (asked.token, asked.key, asked.quantity, least)
+        params = (*wanted, asked.seconds, asked.note, asked.actor)
         ((value, ends),) = self._run(self._sql.take, params)
         return None if value is None else (int(value), _moment(ends))
 
     def claim(self, asked: Asked) -> datetime | None:
         """Make a row; when it expires. None where there is one. Waits for who just makes it."""
-        seconds = asked.seconds
-        params = (asked.token, asked.label, asked.key, asked.quantity, asked.note, seconds)
+        named = (asked.token, asked.label, asked.key, asked.quantity)
+        params = (*named, asked.note, asked.actor, asked.seconds)
         rows = self._run(self._sql.claim, params)
         return _moment(rows[0][0]) if rows else None
 
@@ -97,6 +101,12 @@ class SqlHolds:
         """The holds of a counter, the first to expire first."""
         rows = self._session.run(self._sql.held, (label, key, limit), writes=False)
         return [_row(row) for row in rows]
+
+    def quantities(self, label: str, key: str, actor: str) -> tuple[int, int]:
+        """How much of a counter is held and not over: by one actor, and in total."""
+        rows = self._session.run(self._sql.quantities, (actor, label, key), writes=False)
+        ((own, total),) = rows
+        return int(own or 0), int(total or 0)
 
     def commit(self, token: str, quantity: int | None) -> Ended | None:
         """End a hold that runs, and has as much, as sold."""
@@ -169,5 +179,6 @@ def _moment(microseconds: int) -> datetime:
 
 
 def _row(row: Sequence[Any]) -> Row:
-    token, label, key, quantity, sold, state, note, ends, over = row
-    return Row(token, label, key, int(quantity), int(sold), state, note, _moment(ends), bool(over))
+    token, label, key, quantity, sold, state, note, actor, age, ends, over = row
+    told = (int(quantity), int(sold), state, note, actor, int(age) / 1_000_000)
+    return Row(token, label, key, *told, _moment(ends), bool(over))

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from django.db import Error, connections
+from django.db import Error, connections, models
 from django.db.transaction import TransactionManagementError
 
 from django_counters import clock
-from django_counters.exceptions import CounterOverflow, LedgerFenced, RetryTransaction
-from django_counters.stores.sql.deltas import AHEAD, RESTORED, aware
-from django_counters.stores.sql.session import Session
-from django_counters.tables import CounterHorizon
-from django_counters.tables.standing import COUNTERS
+from django_counters.exceptions import (
+    CounterOverflow,
+    LedgerFenced,
+    LedgerIncomplete,
+    RetryTransaction,
+)
+from django_counters.stores.sql.deltas import AHEAD, RESTORED
+from django_counters.stores.sql.session import Session, aware
+from django_counters.tables import CounterHorizon, CounterPartition
+from django_counters.tables.standing import COUNTERS, ENTRIES
 from django_counters.types import INT8
 
 # Milliseconds to wait for totals that others hold: they may want what is held here.
@@ -75,9 +79,6 @@ class SqlHorizon:
             TransactionManagementError: the surrounding transaction keeps one snapshot.
         """
         self.found()
-        if self._sql.next_epoch:
-            # Committed before: who appends twice holds the present one, and would wait for us.
-            self._session.run(self._sql.next_epoch, ())
         try:
             with self._alone():
                 mark = self._mark()
@@ -85,11 +86,7 @@ class SqlHorizon:
                 if state is None:
                     return None
                 # Another rollup may have come in between: ask anew which transaction is next.
-                present = self._mark()
-                self._check(state, present)
-                if self._sql.next_epoch and present.xid == state.horizon + 1:
-                    # It has folded the epoch that was meant: the next one is in use.
-                    return None
+                self._check(state, self._mark())
                 with self._session.hurried(HURRY):
                     folded = self._folded(state)
                 self._settle(state, mark, folded)
@@ -107,6 +104,7 @@ class SqlHorizon:
         come through the ledger stays as it is. Returns how many totals were changed.
 
         Raises:
+            LedgerIncomplete: a sealed partition has fewer entries than it had; nothing was changed.
             TransactionManagementError: the surrounding transaction keeps one snapshot.
             RetryTransaction: it met with another transaction; nothing was changed.
             CounterOverflow: a total would not fit; nothing was changed.
@@ -118,6 +116,7 @@ class SqlHorizon:
                 assert state is not None
                 if self._session.dialect.several_writers:
                     self._session.execute(self._sql.keep_out)
+                self._refuse_incomplete()
                 # From here on the snapshots of statements see all entries that there are.
                 changed = len(self._session.run(self._sql.recompute, ()))
                 self._restart(state)
@@ -129,6 +128,16 @@ class SqlHorizon:
                 raise CounterOverflow(key="a total of the ledger", low=low, high=high) from error
             raise
         return changed
+
+    def _refuse_incomplete(self) -> None:
+        """Refuse totals from a part of the entries: a restore may have left some out."""
+        for sealed in CounterPartition._base_manager.using(self._using).filter(dropped_at=None):
+            moments = {"created_at__gte": sealed.since, "created_at__lt": sealed.until}
+            found = ENTRIES.rows(self._using).filter(**moments).count()
+            if found < sealed.entries:
+                raise LedgerIncomplete(
+                    using=self._using, partition=sealed.name, expected=sealed.entries, found=found
+                )
 
     def _restart(self, state: CounterHorizon) -> None:
         mark = self._mark()
@@ -190,13 +199,10 @@ class SqlHorizon:
         if self._states().exists():
             return
         used = COUNTERS.rows(self._using).filter(outside__isnull=False)
-        if check and any(row.value != row.outside for row in used.iterator()):
+        if check and used.exclude(value=models.F("outside")).exists():
             raise LedgerFenced(using=self._using, reason="has lost its horizon")
-        horizon = 0
-        if self._sql.first_epoch:
-            ((horizon,),) = self._session.run(self._sql.first_epoch, (), writes=False)
-        rows = [CounterHorizon(pk=1, cluster=self._cluster(), horizon=horizon)]
-        self._states().bulk_create(rows, ignore_conflicts=True)
+        state = CounterHorizon(pk=1, cluster=self._cluster())
+        self._states().bulk_create([state], ignore_conflicts=True)
 
     def _states(self) -> Any:
         return CounterHorizon._base_manager.using(self._using)
@@ -238,7 +244,7 @@ class SqlHorizon:
         return int(self._session.run(self._sql.numbered, (), writes=False)[0][0])
 
     def _folded(self, state: CounterHorizon) -> FoldedEntries:
-        known = {"horizon": state.horizon, "fence": state.fence}
+        known: dict[str, Any] = {"horizon": state.horizon, "fence": state.fence}
         rows: Sequence[tuple[Any, ...]]
         if not self._session.dialect.several_writers:
             # No statement can do all of it here, but there is only one writer.
@@ -246,18 +252,18 @@ class SqlHorizon:
             self._session.run(self._sql.fold, known)
             ((state.horizon,),) = self._session.run(self._sql.advance, ())
             return FoldedEntries(entries, counters, [])
+        known["since"] = clock.meant(state.tail_since)
         rows = self._session.run(self._sql.fold, known)
         if not rows:
             # The row is locked: no other transaction can have moved it, unless by hand.
             raise LedgerFenced(using=self._using, reason="has a horizon that was moved by hand")
-        ((state.horizon, entries, counters, *keys),) = rows
-        stuck, freed = (json.loads(k) if isinstance(k, str) else k for k in keys)
+        ((state.horizon, entries, counters, stuck, freed),) = rows
         among = self._session.dialect.keys
         if stuck:
             edge = {"edge": state.horizon, **known}
             self._session.run(self._sql.hold, {**edge, "keys": among(stuck)})
         if freed:
-            self._session.run(self._sql.release, {"keys": among(freed)})
+            self._session.run(self._sql.release, {**known, "keys": among(freed)})
         return FoldedEntries(int(entries), int(counters), stuck)
 
     def _settle(self, state: CounterHorizon, mark: Mark, folded: FoldedEntries) -> None:

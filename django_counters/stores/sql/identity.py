@@ -12,6 +12,7 @@ from django.db import connections
 from django.db.backends.base.creation import TEST_DATABASE_PREFIX
 
 from django_counters.stores.sql.session import Session
+from django_counters.tenants import tenant
 
 # Databases in the memory of a process all have the same few names.
 _PROCESS = secrets.token_hex(6)
@@ -30,15 +31,21 @@ def apart() -> Iterator[None]:
         _apart = before
 
 
+def block() -> str:
+    """Return what the innermost block of `apart` adds; "" outside."""
+    return _apart
+
+
 def part_of(using: str) -> str:
-    """What keeps counts of tests apart in a Redis; empty where the database is that of a site.
+    """Return the text that keeps tenants and tests apart in Redis; "" for a site without tenants.
 
     A site may call its database by several names, such as that of a pool, so these do not count.
     """
     settings = connections[using].settings_dict
     root, _ = os.path.splitext(str(settings["TEST"].get("NAME") or TEST_DATABASE_PREFIX))
     is_of_tests = _is_in_memory(using) or str(settings["NAME"]).startswith(root)
-    return (_place_of(using) if is_of_tests else "") + _apart
+    name = tenant()
+    return (_place_of(using) if is_of_tests else "") + _apart + (name and f"\0{name}")
 
 
 def _place_of(using: str) -> str:

@@ -14,6 +14,7 @@ from django_counters.exceptions import OutcomeUnknown
 from django_counters.signals import incident_recorded
 from django_counters.stores.sql.block import is_of_a_test_case
 from django_counters.tables import CounterIncident
+from django_counters.tenants import for_this_tenant
 
 logger = logging.getLogger("django_counters")
 
@@ -31,7 +32,7 @@ def record(kind: str, subject: str, detail: dict[str, Any], using: str) -> Count
         told()
     else:
         # A receiver that fails would take back what is committed with the incident.
-        transaction.on_commit(told, using=using)
+        transaction.on_commit(for_this_tenant(told), using=using)
     return incident
 
 

@@ -17,6 +17,7 @@ from django_counters.stores.sql.block import commits_at_once, is_of_a_test_case
 from django_counters.stores.sql.session import Session
 from django_counters.tables import CounterMeasure, CounterTag
 from django_counters.tables.standing import ENTRIES
+from django_counters.tenants import acting_for, tenant
 from django_counters.types import Cell, Delta, Effect
 
 # How far clocks may differ from that of this host.
@@ -123,7 +124,7 @@ class SqlMeasures:
         with self._session.translated():
             if self._others_would_wait():
                 with ThreadPoolExecutor(1) as apart:
-                    return apart.submit(self._made_apart, measure).result()
+                    return apart.submit(self._made_apart, measure, tenant()).result()
             return self._made(measure)
 
     def _others_would_wait(self) -> bool:
@@ -135,10 +136,11 @@ class SqlMeasures:
             return False
         return connections[self._using].features.has_select_for_update
 
-    def _made_apart(self, measure: Measure) -> Stored:
+    def _made_apart(self, measure: Measure, name: str) -> Stored:
         """Make a row with a connection of its own, and so in a transaction of its own."""
         try:
-            return self._made(measure)
+            with acting_for(name):
+                return self._made(measure)
         finally:
             connections[self._using].close()
 
@@ -168,7 +170,7 @@ class SqlMeasures:
     def _begun(self, measure: Measure) -> dict[str, str | None]:
         """Since when each period of a new row is known; None for ever."""
         # Earlier counts of a ledger are in its entries, and in no cell.
-        entries = ENTRIES.rows(self._using).filter(key__startswith=f"{measure.name}:")
+        entries = ENTRIES.of_namespace(measure.name, self._using)
         since = (clock.utc() + GRACE).isoformat() if entries.exists() else None
         return dict.fromkeys(measure.stored, since)
 
@@ -229,7 +231,8 @@ class SqlMeasures:
         """The new values of the caller's transaction."""
         for entry in connections[self._using].run_on_commit:
             new = getattr(entry[1], "__self__", None)
-            if isinstance(new, _NewValues) and new.where == where:
+            # Another tenant may have a measure with the same id.
+            if isinstance(new, _NewValues) and (new.measures, new.where) == (self, where):
                 return new
         new = _NewValues(self, where, self._load(where))
         transaction.on_commit(new.insert, using=self._using, robust=True)
@@ -272,9 +275,11 @@ class _NewValues:
         self.where = where
         self.known = known
         self.values: set[str] = set()
-        self._measures = measures
+        self.measures = measures
+        self._tenant = tenant()
 
     def insert(self) -> None:
         """Make their rows, once the transaction is committed."""
         if self.values:
-            self._measures._insert(self.where, self.values)
+            with acting_for(self._tenant):
+                self.measures._insert(self.where, self.values)

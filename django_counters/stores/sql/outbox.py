@@ -9,6 +9,7 @@ from django.db import connections, transaction
 
 from django_counters.stores.sql.block import is_of_a_test_case
 from django_counters.stores.sql.totals import SqlReads
+from django_counters.tenants import acting_for, for_this_tenant, tenant
 from django_counters.types import Cell, Sums, merged
 
 Send = Callable[[Sums[Hashable]], None]
@@ -22,6 +23,7 @@ class Outbox:
 
     def __init__(self, send: Send) -> None:
         self.send = send
+        self._tenant = tenant()
         self._sums: dict[tuple[Hashable, Cell | None], int] = {}
 
     def add(self, sums: Sums[Hashable]) -> None:
@@ -33,7 +35,8 @@ class Outbox:
         """Send what was kept."""
         sums = merged([self._sums])
         if sums:
-            self.send(sums)
+            with acting_for(self._tenant):
+                self.send(sums)
 
 
 class SqlLanded(SqlReads):
@@ -57,6 +60,9 @@ class SqlLanded(SqlReads):
 
     def call_after_commit(self, call: Callable[[], object]) -> None:
         """Call a function when the caller's transaction commits; else never."""
+        self._after_commit(for_this_tenant(call))
+
+    def _after_commit(self, call: Callable[[], object]) -> None:
         # An error there must not keep other hooks from running: the transaction is committed.
         transaction.on_commit(call, using=self._session.using, robust=True)
 
@@ -68,7 +74,7 @@ class SqlLanded(SqlReads):
         outbox = self._present(send) if merge else None
         if outbox is None:
             outbox = Outbox(send)
-            self.call_after_commit(outbox.deliver)
+            self._after_commit(outbox.deliver)
         outbox.add(sums)
 
     def _present(self, send: Send) -> Outbox | None:

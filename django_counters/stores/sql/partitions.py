@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import count
 from typing import Any
 
 from django.db import Error, connections
 
 from django_counters import clock
-from django_counters.stores.sql.deltas import aware
-from django_counters.stores.sql.dialects.ledger import DROPPED, Extent
+from django_counters.exceptions import LedgerIncomplete
+from django_counters.stores.sql.dialects.ledger import Extent
 from django_counters.stores.sql.dialects.tables import DELTAS
 from django_counters.stores.sql.following import Place, SqlFollowing
-from django_counters.stores.sql.session import Session
+from django_counters.stores.sql.session import Session, aware
 from django_counters.tables import CounterPartition
 from django_counters.tables.horizon import beginning
 
@@ -56,6 +57,11 @@ class SqlPartitions:
             for name, since, until in rows
         ]
 
+    def locks(self) -> tuple[int, int]:
+        """Return how many locks all partitions take, and for how many the server has room."""
+        ((taken, room),) = self._session.run(self._sql.locks, (), writes=False)
+        return taken, room
+
     def create(self, since: datetime, until: datetime) -> str:
         """Make a partition detached, then attach it: no transaction that counts has to wait for
         that.
@@ -66,6 +72,10 @@ class SqlPartitions:
         if since.astimezone(UTC).time() != datetime.min.time():
             name += f"_{since.astimezone(UTC):%H%M%S}"
         with self._hurried():
+            gone = set(self._records().exclude(dropped_at=None).values_list("name", flat=True))
+            # A rebase drops tables whose records are dropped: a new table needs another name.
+            if name in gone:
+                name = next(other for n in count(2) if (other := f"{name}_{n}") not in gone)
             if name in {extent.name for extent in self.present()}:
                 return ""
             for statement in (self._sql.create, self._sql.attach):
@@ -90,9 +100,11 @@ class SqlPartitions:
             quoted = name.replace("%", "%%")
             if self._session.run(self._sql.unfolded.format(name=quoted), (), writes=False):
                 return False
-            # Looked for now, so that a drop has to touch nothing.
-            for place in self._session.run(self._sql.last.format(name=quoted), (), writes=False):
-                self._following.put(extent.name, Place(*place))
+            # Looked for now, so that neither a drop nor a follower has to touch it for that.
+            last = self._session.run(self._sql.last.format(name=quoted), (), writes=False)
+            ((fence, first_xid, last_xid, last_seq),) = last or ((None,) * 4,)
+            # Sums without a record remain if the record was deleted to accept a loss.
+            self._session.run(self._sql.forget, (extent.name,))
             ((entries, delta_sum),) = self._session.run(
                 self._sql.archive.format(name=quoted), (extent.name,)
             )
@@ -102,11 +114,21 @@ class SqlPartitions:
                 until=clock.shown(extent.until),
                 entries=entries,
                 delta_sum=delta_sum,
+                fence=fence,
+                first_xid=first_xid,
+                last_xid=last_xid,
+                last_seq=last_seq,
                 sealed_at=clock.now(),
             )
             # At last: from here on readers wait.
-            self._session.execute(self._sql.close.format(name=name))
+            self._close(name)
         return True
+
+    def _close(self, name: str) -> None:
+        numbered = self._sql.numbered.format(name=name.replace("%", "%%"))
+        ((number, fence, horizon),) = self._session.run(numbered, (), writes=False)
+        bounds = {"number": number, "fence": fence, "horizon": horizon}
+        self._session.execute(self._sql.close.format(name=name, **bounds))
 
     def drop(self, name: str) -> bool:
         """Drop a sealed partition; its sums stay in the archive.
@@ -122,15 +144,58 @@ class SqlPartitions:
             record = self.sealed().get(name)
             if record is None:
                 return False
-            for statement in self._sql.merge:
+            for statement in (self._sql.merge, self._sql.forget):
                 self._session.run(statement, (name,))
-            self._following.drop(name)
-            self._session.execute(self._sql.lock_parent)
-            self._session.execute(self._sql.detach.format(name=quoted))
-            self._session.execute(self._sql.drop.format(name=quoted))
+            # Followers can stand at its entries only if it has some.
+            if record.last_xid is not None and record.last_seq is not None:
+                fence = self._following.begin().fence
+                if record.fence == fence:
+                    self._following.drop(Place(fence, record.last_xid, record.last_seq))
+            self._remove(quoted)
             record.dropped_at = clock.now()
             record.save(using=self._using, update_fields=["dropped_at"])
         return True
+
+    def _remove(self, name: str) -> None:
+        for statement in (self._sql.lock_parent, self._sql.detach, self._sql.drop):
+            self._session.execute(statement.format(name=name))
+
+    def settle(self) -> None:
+        """Seal and drop the partitions that have a record of it, but are open or still there.
+
+        Replication, or a dump of data alone, copies the records without the changes to the tables.
+
+        Raises:
+            LedgerIncomplete: entries are missing, or one to drop has others; nothing was changed.
+        """
+        if not self.exist:
+            return
+        with self._session.read_committed():
+            self._session.run(self._sql.one_at_a_time, ())
+            closed = dict(self._session.run(self._sql.closed, (), writes=False))
+            for record in self._records().filter(name__in=closed):
+                is_dropped = record.dropped_at is not None
+                if closed[record.name] and not is_dropped:
+                    continue
+                name = self._quote(record.name)
+                # Before the check, so that no entry arrives after it. The parent first, as writers.
+                for statement in (self._sql.lock_parent, self._sql.still):
+                    self._session.execute(statement.format(name=name))
+                self._refuse_others(record, name)
+                if is_dropped:
+                    self._remove(name)
+                else:
+                    self._close(name)
+
+    def _refuse_others(self, record: CounterPartition, name: str) -> None:
+        """Refuse entries that the archive lacks, and a seal that keeps missing ones out."""
+        content = self._sql.content.format(name=name.replace("%", "%%"))
+        (found,) = self._session.run(content, (), writes=False)
+        gone = record.dropped_at is not None and found == (0, 0)
+        if not gone and found != (record.entries, record.delta_sum):
+            raise LedgerIncomplete(
+                using=self._using, partition=record.name, expected=record.entries, found=found[0]
+            )
 
     def sealed(self) -> dict[str, CounterPartition]:
         """The sealed partitions that are not dropped, by name."""
@@ -147,7 +212,7 @@ class SqlPartitions:
             if deltas:
                 fence = self._following.end().fence
                 last = max((xid, seq) for _, xid, seq in gone)
-                self._following.put(DROPPED, Place(fence, *last))
+                self._following.drop(Place(fence, *last))
                 self._records().create(
                     name=f"before {moment}",
                     since=beginning(),

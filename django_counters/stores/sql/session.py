@@ -7,12 +7,16 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from django.conf import settings
 from django.contrib.contenttypes.models import ContentType
 from django.db import Error, connections
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
 
 from django_counters.exceptions import (
     CounterError,
     CounterUnavailable,
+    FunctionDenied,
     OutcomeUnknown,
     ReadOnlyDatabase,
     RetryTransaction,
@@ -78,17 +82,17 @@ class Session:
             yield
 
     @contextmanager
-    def hurried(self, duration: str, setting: str = "lock_timeout") -> Iterator[None]:
+    def hurried(self, duration: str) -> Iterator[None]:
         """Within a transaction, wait no longer than some milliseconds for locks of others.
 
         After an error it is the rollback that brings the patience back; else what was set would
-        stay in a transaction of the caller. ``setting``: or ``statement_timeout``, for all of it.
+        stay in a transaction of the caller.
         """
         if not self.dialect.limits_time:
             yield
             return
-        hurry = self.dialect.hurry(setting)
-        ((patience,),) = self.run(self.dialect.patience(setting), (), writes=False)
+        hurry = self.dialect.hurry("lock_timeout")
+        ((patience,),) = self.run(self.dialect.patience("lock_timeout"), (), writes=False)
         self.run(hurry, (duration,))
         yield
         self.run(hurry, (patience,))
@@ -191,6 +195,8 @@ class Session:
         """Raise our own error for one that has a name; ``unknown``: it may have been counted."""
         if self.dialect.read_only(error):
             raise ReadOnlyDatabase(using=self.using) from error
+        if function := self.dialect.refused_function(error):
+            raise FunctionDenied(using=self.using, function=function) from error
         if self.dialect.lost(error):
             raise (
                 OutcomeUnknown(using=self.using) if unknown else self._unreachable(error)
@@ -228,3 +234,18 @@ class Owner:
     def scope(self) -> tuple[Any, ...]:
         """What narrows the table down to these counters."""
         return () if self._record is None else (*self.kind(), self._record[1])
+
+
+def aware(moment: datetime | str, *, local: bool) -> datetime:
+    """A moment as the driver gave it, with its time zone.
+
+    ``local``: one without a zone is the time of Django's own zone where ``USE_TZ`` is off; that of
+    a column that Django wrote is, and any of PostgreSQL. What we write ourselves is UTC.
+    """
+    found = parse_datetime(moment) if isinstance(moment, str) else moment
+    assert found is not None
+    if found.tzinfo is not None:
+        return found
+    return (
+        timezone.make_aware(found) if local and not settings.USE_TZ else found.replace(tzinfo=UTC)
+    )

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 from uuid import UUID
 
+from django_counters import clock
 from django_counters.exceptions import RetryTransaction, TokenConflict, TokenExpired
 from django_counters.stores.sql.claims import Claims
 from django_counters.stores.sql.deltas import AHEAD, horizon_of
@@ -42,10 +43,8 @@ class SqlTokens:
         """
         digest, found = token.digest, token.uuid
         with self._session.serializable("the token"):
-            if found:
-                # A transaction that appends an entry with this token holds the same.
-                self._claims.wait(str(found))
-            if self._claims.claim([(digest, fingerprint, "", found, found and moment_of(found))]):
+            row = digest, fingerprint, "", found, found and moment_of(found)
+            if self._claims.claim([row]) and not (found and self._claims.taken_back(row)):
                 return None
         rows = self._claims.found(digest)
         if not rows and found:
@@ -56,7 +55,9 @@ class SqlTokens:
         self, token: Token, found: UUID, fingerprint: bytes, of_entry: Callable[[str, int], bytes]
     ) -> Mapping[str, Any]:
         """The entry that has the token; the ledger kept it while the counter was there."""
-        entries = ENTRIES.rows(self._session.using).filter(token=found)
+        # The moment of a token is that of its entry, and names the one partition to look at.
+        moment = clock.shown(moment_of(found))
+        entries = ENTRIES.rows(self._session.using).filter(token=found, created_at=moment)
         entry = entries.values_list("key", "delta").first()
         if entry is None:
             raise TokenExpired(token=token.text, created_at=moment_of(found))

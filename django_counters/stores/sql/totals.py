@@ -67,7 +67,7 @@ class SqlReads:
     def _asked(self, keys: Iterable[Hashable]) -> tuple[Any, ...]:
         among = self._session.dialect.keys(list(keys))
         scope = self._owner.scope()
-        return (*scope, among) if scope else (among,) * 3
+        return (*scope, among) if scope else (among,) * self._reads.asked
 
     def label(self, key: Hashable) -> str:
         """The key itself, or the name of a record's column and the key."""
@@ -158,7 +158,7 @@ class SqlTotals(SqlReads):
         counter still wait elsewhere. The statement waits for other writers of the row, then looks
         at the value that they left.
         """
-        key, by, bounds, _, effects, _ = delta
+        key, by, bounds, _, effects, *_ = delta
         if by == 1 and bounds == UNBOUNDED:
             sql, params = self._sql.unit, self._addressed((key,))
         else:
@@ -179,7 +179,7 @@ class SqlTotals(SqlReads):
 
         None, and nothing changed, where there is no such statement, and where `add` says None.
         """
-        key, by, bounds, _, effects, _ = delta
+        key, by, bounds, _, effects, *_ = delta
         low, high = self.capacity
         free = high - 1 if by > 0 else low + 1
         limit = free if bounds == UNBOUNDED else self._limit(by, bounds)

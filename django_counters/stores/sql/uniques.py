@@ -14,8 +14,7 @@ from django.db import connections, models
 
 from django_counters import clock
 from django_counters.sketches import EXACT, Sketch
-from django_counters.stores.sql.deltas import aware
-from django_counters.stores.sql.session import Session
+from django_counters.stores.sql.session import Session, aware
 from django_counters.tables import CounterMember, CounterUnique
 from django_counters.types import Cell
 
@@ -110,12 +109,17 @@ class SqlUniques:
                 found += 1
                 if not dry_run:
                     self._replace(row.pk[:-1], member, instead)
-            exact = self._sets.filter(measure=measure, kind=EXACT).values_list("pk", "body")
-            for pk, body in exact.iterator(_SETS):
-                if Sketch(EXACT, bytes(body)).keeps(member):
-                    found += 1
-                    if not dry_run:
-                        self._replace(pk, member, instead)
+            exact = self._sets.filter(measure=measure, kind=EXACT).order_by("pk")
+            page: list[Any] = list(exact.values_list("pk", "body")[:_SETS])
+            # Page by page: a pooler may end a cursor of the server between two statements.
+            while page:
+                for pk, body in page:
+                    if Sketch(EXACT, bytes(body)).keeps(member):
+                        found += 1
+                        if not dry_run:
+                            self._replace(pk, member, instead)
+                later = exact.filter(pk__gt=page[-1][0])
+                page = list(later.values_list("pk", "body")[:_SETS])
         return found
 
     def _replace(self, place: tuple[Any, ...], member: int, instead: int) -> None:

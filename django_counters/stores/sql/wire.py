@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from selectors import EVENT_READ, DefaultSelector
 from typing import Any
 
+from django.conf import settings
 from django.db.backends.postgresql.base import Cursor
 from django.db.backends.utils import CursorWrapper
 from psycopg import ClientCursor, Connection, Error, OperationalError
@@ -41,7 +42,8 @@ class Wire:
     def run(self, sql: str, params: Sequence[Any] | Mapping[str, Any]) -> list[Any] | None:
         """Execute one statement and return its rows; None, and nothing sent, if a cursor has to.
 
-        The statement that begins a transaction goes in one message with ``BEGIN``.
+        The statement that begins a transaction goes in one message with ``BEGIN``. With
+        ``COUNTERS_PGPOOL`` a cursor has to send it, in two.
 
         Raises:
             psycopg.Error: as a cursor raises it. Without a SQLSTATE where the server committed
@@ -73,7 +75,8 @@ class Wire:
         if connection.autocommit or libpq.transaction_status != TransactionStatus.IDLE:
             return b""
         asked = (connection.isolation_level, connection.read_only, connection.deferrable)
-        return b"BEGIN;" if asked == (None, None, None) else None
+        usual = asked == (None, None, None) and not getattr(settings, "COUNTERS_PGPOOL", False)
+        return b"BEGIN;" if usual else None
 
     def _exchange(self, text: bytes) -> list[PGresult]:
         """Send a message and wait for the answer; its last result is any error."""

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import Literal
 from urllib.parse import quote, unquote, urlsplit
 
-Fault = Literal["swallow", "close", "reset", "half", "hold", "unsent"]
+Fault = Literal["swallow", "close", "reset", "half", "hold", "unsent", "error"]
 
 
 class Proxy:
@@ -24,6 +24,7 @@ class Proxy:
     close, reset: Redis executes it, then the connection ends, orderly or not.
     half: Redis executes it, half of the reply arrives, then the connection ends.
     hold: Redis executes it, the reply waits for ``release``.
+    error: Redis executes it, the reply is an error of the proxy.
     unsent: the connection ends and Redis never sees it.
     """
 
@@ -107,6 +108,8 @@ class Proxy:
             return True
         if fault == "hold":
             self.release.wait(30)
+        if fault == "error":
+            reply = b"-upstream failure\r\n"
         if fault == "reset":
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         if fault == "half":

@@ -46,6 +46,7 @@ def test_one_client_of_an_address() -> None:
     assert client_of(address_of(os.environ["REDIS_URL"])) is not client_of(address)
 
 
+@pytest.mark.rare
 def test_a_task_that_is_cancelled_takes_its_connection_with_it(key: str, proxy: Proxy) -> None:
     async def work() -> None:
         client = afresh(proxy.url)
@@ -65,6 +66,7 @@ def test_a_task_that_is_cancelled_takes_its_connection_with_it(key: str, proxy: 
     sync(work())
 
 
+@pytest.mark.rare
 def test_cancelled_at_any_moment_no_answer_goes_to_somebody_else(key: str) -> None:
     async def work() -> None:
         client = afresh()
@@ -81,6 +83,7 @@ def test_cancelled_at_any_moment_no_answer_goes_to_somebody_else(key: str) -> No
     assert 1 <= stands_at(key) <= 301
 
 
+@pytest.mark.rare
 def test_many_tasks_share_few_connections(key: str) -> None:
     async def work() -> None:
         client = afresh(named(os.environ["REDIS_URL"], key))
@@ -95,6 +98,7 @@ def test_many_tasks_share_few_connections(key: str) -> None:
     assert eventually(lambda: not connected(key))
 
 
+@pytest.mark.rare
 def test_event_loops_have_connections_of_their_own_which_end_with_them(key: str) -> None:
     client = afresh(named(os.environ["REDIS_URL"], key))
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from django_counters.stores.base import NO_TOTALS, Found
 from django_counters.stores.redis.keys import slot_of
 from django_counters.types import Delta
 from tests.stores.redis.servers import Server, needs_redis, running
@@ -17,6 +18,7 @@ from tests.stores.redis.test_pending import Bench, change_history
 
 LARGEST = 2**53 - 1
 EARLY = 5000
+AGE = 60_000  # milliseconds
 
 
 @pytest.fixture
@@ -36,7 +38,12 @@ def own(tmp_path: Path) -> Iterator[tuple[Bench, Server]]:
 
 
 def add_only(bench: Bench, name: str, by: int = 1) -> bool:
-    return bool(bench.send(bench.pending.add_only(name, by)))
+    return bench.send(bench.pending.add_only(name, by, NO_TOTALS)) is not None
+
+
+def answer(bench: Bench, name: str, by: int = 1, age: int = AGE) -> Found | None:
+    found: Found | None = bench.send(bench.pending.add_only(name, by, age))
+    return found
 
 
 def waits(bench: Bench, name: str) -> int:
@@ -109,16 +116,62 @@ def test_a_generation_that_is_large_is_sealed_by_the_other_way(bench: Bench) -> 
     assert bench.hash(slot, 0)[more[EARLY]] == "1"
 
 
+def test_a_known_total_is_part_of_the_answer(bench: Bench) -> None:
+    bench.add(a=1, b=1)
+    bench.fill("a", 100)
+    before = bench.hash(slot_of("a"), 1)
+    first = answer(bench, "a", 3)
+    assert first is not None
+    assert (first.total, first.pending) == (100, 4)
+    assert bench.hash(slot_of("a"), 1) == before
+    # More than Lua writes as an integer.
+    large = answer(bench, "a", LARGEST)
+    assert large is not None
+    assert (large.total, large.pending) == (100, 4 + LARGEST)
+    # Nothing is known of the other one, and nothing is added.
+    assert answer(bench, "b") is None
+    assert waits(bench, "b") == 1
+
+
+def test_a_total_that_is_due_is_left_to_the_other_way(bench: Bench) -> None:
+    bench.add(a=1)
+    bench.fill("a", 100)
+    base, moment = bench.slots.keys(slot_of("a"))[1], "\0ma"
+    known = int(bench.direct.hget(base, moment))
+    bench.direct.hset(base, moment, known - AGE * 3 // 4)
+    kept = answer(bench, "a")
+    assert kept is not None
+    assert AGE * 3 // 4 <= kept.age < AGE
+    bench.direct.hset(base, moment, known - AGE * 5 // 6)
+    assert answer(bench, "a") is None
+    # The server's clock may be set back.
+    bench.direct.hset(base, moment, known + AGE)
+    ahead = answer(bench, "a")
+    assert ahead is not None
+    assert ahead.age == 0
+    assert waits(bench, "a") == 3
+
+
+def test_what_is_sealed_is_part_of_the_other_answer_alone(bench: Bench) -> None:
+    bench.add(a=1)
+    bench.fill("a", 100)
+    assert bench.sealed()
+    assert answer(bench, "a") is None
+    assert waits(bench, "a") == 1
+
+
 @needs_redis
 def test_nothing_is_added_to_what_is_of_another_history(own: tuple[Bench, Server]) -> None:
     bench, server = own
     bench.add(a=1)
     before = bench.hash(slot_of("a"), 0)
     assert add_only(bench, "a")
+    bench.fill("a", 100)
     change_history(server)
     # The server knows its last history, too, and calls it the second one.
     assert server("INFO", "replication")["master_replid2"] == before["\0t"]
     assert not add_only(bench, "a")
+    assert answer(bench, "a") is None
     assert bench.hash(slot_of("a"), 0) == {**before, "a": "2"}
     bench.add(a=5)
     assert add_only(bench, "a")

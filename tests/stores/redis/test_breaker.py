@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from django_counters.stores.redis.breaker import Breaker
 from tests.concurrency.crowd import at_once
 
@@ -82,6 +84,7 @@ def test_what_slow_calls_say_does_not_concern_a_later_state() -> None:
     assert breaker.admit() is not None
 
 
+@pytest.mark.rare
 def test_of_twenty_threads_one_may_probe() -> None:
     clock = Clock()
     breaker = opened(clock)

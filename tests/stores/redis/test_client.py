@@ -11,9 +11,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from django.conf import settings
+from django.test import override_settings
 
 from django_counters.exceptions import CounterError, CounterUnavailable, OutcomeUnknown
-from django_counters.stores.redis.client import Client, Refused
+from django_counters.stores.redis.addresses import DJANGO, address_of
+from django_counters.stores.redis.client import Client, Refused, client_of
 from django_counters.stores.redis.commands import Command
 from django_counters.stores.redis.scripts import Script
 from tests.stores.redis.counting import (
@@ -90,6 +93,7 @@ def test_an_error_that_redis_py_takes_for_a_lost_connection_is_an_answer(
     assert str(caught.value) == text
 
 
+@pytest.mark.rare
 def test_many_commands_are_one_round_trip(key: str, proxy: Proxy) -> None:
     client = fresh(proxy.url)
     client.run(add(key))
@@ -100,7 +104,7 @@ def test_many_commands_are_one_round_trip(key: str, proxy: Proxy) -> None:
         assert eventually(lambda: stands_at(key) == 21)
         assert not running.done()
         proxy.release.set()
-        assert running.result(10) == list(range(2, 22))
+        assert running.result(60) == list(range(2, 22))
     assert proxy.times == ALWAYS - 1
 
 
@@ -121,7 +125,7 @@ def test_a_lost_reply_is_unknown_and_never_sent_again(
 ) -> None:
     ask, error, times = CALLS[call]
     # Only what is swallowed has to be waited for.
-    client = both(proxy.url, timeout=2 if fault == "swallow" else 10)
+    client = both(proxy.url, timeout=1 if fault == "swallow" else 10)
     client.run(add(key, 100))
     proxy.lose(fault, times=ALWAYS, marker=key.encode())
     with pytest.raises(error) as caught:
@@ -225,16 +229,17 @@ def test_a_wrong_password_is_no_answer(both: Both, proxy: Proxy) -> None:
     assert "secret" not in str(caught.value) + client.name
 
 
+@pytest.mark.rare
 def test_threads_have_connections_of_their_own_which_end_with_them(key: str) -> None:
     url = named(os.environ["REDIS_URL"], key)
     client = fresh(url)
     together = threading.Barrier(8)
 
     def work() -> int:
-        together.wait(10)
+        together.wait(60)
         client.run_many([add(key)] * 50)
         mine = int(client.call("CLIENT", "ID"))
-        together.wait(10)
+        together.wait(60)
         return mine
 
     with ThreadPoolExecutor(8) as pool:
@@ -245,15 +250,27 @@ def test_threads_have_connections_of_their_own_which_end_with_them(key: str) -> 
     assert eventually(lambda: not connected(key))
 
 
+@pytest.mark.rare
 def test_close_closes_those_of_all_threads(key: str) -> None:
     client = fresh(named(os.environ["REDIS_URL"], key))
     with ThreadPoolExecutor(1) as pool:
         client.run(add(key))
-        pool.submit(client.run, add(key)).result(10)
+        pool.submit(client.run, add(key)).result(60)
         assert len(connected(key)) == 2
         client.close()
         assert eventually(lambda: not connected(key))
-        assert pool.submit(client.run, add(key)).result(10) == 3
+        assert pool.submit(client.run, add(key)).result(60) == 3
+
+
+def test_caches_of_another_test_keep_no_connection(key: str) -> None:
+    """A suite that gives each test caches of its own would end without free connections."""
+    location = named(os.environ["REDIS_URL"], key)
+    for number in range(3):
+        cache = {"BACKEND": DJANGO, "LOCATION": location, "KEY_PREFIX": f"{key}{number}"}
+        with override_settings(CACHES={**settings.CACHES, "default": cache}):
+            client_of(address_of("default", {"timeout": 10})).run(add(key))
+            assert eventually(lambda: len(connected(key)) == 1)
+    assert eventually(lambda: not connected(key))
 
 
 @contextmanager
@@ -261,7 +278,7 @@ def disturbed(proxy: Proxy, handler: Callable[..., None]) -> Iterator[None]:
     """Send a signal while a reply is waited for."""
 
     def disturb() -> None:
-        proxy.met.wait(10)
+        proxy.met.wait(60)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
 
     before = signal.signal(signal.SIGUSR1, handler)
@@ -273,6 +290,7 @@ def disturbed(proxy: Proxy, handler: Callable[..., None]) -> Iterator[None]:
         signal.signal(signal.SIGUSR1, before)
 
 
+@pytest.mark.rare
 def test_who_counts_in_a_signal_handler_gets_another_connection(key: str, proxy: Proxy) -> None:
     client = fresh(proxy.url)
     client.run(add(key))
@@ -288,6 +306,7 @@ def test_who_counts_in_a_signal_handler_gets_another_connection(key: str, proxy:
     assert inner == [111]
 
 
+@pytest.mark.rare
 def test_an_interrupted_call_leaves_no_half_read_connection(key: str, proxy: Proxy) -> None:
     client = fresh(proxy.url)
     client.run(add(key))

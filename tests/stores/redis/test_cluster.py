@@ -170,6 +170,7 @@ def test_a_server_with_no_cluster_is_none(tmp_path: Any) -> None:
             client.run(add("a"))
 
 
+@pytest.mark.rare
 def test_threads_that_start_together_find_the_way(cluster: list[Server]) -> None:
     client, _ = clients(cluster)
     keys = of_each(cluster, "threads")

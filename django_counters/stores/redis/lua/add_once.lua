@@ -1,8 +1,10 @@
 -- Add to one counter, unless its token was used.
 --
--- KEYS   open, base, ring, and the key of the token: "<delta> <counter>", a line break, the answer
+-- KEYS   open, base, ring, and the key of the token: "<delta> <counter> <told>", a line break, the
+--        answer
 -- ARGV   age (milliseconds), a new generation, counter, delta, token, how many milliseconds ago and
---        ahead its time may be, and the fields of its cells
+--        ahead its time may be, a digest of its tags, moment and actor (empty for none, and then left
+--        out with its blank), and the fields of its cells
 -- Output { answer, 0 }; where the token was used { what was answered then, 1 }
 -- Errors RINGFULL, OVERFLOW, CONFLICT (used for something else), EXPIRED: nothing was added
 
@@ -10,6 +12,7 @@ local proposed, counter, delta, token = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local slot = opened(1, proposed)
 if slot.full then return RINGFULL end
 local remembered, entry = KEYS[3 + PLACES], delta .. ' ' .. counter
+if ARGV[8] ~= '' then entry = entry .. ' ' .. ARGV[8] end
 local back, ahead, age = tonumber(ARGV[6]), tonumber(ARGV[7]), milliseconds() - moment_of(token)
 
 local function used()
@@ -37,7 +40,7 @@ if math.abs(tonumber(present or 0) + tonumber(delta)) > 2 ^ 62 then
 end
 redis.call('HINCRBY', slot.open, counter, delta)
 -- The landing adds to the cells, and to sets of actors, if the token is new there, too.
-redis.call('HSET', slot.open, '\0k' .. token, table.concat({ entry, unpack(ARGV, 8) }, '\n'))
+redis.call('HSET', slot.open, '\0k' .. token, table.concat({ entry, unpack(ARGV, 9) }, '\n'))
 answer = answers(slot, { counter }, tonumber(ARGV[1]), proposed)[1]
 redis.call('SET', remembered, entry .. '\n' .. answer, 'PX', back + ahead)
 seal_early(slot, proposed)

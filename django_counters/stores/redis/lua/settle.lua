@@ -1,6 +1,6 @@
 -- Remember what a call with a token returned, where its answer did not say it.
 --
--- KEYS   the key of the token: "<delta> <counter>", a line break, the answer
+-- KEYS   the key of the token: "<delta> <counter> <told>", a line break, the answer
 -- ARGV   the value that was returned
 -- Output 1; 0 where the token is forgotten, or the answer did say it
 

@@ -10,7 +10,7 @@
 --   \0t  the history of the server that it belongs to (master_replid)
 --   \0b  the places of the ring that are taken, one digit each
 --   \0o  the generation before it; empty where there was none
---   \0k<token>  "<delta> <counter>", an increment that has a token, and a line for each of its cells
+--   \0k<token>  "<delta> <counter> <told>", an increment that has a token, and a line for each of its cells
 --   <counter>   what was added to it, those with tokens included
 --   #<measure>.<period>.<start> <tags> <counter>   what was added to a cell, without those
 --   #<measure>.<period>.<start>.<member> <tags> <counter>   how often an actor of a set was seen

@@ -21,7 +21,6 @@ class Actors:
         renew: the same, or set the moment of one that is older than another moment. That is the
             last parameter.
         release: delete a row. Parameters: measure, key, actor. Rows: when it was made.
-        forget: delete all rows of a counter. Parameters: measure, key. A row for each.
         rename: give a row another actor. Parameters: that, measure, key, actor. A row where it was.
     """
 
@@ -34,7 +33,6 @@ class Actors:
             "WHERE a.created_at <= %s RETURNING 1"
         )
         self.release = f"DELETE FROM {ACTORS} WHERE {_ONE} RETURNING created_at"
-        self.forget = f"DELETE FROM {ACTORS} WHERE measure_id = %s AND key = %s RETURNING 1"
         self.rename = f"UPDATE {ACTORS} SET actor = %s WHERE {_ONE} RETURNING 1"
 
     def hold(self, table: Table) -> str:

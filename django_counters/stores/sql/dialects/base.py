@@ -12,7 +12,6 @@ from django_counters.stores.sql.dialects.claims import ClaimSql
 from django_counters.stores.sql.dialects.errors import Errors
 from django_counters.stores.sql.dialects.fold import Fold
 from django_counters.stores.sql.dialects.holds import Holds
-from django_counters.stores.sql.dialects.hottest import Hottest
 from django_counters.stores.sql.dialects.landing import Landing
 from django_counters.stores.sql.dialects.ledger import Ledger
 from django_counters.stores.sql.dialects.limits import Limits
@@ -36,7 +35,6 @@ class Dialect(Spelling, Errors):
             empty where it cannot. Parameters: milliseconds, as text.
         every: the parameter of keys that stands for all.
         changes_chosen: one statement changes all rows that a query selects, or none.
-        keeps_regions: it can hold regional counters.
         knows_time_zones: the driver gives moments in the zone of the connection, else in UTC.
         knows_transaction_horizon: a statement can tell which transactions have ended.
         limits_time: a transaction can say how long its statements wait, and how long they take.
@@ -51,7 +49,6 @@ class Dialect(Spelling, Errors):
     changes_chosen = False
     ends_idle = ""
     every: Any = None
-    keeps_regions = True
     knows_time_zones = False
     knows_transaction_horizon = False
     limits_time = False
@@ -68,7 +65,6 @@ class Dialect(Spelling, Errors):
     def __init__(self) -> None:
         self.samples = Samples(self)
         self.limits = Limits(self)
-        self.hottest = Hottest(self)
         self.cells = Cells(self)
         self.actors = Actors(self)
         self.holds = Holds(self)

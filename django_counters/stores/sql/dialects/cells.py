@@ -28,6 +28,9 @@ ROWS = {
     name: itemgetter(*map("".join(COLUMNS).index, kind.columns)) for name, kind in KINDS.items()
 }
 
+#: The kinds of which each row has a number and a shard.
+SHARDED = tuple(kind for kind in KINDS.values() if kind.adds and not kind.derived)
+
 
 def names(letters: str) -> list[str]:
     """The names of columns."""
@@ -88,6 +91,27 @@ class Cells:
             f"SELECT u.d, SUM(c.value) FROM {self.given(RANK)} JOIN {SUM.table} c "
             "ON c.measure_id = u.m AND c.key = u.k AND c.period = u.p AND c.start = u.s "
             "GROUP BY u.d"
+        )
+
+    def counted(self, value: str) -> str:
+        """The value of one counter and the numbers of its periods, of one moment.
+
+        Given the statement that reads its total and what is pending. Parameters: those of it, then
+        measure and key for each kind. Rows: the number of the kind, period, start, tags, value and
+        shard; of the value -1, nothing, nothing, nothing, the total and what is pending.
+        """
+        rows = [
+            f"SELECT {number}, c.period, c.start, c.tags, c.value, c.shard FROM {kind.table} c "
+            "WHERE c.measure_id = %s AND c.key = %s"
+            for number, kind in enumerate(SHARDED)
+        ]
+        return " UNION ALL ".join((f"SELECT -1, NULL, NULL, NULL, v.* FROM ({value}) v", *rows))
+
+    def prune(self, kind: Kind) -> str:
+        """Delete the rows of a counter that come to nothing. Parameters: measure, key."""
+        name = kind.table
+        return self._in.delete_some(
+            name, f"WHERE {name}.measure_id = %s AND {name}.key = %s AND {name}.value = 0"
         )
 
     @cached_property

@@ -69,13 +69,15 @@ class ClaimSql:
             row for each.
     """
 
-    #: Wait for the transaction that holds a text, and hold it until the transaction ends.
+    #: Delete a new claim to a token that an entry of the ledger has. Parameters: the name, the
+    #: token and its time. A row if it did. Empty where the claim itself sees to it.
+    take_back = ""
+    #: Hold a text until the transaction ends, unless another transaction holds it. Rows: whether.
     #: Parameters: the text. Empty where there is one writer.
-    wait = ""
-    #: The same unless another transaction holds it. Rows: whether.
     try_alone = ""
     now = ""
-    #: The condition that a token ``g`` is in its window, and not in the ledger.
+    #: The condition that a token ``g`` is in its window and, where there is no `take_back`, not in
+    #: the ledger.
     fresh = ""
     #: Ends a SELECT that holds its rows.
     holding = ""

@@ -43,6 +43,10 @@ class Errors:
         """Whether the database takes no changes."""
         return self.code(error).startswith(self.READ_ONLY)
 
+    def refused_function(self, error: Exception) -> str:  # noqa: ARG002 - few have functions
+        """The function that the role may not execute; empty where it is another error."""
+        return ""
+
     def lost(self, error: Exception) -> bool:
         """Whether the connection ended before the answer, or with the server's last words."""
         if not self.unexplained(error):

@@ -85,8 +85,14 @@ class Fold:
     def _made(self, present: str) -> str:
         table, pending = self._table, self._table.pending
         if table.value:
-            into = f"{table.name} AS t ({table.key}, {table.value}, {table.touched})"
+            into = f"{table.name} AS t ({table.key}, {table.value}, {table.touched}"
             what, key = f"k, 0, {self._in.now}", table.key
+            if table.outside:
+                into, what = (
+                    f"{into}, {table.outside}",
+                    f"{what}, {self._in.from_outside('u.k', '0')}",
+                )
+            into += ")"
         else:
             kind, key, name = pending.owner
             into = f"{pending.name} AS t ({kind}, {name}, {key}, {pending.number}, {pending.value})"

@@ -18,7 +18,7 @@ class Holds:
         take: all of a hold of a named counter in one statement: the row, then the total. Rows: the
             new value, and when the hold expires in microseconds since 1970; NULL, and nothing
             changed, where the token is known or the total does not admit it. Empty: there is none.
-            Parameters: token, key, quantity, the least value that admits it, seconds, note.
+            Parameters: token, key, quantity, the least value that admits it, seconds, note, actor.
     """
 
     take = ""
@@ -28,19 +28,27 @@ class Holds:
         now, later = spelling.clock, spelling.later()
         ends = spelling.since_1970("expires_at")
         running = f"{_MINE} AND expires_at > {now}"
-        #: Make a row, unless there is one. Parameters: token, label, key, quantity, note, seconds.
-        #: Rows: when it expires.
+        #: Make a row, unless there is one. Parameters: token, label, key, quantity, note, actor,
+        #: seconds. Rows: when it expires.
         self.claim = (
-            f"INSERT INTO {HOLDS} (token, field, key, quantity, sold, state, note, "
-            f"expires_at, created_at) VALUES (%s, %s, %s, %s, 0, {HELD}, %s, {later}, {now}) "
+            f"INSERT INTO {HOLDS} (token, field, key, quantity, sold, state, note, actor, "
+            f"expires_at, created_at) VALUES (%s, %s, %s, %s, 0, {HELD}, %s, %s, {later}, {now}) "
             f"ON CONFLICT DO NOTHING RETURNING {ends}"
         )
-        columns = f"token, field, h.key, quantity, sold, state, note, {ends}, expires_at <= {now}"
+        age = f"{spelling.microseconds} - {spelling.since_1970('created_at')}"
+        columns = "token, field, h.key, quantity, sold, state, note, actor, "
+        columns += f"{age}, {ends}, expires_at <= {now}"
         #: One row, and whether its time is over. Parameters: token.
         self.find = f"SELECT {columns} FROM {HOLDS} h WHERE token = %s"
         #: Those of a counter that are held, the first to expire first. Parameters: label, key, how
         #: many at most.
         self.held = f"SELECT {columns} FROM {HOLDS} h WHERE {_OF} ORDER BY expires_at LIMIT %s"
+        #: How much of a counter is held and not over: by one actor, and in total. Parameters:
+        #: actor, label, key.
+        self.quantities = (
+            f"SELECT SUM(CASE WHEN actor = %s THEN quantity END), SUM(quantity) FROM {HOLDS} h "
+            f"WHERE {_OF} AND expires_at > {now}"
+        )
         #: Sell all of it. Parameters: token. Rows, as of the next one: token, label, key, quantity.
         told = "RETURNING token, field, key, quantity"
         self.commit = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -24,6 +24,53 @@ ADJUSTMENT = 1
 
 # What `CounterPosition` calls the ledger, and the part that tells how far entries were dropped.
 LEDGER, DROPPED = "ledger", "dropped"
+
+# From a moment on, and before another one.
+Range = tuple[datetime, datetime]
+
+
+def outside(column: str, ranges: Iterable[Range]) -> str:
+    """The condition that a moment is in none of some ranges, to follow others.
+
+    As literals: a plan is made, and locks are taken, without the partitions that these leave out.
+    """
+    return "".join(
+        f" AND ({column} < '{since.isoformat()}' OR {column} >= '{until.isoformat()}')"
+        for since, until in ranges
+    )
+
+
+def inside(column: str, ranges: Iterable[Range]) -> str:
+    """The condition that a moment is in one of some ranges, to follow others."""
+    each = [
+        f"{column} >= '{since.isoformat()}' AND {column} < '{until.isoformat()}'"
+        for since, until in ranges
+    ]
+    return f" AND ({' OR '.join(each)})"
+
+
+def within(ranges: Iterable[Range]) -> str:
+    """The condition that a sealed partition ``p`` is in one of some ranges."""
+    each = [
+        f"p.since >= '{since.isoformat()}' AND p.until <= '{until.isoformat()}'"
+        for since, until in ranges
+    ]
+    return f"({' OR '.join(each) or '1 = 0'})"
+
+
+class Sealed:
+    """Conditions of sealed partitions ``p`` whose entries a read does not need.
+
+    Attributes:
+        every: all.
+        later: all of it is later than a moment. Parameters: ``moment`` by name.
+        without_last: none of the last entries of a counter are in it. Parameters: ``key`` and
+            ``limit`` by name.
+    """
+
+    every = "1 = 1"
+    later = "p.since > %(moment)s"
+    without_last = every
 
 
 class Entry(NamedTuple):
@@ -90,20 +137,29 @@ class Appends:
 class Inquiry:
     """The statements that ask the ledger.
 
+    Sums of partitions are read from the archive where ``within`` is true, and entries of others
+    where ``among`` is: ``format`` puts both conditions into statements.
+
     Attributes:
         total: parameters: key. Rows: total, as of.
-        history: parameters: moments, key, since, until. Rows: number of a bucket, sum, count.
-        after: total, pending, and the sum of later entries than a moment. Parameters: key, moment,
-            those of ``Reads.one``, which stands where the braces are.
+        history: parameters: ``moments``, ``key``, ``since``, ``until`` by name. Rows: number of a
+            bucket, sum, count.
+        after: the sum of later entries than a moment, in two parts, total, and pending. Parameters:
+            key, moment, key, those of ``Reads.one``, which stands as ``reads``.
         parts: the parts of a value, and the last entries, of one moment. Parameters: ``key`` and
             ``limit`` by name. Rows: total, shards, tail, outside, archived, and of each of the last
             entries token, time, delta, kind, pending.
-        kept: until when entries are dropped, and whether a counter ever had one. Parameters: key.
-            Rows: a moment or NULL, a boolean or NULL.
+        kept: until when entries are dropped, and whether a counter ever had one. Parameters:
+            ``key`` by name. Rows: a moment or NULL, a boolean or NULL.
         tail: how many entries wait, of how many counters.
-        drift: rolled-up entries and archived ones, against what the totals have of them.
+        drift: rolled-up entries and archived ones, against what the totals have of them; pending
+            ones, too, if their total was deleted.
             Parameters: ``keys`` or None and ``prefix`` by name. Rows: key, the sum that the total
-                should have from the ledger, the sum that it has.
+                should have from the ledger, the sum that it has. Those of ``suspects`` even if both
+                are the same.
+        recount: the entries of a sealed partition beside what was archived of them. Parameters by
+            name: ``since``, ``until``, ``name``, and those of ``drift``. Rows: NULL, entries, sum;
+            for each counter that differs its key, and how many and how much there are too many.
         sample: some keys. Parameters: ``prefix`` and ``limit`` by name.
     """
 
@@ -113,12 +169,10 @@ class Inquiry:
     )
     history: str
     after = (
-        f"SELECT (SELECT SUM(d.delta) FROM {DELTAS} d WHERE d.key = %s AND d.created_at > %s), r.* "
-        "FROM ({}) r"
-    )
-    kept = (
-        f"SELECT (SELECT MAX(until) FROM {PARTITIONS} WHERE dropped_at IS NOT NULL), "
-        f"(SELECT c.outside IS NOT NULL FROM {COUNTER} c WHERE c.key = %s)"
+        f"SELECT (SELECT SUM(d.delta) FROM {DELTAS} d "
+        "WHERE d.key = %s AND d.created_at > %s{among}), "
+        f"(SELECT SUM(a.delta_sum) FROM {ARCHIVE} a JOIN {PARTITIONS} p ON p.name = a.partition "
+        "WHERE a.key = %s AND {within}), r.* FROM ({reads}) r"
     )
     sample = (
         f"SELECT key FROM {COUNTER} WHERE outside IS NOT NULL "
@@ -128,7 +182,12 @@ class Inquiry:
     def __init__(self, spelling: Spelling) -> None:
         self._in = spelling
         state = spelling.state()
-        last = "WHERE d.key = %(key)s ORDER BY d.xid DESC, d.seq DESC LIMIT %(limit)s"
+        last = "WHERE d.key = %(key)s{among} ORDER BY d.xid DESC, d.seq DESC LIMIT %(limit)s"
+        self.kept = (
+            f"SELECT (SELECT MAX(until) FROM {PARTITIONS} WHERE dropped_at IS NOT NULL), COALESCE("
+            f"(SELECT c.outside IS NOT NULL FROM {COUNTER} c WHERE c.key = %(key)s), "
+            f"({spelling.tail_of('%(key)s')}) IS NOT NULL)"
+        )
         self.tail = (
             f"SELECT COUNT(*), COUNT(DISTINCT e.key) FROM {DELTAS} e, ({state}) s WHERE {IN_TAIL}"
         )
@@ -146,12 +205,29 @@ class Inquiry:
         self.drift = (
             "SELECT u.k, SUM(u.due), SUM(u.had) FROM ("
             f"SELECT e.key AS k, SUM(e.delta) AS due, 0 AS had FROM {DELTAS} e, ({state}) s "
-            f"WHERE NOT ({IN_TAIL}) AND {self._asked('e.key')} GROUP BY e.key UNION ALL "
-            f"SELECT a.key, a.delta_sum, 0 FROM {ARCHIVE} a WHERE a.partition = '' "
+            f"WHERE NOT ({IN_TAIL}) AND {self._asked('e.key')}{{among}} GROUP BY e.key UNION ALL "
+            f"SELECT a.key, a.delta_sum, 0 FROM {ARCHIVE} a WHERE (a.partition = '' OR a.partition "
+            f"IN (SELECT p.name FROM {PARTITIONS} p WHERE {{within}})) "
             f"AND {self._asked('a.key')} UNION ALL "
+            f"SELECT e.key, SUM(e.delta), 0 FROM {DELTAS} e, ({state}) s "
+            f"WHERE {IN_TAIL} AND {self._asked('e.key')}{{among}} "
+            f"AND NOT EXISTS (SELECT 1 FROM {COUNTER} c "
+            "WHERE c.key = e.key AND c.outside IS NOT NULL) GROUP BY e.key UNION ALL "
             f"SELECT c.key, 0, {whole} FROM {COUNTER} c WHERE c.outside IS NOT NULL "
             f"AND {self._asked('c.key')}) u GROUP BY u.k HAVING SUM(u.due) <> SUM(u.had) "
-            "ORDER BY u.k"
+            f"OR u.k {spelling.among('text', '%(suspects)s')} ORDER BY u.k"
+        )
+        self.recount = (
+            "WITH had AS (SELECT e.key, COUNT(*) AS n, SUM(e.delta) AS d "
+            f"FROM {DELTAS} e WHERE e.created_at >= %(since)s AND e.created_at < %(until)s "
+            f"AND {self._asked('e.key')} GROUP BY e.key), "
+            f"kept AS (SELECT a.key, a.entries AS n, a.delta_sum AS d FROM {ARCHIVE} a "
+            f"WHERE a.partition = %(name)s AND {self._asked('a.key')}) "
+            "SELECT NULL, SUM(n), SUM(d) FROM had UNION ALL "
+            "SELECT key, COALESCE(had.n, 0) - COALESCE(kept.n, 0), "
+            "COALESCE(had.d, 0) - COALESCE(kept.d, 0) FROM had FULL JOIN kept USING (key) "
+            "WHERE COALESCE(had.n, 0) <> COALESCE(kept.n, 0) "
+            "OR COALESCE(had.d, 0) <> COALESCE(kept.d, 0)"
         )
 
     def _asked(self, key: str) -> str:
@@ -167,19 +243,17 @@ class Rolling:
 
     Attributes:
         mark: the moment, and the number of the next transaction.
-        first_epoch: the first epoch that there is, where entries have such.
-        next_epoch: begin another one than the one to fold.
-        fold: fold all that is finished. Parameters: ``horizon`` and ``fence`` by name. Rows, where
-            the database knows its horizon: new horizon, entries, counters, keys that did not fit as
-            an array, and keys that did not fit before and do now; no row: another transaction moved
-            the horizon.
+        fold: fold all that is finished. Parameters: ``horizon``, ``fence`` and ``since`` by name.
+            Rows, where the database knows its horizon: new horizon, entries, counters, keys that
+            did not fit as an array, and keys that did not fit before and do now; no row: another
+            transaction moved the horizon.
         summary: else: how many entries ``fold`` will fold, of how many counters.
         advance: else: move the horizon. Rows: where it is now.
         may_ask: whether ``cluster`` may be asked.
         cluster: the number of this server.
         hold: let entries wait that did not fit. Parameters: ``keys``, ``horizon``, ``edge`` and
-            ``fence`` by name.
-        release: let them be rolled up that do now. Parameters: ``keys`` by name.
+            ``fence`` and ``since`` by name.
+        release: let them be rolled up that do now. Parameters: ``keys`` and ``since`` by name.
         isolation: of the transaction.
         numbered: how far entries are numbered.
         keep_out: let no transaction write until the transaction ends.
@@ -189,7 +263,6 @@ class Rolling:
     """
 
     mark: str
-    first_epoch = next_epoch = ""
     fold: str
     summary: str
     advance: str
@@ -224,14 +297,20 @@ class Following:
     """The statements of those who follow the ledger: see `SqlFollowing`.
 
     Attributes:
-        since: entries after a place. Parameters by name: ``xid``, ``seq`` and ``token`` of it with
-            its ``created_at``, the number of a transaction ``until`` which to look, ``most``. Rows:
-            fence, horizon, the place of the last entry that was dropped, whether the entry of the
-            place is there, and of each entry token, key, delta, kind, xid, seq; or NULL.
+        passed: the ranges of sealed partitions that have no entries after a place and below
+            ``until``. It is lowered where there are many that have some. Parameters by name:
+            ``fence``, ``xid``, ``seq`` of the place, ``until``, ``many``. Rows: ``until``, since,
+            until of a range or NULL.
+        since: entries after a place. ``format``: ``among`` which entries. Parameters by name:
+            ``xid``, ``seq`` and ``token`` of it with its ``created_at``, the number of a
+            transaction ``until`` which to look, ``most``. Rows: fence, horizon, the place of the
+            last entry that was dropped, whether the entry of the place is there, and of each entry
+            token, key, delta, kind, xid, seq; or NULL.
         end: the place after all that is complete. Rows: fence, xid, seq.
         begin: the fence, and the place of the last entry that was dropped.
     """
 
+    passed: str
     since: str
     end: str
     begin: str
@@ -255,15 +334,26 @@ class Partitioning:
     Attributes:
         partitioned: whether the table has partitions, and its schema. No row: there is none.
         present: rows: name, since, until of each that is attached.
+        ranges: the ranges of sealed partitions, those that meet as one. ``format``: ``which`` of
+            them, a condition of `Sealed`.
+        sealed: the ranges of sealed partitions that have some of a time. Parameters: ``since``,
+            ``until`` by name.
+        locks: how many relations all of them are, and how many locks the server has room for.
         one_at_a_time: wait for others who make partitions.
         create: make a detached one. ``format``: name, since, until.
         attach: ``format``: name, since, until.
         still: let no transaction write to it. ``format``: name.
         unfolded: a row where some of it is not rolled up. ``format``: name.
-        last: the place of its last entry. ``format``: name. Rows: fence, xid, seq.
-        close: let no transaction write to it ever. ``format``: name.
+        last: the place of its last entry, and the first transaction. ``format``: name. Rows: fence,
+            first xid, last xid, seq.
+        numbered: the highest number of its entries, and how far all are rolled up. ``format``:
+            name. Rows: number, fence, horizon.
+        close: take no new entry ever. ``format``: name, number, fence, horizon.
+        closed: rows: the name of each that is attached, and whether it is closed.
+        content: ``format``: name. Rows: how many entries it has, and their sum.
         archive: keep what it has. ``format``: name. Parameters: name. Rows: entries, sum.
         merge: add what was kept of it to what is kept of all. Parameters: name.
+        forget: delete the sums that are kept of it. Parameters: name.
         lock_parent: let no transaction use the ledger.
         detach: ``format``: name.
         drop: ``format``: name.
@@ -271,15 +361,22 @@ class Partitioning:
 
     partitioned: str
     present: str
+    ranges: str
+    sealed: str
+    locks: str
     one_at_a_time: str
     create: str
     attach: str
     still: str
     unfolded: str
     last: str
+    numbered: str
     close: str
+    closed: str
+    content: str
     archive: str
-    merge: tuple[str, str]
+    merge: str
+    forget: str
     lock_parent: str
     detach: str
     drop: str
@@ -303,3 +400,4 @@ class Ledger:
     rolling: Rolling
     following: Following
     partitions = Partitioning()
+    sealed = Sealed()

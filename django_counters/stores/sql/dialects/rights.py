@@ -69,4 +69,5 @@ class Rights:
     def tail(self) -> str:
         """The amount that waits in the ledger for a counter that was there once. Parameters: its
         key."""
-        return self._in.tail_of("%s") if self._table.inserts else ""
+        asks = self._table.inserts and "ledger" not in self._in.lacks
+        return self._in.tail_of("%s") if asks else ""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, Self
 from uuid import UUID
 
-from django_counters.stores.sql.dialects.tables import DELTAS, HORIZON, Table
+from django_counters.stores.sql.dialects.tables import COUNTER, DELTAS, HORIZON, Table
 
 # The first statement of a transaction whose statements see what was committed before them.
 READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
@@ -57,6 +58,7 @@ class Spelling(ABC):
         skipping: what follows where it leaves alone what another transaction holds.
         array: makes an array of JSON.
         gathered: makes one of many rows.
+        lacks: what counters can't have there, and the remedy: "ledger", "history", "once" …
     """
 
     now = clock = "CURRENT_TIMESTAMP"
@@ -66,6 +68,7 @@ class Spelling(ABC):
     skipping = " SKIP LOCKED"
     array: str
     gathered: str
+    lacks: Mapping[str, str] = MappingProxyType({})
 
     def typed(self, given: str, kind: str) -> str:
         """A parameter that says its type."""
@@ -189,6 +192,18 @@ class Spelling(ABC):
     def tail_of(self, key: str) -> str:
         """The amount that waits in the ledger for one counter."""
         return f"SELECT SUM(delta) AS waits FROM {DELTAS} WHERE key = {key} AND {self.waits}"
+
+    def from_outside(self, key: str, value: str) -> str:
+        """What a new total has from outside the ledger: a value if entries wait, else NULL.
+
+        Entries only wait for a counter without a total if that was deleted or renamed by hand.
+        """
+        if "ledger" in self.lacks:
+            return "NULL"
+        return (
+            f"CASE WHEN NOT EXISTS (SELECT 1 FROM {COUNTER} c WHERE c.key = {key}) "
+            f"AND ({self.tail_of(key)}) IS NOT NULL THEN {value} END"
+        )
 
     def tails(self) -> str:
         """Rows of key, NULL, and the amount that waits in the ledger for some counters. Parameters:

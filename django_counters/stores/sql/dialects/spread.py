@@ -57,9 +57,12 @@ class Spread:
         table = self._table
         if not table.value:
             return "SELECT 0 AS total"
-        tail = self._in.tail_of(f"{table.name}.{table.key}")
-        waits = f" + COALESCE(({tail}), 0)" if table.inserts else ""
-        total = f"SELECT {table.value}{waits} AS total FROM {table.name} WHERE {table.key} = %s"
+        if table.inserts and "ledger" not in self._in.lacks:
+            return (
+                f"SELECT COALESCE(t.{table.value}, 0) + COALESCE(({self._in.tail_of('g.k')}), 0) "
+                f"AS total FROM (SELECT %s AS k) g LEFT JOIN {table.name} t ON t.{table.key} = g.k"
+            )
+        total = f"SELECT {table.value} AS total FROM {table.name} WHERE {table.key} = %s"
         return f"SELECT COALESCE(({total}), 0) AS total" if table.inserts else total
 
     def arrange(

@@ -101,12 +101,14 @@ class NamedTotals(Totals):
     ) -> str:
         """Insert or add, where the present value allows it. Parameters: by, limit, key."""
         table, typed = self._table, self._in.typed
+        outside = self._in.from_outside("s.k", "s.by")
         asked = f" WHERE {self._asking(comparison)}" if asks else ""
         return (
             "WITH given (by, bound, k) AS "
             f"(VALUES ({typed(by, 'bigint')}, {typed(limit, 'bigint')}, {typed('%s', 'text')})) "
-            f"INSERT INTO {table.name} AS t ({table.key}, {table.value}, {table.touched}) "
-            f"SELECT s.k, s.by, {self._in.now} FROM (SELECT k, by FROM given{asked}) s WHERE true "
+            f"INSERT INTO {table.name} AS t ({table.key}, {table.value}, {table.touched}, "
+            f"{table.outside}) SELECT s.k, s.by, {self._in.now}, {outside} "
+            f"FROM (SELECT k, by FROM given{asked}) s WHERE true "
             f"ON CONFLICT ({table.key}) DO UPDATE "
             f"SET {table.value} = {self._in.added(f't.{table.value}', f'EXCLUDED.{table.value}')}, "
             f"{table.outside} = t.{table.outside} + EXCLUDED.{table.value}, "
@@ -132,12 +134,15 @@ class Reads:
 
     Attributes:
         keyed: how often the key is a parameter of ``one``.
+        asked: how often the keys of named counters are one of ``many``.
     """
 
     def __init__(self, spelling: Spelling, table: Table) -> None:
         self._in = spelling
         self._table = table
-        self.keyed = (2 if table.outside else 1) if table.value else 0
+        self._has_tail = bool(table.outside) and "ledger" not in spelling.lacks
+        self.keyed = (2 if self._has_tail else 1) if table.value else 0
+        self.asked = 3 if self._has_tail else 2
 
     @cached_property
     def one(self) -> str:
@@ -146,7 +151,7 @@ class Reads:
         if not table.value:
             return f"SELECT {self._both()} FROM {pending.name} WHERE {pending.owned}"
         waits = f"SELECT SUM({pending.value}) AS waits FROM {pending.name} WHERE {pending.owned}"
-        if table.outside:
+        if self._has_tail:
             tail = self._in.tail_of("%s")
             waits = f"SELECT SUM(waits) AS waits FROM ({waits} UNION ALL {tail}) w"
         return (
@@ -156,7 +161,7 @@ class Reads:
 
     @cached_property
     def many(self) -> str:
-        """Many counters. Parameters: the scope, keys; of named counters keys, three times."""
+        """Many counters. Parameters: the scope, keys; of named counters keys, `asked` times."""
         if not self._table.value:
             return self._many_in_slots()
         return self._many_of_records() if self._table.pending.record else self._many_named()
@@ -188,10 +193,11 @@ class Reads:
     def _many_named(self) -> str:
         table, pending, among = self._table, self._table.pending, self._in.among()
         (key,) = pending.owner
+        tails = f" UNION ALL {self._in.tails()}" if self._has_tail else ""
         return (
             f"SELECT {key}, SUM(total), SUM(waits) FROM ("
             f"SELECT {table.key} AS {key}, {table.value} AS total, NULL AS waits "
             f"FROM {table.name} WHERE {table.key} {among} UNION ALL "
-            f"SELECT {key}, NULL, {pending.value} FROM {pending.name} WHERE {key} {among} "
-            f"UNION ALL {self._in.tails()}) u GROUP BY {key}"
+            f"SELECT {key}, NULL, {pending.value} FROM {pending.name} WHERE {key} {among}"
+            f"{tails}) u GROUP BY {key}"
         )

@@ -1,14 +1,33 @@
-"""What is not written for this database yet."""
+"""What counters can't have on MySQL and MariaDB."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NoReturn
 
-from django.db.utils import NotSupportedError
+from django_counters.exceptions import InvalidConfiguration
+from django_counters.stores.sql.dialects.ledger import Ledger
+from django_counters.stores.sql.dialects.mysql.audit import CHAIN
+
+_POSTGRESQL = "on MySQL and MariaDB. Use PostgreSQL"
+#: What isn't offered, and the remedy.
+LACKS: Mapping[str, str] = MappingProxyType(
+    {
+        "ledger": f"The ledger isn't offered {_POSTGRESQL}, or the strategy 'exact' or 'sharded'.",
+        "detour": (
+            f"A cached counter can't go to the ledger {_POSTGRESQL}, or set ON_REDIS_DOWN to "
+            "'exact' or 'raise'."
+        ),
+        "history": f"HISTORY isn't offered {_POSTGRESQL}, or count by period with PER.",
+        "once": f"Counting once per actor isn't offered {_POSTGRESQL}, or remove ONCE.",
+        "regional": f"REGIONAL counters aren't offered {_POSTGRESQL}, or remove REGIONAL.",
+    }
+)
 
 
 class Absent:
-    """Stands in place of the statements of a topic, and refuses whoever asks for one."""
+    """Stand in place of a topic's statements, and refuse each of them."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -17,9 +36,19 @@ class Absent:
         if name.startswith("__"):
             # Python asks what it is.
             raise AttributeError(name)
-        raise NotSupportedError(f"MySQL and MariaDB cannot keep {self._what} yet.")
+        raise InvalidConfiguration(problem=LACKS[self._what])
 
 
 def absent(what: str) -> Any:
-    """The statements of a topic that is refused: ``what`` it keeps."""
+    """Return the statements of a topic that isn't offered."""
     return Absent(what)
+
+
+class NoLedger(Ledger):
+    """Refuse each statement of the ledger. Its table is there, and stays empty."""
+
+    prepare = (
+        f"CREATE TABLE IF NOT EXISTS {CHAIN} (id bigint PRIMARY KEY) ENGINE = InnoDB",
+        f"INSERT IGNORE INTO {CHAIN} (id) VALUES (1)",
+    )
+    appends = inquiry = rolling = following = absent("ledger")

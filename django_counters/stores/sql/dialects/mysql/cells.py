@@ -7,9 +7,6 @@ from functools import cached_property
 from django_counters.measure import MEMBER, Kind
 from django_counters.stores.sql.dialects.cells import Cells, names
 
-#: Of how many shards of cells a connection has one, where a change waits for nobody.
-_SHARDS = 16
-
 
 class MysqlCells(Cells):
     """Adds to cells, by a statement for each kind."""
@@ -17,13 +14,6 @@ class MysqlCells(Cells):
     def add(self, kind: Kind) -> str:
         """Add rows of a kind."""
         return self._insert(kind, ", ".join(f"u.{letter}" for letter in kind.columns))
-
-    def apart(self, kind: Kind) -> str:
-        """The same to the shard of the connection."""
-        shard = f"CONNECTION_ID() %% {_SHARDS}"
-        return self._insert(
-            kind, ", ".join(shard if letter == "n" else f"u.{letter}" for letter in kind.columns)
-        )
 
     @cached_property
     def take_members(self) -> str:

@@ -10,21 +10,13 @@ from uuid import UUID
 
 from django_counters.stores.sql.dialects.claims import ClaimSql, ClaimTable
 from django_counters.stores.sql.dialects.mysql.taking import TEXT, delete_some
-from django_counters.stores.sql.dialects.tables import DELTAS, HORIZON, TOKENS
+from django_counters.stores.sql.dialects.tables import HORIZON
 
 NOW = "UTC_TIMESTAMP(6)"
 _WINDOW = f"COALESCE((SELECT token_window FROM {HORIZON} WHERE id = 1), 172800000000)"
 _FRESH = (
     f"(@djc_at IS NULL OR (@djc_at > {NOW} - INTERVAL {_WINDOW} MICROSECOND "
-    f"AND @djc_at < {NOW} + INTERVAL 1 HOUR AND NOT EXISTS (SELECT 1 FROM {DELTAS} d "
-    "WHERE d.token = @djc_token AND d.created_at = @djc_at)))"
-)
-# Whoever appends an entry with the token inserts it first, too, then asks for claims. So one of
-# both finds what the other one has inserted, or the server sees that both wait.
-_AGAIN = (
-    f"DELETE FROM {TOKENS} WHERE digest = @djc_name AND @djc_made AND EXISTS (SELECT 1 FROM "
-    f"{DELTAS} d WHERE d.token = @djc_token AND d.created_at = @djc_at LOCK IN SHARE MODE); "
-    "SET @djc_made = IF(ROW_COUNT() > 0, 0, @djc_made); "
+    f"AND @djc_at < {NOW} + INTERVAL 1 HOUR))"
 )
 
 
@@ -54,17 +46,15 @@ class MysqlClaims(ClaimSql):
         given = f"SELECT IF(LAST_INSERT_ID(1), %s, NULL){', %s' * (len(columns) - 1)}, {NOW}"
         into = f"INSERT INTO {table.name} ({', '.join(columns)}, {table.moment})"
         asked = f" FROM DUAL WHERE {_FRESH}" if table.are_tokens else ""
-        beside = "SET @djc_token = %s, @djc_at = %s, @djc_name = %s; " if table.are_tokens else ""
+        beside = "SET @djc_at = %s; " if table.are_tokens else ""
         self._beside = len(table.beside)
         column = f"{table.name}.{first}"
         self._once = (
             f"{beside}{into} {given}{asked} ON DUPLICATE KEY UPDATE "
             f"{column} = IF(LAST_INSERT_ID(0), NULL, {column}); "
             "SET @djc_made = ROW_COUNT() > 0 AND LAST_INSERT_ID() = 1; "
-            f"{_AGAIN if table.are_tokens else ''}"
             "SET @djc_new = CONCAT(@djc_new, @djc_made); "
         )
-        self._asks_again = table.are_tokens
         changed = [f"{c} = VALUES({c})" for c in (*columns[table.keys :], table.moment)]
         self._put = f"{into} VALUES ", f" ON DUPLICATE KEY UPDATE {', '.join(changed)}"
         self._row = f"({', '.join(['%s'] * len(columns))}, {NOW})"
@@ -78,8 +68,8 @@ class MysqlClaims(ClaimSql):
         params: list[Any] = []
         for row in ordered:
             given, beside = row[: len(row) - self._beside], row[len(row) - self._beside :]
-            again = given[:1] if self._asks_again else ()
-            params += map(_plain, (*beside, *again, *given))
+            # Of a token and its moment the window needs the moment alone.
+            params += map(_plain, (*beside[1:], *given))
         names = json.dumps([_hex(row[0]) for row in ordered])
         told = (
             "SELECT u.k FROM JSON_TABLE(%s, '$[*]' COLUMNS (n FOR ORDINALITY, "

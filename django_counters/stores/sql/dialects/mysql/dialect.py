@@ -10,8 +10,7 @@ from uuid import UUID
 
 from django_counters.stores.sql.dialects.base import Dialect
 from django_counters.stores.sql.dialects.fold import Fold
-from django_counters.stores.sql.dialects.mysql.absent import absent
-from django_counters.stores.sql.dialects.mysql.actors import MysqlActors
+from django_counters.stores.sql.dialects.mysql.absent import LACKS, NoLedger, absent
 from django_counters.stores.sql.dialects.mysql.audit import MysqlAudit
 from django_counters.stores.sql.dialects.mysql.cells import MysqlCells
 from django_counters.stores.sql.dialects.mysql.claims import MysqlClaims
@@ -19,10 +18,8 @@ from django_counters.stores.sql.dialects.mysql.fitness import REDUCED, unfit
 from django_counters.stores.sql.dialects.mysql.fold import MysqlFold
 from django_counters.stores.sql.dialects.mysql.holds import MysqlHolds
 from django_counters.stores.sql.dialects.mysql.landing import MysqlLanding
-from django_counters.stores.sql.dialects.mysql.ledger import MysqlLedger, tail_of, tails
 from django_counters.stores.sql.dialects.mysql.limits import MysqlLimits
 from django_counters.stores.sql.dialects.mysql.positions import MysqlPositions
-from django_counters.stores.sql.dialects.mysql.samples import MysqlSamples
 from django_counters.stores.sql.dialects.mysql.spread import MysqlRights, MysqlSpread
 from django_counters.stores.sql.dialects.mysql.taking import TEXT, delete_some
 from django_counters.stores.sql.dialects.mysql.totals import totals
@@ -60,7 +57,7 @@ class MySQL(Dialect):
         "SELECT 1"
     )
     every = ("",)
-    keeps_regions = False
+    lacks = LACKS
     reduced = REDUCED
 
     OVERFLOWED = ("1264", "1690")
@@ -88,15 +85,15 @@ class MySQL(Dialect):
 
     def __init__(self) -> None:
         super().__init__()
-        self.actors = MysqlActors(self)
+        self.actors = absent("once")
         self.cells = MysqlCells(self)
         self.holds = MysqlHolds(self)
         self.landing = MysqlLanding(self)
-        self.ledger = MysqlLedger(self)
+        self.ledger = NoLedger()
         self.limits = MysqlLimits(self)
         self.positions = MysqlPositions(self)
-        self.regions = absent("regional counters")
-        self.samples = MysqlSamples(self)
+        self.regions = absent("regional")
+        self.samples = absent("history")
 
     def unfit(self, connection: Any) -> Iterable[str]:
         """What keeps counters from being right there."""
@@ -188,14 +185,6 @@ class MySQL(Dialect):
     def whole(self, number: str) -> str:
         """A sum as a number of 64 bits."""
         return f"CAST({number} AS SIGNED)"
-
-    def tail_of(self, key: str) -> str:
-        """What waits in the ledger for one counter."""
-        return tail_of(key)
-
-    def tails(self) -> str:
-        """What waits in the ledger for some counters."""
-        return tails()
 
     def totals(self, table: Table) -> Totals:
         """The statements that change totals in place."""

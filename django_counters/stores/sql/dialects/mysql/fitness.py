@@ -10,7 +10,6 @@ from django.db import Error
 #: What the statements need: SKIP LOCKED, JSON_TABLE and collations that compare bytes.
 OLDEST_MYSQL, OLDEST_MARIADB = (8, 0, 19), (10, 6)
 REDUCED = (
-    "The ledger has no partitions: entries that are past their retention are deleted one by one.",
     "TRUNCATE, and whoever may drop triggers, passes the guard of adjustments.",
     "A shard belongs to a connection: two connections may have one, and wait for each other.",
     "Where a transaction makes the total of a batch, and is rolled back while several wait to make "
@@ -18,7 +17,6 @@ REDUCED = (
     "A read beside a rollup may miss for a moment what is just rolled up, on a server under load.",
     "Landings and adjustments, and on MySQL rollups, wait for what others hold as long as "
     "innodb_lock_wait_timeout says.",
-    "Followers of the ledger see an entry when it is rolled up.",
 )
 
 

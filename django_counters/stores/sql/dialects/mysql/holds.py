@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from django_counters.stores.sql.dialects.holds import COMMITTED, EXPIRED, HELD, RELEASED, Holds
-from django_counters.stores.sql.dialects.mysql.actors import MADE
-from django_counters.stores.sql.dialects.mysql.taking import ROOM, TEXT
+from django_counters.stores.sql.dialects.mysql.taking import MADE, ROOM, TEXT
 from django_counters.stores.sql.dialects.mysql.waiting import BY_KEY
 from django_counters.stores.sql.dialects.spelling import Spelling, Together
 from django_counters.stores.sql.dialects.tables import HOLDS
@@ -22,8 +21,9 @@ class MysqlHolds(Holds):
         running = f"{_MINE} AND expires_at > {now}"
         self.claim = (
             f"SET @djc_token = %s; INSERT INTO {HOLDS} (token, field, `key`, quantity, note, "
-            "expires_at, created_at, sold, state) SELECT IF(LAST_INSERT_ID(1), @djc_token, NULL), "
-            f"%s, %s, %s, %s, {later}, {now}, 0, {HELD} ON DUPLICATE KEY UPDATE "
+            "actor, expires_at, created_at, sold, state) "
+            "SELECT IF(LAST_INSERT_ID(1), @djc_token, NULL), %s, %s, %s, %s, %s, "
+            f"{later}, {now}, 0, {HELD} ON DUPLICATE KEY UPDATE "
             f"token = IF(LAST_INSERT_ID(0), NULL, {HOLDS}.token); "
             f"{MADE.replace('SELECT 1 FROM DUAL', f'SELECT {ends} FROM {HOLDS}')} "
             "AND token = @djc_token"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from django_counters.stores.sql.dialects.limits import Limits
-from django_counters.stores.sql.dialects.mysql.actors import MADE
-from django_counters.stores.sql.dialects.mysql.taking import ROOM
+from django_counters.stores.sql.dialects.mysql.taking import MADE, ROOM
 from django_counters.stores.sql.dialects.spelling import Spelling, Together
 from django_counters.stores.sql.dialects.tables import LIMITS
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from django_counters.stores.sql.dialects.mysql.actors import FOUND
-from django_counters.stores.sql.dialects.mysql.taking import ROOM, TEXT
+from django_counters.stores.sql.dialects.mysql.taking import FOUND, ROOM, TEXT
 from django_counters.stores.sql.dialects.mysql.waiting import BY_KEY
 from django_counters.stores.sql.dialects.positions import POSITIONS, Positions
 from django_counters.stores.sql.dialects.spelling import Spelling, Together

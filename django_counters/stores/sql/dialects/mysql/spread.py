@@ -130,8 +130,8 @@ class MysqlRights(Rights):
     def _looks(self) -> str:
         """Whether rows have to be shared anew before one is taken from.
 
-        They are strange where another strategy has left one below zero, the total below the floor,
-        or entries that wait. Where fewer than half of those that there may be have enough, writers
+        They are strange where another strategy has left one below zero, or the total below the
+        floor. Where fewer than half of those that there may be have enough, writers
         would meet at these.
         """
         pending, spread = self._table.pending, self._spread
@@ -151,14 +151,12 @@ class MysqlRights(Rights):
         return (by, None, key, *address, floor, *again[:1], *again)
 
     def _below(self) -> str:
-        """Whether the total is below the floor, or entries wait."""
+        """Whether the total is below the floor."""
         table = self._table
         mine = f"t.{table.key} = {self._spread.key}"
-        below = (
-            f"COALESCE((SELECT t.{table.value} FROM {table.name} t WHERE {mine}), 0) < @djc_floor"
+        return (
+            f"(COALESCE((SELECT t.{table.value} FROM {table.name} t WHERE {mine}), 0) < @djc_floor)"
         )
-        tail = self.tail.replace("%s", "@djc_key")
-        return f"({below} OR COALESCE(({tail}), 0) <> 0)" if tail else f"({below})"
 
     @cached_property
     def gather(self) -> str:

@@ -11,10 +11,8 @@ from django_counters.stores.sql.dialects.mysql.waiting import BY_KEY
 from django_counters.stores.sql.dialects.positions import POSITIONS
 from django_counters.stores.sql.dialects.spelling import Together
 from django_counters.stores.sql.dialects.tables import (
-    ACTORS,
     HOLDS,
     LIMITS,
-    SAMPLES,
     TOKENS,
     UNIQUES,
 )
@@ -28,6 +26,12 @@ _KEY, _MOMENT, _NUMBER = TEXT, "DATETIME(6)", "BIGINT"
 _DIGITS = "VARCHAR(255)"
 
 
+#: One row where the statement before has found one.
+FOUND = "SELECT 1 FROM DUAL WHERE ROW_COUNT() > 0"
+#: One row where it has inserted one, or has changed it, and has kept that.
+MADE = f"{FOUND} AND LAST_INSERT_ID() = 1"
+
+
 def _named(letters: str) -> Mapping[str, str]:
     """Columns of what belongs to a period, and their types here."""
     types = {"text": _KEY, "timestamptz": _MOMENT}
@@ -39,8 +43,6 @@ def _named(letters: str) -> Mapping[str, str]:
 _NAMED_BY: Mapping[str, Mapping[str, str]] = {
     **{kind.table: _named(kind.keys) for kind in KINDS.values()},
     UNIQUES: _named("mkpst"),
-    ACTORS: {"measure_id": _NUMBER, "key": _KEY, "actor": _KEY},
-    SAMPLES: {"key": _KEY, "moment": _MOMENT},
     HOLDS: {"token": _KEY},
     POSITIONS: {"source": _KEY, "part": _KEY},
     LIMITS: {"digest": _DIGITS},

@@ -64,8 +64,7 @@ class MysqlNamedTotals(NamedTotals):
         waits = f" AND {self._nothing_waits}" if asks else ""
         admits = f"{table.value} {comparison} @djc_bound{waits}"
         change = (
-            f"{given}UPDATE {table.name} SET {table.outside} = {table.outside} + @djc_by, "
-            f"{table.touched} = {self._in.now}, "
+            f"{given}UPDATE {table.name} SET {table.touched} = {self._in.now}, "
             f"{table.value} = CAST(LAST_INSERT_ID({table.value} + @djc_by) AS SIGNED) "
             f"WHERE {table.key} = @djc_key AND {admits}; "
             f"SELECT {KEPT} FROM DUAL WHERE ROW_COUNT() > 0"
@@ -86,16 +85,13 @@ class MysqlNamedTotals(NamedTotals):
         or left as it was, and then 0 is kept.
         """
         table = self._table
-        value, outside, touched = (
-            f"{table.name}.{column}" for column in (table.value, table.outside, table.touched)
-        )
+        value, touched = f"{table.name}.{table.value}", f"{table.name}.{table.touched}"
         allowed = f"{value} {comparison} @djc_bound"
         return (
             f"INSERT INTO {table.name} ({table.key}, {table.value}, {table.touched}) "
             "SELECT @djc_key, IF(LAST_INSERT_ID(1), @djc_by, @djc_by), "
             f"{self._in.now} FROM DUAL WHERE {asked} ON DUPLICATE KEY UPDATE "
             # From left to right: what is asked of the value comes before the value changes.
-            f"{outside} = IF({allowed}, {outside} + @djc_by, {outside}), "
             f"{touched} = IF({allowed}, VALUES({table.touched}), {touched}), "
             f"{value} = IF({allowed}, CAST(LAST_INSERT_ID({value} + @djc_by) AS SIGNED), "
             f"IF(LAST_INSERT_ID(0), {value}, {value})); "
@@ -116,33 +112,28 @@ class MysqlNamedTotals(NamedTotals):
         """Nothing waits elsewhere for the counter."""
         pending = self._table.pending
         (key,) = pending.owner
-        return (
-            f"NOT EXISTS (SELECT 1 FROM {pending.name} s WHERE s.{key} = @djc_key) "
-            f"AND COALESCE(({self._in.tail_of('@djc_key')}), 0) = 0"
-        )
+        return f"NOT EXISTS (SELECT 1 FROM {pending.name} s WHERE s.{key} = @djc_key)"
 
     @cached_property
     def add_many(self) -> str:
         """Insert or add many. A sum that does not fit is an error."""
         table, (owner,) = self._table, self._table.pending.owner
-        value, outside = f"{table.name}.{table.value}", f"{table.name}.{table.outside}"
+        value = f"{table.name}.{table.value}"
         given = self._in.rows(k="text", d="bigint").replace("%s", "@djc_rows")
         shards = (
             f"SELECT SUM(w.{table.pending.value}) FROM {table.pending.name} w "
             f"WHERE w.{owner} = t.{table.key}"
         )
-        tail = self._in.tail_of(f"t.{table.key}")
         return Together(
             "SET @djc_rows = %s; "
             f"INSERT INTO {table.name} ({table.key}, {table.value}, {table.touched}) "
             f"SELECT u.k, u.d, {self._in.now} FROM {given} {self._in.ordered('u.k')} "
-            f"ON DUPLICATE KEY UPDATE {outside} = {outside} + VALUES({table.value}), "
-            f"{table.touched} = VALUES({table.touched}), "
+            f"ON DUPLICATE KEY UPDATE {table.touched} = VALUES({table.touched}), "
             f"{value} = {value} + VALUES({table.value}); "
             # A value that is wider than its column is an error here, too.
             f"SELECT v.k, IF(v.v BETWEEN {_LEAST} AND {_MOST}, v.v, {_MOST} + ABS(SIGN(v.v))) "
-            f"FROM (SELECT t.{table.key} AS k, t.{table.value} + COALESCE(({shards}), 0) "
-            f"+ COALESCE(({tail}), 0) AS v FROM {given} "
+            f"FROM (SELECT t.{table.key} AS k, t.{table.value} + COALESCE(({shards}), 0) AS v "
+            f"FROM {given} "
             f"STRAIGHT_JOIN {table.name} t ON t.{table.key} = u.k) v"
         )
 

@@ -11,7 +11,11 @@ from django_counters.stores.sql.dialects.postgresql.actors import PostgresActors
 from django_counters.stores.sql.dialects.postgresql.audit import PostgresAudit
 from django_counters.stores.sql.dialects.postgresql.cells import PostgresCells
 from django_counters.stores.sql.dialects.postgresql.claims import PostgresClaims
-from django_counters.stores.sql.dialects.postgresql.functions import BEYOND_QUOTA, install
+from django_counters.stores.sql.dialects.postgresql.functions import (
+    BEYOND_QUOTA,
+    install,
+    refused_function,
+)
 from django_counters.stores.sql.dialects.postgresql.holds import PostgresHolds
 from django_counters.stores.sql.dialects.postgresql.landing import PostgresLanding
 from django_counters.stores.sql.dialects.postgresql.ledger import PostgresLedger
@@ -85,6 +89,10 @@ class PostgreSQL(Dialect):
             return None
         detail = error.__cause__.diag.message_detail  # type: ignore[union-attr]
         return tuple(map(int, detail.split(",")))
+
+    def refused_function(self, error: Exception) -> str:
+        """The function that the role may not execute; empty where it is another error."""
+        return refused_function(error) if self.code(error) == "42501" else ""
 
     def refused_by(self, error: Exception) -> str | None:
         """The constraint that refused a row; empty where no partition takes it."""

@@ -8,11 +8,16 @@ and run with the rights of their caller.
 
 from __future__ import annotations
 
-import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import NamedTuple
 
 from django.db import connections, transaction
 from django.db.backends.utils import CursorWrapper
 
+from django_counters.exceptions import InvalidConfiguration
+from django_counters.features import features
 from django_counters.measure import KINDS, SUM, Kind
 from django_counters.stores.sql.dialects.cells import COLUMNS, insert
 from django_counters.stores.sql.dialects.postgresql import (
@@ -31,13 +36,19 @@ _NOTHING_IN_LEDGER = (
     "CASE WHEN t.outside IS NULL THEN true ELSE COALESCE(django_counters_tail(k), 0) = 0 END"
 )
 
+# Entries wait for a counter without a total only if that was deleted. The new total has to say
+# that it is of the ledger, or they would be hidden until the next rollup.
+_LOST = f"""IF NOT EXISTS (SELECT FROM {COUNTER} t WHERE t.key = k) THEN
+      waits := django_counters_tail(k);
+    END IF;"""
+
 # Exact: NULL where the limit refuses, or where increments of the counter wait elsewhere. Looked
 # at before the row is locked: a later entry belongs to a concurrent change. Nearly
 # always the row is there, and an UPDATE takes less time than an INSERT that meets a conflict.
 _ADD = f"""
 CREATE OR REPLACE FUNCTION django_counters_add(d bigint, bound bigint, k text)
 RETURNS bigint {INDEXED} AS $body$
-DECLARE result bigint;
+DECLARE result bigint; waits numeric;
 BEGIN
   UPDATE {COUNTER} AS t
   SET value = t.value + d, outside = t.outside + d, updated_at = STATEMENT_TIMESTAMP()
@@ -47,7 +58,12 @@ BEGIN
   RETURNING t.value INTO result;
   IF result IS NULL AND ((d > 0 AND bound >= 0) OR (d < 0 AND bound <= 0))
     AND NOT EXISTS (SELECT FROM {SHARDS} s WHERE s.key = k) THEN
-    INSERT INTO {COUNTER} AS t (key, value, updated_at) VALUES (k, d, STATEMENT_TIMESTAMP())
+    {_LOST}
+    IF waits <> 0 THEN
+      RETURN NULL;
+    END IF;
+    INSERT INTO {COUNTER} AS t (key, value, updated_at, outside)
+    VALUES (k, d, STATEMENT_TIMESTAMP(), CASE WHEN waits IS NOT NULL THEN d END)
     ON CONFLICT (key) DO UPDATE
     SET value = t.value + d, outside = t.outside + d, updated_at = STATEMENT_TIMESTAMP()
     WHERE CASE WHEN d > 0 THEN t.value <= bound ELSE t.value >= bound END AND {_NOTHING_IN_LEDGER}
@@ -63,11 +79,17 @@ END $body$
 _ADD_MANY = f"""
 CREATE OR REPLACE FUNCTION django_counters_add_many(ks text[], ds bigint[])
 RETURNS TABLE (k text, v bigint) {INDEXED} AS $body$
-DECLARE kept boolean;
+DECLARE kept boolean; lost text[];
 BEGIN
+  lost := ARRAY(SELECT u.k FROM unnest(ks) AS u (k)
+    WHERE NOT EXISTS (SELECT FROM {COUNTER} t WHERE t.key = u.k));
+  IF cardinality(lost) > 0 THEN
+    lost := ARRAY(SELECT l.k FROM django_counters_tails(lost) l);
+  END IF;
   WITH done AS (
-    INSERT INTO {COUNTER} AS t (key, value, updated_at)
-    SELECT u.k, u.d, STATEMENT_TIMESTAMP() FROM unnest(ks, ds) AS u (k, d) ORDER BY u.k COLLATE "C"
+    INSERT INTO {COUNTER} AS t (key, value, updated_at, outside)
+    SELECT u.k, u.d, STATEMENT_TIMESTAMP(), CASE WHEN u.k = ANY (lost) THEN u.d END
+    FROM unnest(ks, ds) AS u (k, d) ORDER BY u.k COLLATE "C"
     ON CONFLICT (key) DO UPDATE
     SET value = t.value + EXCLUDED.value, outside = t.outside + EXCLUDED.value,
       updated_at = EXCLUDED.updated_at
@@ -85,13 +107,15 @@ BEGIN
 END $body$
 """
 
-# Total, shards and tail of one counter. STABLE: all of it in the snapshot of the caller.
+# Total, shards and tail of one counter. STABLE: all of it in the snapshot of the caller. Pending
+# entries count even if their total was deleted: the next rollup makes it again.
 _READ = f"""
 CREATE OR REPLACE FUNCTION django_counters_read(k text, OUT total bigint, OUT waits numeric)
 STABLE {INDEXED} AS $body$
 DECLARE kept boolean;
 BEGIN
-  SELECT t.value, t.outside IS NOT NULL, (SELECT SUM(s.value) FROM {SHARDS} s WHERE s.key = k)
+  SELECT t.value, t.key IS NULL OR t.outside IS NOT NULL,
+    (SELECT SUM(s.value) FROM {SHARDS} s WHERE s.key = k)
   INTO total, kept, waits FROM (SELECT) one LEFT JOIN {COUNTER} t ON t.key = k;
   IF kept THEN
     waits := COALESCE(waits, 0) + COALESCE(django_counters_tail(k), 0);
@@ -146,8 +170,9 @@ CREATE OR REPLACE FUNCTION django_counters_shard(
 {PLANNED_ONCE} AS $body$
 DECLARE result numeric; rows int; {_LIMITS}
 BEGIN
-  SELECT d + COALESCE(SUM(s.value), 0) + COALESCE((SELECT t.value + CASE WHEN t.outside IS NULL
-      THEN 0 ELSE COALESCE(django_counters_tail(k), 0) END FROM {COUNTER} t WHERE t.key = k), 0),
+  SELECT d + COALESCE(SUM(s.value), 0) + (SELECT COALESCE(t.value, 0) + CASE
+      WHEN t.key IS NULL OR t.outside IS NOT NULL THEN COALESCE(django_counters_tail(k), 0)
+      ELSE 0 END FROM (SELECT) one LEFT JOIN {COUNTER} t ON t.key = k),
     COALESCE(MAX(s.shard) + 1, 0)
   INTO result, rows FROM {SHARDS} s WHERE s.key = k;
   IF result NOT BETWEEN -9223372036854775808 AND 9223372036854775807 THEN
@@ -325,49 +350,118 @@ FUNCTIONS = (
     _WITHIN,
     *holds.FUNCTIONS,
 )
-_VERSION = hashlib.sha256("".join(FUNCTIONS).encode()).hexdigest()
-_LAST = "django_counters_slot(bigint, int, int, text, text, bigint, bigint, bigint)"
-_NAMES = (
-    "^django_counters_"
-    "(add|append|cell|claim|hold|once|open|rank|read|shard|slot|tail|take|unclaim|waits|within)"
+_CORE = "django_counters"
+_NAME = re.compile(r"^\s*CREATE (?:OR REPLACE )?FUNCTION (django_counters_[a-z0-9_]+)\s*\(")
+# The functions of these names, and those that a comment gives to these owners.
+_OURS = (
+    "pronamespace = current_schema()::regnamespace AND (proname = ANY (%s) "
+    "OR split_part(obj_description(oid, 'pg_proc'), ' ', 1) = ANY (%s))"
 )
 
 
+class _Wanted(NamedTuple):
+    """A function, and its comment: the app that it belongs to, and a digest of its text."""
+
+    text: str
+    comment: str
+
+
+def _wanted() -> dict[str, _Wanted]:
+    """The functions of the core and of the installed apps, by their names."""
+    owned = [(_CORE, text) for text in FUNCTIONS]
+    for one in features():
+        owned += [(type(one).__module__, text) for text in one.functions("postgresql")]
+    wanted: dict[str, _Wanted] = {}
+    for owner, text in owned:
+        found = _NAME.search(text)
+        if found is None or found[1] in wanted:
+            problem = (
+                f"a function of {owner} has no name of its own. Write CREATE FUNCTION "
+                f"django_counters_… with small letters: {text.strip():.60}"
+            )
+            raise InvalidConfiguration(problem=problem)
+        wanted[found[1]] = _Wanted(text, f"{owner} {sha256(text.encode()).hexdigest()}")
+    return wanted
+
+
 def install(using: str) -> None:
-    """Make the functions of this version, or remove them where the tables are gone."""
+    """Make the functions of this version, or remove them where the tables are gone.
+
+    Each function is compared by itself. Functions of an app that isn't installed here stay: another
+    project on this database may have it. A function with another result can't be replaced, so it is
+    dropped and made again. Who may execute it stays the same.
+    """
+    wanted = _wanted()
     with transaction.atomic(using=using), connections[using].cursor() as cursor:
-        tables, version = _present(cursor)
-        if version == _VERSION or not (tables or version):
+        if not any(_wrong(cursor, wanted)):
             return
         # Two of us at once: the second one finds what the first has made.
         cursor.execute("SELECT pg_advisory_xact_lock(hashtext('django_counters_functions'))")
-        tables, version = _present(cursor)
-        if version == _VERSION and tables:
-            return
-        _remove(cursor)
-        if tables:
-            for function in FUNCTIONS:
-                cursor.execute(function)
-            cursor.execute(f"COMMENT ON FUNCTION {_LAST} IS '{_VERSION}'")
+        stale, missing = _wrong(cursor, wanted)
+        grants = _grants(cursor, missing)
+        for signature in stale:
+            cursor.execute(f"DROP FUNCTION {signature}")
+        # The tables of an app may come later.
+        cursor.execute("SET LOCAL check_function_bodies = off")
+        for name in missing:
+            cursor.execute(wanted[name].text)
+        signatures = _signatures(cursor, missing)
+        for name, signature in signatures.items():
+            cursor.execute(f"COMMENT ON FUNCTION {signature} IS '{wanted[name].comment}'")
+        _grant(cursor, [(signatures[name], grantee) for name, grantee in grants])
 
 
-def _present(cursor: CursorWrapper) -> tuple[bool, str | None]:
-    """Whether the tables are there, and which version of the functions is."""
+def _wrong(cursor: CursorWrapper, wanted: Mapping[str, _Wanted]) -> tuple[list[str], list[str]]:
+    """The signatures of functions to drop, and the names of those to make."""
+    cursor.execute("SELECT to_regclass(%s) IS NOT NULL", [SLOTS])
+    (has_tables,) = cursor.fetchone()
+    comments = {name: one.comment for name, one in wanted.items()} if has_tables else {}
     cursor.execute(
-        "SELECT to_regclass(%s) IS NOT NULL, obj_description(to_regprocedure(%s)::oid, 'pg_proc')",
-        [SLOTS, _LAST],
+        "SELECT proname, oid::regprocedure::text, obj_description(oid, 'pg_proc') FROM pg_proc "
+        f"WHERE {_OURS}",
+        [list(wanted), list({one.comment.split()[0] for one in wanted.values()})],
     )
-    tables, version = cursor.fetchone()
-    # Without tables no version is the right one.
-    return tables, version if tables or version is None else f"{version} without tables"
+    present: list[tuple[str, str, str | None]] = cursor.fetchall()
+    right = {name for name, _, comment in present if comment and comment == comments.get(name)}
+    stale = [
+        signature
+        for name, signature, comment in present
+        if name not in right or comment != comments[name]
+    ]
+    return stale, [name for name in comments if name not in right]
 
 
-def _remove(cursor: CursorWrapper) -> None:
-    """A function whose result has another type cannot be replaced."""
+def _signatures(cursor: CursorWrapper, names: Sequence[str]) -> dict[str, str]:
+    """The functions of these names; another schema may have others, with other arguments."""
     cursor.execute(
-        "SELECT format('DROP FUNCTION %%s', oid::regprocedure) FROM pg_proc "
-        "WHERE pronamespace = current_schema()::regnamespace AND proname ~ %s",
-        [_NAMES],
+        f"SELECT proname, oid::regprocedure::text FROM pg_proc WHERE {_OURS}", [list(names), []]
     )
-    for (drop,) in cursor.fetchall():
-        cursor.execute(drop)
+    return dict(cursor.fetchall())
+
+
+def _grants(cursor: CursorWrapper, names: Sequence[str]) -> list[tuple[str, str | None]]:
+    """Who else may execute functions for which that was ever changed; None: only their owner."""
+    cursor.execute(
+        "SELECT proname, CASE WHEN a.grantee = 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END "
+        "|| CASE WHEN a.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END "
+        "FROM pg_proc LEFT JOIN LATERAL aclexplode(proacl) a ON a.grantee <> proowner "
+        f"WHERE {_OURS} AND proacl IS NOT NULL",
+        [list(names), []],
+    )
+    found: list[tuple[str, str | None]] = cursor.fetchall()
+    return found
+
+
+def _grant(cursor: CursorWrapper, grants: Sequence[tuple[str, str | None]]) -> None:
+    """Give the same rights to these functions. Others have the usual ones."""
+    for signature in dict.fromkeys(signature for signature, _ in grants):
+        cursor.execute(f"REVOKE ALL ON FUNCTION {signature} FROM PUBLIC")
+    for signature, grantee in grants:
+        if grantee is not None:
+            cursor.execute(f"GRANT EXECUTE ON FUNCTION {signature} TO {grantee}")
+
+
+def refused_function(error: Exception) -> str:
+    """The function that the role may not execute, if an error says that; else an empty text."""
+    found = re.search(r"\bdjango_counters_\w+", str(error))
+    return found[0] if found else ""

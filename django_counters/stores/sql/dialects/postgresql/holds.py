@@ -10,11 +10,13 @@ from django_counters.stores.sql.dialects.tables import HOLDS
 # total is locked for as short as can be.
 _HOLD = f"""
 CREATE OR REPLACE FUNCTION django_counters_hold(
-  t text, k text, q bigint, bound bigint, seconds float8, said text, OUT v bigint, OUT ends bigint)
+  t text, k text, q bigint, bound bigint, seconds float8, said text, whose text,
+  OUT v bigint, OUT ends bigint)
 {INDEXED} AS $body$
 BEGIN
-  INSERT INTO {HOLDS} (token, field, key, quantity, sold, state, note, expires_at, created_at)
-  VALUES (t, '', k, q, 0, 0, said, CLOCK_TIMESTAMP() + make_interval(secs => seconds),
+  INSERT INTO {HOLDS}
+    (token, field, key, quantity, sold, state, note, actor, expires_at, created_at)
+  VALUES (t, '', k, q, 0, 0, said, whose, CLOCK_TIMESTAMP() + make_interval(secs => seconds),
     CLOCK_TIMESTAMP())
   ON CONFLICT DO NOTHING
   RETURNING (EXTRACT(EPOCH FROM expires_at) * 1000000)::bigint INTO ends;
@@ -34,4 +36,4 @@ FUNCTIONS = (_HOLD,)
 class PostgresHolds(Holds):
     """Holds in a function: it keeps its plans."""
 
-    take = "SELECT v, ends FROM django_counters_hold(%s, %s, %s, %s, %s, %s)"
+    take = "SELECT v, ends FROM django_counters_hold(%s, %s, %s, %s, %s, %s, %s)"

@@ -11,13 +11,20 @@ from django_counters.stores.sql.dialects.ledger import (
     Outcome,
     Partitioning,
     Rolling,
+    Sealed,
 )
 from django_counters.stores.sql.dialects.postgresql.ledger_functions import (
     NUMBERED,
     SEQUENCE,
 )
 from django_counters.stores.sql.dialects.spelling import IN_TAIL, Spelling
-from django_counters.stores.sql.dialects.tables import ARCHIVE, COUNTER, DELTAS, HORIZON
+from django_counters.stores.sql.dialects.tables import (
+    ARCHIVE,
+    COUNTER,
+    DELTAS,
+    HORIZON,
+    PARTITIONS,
+)
 
 INT8 = "-9223372036854775808 AND 9223372036854775807"
 
@@ -65,9 +72,16 @@ class PostgresInquiry(Inquiry):
     """The statements that ask the ledger."""
 
     history = (
-        "SELECT width_bucket(created_at, %s::timestamptz[]), SUM(delta), COUNT(*) "
-        f"FROM {DELTAS} WHERE key = %s AND created_at >= %s AND created_at < %s GROUP BY 1"
+        "SELECT width_bucket(at, %(moments)s::timestamptz[]), SUM(d), SUM(n)::bigint FROM ("
+        f"SELECT d.created_at AS at, d.delta AS d, 1 AS n FROM {DELTAS} d WHERE d.key = %(key)s "
+        "AND d.created_at >= %(since)s AND d.created_at < %(until)s{among} UNION ALL "
+        f"SELECT p.since, a.delta_sum, a.entries FROM {ARCHIVE} a JOIN {PARTITIONS} p "
+        "ON p.name = a.partition WHERE a.key = %(key)s AND {within}) u GROUP BY 1"
     )
+
+    def __init__(self, spelling: Spelling) -> None:
+        super().__init__(spelling)
+        self.tail = "SELECT entries, counters FROM django_counters_waiting()"
 
 
 # Entries that do not fit into their total go on waiting, as of a transaction that never ends. It
@@ -76,7 +90,11 @@ _NEVER = 2**62
 
 # One statement, so that the entries are looked at in the snapshot that says which transactions
 # have ended: all that are below its xmin, and if they were committed their entries are seen.
-_FINISHED = f"(e.xid >= %(horizon)s AND e.xid < edge.h OR e.xid >= {_NEVER}) AND e.seq > %(fence)s"
+# The time spares the partitions that have nothing of it, and their locks.
+_FINISHED = (
+    f"(e.xid >= %(horizon)s AND e.xid < edge.h OR e.xid >= {_NEVER}) AND e.seq > %(fence)s "
+    "AND e.created_at >= %(since)s::timestamptz"
+)
 _FOLD = (
     "WITH edge AS MATERIALIZED "
     "(SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS h), "
@@ -110,19 +128,23 @@ class PostgresRolling(Rolling):
     # Not part of it: to change entries takes locks on all partitions, and is seldom needed.
     hold = (
         f"UPDATE {DELTAS} SET xid = xid + {_NEVER} WHERE key = ANY(%(keys)s::text[]) "
-        "AND xid >= %(horizon)s AND xid < %(edge)s AND seq > %(fence)s RETURNING 1"
+        "AND xid >= %(horizon)s AND xid < %(edge)s AND seq > %(fence)s "
+        "AND created_at >= %(since)s::timestamptz RETURNING 1"
     )
     release = (
         f"UPDATE {DELTAS} SET xid = xid - {_NEVER} "
-        f"WHERE key = ANY(%(keys)s::text[]) AND xid >= {_NEVER} RETURNING 1"
+        f"WHERE key = ANY(%(keys)s::text[]) AND xid >= {_NEVER} "
+        "AND created_at >= %(since)s::timestamptz RETURNING 1"
     )
     isolation = "SELECT current_setting('transaction_isolation')"
     numbered = f"SELECT {NUMBERED}"
     keep_out = f"LOCK TABLE {DELTAS} IN SHARE ROW EXCLUSIVE MODE"
     # Not the number of this transaction: one with a smaller number may yet write its first entry.
+    # The fence differs from the last one, even in a copy without the sequence.
     restart = (
         "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, "
-        f"setval('{SEQUENCE}', GREATEST((SELECT MAX(seq) FROM {DELTAS}), nextval('{SEQUENCE}')))"
+        f"setval('{SEQUENCE}', GREATEST((SELECT MAX(seq) FROM {DELTAS}), nextval('{SEQUENCE}'), "
+        f"(SELECT MAX(fence) + 1 FROM {HORIZON})))"
     )
     holders = (
         "SELECT what, name, since, does FROM ("
@@ -142,12 +164,24 @@ def _written(plus: int) -> str:
         f"SELECT token, key, delta, kind, xid - {plus} AS xid, seq FROM {DELTAS} "
         f"WHERE xid >= {first} AND xid < %(until)s::bigint + {plus} "
         f"AND xid < (SELECT h FROM edge) + {plus} AND seq > (SELECT f FROM edge) "
-        f"AND (xid > {first} OR seq > %(seq)s::bigint)"
+        f"AND (xid > {first} OR seq > %(seq)s::bigint){{among}}"
     )
 
 
 class PostgresFollowing(Following):
     """The statements of those who follow the ledger."""
+
+    # Entries up to its fence, and those of before a rebase, are followed by nobody.
+    passed = (
+        f"WITH p AS MATERIALIZED (SELECT * FROM {PARTITIONS} WHERE dropped_at IS NULL), "
+        "edge AS MATERIALIZED (SELECT LEAST(%(until)s::bigint, (SELECT first_xid FROM p "
+        "WHERE fence = %(fence)s::bigint AND first_xid > %(xid)s::bigint "
+        "ORDER BY first_xid OFFSET %(many)s LIMIT 1)) AS x) "
+        "SELECT edge.x, lower(r), upper(r) FROM edge LEFT JOIN (SELECT "
+        "unnest(range_agg(tstzrange(since, until))) AS r FROM p, edge "
+        "WHERE fence IS DISTINCT FROM %(fence)s::bigint OR first_xid >= edge.x "
+        "OR (last_xid, last_seq) <= (%(xid)s::bigint, %(seq)s::bigint)) u ON true"
+    )
 
     # One statement, as for the rollup: the entries are looked at in the snapshot that says which
     # transactions have ended.
@@ -167,6 +201,24 @@ class PostgresFollowing(Following):
     )
 
 
+class SealedRanges(Sealed):
+    """Conditions of sealed partitions whose entries a read does not need."""
+
+    # As many of the last ones as have enough entries; and others that have transactions among
+    # theirs. Those of before a rebase come last, by their time.
+    without_last = (
+        "p.name NOT IN (SELECT name FROM (SELECT one.*, MIN(first_xid) FILTER (WHERE later < "
+        "%(limit)s) OVER () AS first FROM (SELECT p.name, p.first_xid, p.last_xid, "
+        "SUM(a.entries) OVER (ORDER BY p.last_xid DESC NULLS LAST, p.since DESC "
+        f"ROWS UNBOUNDED PRECEDING) - a.entries AS later FROM {ARCHIVE} a "
+        "JOIN (SELECT name, since, CASE WHEN fence = f THEN first_xid END AS first_xid, "
+        f"CASE WHEN fence = f THEN last_xid END AS last_xid FROM {PARTITIONS}, "
+        f"(SELECT COALESCE(MAX(fence), 0) AS f FROM {HORIZON}) s WHERE dropped_at IS NULL) p "
+        "ON p.name = a.partition WHERE a.key = %(key)s) one) every "
+        "WHERE later < %(limit)s OR last_xid >= first)"
+    )
+
+
 class RangePartitions(Partitioning):
     """The statements of partitions."""
 
@@ -180,6 +232,24 @@ class RangePartitions(Partitioning):
         "pg_get_expr(c.relpartbound, c.oid), 'FROM \\(''([^'']*)''\\) TO \\(''([^'']*)''\\)') b "
         f"WHERE i.inhparent = to_regclass('{DELTAS}') AND b IS NOT NULL ORDER BY 2"
     )
+    ranges = (
+        "SELECT lower(r), upper(r) FROM (SELECT unnest(range_agg(tstzrange(p.since, p.until))) "
+        f"AS r FROM {PARTITIONS} p WHERE p.dropped_at IS NULL AND ({{which}})) u"
+    )
+    sealed = (
+        f"SELECT since, until FROM {PARTITIONS} WHERE dropped_at IS NULL "
+        "AND since < %(until)s AND until > %(since)s ORDER BY since"
+    )
+    # Not by pg_partition_tree(), which locks each of them.
+    locks = (
+        "SELECT COUNT(*), current_setting('max_locks_per_transaction')::int "
+        "* (current_setting('max_connections')::int "
+        "+ current_setting('max_prepared_transactions')::int) "
+        f"FROM (SELECT to_regclass('{DELTAS}')::oid AS relid UNION ALL SELECT inhrelid "
+        f"FROM pg_inherits WHERE inhparent = to_regclass('{DELTAS}')) t "
+        "CROSS JOIN LATERAL (SELECT relid UNION ALL SELECT indexrelid FROM pg_index "
+        "WHERE indrelid = relid) r"
+    )
     one_at_a_time = "SELECT pg_advisory_xact_lock(hashtext('django_counters_partitions'))"
     create = (
         f"CREATE TABLE IF NOT EXISTS {{name}} (LIKE {DELTAS} INCLUDING DEFAULTS "
@@ -191,15 +261,31 @@ class RangePartitions(Partitioning):
     )
     still = "LOCK TABLE {name} IN SHARE MODE"
     last = (
-        f"SELECT f, xid, seq FROM {{name}}, (SELECT COALESCE(MAX(fence), 0) AS f FROM {HORIZON}) s "
+        "SELECT f, (SELECT MIN(xid) FROM {name} WHERE seq > f), xid, seq FROM {name}, "
+        f"(SELECT COALESCE(MAX(fence), 0) AS f FROM {HORIZON}) s "
         "WHERE seq > f ORDER BY xid DESC, seq DESC LIMIT 1"
     )
-    # NOT VALID: present rows stay; new ones are refused. It may be closed already, where
-    # tables were emptied.
+    numbered = (
+        "SELECT COALESCE(MAX(seq), 0), "
+        f"(SELECT COALESCE(MAX(fence), 0) FROM {HORIZON}), "
+        f"(SELECT COALESCE(MAX(horizon), 0) FROM {HORIZON}) FROM {{name}}"
+    )
+    # Refuses new rows and takes those that a restore or a replication brings back. The number alone
+    # isn't enough: an INSERT draws it before it waits for the seal, and another one may draw a
+    # higher number and commit first. Its transaction hasn't ended, so it isn't below the horizon.
+    # NOT VALID: present rows aren't read again. It may be closed already, where tables were
+    # emptied.
     close = (
         "ALTER TABLE {name} DROP CONSTRAINT IF EXISTS django_counters_sealed, "
-        "ADD CONSTRAINT django_counters_sealed CHECK (false) NOT VALID"
+        "ADD CONSTRAINT django_counters_sealed CHECK (seq <= {number} "
+        "AND (seq <= {fence} OR xid < {horizon})) NOT VALID"
     )
+    closed = (
+        "SELECT c.relname::text, EXISTS (SELECT FROM pg_constraint s WHERE s.conrelid = c.oid "
+        "AND s.conname = 'django_counters_sealed') FROM pg_inherits i "
+        f"JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = to_regclass('{DELTAS}')"
+    )
+    content = "SELECT COUNT(*), COALESCE(SUM(delta), 0) FROM {name}"
     archive = (
         f"WITH sums AS (INSERT INTO {ARCHIVE} (partition, key, entries, delta_sum) "
         "SELECT %s, key, COUNT(*), SUM(delta) FROM {name} GROUP BY key "
@@ -210,9 +296,9 @@ class RangePartitions(Partitioning):
         f"INSERT INTO {ARCHIVE} AS a (partition, key, entries, delta_sum) "
         f"SELECT '', key, entries, delta_sum FROM {ARCHIVE} WHERE partition = %s ORDER BY key "
         "ON CONFLICT (partition, key) DO UPDATE SET entries = a.entries + EXCLUDED.entries, "
-        "delta_sum = a.delta_sum + EXCLUDED.delta_sum RETURNING 1",
-        f"DELETE FROM {ARCHIVE} WHERE partition = %s RETURNING 1",
+        "delta_sum = a.delta_sum + EXCLUDED.delta_sum RETURNING 1"
     )
+    forget = f"DELETE FROM {ARCHIVE} WHERE partition = %s RETURNING 1"
     lock_parent = f"LOCK TABLE ONLY {DELTAS} IN ACCESS EXCLUSIVE MODE"
     detach = f"ALTER TABLE {DELTAS} DETACH PARTITION {{name}}"
     drop = "DROP TABLE {name}"
@@ -226,6 +312,7 @@ class PostgresLedger(Ledger):
 
     partition_by = " PARTITION BY RANGE (created_at)"
     prepare = _PREPARE
+    sealed = SealedRanges()
 
     def __init__(self, spelling: Spelling) -> None:
         self.appends = FunctionAppends(spelling)

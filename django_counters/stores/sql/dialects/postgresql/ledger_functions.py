@@ -74,6 +74,18 @@ BEGIN
 END $body$
 """
 
+# A change of a counter without a ledger inserts the same row before it looks for an entry. One of
+# both waits for the other's transaction here, and then finds what it wrote. The row is deleted at
+# once and holds its place until the transaction ends. An advisory lock would do the same in shared
+# memory, which has room for some thousands.
+_CLAIM = f"""INSERT INTO {TOKENS} (digest, fingerprint, result, created_at)
+  VALUES (dg, '', '', at) ON CONFLICT DO NOTHING;"""
+_CLAIM_MANY = f"""INSERT INTO {TOKENS} (digest, fingerprint, result, created_at)
+  SELECT u.dg, '', '', u.at FROM unnest(dgs, ats) AS u (dg, at) ORDER BY u.dg
+  ON CONFLICT DO NOTHING;
+  GET DIAGNOSTICS claimed = ROW_COUNT;
+  DELETE FROM {TOKENS} t WHERE t.digest = ANY (dgs) AND t.fingerprint = '';"""
+
 # A token out of the window does not count, but its result can still be told if it counted within
 # it.
 _APPEND_ONCE = f"""
@@ -90,12 +102,12 @@ BEGIN
     outcome := {Outcome.FENCED};
     RETURN;
   END IF;
-  -- Whoever uses the token for a counter that has no ledger holds the same lock.
-  PERFORM pg_advisory_xact_lock(hashtextextended(given::text, 0));
-  IF EXISTS (SELECT FROM {TOKENS} t WHERE t.digest = dg) THEN
+  {_CLAIM}
+  IF NOT FOUND THEN
     outcome := {Outcome.CLAIMED};
     RETURN;
   END IF;
+  DELETE FROM {TOKENS} t WHERE t.digest = dg;
   IF at > clock_timestamp() - COALESCE(known, INTERVAL '48 hours')
     AND at < clock_timestamp() + {AHEAD} AND at >= COALESCE(since, at) THEN
     {_OPEN}
@@ -106,8 +118,9 @@ BEGIN
       RETURN;
     END IF;
   END IF;
-  SELECT e.key, e.delta INTO old FROM {DELTAS} e WHERE e.token = given AND e.created_at = at;
-  outcome := CASE WHEN NOT FOUND THEN {Outcome.EXPIRED}
+  EXECUTE 'SELECT e.key, e.delta FROM {DELTAS} e WHERE e.token = $1 AND e.created_at = $2'
+  INTO old USING given, at;
+  outcome := CASE WHEN old.key IS NULL THEN {Outcome.EXPIRED}
     WHEN old.key = k AND old.delta = d THEN {Outcome.REPLAYED} ELSE {Outcome.CONFLICT} END;
 END $body$
 """
@@ -164,6 +177,7 @@ CREATE OR REPLACE FUNCTION django_counters_append_many_once(
 {INDEXED} AS $body$
 DECLARE
   h bigint; f bigint; n bigint; since timestamptz; known interval; appended bigint;
+  claimed bigint;
 BEGIN
   SELECT s.horizon, s.fence, s.tail_since, COALESCE(s.token_window, INTERVAL '48 hours')
   INTO h, f, since, known FROM {HORIZON} s WHERE s.id = 1;
@@ -173,9 +187,8 @@ BEGIN
     outcome := {Outcome.FENCED};
     RETURN;
   END IF;
-  SELECT u.t::text INTO what FROM unnest(ts, dgs) AS u (t, dg)
-  WHERE EXISTS (SELECT FROM {TOKENS} t WHERE t.digest = u.dg) LIMIT 1;
-  IF FOUND THEN
+  {_CLAIM_MANY}
+  IF claimed < cardinality(dgs) THEN
     outcome := {Outcome.CLAIMED};
     RETURN;
   END IF;
@@ -190,47 +203,63 @@ BEGIN
   replayed := cardinality(ks) - appended;
   outcome := CASE WHEN replayed = 0 THEN {Outcome.APPENDED} ELSE {Outcome.REPLAYED} END;
   IF replayed > 0 THEN
-    SELECT u.t::text, CASE WHEN e.token IS NULL THEN {Outcome.EXPIRED} ELSE {Outcome.CONFLICT} END
-    INTO what, outcome FROM unnest(ks, ds, ts, ats) AS u (k, d, t, at)
-    LEFT JOIN {DELTAS} e ON e.token = u.t AND e.created_at = u.at
-    WHERE e.token IS NULL OR e.key <> u.k OR e.delta <> u.d LIMIT 1;
-    IF NOT FOUND THEN
-      outcome := {Outcome.REPLAYED};
-    END IF;
+    EXECUTE 'SELECT u.t::text, CASE WHEN e.token IS NULL THEN {Outcome.EXPIRED} '
+      'ELSE {Outcome.CONFLICT} END FROM unnest($1, $2, $3, $4) AS u (k, d, t, at) '
+      'LEFT JOIN {DELTAS} e ON e.token = u.t AND e.created_at = u.at '
+      'AND e.created_at BETWEEN $5 AND $6 '
+      'WHERE e.token IS NULL OR e.key <> u.k OR e.delta <> u.d LIMIT 1'
+    INTO what, outcome USING ks, ds, ts, ats,
+      (SELECT MIN(a) FROM unnest(ats) AS a), (SELECT MAX(a) FROM unnest(ats) AS a);
+    outcome := COALESCE(outcome, {Outcome.REPLAYED});
   END IF;
 END $body$
 """
 
-# STABLE: reads in the snapshot of the statement that calls it, as that reads the total. The time
-# of the tail spares the partitions that have nothing of it.
-_TAIL = f"""
-CREATE OR REPLACE FUNCTION django_counters_tail(k text)
-RETURNS numeric STABLE {PLANNED_ONCE} AS $body$
-DECLARE h bigint; f bigint; since timestamptz;
-BEGIN
+# Where a statement reads the ledger from: read it into h, f and since.
+_STATE = f"""
   SELECT s.horizon, s.fence, s.tail_since INTO h, f, since FROM {HORIZON} s WHERE s.id = 1;
   h := COALESCE(h, 0);
   f := COALESCE(f, 0);
   since := COALESCE(since, '-infinity');
-  RETURN (SELECT SUM(e.delta) FROM {DELTAS} e
-    WHERE e.key = k AND e.xid >= h AND e.seq > f AND e.created_at >= since);
+"""
+_WAITS = f"FROM {DELTAS} e WHERE e.xid >= $1 AND e.seq > $2 AND e.created_at >= $3"
+
+# STABLE: reads in the snapshot of the statement that calls it, as that reads the total. EXECUTE
+# plans with the time of the tail at hand. A kept plan would lock all partitions and their indexes,
+# until the caller's transaction ends, before it leaves out those that have nothing of the tail.
+_TAIL = f"""
+CREATE OR REPLACE FUNCTION django_counters_tail(k text)
+RETURNS numeric STABLE {INDEXED} AS $body$
+DECLARE h bigint; f bigint; since timestamptz; waits numeric;
+BEGIN
+  {_STATE}
+  EXECUTE 'SELECT SUM(e.delta) {_WAITS} AND e.key = $4' INTO waits USING h, f, since, k;
+  RETURN waits;
+END $body$
+"""
+
+_WAITING = f"""
+CREATE OR REPLACE FUNCTION django_counters_waiting(OUT entries bigint, OUT counters bigint)
+STABLE LANGUAGE plpgsql AS $body$
+DECLARE h bigint; f bigint; since timestamptz;
+BEGIN
+  {_STATE}
+  EXECUTE 'SELECT COUNT(*), COUNT(DISTINCT e.key) {_WAITS}'
+  INTO entries, counters USING h, f, since;
 END $body$
 """
 
 _TAILS = f"""
 CREATE OR REPLACE FUNCTION django_counters_tails(ks text[])
-RETURNS TABLE (k text, waits numeric) STABLE {PLANNED_ONCE} AS $body$
+RETURNS TABLE (k text, waits numeric) STABLE {INDEXED} AS $body$
 DECLARE h bigint; f bigint; since timestamptz;
 BEGIN
-  ks := ARRAY(SELECT t.key FROM {COUNTER} t WHERE t.key = ANY (ks) AND t.outside IS NOT NULL);
+  ks := ARRAY(SELECT u.k FROM unnest(ks) AS u (k) LEFT JOIN {COUNTER} t ON t.key = u.k
+    WHERE t.key IS NULL OR t.outside IS NOT NULL);
   IF cardinality(ks) > 0 THEN
-    SELECT s.horizon, s.fence, s.tail_since INTO h, f, since FROM {HORIZON} s WHERE s.id = 1;
-    h := COALESCE(h, 0);
-    f := COALESCE(f, 0);
-    since := COALESCE(since, '-infinity');
-    RETURN QUERY SELECT e.key::text, SUM(e.delta) FROM {DELTAS} e
-      WHERE e.key = ANY (ks) AND e.xid >= h AND e.seq > f AND e.created_at >= since
-      GROUP BY e.key;
+    {_STATE}
+    RETURN QUERY EXECUTE 'SELECT e.key::text, SUM(e.delta) {_WAITS} AND e.key = ANY ($4) '
+      'GROUP BY e.key' USING h, f, since, ks;
   END IF;
 END $body$
 """
@@ -238,6 +267,7 @@ END $body$
 FUNCTIONS = (
     _TAIL,
     _TAILS,
+    _WAITING,
     _OPEN_MANY,
     _APPEND,
     _APPEND_ONCE,

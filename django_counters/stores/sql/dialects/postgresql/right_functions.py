@@ -56,7 +56,7 @@ BEGIN
     t.value >= bound AND COALESCE(t.tail, 0) = 0 AND COALESCE(MIN(s.value), 0) >= 0
   INTO present, rich, fits
   FROM (SELECT COALESCE(MAX(c.value), 0) AS value,
-      MAX(CASE WHEN c.outside IS NULL THEN 0 ELSE django_counters_tail(k) END) AS tail
+      CASE WHEN COUNT(*) = COUNT(c.outside) THEN django_counters_tail(k) END AS tail
     FROM {COUNTER} c WHERE c.key = k) t
   LEFT JOIN {SHARDS} s ON s.key = k GROUP BY t.value, t.tail;
   have := present - bound;

@@ -66,9 +66,9 @@ class SqliteInquiry(Inquiry):
     """The statements that ask the ledger."""
 
     history = (
-        "SELECT (SELECT COUNT(*) FROM json_each(%s) m WHERE m.value <= d.created_at) AS n, "
-        f"SUM(delta), COUNT(*) FROM {DELTAS} d "
-        "WHERE key = %s AND created_at >= %s AND created_at < %s GROUP BY 1"
+        "SELECT (SELECT COUNT(*) FROM json_each(%(moments)s) m WHERE m.value <= d.created_at), "
+        f"SUM(delta), COUNT(*) FROM {DELTAS} d WHERE key = %(key)s "
+        "AND created_at >= %(since)s AND created_at < %(until)s GROUP BY 1"
     )
 
 

@@ -20,12 +20,14 @@ class SqliteTotals(NamedTotals):
         """
         table, value = self._table, self._table.value
         present, by = f"t.{value}", f"EXCLUDED.{value}"
+        outside = self._in.from_outside("u.k", "u.d")
         # The name of the table is known in RETURNING, its alias in the rest.
         whole = f"{present} + {by} + {self._waiting(f't.{table.key}')}"
         fits = f"{self._in.fits(present, by)} AND TYPEOF({whole}) = 'integer'"
         return (
-            f"INSERT INTO {table.name} AS t ({table.key}, {value}, {table.touched}) "
-            f"SELECT u.k, u.d, {self._in.now} FROM {self._in.rows(k='text', d='bigint')} "
+            f"INSERT INTO {table.name} AS t ({table.key}, {value}, {table.touched}, "
+            f"{table.outside}) SELECT u.k, u.d, {self._in.now}, {outside} "
+            f"FROM {self._in.rows(k='text', d='bigint')} "
             f"WHERE true ON CONFLICT ({table.key}) DO UPDATE SET "
             f"{value} = CASE WHEN {fits} THEN {present} + {by} END, "
             f"{table.outside} = t.{table.outside} + {by}, "

@@ -1,0 +1,165 @@
+"""The functions of the jobs: each does its work in one database, and says in words what it did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from django_counters.features import Done
+from django_counters.intake.flush import Report as Flushed
+from django_counters.intake.flush import flush as land
+from django_counters.upkeep.audit import Anchor
+from django_counters.upkeep.audit import verify_audit as compare_digests
+from django_counters.upkeep.holds import expire_holds
+from django_counters.upkeep.partitions import maintain
+from django_counters.upkeep.prune import prune_all
+from django_counters.upkeep.pulling import pull as copy
+from django_counters.upkeep.recording import record_history
+from django_counters.upkeep.regions import publish as give
+from django_counters.upkeep.rollup import rollup as fold
+from django_counters.upkeep.verify import verify as compare
+from django_counters.write.adopting import adopt
+
+MOST_SHOWN = 20
+
+
+def flush(using: str) -> Done:
+    """Flush; leave out a Redis that another process is flushing."""
+    return flushed(using, land(using, alone=True))
+
+
+def flushed(using: str, report: Flushed) -> Done:
+    """The result of a flush, in words."""
+    parts = (
+        f"{report.counters} counters changed by {report.generations} generations",
+        f"busy: {', '.join(report.busy)}" if report.busy else "",
+        f"flushed elsewhere: {', '.join(report.elsewhere)}" if report.elsewhere else "",
+    )
+    problems = [f"{name} was not flushed: {reason}" for name, reason in report.away.items()]
+    if report.quarantined:
+        amounts = [f"{counter}: {by}" for counter, by in report.quarantined.items()]
+        shown = ", ".join(amounts[:MOST_SHOWN])
+        problems.append(f"{len(amounts)} could not be landed: {shown}")
+    if report.incidents:
+        shown = ", ".join(report.incidents[:MOST_SHOWN])
+        problems.append(f"{len(report.incidents)} incidents: {shown}")
+    return Done("; ".join(filter(None, parts)), {"database": using, **asdict(report)}, problems)
+
+
+def buffers(using: str) -> Done:
+    """Flush the files of buffers on this machine whose processes have ended."""
+    report = adopt(using)
+    left = {**report.strange, **report.failed}
+    shown = [f"{path}: {problem}" for path, problem in left.items()][:MOST_SHOWN]
+    problems = [f"{len(left)} files are left: {'; '.join(shown)}"] if left else []
+    data = {"database": using, **report._asdict()}
+    return Done(f"{report.files} files landed", data, problems)
+
+
+def publish(using: str) -> Done:
+    """Let other regions copy what this one has counted."""
+    done = give(using)
+    busy = "; busy: another process publishes" if done.busy else ""
+    data = {"database": using, **asdict(done)}
+    problems = [done.problem] if done.problem else []
+    return Done(f"{done.entries} entries published{busy}", data, problems)
+
+
+def pull(using: str) -> Done:
+    """Copy what other regions have counted."""
+    found, lines = copy(using), []
+    for name, done in found.items():
+        busy = "; busy: another process copies" if done.busy else ""
+        moved = [f"; {done.received} received"] if done.received else []
+        moved += [f"; {done.sent} sent"] if done.sent else []
+        lines.append(f"{name}: {done.entries} entries copied{''.join(moved)}{busy}")
+    copied = {name: asdict(done) for name, done in found.items()}
+    problems = [f"{name}: {done.problem}" for name, done in found.items() if done.problem]
+    return Done("\n".join(lines), {"database": using, "regions": copied}, problems)
+
+
+def rollup(using: str) -> Done:
+    """Fold shards, slots and entries into the totals."""
+    report = fold(using)
+    text = (
+        f"{report.rows} rows folded, {report.orphans} without a record dropped, "
+        f"{report.left} left; {report.entries} entries folded, {report.waiting} left"
+    )
+    text += f"; {report.members} actors put into their sets" if report.members else ""
+    stuck = ", ".join(report.stuck)
+    problems = [f"These do not fit, or have no possible record: {stuck}"] if stuck else []
+    return Done(text, {"database": using, **asdict(report)}, problems)
+
+
+def partitions(using: str) -> Done:
+    """Make, seal and drop partitions of the ledger."""
+    report = maintain(using)
+    parts = (
+        f"{len(report.created)} made",
+        f"{len(report.sealed)} sealed",
+        f"{len(report.dropped)} dropped",
+        f"{len(report.busy)} busy" if report.busy else "",
+        f"{report.forgotten} entries deleted" if report.forgotten else "",
+    )
+    failed = "; ".join(report.failed)
+    problems = [f"{len(report.failed)} steps failed: {failed}"] if failed else []
+    text = ", ".join(filter(None, parts))
+    return Done(text, {"database": using, **asdict(report)}, problems)
+
+
+def _counting(work: Callable[[str], int], name: str, text: str) -> Callable[[str], Done]:
+    """A job that tells one number."""
+
+    def job(using: str) -> Done:
+        number = work(using)
+        return Done(text.format(number), {"database": using, name: number})
+
+    return job
+
+
+history = _counting(record_history, "recorded", "{} totals recorded")
+expire = _counting(expire_holds, "expired", "{} holds given back")
+
+
+def prune(using: str) -> Done:
+    """Delete expired rows."""
+    gone = prune_all(using)
+    *some, last = (f"{number} {kind}" for kind, number in gone.items())
+    return Done(f"{', '.join(some)} and {last} forgotten", {"database": using, **gone})
+
+
+def verify(using: str) -> Done:
+    """Compare values with what they are made of."""
+    return verified(using)
+
+
+def verified(using: str, **asked: Any) -> Done:
+    """The result of a comparison, in words."""
+    report = compare(using, **asked)
+    drifts = [drift._asdict() for drift in report.drifts]
+    text = f"{report.checked} counters and {report.partitions} sealed partitions checked"
+    if report.measures:
+        text = f"{text}; {report.measures} kinds of counters compared with their actors"
+    if report.stocks:
+        text = f"{text}; {report.stocks} stocks compared"
+    shown = [f"{d.key}: {d.found}, not {d.expected}" for d in report.drifts[:MOST_SHOWN]]
+    wrong = f"{len(drifts)} are not what they should be: {', '.join(shown)}"
+    data = {"database": using, **asdict(report), "drifts": drifts}
+    return Done(text, data, [wrong] if drifts else [])
+
+
+def audit(using: str) -> Done:
+    """Compare all adjustments with their digests."""
+    return audited(using, None)
+
+
+def audited(using: str, anchor: Anchor | None) -> Done:
+    """The result of an audit, in words."""
+    report = compare_digests(using, anchor=anchor)
+    head = f"; head {report.head}" if report.head else ""
+    kept = f"; compared with {report.kept}" if report.kept else ""
+    text = f"{report.checked} adjustments checked{head}{kept}"
+    shown = ", ".join(map(str, report.flaws[:MOST_SHOWN]))
+    problems = [f"{len(report.flaws)} places are not as they were: {shown}"] if shown else []
+    return Done(text, {"database": using, **report.as_data()}, problems)

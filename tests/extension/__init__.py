@@ -1,0 +1,1 @@
+"""An app of somebody else, which adds a small capability to counters without a change in them."""

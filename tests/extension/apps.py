@@ -1,0 +1,84 @@
+"""Moods of counters: an option, a job, a finding, a panel, a route of the API, and rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from django.apps import AppConfig
+
+from django_counters.features import Drift, Feature, Finding, Job
+from django_counters.options import Option
+from django_counters.projections.base import Projection
+from tests.extension.errors import NoMood
+
+MOODS = ("calm", "loud")
+SHOUT = """
+CREATE FUNCTION django_counters_shout(words text) RETURNS text LANGUAGE sql
+AS $$ SELECT upper(words) $$
+"""
+
+
+def _problems(mood: object, **_: object) -> Iterator[str]:
+    if mood not in (None, *MOODS):
+        yield f"{mood!r} isn't a mood. Use 'calm' or 'loud'."
+
+
+class Moods(Feature):
+    """What the app adds."""
+
+    options = (
+        Projection(
+            name="moods",
+            options=(Option("mood", None, "calm, loud or None", "Its mood."),),
+            problems=_problems,
+            make=lambda **_: {},
+            in_namespaces="E100",
+            in_fields="E101",
+            merges=True,
+        ),
+    )
+    rest = "tests.extension.rest"
+    panel = "tests.extension.admin.MoodPanel"
+    explained = (NoMood,)
+
+    def functions(self, vendor: str) -> Sequence[str]:
+        return [SHOUT] if vendor == "postgresql" else []
+
+    def jobs(self) -> Sequence[Job]:
+        return [Job("cheer", 60, "tests.extension.work.cheer", "cheer everybody up")]
+
+    def prune(self, using: str) -> Mapping[str, int]:
+        from tests.extension.models import Mood
+
+        return {"moods": Mood.objects.using(using).filter(text="").delete()[0]}
+
+    def keeps_rows(self, options: Mapping[str, Any]) -> bool:
+        return options.get("mood") is not None
+
+    def forget(self, owner: str, keys: Sequence[str], using: str) -> None:
+        from tests.extension.models import Mood
+
+        Mood.objects.using(using).filter(owner=owner, key__in=keys).delete()
+
+    def drifts(self, using: str) -> Iterator[Drift]:
+        from tests.extension.models import Mood
+
+        for mood in Mood.objects.using(using).filter(text="odd"):
+            yield Drift(mood.key, 0, 1)
+
+    def findings(self, using: str) -> Iterator[Finding]:
+        from tests.extension.models import Mood
+
+        sad = Mood.objects.using(using).filter(text="sad").count()
+        if sad:
+            yield Finding("moods", "", sad, sad, "cheer them up", warns=True)
+
+
+class MoodsConfig(AppConfig):
+    """The app."""
+
+    name = "tests.extension"
+    label = "moods"
+    default_auto_field = "django.db.models.BigAutoField"
+    counters_feature: Any = Moods()

@@ -1,0 +1,178 @@
+"""An app adds a capability, and no file of the package knows of it."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.checks import run_checks
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management import CommandError, call_command
+from django.db import connection
+from django.test import Client, modify_settings
+from django.urls import reverse
+
+import django_counters
+from django_counters.conf import problems
+from django_counters.exceptions import InvalidConfiguration
+from django_counters.features import features
+from django_counters.models import Counter
+from django_counters.registry import registry
+from django_counters.stores.sql.dialects import dialect_of
+from django_counters.testing import override_counters
+from tests.admin.reading import html_of
+from tests.extension.apps import SHOUT, Moods, MoodsConfig
+from tests.extension.models import Mood, Party
+
+pytestmark = pytest.mark.django_db
+OPEN: dict[str, Any] = {"API": {"read": "anyone"}}
+
+
+def output(*arguments: str) -> str:
+    out = StringIO()
+    call_command("counters", *arguments, stdout=out)
+    return out.getvalue().strip()
+
+
+def test_no_file_of_the_package_knows_it() -> None:
+    package = Path(django_counters.__file__).parent
+    assert not [path for path in package.rglob("*.py") if "mood" in path.read_text().lower()]
+
+
+def test_its_option_of_a_namespace_is_checked_and_kept() -> None:
+    with override_counters(parties={"MOOD": "loud"}):
+        assert registry.policy("parties:a").options["mood"] == "loud"
+    (problem,) = problems({"parties": {"MOOD": "sour"}})
+    assert (problem.code, "'sour' isn't a mood" in problem.message) == ("E100", True)
+
+
+def test_its_option_of_a_field() -> None:
+    field: Any = Party._meta.get_field("guests")
+    assert field.options["mood"] == "loud"
+    assert field.deconstruct()[3]["mood"] == "loud"
+    assert run_checks() == []
+
+
+def test_without_the_app_the_option_is_unknown() -> None:
+    with modify_settings(INSTALLED_APPS={"remove": "tests.extension"}):
+        assert features() == []
+        (problem,) = problems({"parties": {"MOOD": "loud"}})
+        assert "unknown option 'MOOD'" in problem.message
+
+
+def test_forgetting_a_counter_forgets_its_rows() -> None:
+    Counter.objects.increment("a", 5)
+    for key in ("a", "b"):
+        Mood.objects.create(key=key, text="sad")
+    Counter.objects.forget("a")
+    assert list(Mood.objects.values_list("key", flat=True)) == ["b"]
+
+
+def test_its_rows_go_with_a_record() -> None:
+    gone, kept = Party.objects.create(), Party.objects.create()
+    for key in (gone.pk, kept.pk):
+        Mood.objects.create(owner="moods.Party.guests", key=key, text="sad")
+    Mood.objects.create(key=gone.pk, text="sad")
+    Party.objects.filter(pk=gone.pk).delete()
+    assert set(Mood.objects.values_list("owner", "key")) == {
+        ("moods.Party.guests", str(kept.pk)),
+        ("", str(gone.pk)),
+    }
+
+
+def test_upkeep_does_its_job_and_prune_what_is_old() -> None:
+    for text in ("sad", ""):
+        Mood.objects.create(key="a", text=text)
+    said = output("upkeep").splitlines()
+    assert "1 cheered up" in said
+    assert json.loads(output("upkeep", "cheer", "--json")) == {"cheer": {"cheered": 0}}
+    assert [mood.text for mood in Mood.objects.all()] == ["calm"]
+    Mood.objects.create(key="a", text="beyond")
+    with pytest.raises(CommandError, match="beyond all moods"):
+        output("upkeep", "--now")
+
+
+def test_the_doctor_tells_what_it_found() -> None:
+    assert "moods" not in output("doctor", "--all")
+    Mood.objects.create(key="a", text="sad")
+    assert "WARN · moods · 1 rows of 1 counters wait · cheer them up" in output("doctor")
+
+
+def test_verify_fails_where_something_of_it_is_wrong() -> None:
+    assert output("verify")
+    Mood.objects.create(key="a", text="odd")
+    with pytest.raises(CommandError, match="a: 1, not 0"):
+        output("verify")
+
+
+def test_the_page_of_a_counter_has_its_section(admin_client: Client) -> None:
+    Counter.objects.increment("parties:a")
+    url = reverse("admin:django_counters_counter_change", args=["parties:a"])
+    with override_counters(parties={"MOOD": "loud"}):
+        assert "It is sad." not in html_of(admin_client, url)
+        Mood.objects.create(key="parties:a", text="sad")
+        assert "It is sad." in html_of(admin_client, url)
+
+
+def test_its_route_of_the_api(client: Client) -> None:
+    url = "/api/v1/counters/parties:a/mood"
+    with override_counters(parties=OPEN):
+        Counter.objects.increment("parties:a")
+        refused = client.get(url)
+        assert (refused.status_code, refused.json()["type"]) == (404, "urn:django-counters:no-mood")
+        Mood.objects.create(key="parties:a", text="sad")
+        assert client.get(url).json() == {"mood": "sad"}
+        assert client.get("/api/v1/counters/parties:a").json()["value"] == 1
+
+
+def test_a_class_in_place_of_an_instance_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MoodsConfig, "counters_feature", Moods)
+    with pytest.raises(ImproperlyConfigured, match=r"tests\.extension .* instance of a Feature"):
+        features()
+
+
+@pytest.mark.postgresql
+class TestFunctions:
+    @staticmethod
+    def present() -> bool:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT to_regproc('django_counters_shout') IS NOT NULL")
+            return bool(cursor.fetchone()[0])
+
+    @pytest.mark.parametrize("name", ["shout", "django_counters_Shout", "django_counters_add"])
+    def test_a_name_that_others_have(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        text = SHOUT.replace("django_counters_shout", name)
+        monkeypatch.setattr(Moods, "functions", lambda *_: [text])
+        with pytest.raises(InvalidConfiguration, match="no name of its own"):
+            dialect_of("default").install("default")
+
+    def test_another_schema_may_have_others(self) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("CREATE SCHEMA elsewhere")
+            other = SHOUT.replace("shout(words", "shout(number int, words")
+            cursor.execute(other.replace("FUNCTION ", "FUNCTION elsewhere."))
+            cursor.execute("SET LOCAL search_path = public, elsewhere")
+            cursor.execute("DROP FUNCTION django_counters_shout(text)")
+            dialect_of("default").install("default")
+            cursor.execute("SELECT django_counters_shout('hey')")
+            assert cursor.fetchone() == ("HEY",)
+
+    def test_migrate_makes_them(self) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT django_counters_shout('hey')")
+            assert cursor.fetchone() == ("HEY",)
+            cursor.execute("DROP FUNCTION django_counters_shout(text)")
+        dialect_of("default").install("default")
+        assert self.present()
+
+    def test_a_project_without_the_app_leaves_them_to_one_that_has_it(self) -> None:
+        """Both share a database: a worker that has no admin, say, and the site."""
+        with connection.cursor() as cursor:
+            cursor.execute("DROP FUNCTION django_counters_add(bigint, bigint, text)")
+        with modify_settings(INSTALLED_APPS={"remove": "tests.extension"}):
+            dialect_of("default").install("default")
+        assert self.present()
+        assert Counter.objects.increment("a") == 1

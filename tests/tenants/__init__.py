@@ -1,0 +1,1 @@
+"""Tenants: a schema for each, set by the database backend as it makes a cursor."""
