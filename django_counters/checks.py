@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from django_counters.conf import policies, problems, published_to
 from django_counters.exceptions import InvalidConfiguration
+from django_counters.features import absent
 from django_counters.fields import CounterField
 from django_counters.fields.regional import attribute_problems
 from django_counters.hints import HINTS
@@ -44,6 +45,7 @@ def register() -> None:
     register_check(check_streams)
     register_check(check_regions)
     register_check(check_upkeep)
+    register_check(check_apps)
     register_check(check_attributes, Tags.models)
     register_check(check_tenants)
     register_check(check_caches, Tags.caches)
@@ -56,8 +58,8 @@ def register() -> None:
 def check_setting(
     app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
-    """E001 to E005, E008, E009, E019, E023, E025 to E027, E033, E036, E040, E041: the contents of
-    ``COUNTERS``."""
+    """E001 to E005, E008, E009, E019, E023, E025 to E027, E033, E036, E040, E041, E062: the
+    contents of ``COUNTERS``."""
     return [
         Error(problem.message, hint=HINTS[problem.code], id=f"counters.{problem.code}")
         for problem in problems(getattr(settings, "COUNTERS", None))
@@ -99,6 +101,16 @@ def check_upkeep(
 ) -> list[CheckMessage]:
     """E061: the contents of ``COUNTERS_UPKEEP``."""
     return [Error(message, hint=HINTS["E061"], id="counters.E061") for message in upkeep_problems()]
+
+
+def check_apps(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any) -> list[CheckMessage]:
+    """E062: settings of capabilities whose apps aren't installed."""
+    return [
+        Error(f"{name} needs {app!r} in INSTALLED_APPS.", hint=HINTS["E062"], id="counters.E062")
+        for app, feature in absent().items()
+        for name in feature.settings
+        if hasattr(settings, name)
+    ]
 
 
 def check_attributes(

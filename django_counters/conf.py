@@ -21,7 +21,7 @@ from django_counters.access import (
 )
 from django_counters.buffering import Buffering, buffering_of, buffering_problems
 from django_counters.exceptions import InvalidConfiguration, InvalidDelta
-from django_counters.features import features
+from django_counters.features import app_of, features
 from django_counters.measure import Measure
 from django_counters.options import Option, did_you_mean, is_integer
 from django_counters.projections.actors import ACTORS
@@ -329,7 +329,11 @@ def _name_problems(name: object) -> Iterator[Problem]:
 def _option_problems(where: str, declared: Mapping[Any, Any]) -> Iterator[Problem]:
     known = tuple(option.name for option in namespace_options())
     for name in declared:
-        if name not in known:
+        if name in known:
+            continue
+        if app := app_of(str(name)):
+            yield Problem("E062", f"{where}: {name} needs {app!r} in INSTALLED_APPS.")
+        else:
             guess = did_you_mean(name, known)
             yield Problem("E003", f"{where} has an unknown option {name!r}.{guess}")
     strategy = declared.get("STRATEGY", "exact")

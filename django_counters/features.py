@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from django.apps import apps
@@ -145,6 +146,9 @@ class Feature:
     #: ``COUNTERS``, and `CounterField` when it is made. Their values are in
     #: ``registry.policy(key).options`` of declared namespaces, and among the arguments of a field.
     options: Sequence[Projection] = ()
+    #: The names of the settings that only this app reads. While the app of a capability in
+    #: ``django_counters.contrib`` isn't installed, a check reports each of them that is set.
+    settings: Sequence[str] = ()
     #: The dotted path of a module with ``urlpatterns``, which `django_counters.rest.urls` includes,
     #: and perhaps ``PROBLEMS``, a mapping of errors to `rest.problems.Kind`.
     rest: str = ""
@@ -215,6 +219,31 @@ def features() -> list[Feature]:
             told = f"counters_feature of {name} is {one!r}. Set it to an instance of a Feature."
             raise ImproperlyConfigured(told)
     return [one for one in found.values() if isinstance(one, Feature)]
+
+
+def absent() -> dict[str, Feature]:
+    """Return the features in ``django_counters.contrib`` whose apps aren't installed, by app."""
+    installed = {config.name for config in apps.app_configs.values()}
+    contrib = import_module("django_counters.contrib")
+    names = (f"{contrib.__name__}.{one.name}" for one in iter_modules(contrib.__path__))
+    modules = {name: import_module(f"{name}.apps") for name in names if name not in installed}
+    return {
+        name: one.counters_feature
+        for name, module in modules.items()
+        for one in vars(module).values()
+        if isinstance(getattr(one, "counters_feature", None), Feature)
+    }
+
+
+def app_of(option: str) -> str:
+    """Return the app in ``django_counters.contrib`` that has to be installed for an option.
+
+    Empty if no app has this option, or if its app is installed.
+    """
+    for name, feature in absent().items():
+        if option in (one.name.upper() for each in feature.options for one in each.options):
+            return name
+    return ""
 
 
 def forgetting() -> list[Feature]:
