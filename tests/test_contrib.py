@@ -1,0 +1,105 @@
+"""Each capability in `django_counters.contrib` is an app that a project can do without."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from pkgutil import iter_modules
+
+import pytest
+from django.apps import apps
+
+from django_counters import contrib
+
+PACKAGE = Path(contrib.__path__[0]).parent
+CAPABILITIES = [one.name for one in iter_modules(contrib.__path__)]
+# Migrates and counts. The folders in the arguments are in use, all others may be gone.
+PLAIN = """
+import sys
+import django
+from django.conf import settings
+
+labels = sys.argv[1:]
+settings.configure(
+    INSTALLED_APPS=[
+        "django.contrib.auth",
+        "django.contrib.contenttypes",
+        *(f"django_counters.contrib.{name}" for name in labels),
+        "django_counters",
+    ],
+    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
+)
+django.setup()
+from django.core.management import call_command
+from django.db import connection
+from django_counters.models import Counter
+
+call_command("check")
+call_command("migrate", verbosity=0)
+call_command("makemigrations", "--check", "--dry-run")
+assert Counter.objects.increment("a") == 1
+Counter.objects.adjust("a", by=2, reason="counted by hand", actor="a clerk")
+call_command("counters", "upkeep")
+call_command("counters", "verify")
+assert Counter.objects.value("a") == 3
+print(*(name for name in sys.modules if name.startswith("django_counters.contrib.")))
+print(*connection.introspection.table_names())
+"""
+
+
+def run(folder: Path, *names: str) -> tuple[set[str], set[str]]:
+    """Return the modules of capabilities that a project loads, and its tables."""
+    command = [sys.executable, "-W", "error", "-c", PLAIN, *names]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    *_, modules, tables = done.stdout.splitlines()
+    return set(modules.split()), set(tables.split())
+
+
+def without(tmp_path: Path, *names: str) -> Path:
+    """Return a folder with a copy of the package that lacks the folders of these capabilities."""
+    unwanted = {PACKAGE / "contrib" / name for name in names}
+
+    def skipped(folder: str, entries: list[str]) -> list[str]:
+        return [e for e in entries if e == "__pycache__" or Path(folder, e) in unwanted]
+
+    shutil.copytree(PACKAGE, tmp_path / "django_counters", ignore=skipped)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", [*CAPABILITIES, ""])
+def test_the_rest_counts_when_its_folder_is_deleted(name: str, tmp_path: Path) -> None:
+    gone = [name] if name else CAPABILITIES
+    left = [one for one in CAPABILITIES if one not in gone]
+    folder = without(tmp_path, *gone)
+    assert [one for one in gone if (folder / "django_counters/contrib" / one).exists()] == []
+    modules, _ = run(folder, *left)
+    assert {name.split(".")[2] for name in modules} == set(left)
+
+
+def test_a_plain_project_loads_none_and_has_no_table_of_one(tmp_path: Path) -> None:
+    # The checks look into apps.py, so the copy has what they look for.
+    modules, tables = run(without(tmp_path))
+    assert {name for name in modules if name.count(".") > 2 and not name.endswith(".apps")} == set()
+    assert (
+        tables
+        & {
+            model._meta.db_table
+            for config in apps.get_app_configs()
+            if config.name.startswith("django_counters.contrib.")
+            for model in config.get_models()
+        }
+        == set()
+    )
+
+
+@pytest.mark.parametrize("name", CAPABILITIES)
+def test_its_app_is_named_like_its_folder(name: str) -> None:
+    config = apps.get_app_config(f"django_counters_{name}")
+    assert config.name == f"django_counters.contrib.{name}"
+    assert config.counters_feature  # type: ignore[attr-defined]
+    readme = Path(config.path, "README.md").read_text()
+    assert config.name in readme
+    assert len(readme.splitlines()) <= 15
