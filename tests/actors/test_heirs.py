@@ -38,6 +38,8 @@ class Tracked:
     def contribute_to_class(self, cls: Any, name: str) -> None:
         def wrap(sender: Any, **_: Any) -> None:
             sender.likes = Wrapper(sender.likes)
+            # Another class can get the id of this one when it is gone.
+            class_prepared.disconnect(wrap, sender=cls)
 
         class_prepared.connect(wrap, sender=cls, weak=False)
 
