@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from django_counters.adjustments.adjustment import adjusting, correct, settle_buffered
+from django_counters.adjustments.models import CASE_LENGTH, CounterAdjustment
 from django_counters.adjustments.orders import order_of
 from django_counters.exceptions import HoldEnded
 from django_counters.registry import registry
-from django_counters.tables import CounterAdjustment
-from django_counters.tables.adjustment import CASE_LENGTH
 from django_counters.types import UNBOUNDED
 from django_counters.write.holds import find
 from django_counters.write.records import ref_of

@@ -12,6 +12,7 @@ from django.db import models
 from django.db.models.sql import InsertQuery
 
 from django_counters.adjustments.adjustment import adjust
+from django_counters.adjustments.models import CounterAdjustment
 from django_counters.fields.actors import CountingActors
 from django_counters.fields.base import BaseCounterField
 from django_counters.fields.holds import CountingHolds
@@ -19,7 +20,6 @@ from django_counters.fields.maxima import CountingMaxima
 from django_counters.projections.event import Tags, Who, event_of
 from django_counters.read.quotas import QuotaUsage, usage_of
 from django_counters.read.series import Series, series_of
-from django_counters.tables import CounterAdjustment
 from django_counters.tables.total import Loaded
 from django_counters.tokens import Token
 from django_counters.types import Reading, bounds_of_call, check_integer

@@ -9,8 +9,8 @@ from asgiref.sync import sync_to_async
 
 from django_counters.adjustments import adjustment, cases
 from django_counters.adjustments.cases import STEP, AdjustedMany, Progress
+from django_counters.adjustments.models import CounterAdjustment
 from django_counters.managers.rows import Row, RowsManager
-from django_counters.tables import CounterAdjustment
 from django_counters.tokens import Token
 from django_counters.write.change import named
 

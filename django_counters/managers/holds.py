@@ -6,12 +6,12 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 
+from django_counters.adjustments.models import CounterAdjustment
 from django_counters.adjustments.releasing import release_hold
 from django_counters.managers.actors import ActorManager
 from django_counters.managers.rows import Row
 from django_counters.projections.event import Who
 from django_counters.read.stock import Stock, stock_of
-from django_counters.tables import CounterAdjustment
 from django_counters.tokens import Token
 from django_counters.write import holds
 from django_counters.write.change import named
