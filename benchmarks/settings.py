@@ -21,6 +21,7 @@ INSTALLED_APPS = [
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django_counters",
+    "django_counters.contrib.holds",
     "benchmarks",
 ]
 USE_TZ = True

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from django_counters.exceptions import CounterOverflow as CounterOverflow
     from django_counters.exceptions import CounterUnavailable as CounterUnavailable
     from django_counters.exceptions import HistoryNotKept as HistoryNotKept
-    from django_counters.exceptions import HoldEnded as HoldEnded
-    from django_counters.exceptions import HoldExpired as HoldExpired
-    from django_counters.exceptions import HoldMissing as HoldMissing
     from django_counters.exceptions import InitialOutOfBounds as InitialOutOfBounds
     from django_counters.exceptions import InsufficientCount as InsufficientCount
     from django_counters.exceptions import InvalidActor as InvalidActor
@@ -50,7 +47,6 @@ if TYPE_CHECKING:
     from django_counters.exceptions import UnsupportedBounds as UnsupportedBounds
     from django_counters.exceptions import UnsupportedConsistency as UnsupportedConsistency
     from django_counters.exceptions import UnsupportedHistory as UnsupportedHistory
-    from django_counters.exceptions import UnsupportedHold as UnsupportedHold
     from django_counters.exceptions import UnsupportedMaximum as UnsupportedMaximum
     from django_counters.exceptions import UnsupportedOption as UnsupportedOption
     from django_counters.exceptions import UnsupportedSeries as UnsupportedSeries
@@ -70,7 +66,6 @@ if TYPE_CHECKING:
     from django_counters.read.points import Split as Split
     from django_counters.read.quotas import QuotaUsage as QuotaUsage
     from django_counters.read.series import Series as Series
-    from django_counters.read.stock import Stock as Stock
     from django_counters.read.top import Placed as Placed
     from django_counters.read.top import Ranked as Ranked
     from django_counters.tokens import Token as Token
@@ -84,7 +79,6 @@ if TYPE_CHECKING:
     from django_counters.values import Result as Result
     from django_counters.values import Unknown as Unknown
     from django_counters.write.handle import Handle as Handle
-    from django_counters.write.holds import Hold as Hold
 
 __version__ = "0.1.0"
 
@@ -109,10 +103,6 @@ _HOMES = {
     "Explanation": "read.history",
     "HistoryNotKept": "exceptions",
     "Handle": "write.handle",
-    "Hold": "write.holds",
-    "HoldEnded": "exceptions",
-    "HoldExpired": "exceptions",
-    "HoldMissing": "exceptions",
     "InitialOutOfBounds": "exceptions",
     "InsufficientCount": "exceptions",
     "IntegerCounterField": "fields",
@@ -145,7 +135,6 @@ _HOMES = {
     "RetryTransaction": "exceptions",
     "Series": "read.series",
     "Split": "read.points",
-    "Stock": "read.stock",
     "Token": "tokens",
     "TokenConflict": "exceptions",
     "TokenExpired": "exceptions",
@@ -155,7 +144,6 @@ _HOMES = {
     "UnsupportedConsistency": "exceptions",
     "UnsupportedHistory": "exceptions",
     "UnsupportedActors": "exceptions",
-    "UnsupportedHold": "exceptions",
     "UnsupportedMaximum": "exceptions",
     "UnsupportedOption": "exceptions",
     "UnsupportedSeries": "exceptions",

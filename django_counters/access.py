@@ -11,9 +11,10 @@ from urllib.parse import urlsplit
 
 from django.utils.module_loading import import_string
 
+from django_counters.features import actions
 from django_counters.rates import check_burst, rate_of
 
-ACTIONS = ("read", "increment", "decrement", "hold", "adjust", "history", "list", "approve")
+ACTIONS = ("read", "increment", "decrement", "adjust", "history", "list", "approve")
 # What changes nothing can be for anybody.
 _READS = ("read", "history", "list")
 NOBODY, ANYONE, AUTHENTICATED, STAFF, PERMISSION, BEACON = (
@@ -39,7 +40,7 @@ class Access:
     """Who may do what with counters over HTTP. Anything that is not named is forbidden.
 
     Attributes:
-        read, increment, decrement, hold, adjust, history, list, approve: ``"anyone"`` (who reads),
+        read, increment, decrement, adjust, history, list, approve: ``"anyone"`` (who reads),
             ``"authenticated"``, ``"staff"``, ``"permission"`` (of Django), ``"beacon"`` (whoever
             increments), or the path of a permission class of REST framework.
         max_delta: the most that one call may change a counter by.
@@ -54,12 +55,12 @@ class Access:
             of the length of the network, as in ``/48``, and a rate. The longest come first.
         who: ``"address"``: visitors who are not logged in, and do not say ``who`` they are, are
             told apart by their network address. Empty: they are not counted as distinct actors.
+        added: the rules for actions of other apps: pairs of an action and a rule.
     """
 
     read: str = NOBODY
     increment: str = NOBODY
     decrement: str = NOBODY
-    hold: str = NOBODY
     adjust: str = NOBODY
     history: str = NOBODY
     list: str = NOBODY
@@ -72,16 +73,18 @@ class Access:
     burst: int | None = None
     network_limits: tuple[tuple[int, str], ...] = ()
     who: str = ""
+    added: tuple[tuple[str, str], ...] = ()
 
     def rule(self, action: str) -> str:
         """Who may do it."""
-        rule: str = getattr(self, action)
+        added = dict(self.added)
+        rule: str = added[action] if action in added else getattr(self, action, NOBODY)
         return rule
 
     @property
     def creates(self) -> bool:
         """Whether a client may create counters: to change one that is not there makes it."""
-        return any((self.increment, self.decrement, self.hold, self.adjust))
+        return any((self.increment, self.decrement, self.adjust, *dict(self.added).values()))
 
     def admits_name(self, key: str) -> bool:
         """Whether the API may create the counter, as far as its name goes."""
@@ -112,6 +115,7 @@ def access_of(declared: Mapping[str, Any] | None) -> Access:
     given["network_limits"] = tuple(sorted(networks.items(), reverse=True))
     if isinstance(given.get("names"), str):
         given["names"] = re.compile(given["names"])
+    given["added"] = tuple((name, given.pop(name)) for name in actions() if name in given)
     return Access(**given)
 
 
@@ -122,11 +126,13 @@ def access_problems(declared: object) -> Iterator[str]:
     if not isinstance(declared, Mapping):
         yield "API must be a dictionary."
         return
+    further = tuple(actions())
+    known = [name for name in Access.__dataclass_fields__ if name != "added"]
     for option in declared:
-        if option not in Access.__dataclass_fields__:
-            known = ", ".join(Access.__dataclass_fields__)
-            yield f"API has an unknown option {option!r}. Known are: {known}."
-    for action in ACTIONS:
+        if option not in (*known, *further):
+            listed = ", ".join((*known, *further))
+            yield f"API has an unknown option {option!r}. Known are: {listed}."
+    for action in (*ACTIONS, *further):
         yield from _rule_problems(action, declared.get(action))
     yield from _number_problems(declared)
     yield from _name_problems(declared.get("names"))

@@ -289,6 +289,13 @@ def projected_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return {option.name: options.get(option.name, option.default) for option in known}
 
 
+def irreversible(options: Mapping[str, Any]) -> str:
+    """Return why a counted quantity can't be taken back later; empty if it can."""
+    given = projected_options(options)
+    found = (one for one in projections() if one.irreversible and any(one.make(**given).values()))
+    return next((one.irreversible for one in found), "")
+
+
 def _bounds(declared: Mapping[Any, Any]) -> Bounds:
     return Bounds(declared.get("FLOOR"), value_ceiling(declared.get("CEILING")))
 
@@ -375,13 +382,6 @@ def conflicts(
             **options, strategy=strategy.name, can=strategy.can, bounds=bounds
         ):
             yield one.in_fields if of_field else one.in_namespaces, message
-    limits = [one.name for one in in_place.HOLDS if given.get(one.name, one.default) != one.default]
-    if limits and isinstance(options["ceiling"], Mapping):
-        message = (
-            f"{', '.join(limits)} can't be beside a ceiling of a period, because such a counter "
-            "can't be held. Hold a counter without one."
-        )
-        yield QUOTAS.in_fields if of_field else QUOTAS.in_namespaces, message
 
 
 def unheld(

@@ -155,67 +155,11 @@ class TokenConflict(CounterError, ValueError):
     token: object
 
 
-class UnsupportedHold(CounterError, ValueError):
-    """{key} cannot be held: {reason}."""
-
-    key: str
-    reason: str
-
-
 class UnsupportedMaximum(CounterError, ValueError):
     """{key} cannot be raised to a maximum: {reason}."""
 
     key: str
     reason: str
-
-
-class HoldLimitExceeded(CounterError):
-    """{requested} of {key} can't be held: {held} of at most {limit} are held already.
-
-    Nothing was changed. ``held_per_actor`` and ``held_in_total`` limit what is held at once.
-
-    Attributes:
-        key: the counter.
-        requested: how much was to be held.
-        held: how much is held, by the actor or in total.
-        limit: how much may be.
-    """
-
-    key: str
-    requested: int
-    held: int
-    limit: int
-
-
-class HoldMissing(CounterError, LookupError):
-    """There is no hold with the token {token!r:.80}, or it ended long ago."""
-
-    token: object
-
-
-class HoldEnded(CounterError):
-    """The hold {token!r:.80} on {quantity} of {key} has ended before: it was {state}.
-
-    Nothing was changed.
-
-    Attributes:
-        token: its token.
-        key: the counter.
-        quantity: how much was held.
-        state: what became of it.
-    """
-
-    token: str
-    key: str
-    quantity: int
-    state: str
-
-
-class HoldExpired(HoldEnded):
-    """The hold {token!r:.80} on {quantity} of {key} has expired.
-
-    The quantity is others' by now. Nothing was changed.
-    """
 
 
 class TokenExpired(CounterError, ValueError):

@@ -18,19 +18,22 @@ its path.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
 if TYPE_CHECKING:
+    from django.contrib.admin import AdminSite
     from django.http import HttpRequest
+    from django.urls import URLPattern
     from django.utils.functional import Promise
 
     from django_counters.projections.base import Projection
@@ -124,19 +127,50 @@ class Job(NamedTuple):
         return done
 
 
-class Panel(Protocol):
-    """A section of the page of a counter in the admin."""
+class OnPage(NamedTuple):
+    """A counter on a page of the admin, which the user may view.
+
+    Attributes:
+        owner: ``app.Model.field`` of its record; empty for a named counter.
+        key: its key, or the text of the record's primary key.
+        using: the database.
+        site: the admin site of the page.
+        adjusts: whether the user may adjust it.
+        field: ``app.Model.field`` with the model of the page, for the addresses of forms.
+        name: the verbose name of the field.
+    """
+
+    owner: str
+    key: str
+    using: str
+    site: AdminSite
+    adjusts: bool = False
+    field: str = ""
+    name: str = ""
+
+
+class Panel:
+    """A section of the page of a counter in the admin, and of a record with counter fields."""
 
     #: The path of its template, which gets ``panel``: the result of `context`.
     template: str
 
     def context(
-        self, request: HttpRequest, owner: str, key: str, using: str
+        self,
+        request: HttpRequest,  # noqa: ARG002
+        counter: OnPage,  # noqa: ARG002
     ) -> Mapping[str, Any] | None:
-        """Return the template's context for one counter the user may view; None hides the section.
+        """Return the template's context for one counter; None hides the section."""
+        return None
 
-        ``owner``: ``app.Model.field`` of its record; empty for a named counter.
+    def urls(self, page: Any) -> Sequence[URLPattern]:  # noqa: ARG002
+        """Return the addresses of its forms, beside those of the admin of counters.
+
+        ``page`` is that admin, an `AdjustingMixin`: ``page.adjustable(request)`` checks the
+        permission, and returns the counter of a form whose address has the parameters ``field`` and
+        ``key``.
         """
+        return ()
 
 
 class Feature:
@@ -152,6 +186,10 @@ class Feature:
     #: The dotted path of a module with ``urlpatterns``, which `django_counters.rest.urls` includes,
     #: and perhaps ``PROBLEMS``, a mapping of errors to `rest.problems.Kind`.
     rest: str = ""
+    #: Actions of the API that namespaces and ``expose()`` can permit, and the Django permission
+    #: that ``"permission"`` asks for: ``{"cheer": "shop.cheer_counter"}``. A view names its action
+    #: by a subclass of `rest.permissions.CounterPermission`.
+    actions: Mapping[str, str] = MappingProxyType({})
     #: The dotted path of a `Panel`. It is made for each page.
     panel: str = ""
     #: Errors that say what to do: the command prints them without a traceback.
@@ -179,11 +217,11 @@ class Feature:
         """
         return {}
 
-    def keeps_rows(self, options: Mapping[str, Any]) -> bool:  # noqa: ARG002
-        """Return whether records of a field with these options may have rows to forget.
+    def keeps_rows(self, field: Any) -> bool:  # noqa: ARG002
+        """Return whether records of a `CounterField` may have rows to forget.
 
-        The options are passed as the field received them. If a model has no such field, Django
-        deletes its records without loading them. Called when models are made.
+        Its ``options`` are as the field received them. If a model has no such field, Django deletes
+        its records without loading them. Called when models are made.
         """
         return True
 
@@ -199,6 +237,28 @@ class Feature:
             using: the database.
 
         """
+
+    def forget_actor(
+        self,
+        actor: str,  # noqa: ARG002
+        using: str,  # noqa: ARG002
+        *,
+        keep_counts: bool,  # noqa: ARG002
+        dry_run: bool,  # noqa: ARG002
+    ) -> Mapping[str, int]:
+        """Delete what identifies a person: how much of each kind, which the command prints.
+
+        Called outside of transactions, by ``counters forget-actor``. It is called again after an
+        interruption.
+
+        Args:
+            actor: the text that identifies the person.
+            using: the database.
+            keep_counts: leave each count as it is; else take back what the person counts.
+            dry_run: count the rows, and change nothing.
+
+        """
+        return {}
 
     def drifts(self, using: str) -> Iterator[Drift]:  # noqa: ARG002
         """Return the counters whose numbers are wrong. Called by ``counters verify``."""
@@ -251,13 +311,42 @@ def forgetting() -> list[Feature]:
     return [one for one in features() if type(one).forget is not Feature.forget]
 
 
-def panels(
-    request: HttpRequest, owner: str, key: str, using: str
+def panels() -> list[Panel]:
+    """Return the sections that apps add to the page of a counter."""
+    return [import_string(one.panel)() for one in features() if one.panel]
+
+
+def sections(
+    request: HttpRequest, counters: Iterable[OnPage]
 ) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return template and context of each section that apps add to the page of a counter."""
-    made: list[Panel] = [import_string(one.panel)() for one in features() if one.panel]
-    found = ((one.template, one.context(request, owner, key, using)) for one in made)
-    return [(template, context) for template, context in found if context is not None]
+    """Return template and context of each section of these counters."""
+    shown = panels()
+    found = ((one, one.context(request, each)) for each in counters for one in shown)
+    return [(one.template, context) for one, context in found if context is not None]
+
+
+def actions() -> dict[str, str]:
+    """Return the actions that apps add to the API, with their permissions."""
+    return {name: permission for one in features() for name, permission in one.actions.items()}
+
+
+def exported(app: str, homes: Mapping[str, str], name: str) -> Any:
+    """Return what an app in contrib exports under a name, for the ``__getattr__`` of its module.
+
+    Args:
+        app: its dotted path.
+        homes: the modules of its names.
+        name: the name.
+
+    Raises:
+        AttributeError: it has no such name.
+        ImproperlyConfigured: the app isn't installed.
+    """
+    if name not in homes:
+        raise AttributeError(f"module {app!r} has no attribute {name!r}")
+    if not apps.is_installed(app):
+        raise ImproperlyConfigured(f"Add {app!r} to INSTALLED_APPS.")
+    return getattr(import_module(f"{app}.{homes[name]}"), name)
 
 
 def rest_modules() -> list[Any]:

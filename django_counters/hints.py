@@ -94,7 +94,8 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "W017": "Remove the setting where the site runs.",
         "W018": "Use a UUIDField as the primary key, or silence this warning if one region alone "
         "makes records.",
-        "W024": "Use CASCADE, or forget the slots, periods, actors and holds of deleted records.",
+        "W024": "Use CASCADE, or forget the slots, periods, actors and other rows of deleted "
+        "records.",
         "W023": "Use redis+cluster://host:6379, or a cache whose client is a RedisCluster.",
         "W019": "Read what each database promises, then silence this warning, or use PostgreSQL.",
         "W020": "Set TIME_ZONE back, or count under a new namespace or field name.",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.conf import settings
 from django.db import models
@@ -23,7 +23,6 @@ from django_counters.stores.sql.batches import SqlBatches
 from django_counters.stores.sql.corrections import SqlCorrections
 from django_counters.stores.sql.deltas import PlainDeltas, SqlDeltas
 from django_counters.stores.sql.dialects import Table, dialect_of
-from django_counters.stores.sql.holds import SqlHolds
 from django_counters.stores.sql.identity import part_of
 from django_counters.stores.sql.measures import SqlMeasures
 from django_counters.stores.sql.positions import SqlPositions
@@ -63,7 +62,7 @@ class _Memory:
         self.admitted: dict[str, set[str]] = {}
         self.measures: dict[str, SqlMeasures] = {}
         self.actors: dict[str, SqlActors] = {}
-        self.holds: dict[str, SqlHolds] = {}
+        self.kept: dict[tuple[Callable[[str], Any], str], Any] = {}
         self.positions: dict[str, SqlPositions] = {}
         self.regions: dict[str, SqlRegions] = {}
 
@@ -180,10 +179,10 @@ class Registry:
         known = self._of.actors.get(using)
         return known or self._of.actors.setdefault(using, SqlActors(Session(using)))
 
-    def holds(self, using: str) -> SqlHolds:
-        """The holds in a database."""
-        known = self._of.holds.get(using)
-        return known or self._of.holds.setdefault(using, SqlHolds(Session(using)))
+    def kept(self, make: Callable[[str], _V], using: str) -> _V:
+        """Return the one object that a class of an app makes for a database."""
+        known: _V | None = self._of.kept.get((make, using))
+        return known or self._of.kept.setdefault((make, using), make(using))
 
     def positions(self, using: str) -> SqlPositions:
         """How far sources are in the totals of a database."""

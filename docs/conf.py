@@ -15,7 +15,11 @@ sys.path[:0] = [str(HERE.parent), str(HERE / "_ext")]
 if not settings.configured:
     settings.configure(
         DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
-        INSTALLED_APPS=["django.contrib.contenttypes", "django_counters"],
+        INSTALLED_APPS=[
+            "django.contrib.contenttypes",
+            "django_counters",
+            "django_counters.contrib.holds",
+        ],
         USE_TZ=True,
     )
     django.setup()

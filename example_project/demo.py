@@ -15,8 +15,8 @@ from django.core.management import call_command
 from django.db import DatabaseError, connections
 from django.urls import reverse
 
+from django_counters.contrib.holds.upkeep import prune_holds
 from django_counters.models import CounterBatch
-from django_counters.upkeep.holds import prune_holds
 from example_project import sales, seeds, verify
 from example_project.blog.models import Post
 from example_project.bootstrap.commands import BEGAN

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from django.db.models import Sum
 
-from django_counters import Stock
+from django_counters.contrib.holds.holding import Stock
 from example_project.shop.models import Order, Product
 from example_project.verify import Snapshot
 

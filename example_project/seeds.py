@@ -9,7 +9,8 @@ from django.contrib.auth.models import Permission, User
 from django.db import connection, transaction
 from django.db.migrations.recorder import MigrationRecorder
 
-from django_counters.models import Counter, CounterHold
+from django_counters.contrib.holds.models import CounterHold
+from django_counters.models import Counter
 from example_project.blog.models import Post
 from example_project.named import remove
 from example_project.shop.models import Order, Product

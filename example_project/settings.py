@@ -75,6 +75,7 @@ INSTALLED_APPS = [
     "drf_spectacular",
     "drf_spectacular_sidecar",
     "django_counters",
+    "django_counters.contrib.holds",
     "example_project.blog",
     "example_project.shop",
 ]

@@ -10,9 +10,11 @@ from datetime import date
 from django.db.models import Count as DbCount
 from django.db.models import Max, QuerySet
 
-from django_counters import Stock
+from django_counters.contrib import holds
+from django_counters.contrib.holds.holding import Stock
+from django_counters.contrib.holds.models import CounterHold
 from django_counters.models import Counter as Counters
-from django_counters.models import CounterActor, CounterHold, CounterIncident
+from django_counters.models import CounterActor, CounterIncident
 from django_counters.read.uniques import Distinct
 from django_counters.upkeep.verify import verify
 from example_project.blog.countries import cells
@@ -88,9 +90,9 @@ def snapshot() -> Snapshot:
             **named_counters("downloads", "orders"),
             **visits,
         },
-        stock={product.pk: product.stock.stocktake() for product in Product.objects.all()},
+        stock={product.pk: holds.stocktake(product.stock) for product in Product.objects.all()},
         last_order=Order.objects.aggregate(last=Max("pk"))["last"] or 0,
-        expired=holds().filter(state=CounterHold.State.EXPIRED).count(),
+        expired=baskets().filter(state=CounterHold.State.EXPIRED).count(),
         days=cells(Post.objects.all(), DAYS),
         weeks=weeks(),
         visitors={
@@ -100,7 +102,7 @@ def snapshot() -> Snapshot:
     )
 
 
-def holds() -> QuerySet[CounterHold]:
+def baskets() -> QuerySet[CounterHold]:
     """The rows of all baskets."""
     return CounterHold._base_manager.filter(field=STOCK)
 

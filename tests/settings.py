@@ -51,6 +51,7 @@ INSTALLED_APPS = [
     "drf_spectacular",
     "rest_framework",
     "django_counters",
+    "django_counters.contrib.holds",
     "example_project.blog",
     "example_project.shop",
     "example_project.live",

@@ -5,16 +5,21 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 
 import pytest
 from django.apps import apps
+from django.core.exceptions import ImproperlyConfigured
+from django.test import modify_settings
 
 from django_counters import contrib
 
 PACKAGE = Path(contrib.__path__[0]).parent
 CAPABILITIES = [one.name for one in iter_modules(contrib.__path__)]
+# What an app declares, in files without models.
+DECLARED = (".apps", ".options")
 # Migrates and counts. The folders in the arguments are in use, all others may be gone.
 PLAIN = """
 import sys
@@ -80,9 +85,11 @@ def test_the_rest_counts_when_its_folder_is_deleted(name: str, tmp_path: Path) -
 
 
 def test_a_plain_project_loads_none_and_has_no_table_of_one(tmp_path: Path) -> None:
-    # The checks look into apps.py, so the copy has what they look for.
+    # The checks look into these files, so the copy has what they look for.
     modules, tables = run(without(tmp_path))
-    assert {name for name in modules if name.count(".") > 2 and not name.endswith(".apps")} == set()
+    assert {
+        name for name in modules if name.count(".") > 2 and not name.endswith(DECLARED)
+    } == set()
     assert (
         tables
         & {
@@ -93,6 +100,19 @@ def test_a_plain_project_loads_none_and_has_no_table_of_one(tmp_path: Path) -> N
         }
         == set()
     )
+
+
+@pytest.mark.parametrize("name", CAPABILITIES)
+def test_its_calls_name_the_app_that_is_missing(name: str) -> None:
+    module = import_module(f"{contrib.__name__}.{name}")
+    with (
+        modify_settings(INSTALLED_APPS={"remove": module.__name__}),
+        pytest.raises(ImproperlyConfigured, match=f"Add '{module.__name__}' to INSTALLED_APPS"),
+    ):
+        getattr(module, module.__all__[0])
+    assert all(getattr(module, one) for one in module.__all__)
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = module.nothing
 
 
 @pytest.mark.parametrize("name", CAPABILITIES)

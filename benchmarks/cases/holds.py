@@ -13,6 +13,7 @@ from benchmarks.cases.exact import STOCK, naive_value
 from benchmarks.harness import Pair, Work, adds_up, lasting
 from benchmarks.models import NaiveCounter, Reserved
 from benchmarks.team import processes
+from django_counters.contrib import holds
 from django_counters.models import Counter
 from example_project.scratch import tables
 
@@ -29,12 +30,12 @@ def _put_naive(key: str) -> None:
 
 def hold(key: str) -> None:
     """Take one, with a row that says until when."""
-    Counter.objects.hold(key)
+    holds.hold(key)
 
 
 def hold_and_sell(key: str) -> None:
     """The same, and sell it."""
-    Counter.objects.hold(key).commit()
+    holds.hold(key).commit()
 
 
 def decrement(key: str) -> None:

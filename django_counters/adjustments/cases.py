@@ -15,8 +15,8 @@ from django_counters.adjustments.correcting import (
     refuse,
 )
 from django_counters.adjustments.orders import Order, order_of
-from django_counters.adjustments.sql import SqlAudit
 from django_counters.exceptions import CounterError, InvalidAdjustment, RecordMissing
+from django_counters.stores.sql.audit import SqlAudit
 from django_counters.write.change import Ref
 
 STEP = 100

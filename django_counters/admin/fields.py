@@ -13,11 +13,10 @@ from django.db import models
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
-from django_counters.adjustments.admin import adjust_url
+from django_counters.admin.adjusting import adjust_url
 from django_counters.admin.columns import Sparkline
-from django_counters.admin.holding import Held, held_of
 from django_counters.exceptions import CounterError, CounterUnavailable
-from django_counters.features import panels
+from django_counters.features import OnPage, sections
 from django_counters.fields import counter_fields
 from django_counters.hints import HINTS
 from django_counters.write.change import Ref
@@ -44,9 +43,8 @@ class CounterFieldsAdmin(_ModelAdmin):
     are sorted and filtered by the columns.
 
     The links are beside "History", for users who may adjust. A field whose value is how many actors
-    there are has none, for it cannot be adjusted; nor has one with decimal places. Below the form
-    of a record stands what is held of its counters; who may adjust gives it back there. A
-    ``change_form_template`` of your own has to extend
+    there are has none, for it cannot be adjusted; nor has one with decimal places. Other apps add
+    sections below the form of a record. A ``change_form_template`` of your own has to extend
     ``admin/django_counters/fields_change_form.html``.
     """
 
@@ -89,13 +87,14 @@ class CounterFieldsAdmin(_ModelAdmin):
         form_url: str = "",
         obj: Any = None,
     ) -> HttpResponse:
-        """Adds the links, and the holds."""
+        """Adds the links, and the sections of other apps."""
         context["adjust_links"] = self.adjust_links(request, obj) if obj is not None else []
-        context["held"] = self.held(request, obj) if obj is not None else []
-        refs = [ref for _, _, ref in _places(self, obj)] if obj is not None else []
-        context["panels"] = [
-            one for ref in refs for one in panels(request, ref.owner, ref.text, ref.using)
+        adjusts, site = _may_adjust(request), self.admin_site
+        counters = [
+            OnPage(ref.owner, ref.text, ref.using, site, adjusts, field, name)
+            for field, name, ref in (_places(self, obj) if obj is not None else ())
         ]
+        context["panels"] = sections(request, counters)
         return super().render_change_form(request, context, add, change, form_url, obj)
 
     def adjust_links(self, request: HttpRequest, record: Any) -> list[AdjustLink]:
@@ -104,15 +103,6 @@ class CounterFieldsAdmin(_ModelAdmin):
             return []
         found = (_link(self, *place) for place in _places(self, record))
         return [link for link in found if link.url]
-
-    def held(self, request: HttpRequest, record: Any) -> list[Held]:
-        """The holds of the counters of one record, with forms if this user may give it back."""
-        releases, site = _may_adjust(request), self.admin_site
-        return [
-            one
-            for field, name, ref in _places(self, record)
-            for one in held_of(ref, site, releases=releases, field=field, name=name)
-        ]
 
 
 class ExactList(ChangeList):

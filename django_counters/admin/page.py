@@ -17,16 +17,16 @@ from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 from django.views.decorators.http import require_safe
 
-from django_counters.adjustments.admin import adjust_url, waiting_of
+from django_counters.admin.adjusting import AdjustingMixin, adjust_url
 from django_counters.admin.history import history_of, numbers
-from django_counters.admin.holding import Held, HoldingMixin, held_of
 from django_counters.admin.listing import waiting_first
 from django_counters.admin.overview import OverviewMixin
 from django_counters.admin.readonly import address, list_url
+from django_counters.admin.requests import waiting_of
 from django_counters.admin.subjects import visible
 from django_counters.conf import Policy
-from django_counters.exceptions import CounterError, InvalidKey
-from django_counters.features import panels
+from django_counters.exceptions import CounterError
+from django_counters.features import OnPage, sections
 from django_counters.models import Counter, CounterAdjustment
 from django_counters.read.history import Explanation, explain
 from django_counters.read.readings import readings_of
@@ -34,7 +34,6 @@ from django_counters.read.regions import by_region
 from django_counters.read.values import reading_alias
 from django_counters.registry import registry
 from django_counters.types import namespace_of
-from django_counters.write.change import named
 
 LAST_ENTRIES = 10
 LAST_ADJUSTMENTS = 20
@@ -59,7 +58,7 @@ class Shown:
     problem: str = ""
 
 
-class CounterPageMixin(OverviewMixin, HoldingMixin):
+class CounterPageMixin(OverviewMixin, AdjustingMixin):
     """Replaces the form of a counter by a page that shows it.
 
     ``get_queryset`` and ``has_view_permission`` decide who may view a counter.
@@ -132,8 +131,7 @@ class CounterPageMixin(OverviewMixin, HoldingMixin):
             "policy": policy,
             "regions": _regions(key, policy),
             **history_of(key, request),
-            "held": self._held(request, key),
-            "panels": panels(request, "", key, reading_alias(policy, None)),
+            "panels": sections(request, [self._on_page(request, key, policy)]),
             "chart_url": address(self.admin_site, "django_counters_counter_chart", quote(key)),
             "crumb": self.opts.verbose_name_plural.capitalize(),  # type: ignore[union-attr]
             "crumb_url": address(self.admin_site, "django_counters_counter_changelist"),
@@ -143,13 +141,9 @@ class CounterPageMixin(OverviewMixin, HoldingMixin):
             "adjustments_url": adjustments and f"{adjustments}?{urlencode({'q': key})}",
         }
 
-    def _held(self, request: HttpRequest, key: str) -> list[Held]:
-        releases = self.has_adjust_permission(request)
-        try:
-            return held_of(named(key), self.admin_site, releases=releases)
-        except InvalidKey:
-            # A row that others have made: nothing of it can be held.
-            return []
+    def _on_page(self, request: HttpRequest, key: str, policy: Policy) -> OnPage:
+        adjusts = self.has_adjust_permission(request)
+        return OnPage("", key, reading_alias(policy, None), self.admin_site, adjusts)
 
     def _adjustments(self, request: HttpRequest, key: str) -> list[CounterAdjustment] | None:
         """The last adjustments, the latest first; None for a user who may not see them."""

@@ -6,15 +6,14 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from django.db import models
 
-from django_counters.adjustments.models import CounterAdjustment
-from django_counters.exceptions import UnsupportedHold
 from django_counters.fields.base import BaseCounterField
 from django_counters.fields.units import amount_of, in_amounts, units_of
 from django_counters.fields.values import CounterOf, Counting, NotLoaded, SavedRaw
+from django_counters.tables import CounterAdjustment
 from django_counters.values import Result, Unknown
 
 Amount = Decimal | int
@@ -120,18 +119,6 @@ class _CountingAmounts(Counting):
         """Set the row to ``number`` if its value is smaller; see `CounterValue.maximum`."""
         with self._in_amounts():
             return self._counted(super().maximum(self._units(number), using=using))
-
-    def hold(self, *_: Any, **__: Any) -> NoReturn:
-        """Refused.
-
-        Raises:
-            UnsupportedHold: holds are of whole quantities.
-        """
-        label = self._field.table.label
-        reason = "it has decimal places, and holds are of whole quantities"
-        raise UnsupportedHold(key=f"{label}:{self._instance.pk}", reason=reason)
-
-    stocktake = hold
 
     def _change(
         self, units: int, floor: Any, ceiling: Any, options: dict[str, Any]

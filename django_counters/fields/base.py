@@ -244,10 +244,9 @@ class BaseCounterField(TotalField):
 
     @property
     def leaves_rows(self) -> bool:
-        """Return whether more than holds without a floor stays of a deleted record."""
-        can, floor = self.recipe.can, self.bounds.floor
-        own = can.slots or can.outside or self.measure or (can.holds and floor is not None)
-        return bool(own or any(one.keeps_rows(self.options) for one in forgetting()))
+        """Return whether a deleted record would leave something of its counter behind."""
+        own = self.recipe.can.slots or self.recipe.can.outside or self.measure
+        return bool(own or any(one.keeps_rows(self) for one in forgetting()))
 
     @cached_property
     def measure(self) -> Measure | None:  # type: ignore[override]

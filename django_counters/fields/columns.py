@@ -143,9 +143,6 @@ class CounterField(BaseCounterField):
         once: True, where everybody counts once; a time (``"30m"``) where not again before that.
         top: periods of which the records with the largest counts are found at once: ``["week"]``.
         occurrences: periods by which it is counted how often it was changed: ``["day"]``.
-        held_per_actor: how much one actor may hold at once; None for any amount.
-        held_in_total: how much all actors together may hold at once; None for any amount.
-        hold_minutes: for how long a hold may last from its creation, extensions included.
     """
 
     descriptor_class = CounterAttribute

@@ -47,13 +47,13 @@ def forget_pending(
     using = _deleting(instance, using)
     # A signal that is not Django's comes without the other one.
     instances = _leaving_in(using).get(sender, [instance])
-    for field in _waiting_elsewhere(sender) if instances else ():
+    for field in _own_fields(sender) if instances else ():
         keys = _keys(field, instances, using)
         if field.recipe.can.slots:
             _forget_slots(field, keys, using)
         if field.recipe.can.outside:
             _forget_in_redis(field, keys, using)
-        if field.measure is not None or _holds(field):
+        if field.measure is not None:
             label = field.table.label
             forget_rows(label, label, field.measure, list(map(str, keys)), using)
         forget_added(field.table.label, list(map(str, keys)), using)
@@ -70,38 +70,17 @@ def follow_deletes(sender: type[models.Model], **_: Any) -> None:
     # The models of old migrations have nothing to forget.
     if sender._meta.abstract or sender.__module__ == "__fake__":
         return
-    fields = _waiting_elsewhere(sender)
-    if any(field.leaves_rows for field in fields) or (fields and not _has_new_keys(sender)):
+    if any(field.leaves_rows for field in _own_fields(sender)):
         pre_delete.connect(note_delete, sender=sender)
         post_delete.connect(forget_pending, sender=sender)
 
 
-def _waiting_elsewhere(model: type[models.Model]) -> list[CounterField]:
-    """The amount that waits for these goes with a record; a proxy's delete is told of the proxy
-    alone."""
-    return [
-        field
-        for field in counter_fields(model)
-        if field.leaves_rows or _holds(field)
-        if model._meta.proxy or field.model is model
-    ]
+def _own_fields(model: type[models.Model]) -> list[CounterField]:
+    """Return the counter fields of a model; of a proxy, also those that it inherits.
 
-
-def _has_new_keys(model: type[models.Model]) -> bool:
-    """Return whether the database makes the keys, so that none comes back.
-
-    Holds alone aren't worth a signal then: Django would load all rows that a queryset deletes.
+    Django sends no signal for the model of a proxy's instance.
     """
-    parents = {link: parent for parent, link in model._meta.parents.items()}
-    key: Any = model._meta.pk
-    while key in parents:
-        key = parents[key]._meta.pk
-    return isinstance(key, models.AutoField)
-
-
-def _holds(field: CounterField) -> bool:
-    """Return whether something of records may be held; without a floor, as much as there is."""
-    return field.recipe.can.holds and not (field.measure and field.measure.once)
+    return [field for field in counter_fields(model) if model._meta.proxy or field.model is model]
 
 
 def _keys(field: CounterField, instances: Iterable[models.Model], using: str) -> list[Any]:

@@ -12,26 +12,35 @@ from django.db import models
 from django.db.models.sql import InsertQuery
 
 from django_counters.adjustments.adjustment import adjust
-from django_counters.adjustments.models import CounterAdjustment
 from django_counters.fields.actors import CountingActors
 from django_counters.fields.base import BaseCounterField
-from django_counters.fields.holds import CountingHolds
 from django_counters.fields.maxima import CountingMaxima
 from django_counters.projections.event import Tags, Who, event_of
 from django_counters.read.quotas import QuotaUsage, usage_of
 from django_counters.read.series import Series, series_of
+from django_counters.tables import CounterAdjustment
 from django_counters.tables.total import Loaded
 from django_counters.tokens import Token
 from django_counters.types import Reading, bounds_of_call, check_integer
 from django_counters.values import NoNumber, Result
+from django_counters.write.change import Ref
 from django_counters.write.records import of_record
 
 
-class Counting(CountingActors, CountingHolds, CountingMaxima):
+class Counting(CountingActors, CountingMaxima):
     """The counter of one instance, whether or not its number was loaded."""
 
     _field: Any  # a CounterField; said so, its descriptor would hide it from type checkers
     _instance: models.Model
+
+    def ref_in(self, using: str | None) -> Ref:
+        """Return the counter, for `write.records.ref_to`."""
+        ref: Ref = self._field.ref(self._instance, using)
+        return ref
+
+    def show(self, value: int) -> None:
+        """Set the value of the instance, which the next access returns. Writes no row."""
+        self._instance.__dict__[self._field.attname] = value
 
     def increment(
         self,
@@ -195,7 +204,7 @@ class Counting(CountingActors, CountingHolds, CountingMaxima):
             allow_below_floor=allow_below_floor,
         )
         if not row.replayed:
-            self._instance.__dict__[self._field.attname] = row.after
+            self.show(row.after)
         return row
 
     def reset(

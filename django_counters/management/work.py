@@ -9,7 +9,8 @@ from typing import Any
 from django_counters.features import Done
 from django_counters.intake.flush import Report as Flushed
 from django_counters.intake.flush import flush as land
-from django_counters.upkeep.holds import expire_holds
+from django_counters.upkeep.audit import Anchor
+from django_counters.upkeep.audit import verify_audit as compare_digests
 from django_counters.upkeep.partitions import maintain
 from django_counters.upkeep.prune import prune_all
 from django_counters.upkeep.pulling import pull as copy
@@ -117,7 +118,6 @@ def _counting(work: Callable[[str], int], name: str, text: str) -> Callable[[str
 
 
 history = _counting(record_history, "recorded", "{} totals recorded")
-expire = _counting(expire_holds, "expired", "{} holds given back")
 
 
 def prune(using: str) -> Done:
@@ -139,9 +139,23 @@ def verified(using: str, **asked: Any) -> Done:
     text = f"{report.checked} counters and {report.partitions} sealed partitions checked"
     if report.measures:
         text = f"{text}; {report.measures} kinds of counters compared with their actors"
-    if report.stocks:
-        text = f"{text}; {report.stocks} stocks compared"
     shown = [f"{d.key}: {d.found}, not {d.expected}" for d in report.drifts[:MOST_SHOWN]]
     wrong = f"{len(drifts)} are not what they should be: {', '.join(shown)}"
     data = {"database": using, **asdict(report), "drifts": drifts}
     return Done(text, data, [wrong] if drifts else [])
+
+
+def audit(using: str) -> Done:
+    """Compare all adjustments with their digests."""
+    return audited(using, None)
+
+
+def audited(using: str, anchor: Anchor | None) -> Done:
+    """The result of an audit, in words."""
+    report = compare_digests(using, anchor=anchor)
+    head = f"; head {report.head}" if report.head else ""
+    kept = f"; compared with {report.kept}" if report.kept else ""
+    text = f"{report.checked} adjustments checked{head}{kept}"
+    shown = ", ".join(map(str, report.flaws[:MOST_SHOWN]))
+    problems = [f"{len(report.flaws)} places are not as they were: {shown}"] if shown else []
+    return Done(text, {"database": using, **report.as_data()}, problems)

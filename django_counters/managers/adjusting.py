@@ -9,8 +9,8 @@ from asgiref.sync import sync_to_async
 
 from django_counters.adjustments import adjustment, cases
 from django_counters.adjustments.cases import STEP, AdjustedMany, Progress
-from django_counters.adjustments.models import CounterAdjustment
 from django_counters.managers.rows import Row, RowsManager
+from django_counters.tables import CounterAdjustment
 from django_counters.tokens import Token
 from django_counters.write.change import named
 
@@ -182,8 +182,8 @@ class AdjustingManager(RowsManager[Row]):
         """Set a counter to zero, as if it had never been counted, and return its last value.
 
         Right for every strategy, in one transaction (the caller's, if there is one). Pending
-        increments, periods, ranks, distinct actors, actors, occurrences and recorded totals go with
-        it, and active holds end. Concurrent increments stay. The row goes, unless something is
+        increments, periods, ranks, distinct actors, actors, occurrences, recorded totals and
+        rows of other apps go with it. Concurrent increments stay. The row goes, unless something is
         still to be folded into it. Entries of a ledger, tokens and adjustments are kept. It checks
         no bounds, and doesn't record who did it: people adjust, with ``to=0``.
 

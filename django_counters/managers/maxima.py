@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from asgiref.sync import sync_to_async
 
-from django_counters.managers.holds import HoldManager
+from django_counters.managers.actors import ActorManager
 from django_counters.managers.rows import Row
 from django_counters.values import Result
 from django_counters.write import maximum
 from django_counters.write.change import named
 
 
-class MaximumManager(HoldManager[Row]):
+class MaximumManager(ActorManager[Row]):
     """Keeps the largest number that was seen."""
 
     def maximum(self, key: str, number: int, *, using: str | None = None) -> Result:

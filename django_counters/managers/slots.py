@@ -11,9 +11,9 @@ from asgiref.sync import sync_to_async
 from django.db import models
 
 from django_counters.adjustments import adjustment
-from django_counters.adjustments.models import CounterAdjustment
 from django_counters.projections.event import Tags, Who, event_of
 from django_counters.read.records import read, values_of
+from django_counters.tables import CounterAdjustment
 from django_counters.tables.slot import SlotColumns
 from django_counters.tokens import Token, optional_token
 from django_counters.types import Reading, check_integer

@@ -56,7 +56,6 @@ class Migration(migrations.Migration):
                     ("adjust_counter", "Can adjust a counter"),
                     ("increment_counter", "Can increment a counter over HTTP"),
                     ("decrement_counter", "Can decrement a counter over HTTP"),
-                    ("hold_counter", "Can hold a counter over HTTP"),
                 ],
             },
         ),

@@ -5,7 +5,7 @@ from typing import Any
 from django.db import migrations, models
 
 import django_counters.tables.counter
-from django_counters.adjustments import guard
+from django_counters.stores.sql import guard
 
 
 def make_guard(_apps: Any, schema_editor: Any) -> None:

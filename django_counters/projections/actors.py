@@ -70,6 +70,7 @@ ACTORS = Projection(
     in_fields="E032",
     against=_against,
     regions="no region knows whom the others have counted",
+    irreversible="it counts once for each actor",
 )
 
 

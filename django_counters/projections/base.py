@@ -26,6 +26,8 @@ class Projection:
         merges: whether the sum of several changes says as much as they do, so that a buffer can
             merge them.
         regions: why they cannot stand beside ``REGIONAL``.
+        irreversible: why a quantity that was counted can't be taken back later, if they are
+            declared. Empty if it can.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Projection:
     against: Callable[..., Iterator[str]] = lambda *_, **__: iter(())
     merges: bool = False
     regions: str = "cells of other regions are not read yet"
+    irreversible: str = ""
 
 
 def finest_first(periods: object) -> tuple[str, ...]:

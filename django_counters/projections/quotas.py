@@ -69,6 +69,7 @@ QUOTAS = Projection(
     in_fields="E037",
     against=_against,
     regions="no region can keep it for the others",
+    irreversible="it has a quota, and the quantity could come back in another period",
 )
 
 

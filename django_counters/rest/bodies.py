@@ -16,12 +16,6 @@ from drf_spectacular.utils import (
 )
 from rest_framework import serializers
 
-from django_counters.adjustments.models import (
-    CASE_LENGTH,
-    LEAST_REASON,
-    REASON_LENGTH,
-    AdjustmentRequest,
-)
 from django_counters.calendar import PERIODS
 from django_counters.measure import MOST_TAGS, TAG_LENGTH
 from django_counters.read.top import MOST_BEFORE
@@ -30,7 +24,6 @@ from django_counters.rest.problems import CONTENT_TYPE
 from django_counters.rest.values import (
     Amount,
     Digits,
-    Minutes,
     Moment,
     Several,
     Tags,
@@ -39,9 +32,10 @@ from django_counters.rest.values import (
     WholeNumber,
     Word,
 )
-from django_counters.tables.hold import NAME_LENGTH as NOTE_LENGTH
+from django_counters.tables.adjustment import CASE_LENGTH, LEAST_REASON, REASON_LENGTH
+from django_counters.tables.request import AdjustmentRequest
 from django_counters.tokens import TOKEN_LENGTH
-from django_counters.types import KEY_LENGTH, steering
+from django_counters.types import KEY_LENGTH
 
 _View = TypeVar("_View", bound=type[Any])
 MOST_ITEMS = 500
@@ -148,39 +142,6 @@ class ChangeBody(CircumstancesBody):
     """By how much to count: ``{"by": 3}``; an empty body counts one."""
 
     by = Amount(default=1)
-
-
-class HoldBody(Body):
-    """How much to hold, and for how many minutes."""
-
-    quantity = Amount(default=1)
-    minutes = Minutes(default=15)
-    note = Text(default="", allow_blank=True, max_length=NOTE_LENGTH)
-
-    def validate_note(self, note: str) -> str:
-        """Refuse one that a page or a terminal would show otherwise."""
-        if character := steering(note):
-            says = f"It has a character that steers how it is shown: {character!a}."
-            raise serializers.ValidationError(says)
-        return note
-
-
-class ReleaseBody(Body):
-    """Which hold: the Idempotency-Key that made it; its ``id`` for who commits for others."""
-
-    token = Text(min_length=1, max_length=TOKEN_LENGTH, trim_whitespace=False)
-
-
-class CommitBody(ReleaseBody):
-    """Which hold to sell, and how much of it, if not all."""
-
-    quantity = Amount(required=False)
-
-
-class ExtendBody(ReleaseBody):
-    """Which hold to keep, and for how many minutes from now."""
-
-    minutes = Minutes(default=15)
 
 
 class ItemBody(Body):
@@ -338,20 +299,6 @@ class AdjustAnswer(ChangeAnswer):
 
     number = serializers.IntegerField()
     before = Value()
-
-
-class HoldAnswer(Described):
-    """A hold as it is by then; available is null where this request has taken nothing."""
-
-    id = serializers.CharField()
-    key = serializers.CharField()
-    token = serializers.CharField()
-    quantity = WholeNumber()
-    sold = WholeNumber()
-    state = Word(choices=["held", "committed", "released", "expired"])
-    expires_at = serializers.DateTimeField()
-    available = Value(allow_null=True)
-    replayed = serializers.BooleanField()
 
 
 class ChangeManyAnswer(Described):

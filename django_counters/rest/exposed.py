@@ -10,6 +10,7 @@ from django.db.models.query import ModelIterable
 
 from django_counters.access import ACTIONS, Access, access_of, access_problems
 from django_counters.exceptions import InvalidConfiguration
+from django_counters.features import actions
 from django_counters.fields import CounterField, counter_fields
 
 
@@ -41,7 +42,6 @@ def expose(
     read: str | None = None,
     increment: str | None = None,
     decrement: str | None = None,
-    hold: str | None = None,
     adjust: str | None = None,
     history: str | None = None,
     approve: str | None = None,
@@ -51,6 +51,7 @@ def expose(
     burst: int | None = None,
     who: str | None = None,
     records: models.QuerySet[Any] | None = None,
+    **further: str,
 ) -> None:
     """Add counter fields of a model to the API: ``expose(Post, "views", read="anyone")``.
 
@@ -61,7 +62,8 @@ def expose(
     Args:
         names: counter fields.
         records: the records in the API, as in ``Post.objects.filter(published=True)``. All others
-            look as if they did not exist. Each request evaluates it anew.
+            look as if they did not exist. Each request evaluates it again.
+        further: actions of other apps, as in ``cheer="authenticated"``.
 
     Raises:
         InvalidConfiguration: there is no such field, or it has decimal places, an argument is
@@ -72,7 +74,6 @@ def expose(
         "history": history,
         "increment": increment,
         "decrement": decrement,
-        "hold": hold,
         "adjust": adjust,
         "approve": approve,
         "max_delta": max_delta,
@@ -80,6 +81,7 @@ def expose(
         "limit": limit,
         "burst": burst,
         "who": who,
+        **further,
     }
     # Arguments that were not given are left out; a zero or an empty text was given, and is wrong.
     given = {name: value for name, value in given.items() if value not in (None, ())}
@@ -122,7 +124,7 @@ def _check_records(model: type[models.Model], records: Any) -> None:
 def _checked(label: str, given: dict[str, Any]) -> Access:
     for problem in access_problems(given):
         raise InvalidConfiguration(problem=f"expose({label}): {problem}")
-    if not set(ACTIONS) & set(given):
+    if not {*ACTIONS, *actions()} & set(given):
         problem = f"expose({label}): say who may do what, as in read='anyone'."
         raise InvalidConfiguration(problem=problem)
     return access_of(given)

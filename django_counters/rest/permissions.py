@@ -11,6 +11,7 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
 from django_counters.access import ANYONE, AUTHENTICATED, BEACON, NOBODY, PERMISSION, STAFF
+from django_counters.features import actions
 
 if TYPE_CHECKING:
     # It imports the permissions and throttles of the settings, which may be these.
@@ -23,7 +24,6 @@ _PERMISSIONS = {
     "read": "django_counters.view_counter",
     "increment": "django_counters.increment_counter",
     "decrement": "django_counters.decrement_counter",
-    "hold": "django_counters.hold_counter",
     "adjust": "django_counters.adjust_counter",
     "history": "django_counters.view_counter",
     "list": "django_counters.view_counter",
@@ -104,12 +104,6 @@ class MayDecrement(CounterPermission):
     action = "decrement"
 
 
-class MayHold(CounterPermission):
-    """May hold a quantity of a counter, and release or extend its own holds."""
-
-    action = "hold"
-
-
 class MayAdjust(CounterPermission):
     """May adjust a counter, with a reason that is kept."""
 
@@ -185,7 +179,7 @@ def is_anonymous(request: Request) -> bool:
 
 
 def _has_permission(request: Request, action: str) -> bool:
-    return bool(user_of(request).has_perm(_PERMISSIONS[action]))
+    return bool(user_of(request).has_perm(_PERMISSIONS.get(action) or actions()[action]))
 
 
 _RULES: Mapping[str, Callable[[Request, str], bool]] = {

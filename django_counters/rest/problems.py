@@ -69,15 +69,6 @@ _KINDS: Mapping[type[Exception], Kind] = {
     errors.RequestDecided: Kind(409, "request-decided", ("request", "state", "decider")),
     errors.RecordMissing: Kind(404, "not-found", (), "There is no such counter."),
     errors.HistoryNotKept: Kind(404, "history-not-kept", ("key", "since")),
-    errors.HoldMissing: Kind(404, "not-found", (), "There is no such hold of yours."),
-    errors.HoldExpired: Kind(
-        409, "hold-expired", ("key", "quantity", "state"), "The time of the hold is over."
-    ),
-    errors.HoldEnded: Kind(
-        409, "hold-ended", ("key", "quantity", "state"), "The hold has ended before."
-    ),
-    errors.HoldLimitExceeded: Kind(409, "hold-limit", ("key", "requested", "held", "limit")),
-    errors.UnsupportedHold: Kind(409, "unsupported-hold", ("key", "reason")),
     errors.TokenConflict: Kind(
         422, "idempotency-key-reused", (), "The Idempotency-Key was used for another request."
     ),

@@ -26,7 +26,6 @@ from django_counters.types import Reading, check_key, namespace_of
 from django_counters.values import Result
 from django_counters.write import change as write
 from django_counters.write.change import Ref
-from django_counters.write.holds import Hold
 from django_counters.write.records import of_record
 
 
@@ -105,18 +104,10 @@ class Target(ABC):
     @abstractmethod
     def _read(self, consistency: str) -> Reading: ...
 
-    @abstractmethod
-    def hold(self, quantity: int, **asked: Any) -> Hold:
-        """Take a quantity from it and hold it."""
-
     @property
     @abstractmethod
     def ref(self) -> Ref:
-        """The counter, to be adjusted."""
-
-    def has(self, hold: Hold) -> bool:
-        """Whether a hold is one of it."""
-        return (hold.field, hold.key) == (self.ref.owner, self.ref.text)
+        """The counter, to be adjusted, or for a call of another app."""
 
     @property
     def can_be_asked_for(self) -> bool:
@@ -156,9 +147,6 @@ class Named(Target):
     def _read(self, consistency: str) -> Reading:
         return Counter.objects.read(self.key, consistency=consistency)
 
-    def hold(self, quantity: int, **asked: Any) -> Hold:
-        return Counter.objects.hold(self.key, quantity, **asked)
-
     def adjust(self, **order: Any) -> CounterAdjustment:
         return Counter.objects.adjust(self.key, **order)
 
@@ -193,9 +181,6 @@ class OfRecord(Target):
 
     def _read(self, consistency: str) -> Reading:
         return self._value.read(consistency=consistency)
-
-    def hold(self, quantity: int, **asked: Any) -> Hold:
-        return self._value.hold(quantity, **asked)
 
     def adjust(self, **order: Any) -> CounterAdjustment:
         return self._value.adjust(**order)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from django.urls import path
 
-from django_counters.adjustments.rest import ApproveView, RejectView, RequestsView, RequestView
 from django_counters.features import rest_modules
 from django_counters.rest.bulk import IncrementManyView, ReadManyView
-from django_counters.rest.holds import CommitView, ExtendView, HoldView, ReleaseView
 from django_counters.rest.listing import ListView
+from django_counters.rest.requests import ApproveView, RejectView, RequestsView, RequestView
 from django_counters.rest.series import HistoryView, SeriesView, TopView, UniqueView
 from django_counters.rest.views import (
     AdjustView,
@@ -34,10 +33,6 @@ urlpatterns = [
     path("counters/<counter_key:key>/increment", IncrementView.as_view(), name="increment"),
     path("counters/<counter_key:key>/decrement", DecrementView.as_view(), name="decrement"),
     path("counters/<counter_key:key>/adjust", AdjustView.as_view(), name="adjust"),
-    path("counters/<counter_key:key>/hold", HoldView.as_view(), name="hold"),
-    path("counters/<counter_key:key>/commit", CommitView.as_view(), name="commit"),
-    path("counters/<counter_key:key>/release", ReleaseView.as_view(), name="release"),
-    path("counters/<counter_key:key>/extend", ExtendView.as_view(), name="extend"),
     path("counters/<counter_key:key>/exact", ExactView.as_view(), name="exact"),
     path("counters/<counter_key:key>/history", HistoryView.as_view(), name="history"),
     path("counters/<counter_key:key>/series", SeriesView.as_view(), name="series"),

@@ -9,7 +9,6 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from django_counters.measure import MOST_TAGS, TAG_LENGTH
-from django_counters.strategies.in_place import MOST_MINUTES
 from django_counters.types import INT8
 
 _LOW, _HIGH = INT8
@@ -52,19 +51,6 @@ class Amount(WholeNumber):
         if amount < 1:
             self.fail("least")
         return amount
-
-
-@extend_schema_field({"type": "integer", "minimum": 1, "maximum": MOST_MINUTES})
-class Minutes(Amount):
-    """How long something is held: minutes, up to 30 days."""
-
-    default_error_messages = {"most": f"It is at most {MOST_MINUTES}."}
-
-    def to_internal_value(self, data: Any) -> int:
-        minutes = super().to_internal_value(data)
-        if minutes > MOST_MINUTES:
-            self.fail("most")
-        return minutes
 
 
 class Text(serializers.CharField):

@@ -27,7 +27,7 @@ class Capabilities(NamedTuple):
     offers values that may be old (``consistency="cached"``). shards, slots: pending increments are
     in rows of this kind. entries: each change is kept, with its time. ranks: one row for each
     counter and period slows it down no more than its total does. once: it is a `CountsOnce`.
-    holds: a quantity can be held, and come back. raises: it is a `Raises`.
+    raises: it is a `Raises`.
     """
 
     in_place: bool = False
@@ -41,7 +41,6 @@ class Capabilities(NamedTuple):
     entries: bool = False
     ranks: bool = False
     once: bool = False
-    holds: bool = False
     raises: bool = False
 
 

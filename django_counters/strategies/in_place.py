@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from django_counters.options import Option, is_integer
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.totals import SqlTotals
 from django_counters.strategies.base import Strategy
@@ -18,35 +17,6 @@ def _as_exact(table: Table, using: str, _: Shared) -> Strategy:
     return CachedAsExact(SqlTotals(table, using))
 
 
-# A hold never lasts longer.
-MOST_MINUTES = 60 * 24 * 30
-HOLDS = (
-    Option(
-        "held_per_actor",
-        None,
-        "None or an integer from 1 on",
-        "How much of one counter one actor may [hold](../how-to/reserve-stock.md#hold-limits) at "
-        "once. Each hold then needs `who`. None: any quantity.",
-        lambda value: value is None or is_integer(value, 1),
-        builds=False,
-    ),
-    Option(
-        "held_in_total",
-        None,
-        "None or an integer from 1 on",
-        "How much of one counter all actors together may hold at once. None: any quantity.",
-        lambda value: value is None or is_integer(value, 1),
-        builds=False,
-    ),
-    Option(
-        "hold_minutes",
-        MOST_MINUTES,
-        f"an integer from 1 to {MOST_MINUTES}",
-        "How many minutes after it was made a hold ends at the latest, extensions included.",
-        lambda value: is_integer(value, 1, MOST_MINUTES),
-        builds=False,
-    ),
-)
 EXACT = Declaration(
     Exact,
     Capabilities(
@@ -55,12 +25,11 @@ EXACT = Declaration(
         ceilings=True,
         ranks=True,
         once=True,
-        holds=True,
         raises=True,
     ),
     _exact,
-    namespaces=HOLDS,
-    fields=HOLDS,
+    namespaces=(),
+    fields=(),
 )
 # It cannot be declared: it replaces cached counters where COUNTERS_CACHED_AS_EXACT is set.
 CACHED_AS_EXACT = Declaration(

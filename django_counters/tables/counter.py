@@ -83,7 +83,6 @@ class CounterColumns(models.Model):
             ("adjust_counter", _("Can adjust a counter")),
             ("increment_counter", _("Can increment a counter over HTTP")),
             ("decrement_counter", _("Can decrement a counter over HTTP")),
-            ("hold_counter", _("Can hold a counter over HTTP")),
         ]
 
     def __str__(self) -> str:

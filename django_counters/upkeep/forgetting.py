@@ -14,12 +14,13 @@ from django.db import DEFAULT_DB_ALIAS, router
 
 from django_counters import clock
 from django_counters.exceptions import RecordMissing
+from django_counters.features import features
 from django_counters.projections.event import Event, actor_of
 from django_counters.registry import registry
 from django_counters.sketches import member_of
 from django_counters.stores.sql.session import Session
 from django_counters.stores.sql.uniques import SqlUniques
-from django_counters.tables import CounterActor, CounterHold, CounterMeasure, CounterUnique
+from django_counters.tables import CounterActor, CounterMeasure, CounterUnique
 from django_counters.types import UNBOUNDED, Claim
 from django_counters.upkeep.actors import Place, once_places
 from django_counters.write.change import Change
@@ -72,6 +73,10 @@ def forget_actor(
     found: Tally[str] = Tally()
     for forget in FORGETTERS:
         found.update(forget(asked))
+    for feature in features():
+        found.update(
+            feature.forget_actor(asked.actor, using, keep_counts=keep_counts, dry_run=dry_run)
+        )
     return dict(found)
 
 
@@ -150,17 +155,5 @@ def forget_members(asked: Asked) -> Mapping[str, int]:
     return {"sets": found}
 
 
-def forget_holds(asked: Asked) -> Mapping[str, int]:
-    """Clear the actor of a person's holds; return how many there were.
-
-    Open holds stay, and count in total but for no actor.
-    """
-    if not router.allow_migrate_model(asked.using, CounterHold):
-        return {"holds": 0}
-    with Session(asked.using).translated():
-        rows = CounterHold._base_manager.using(asked.using).filter(actor=asked.actor)
-        return {"holds": rows.count() if asked.dry_run else rows.update(actor="")}
-
-
 #: All that keep something of people. Each is called in turn.
-FORGETTERS: tuple[Forgetter, ...] = (forget_rows, forget_members, forget_holds)
+FORGETTERS: tuple[Forgetter, ...] = (forget_rows, forget_members)

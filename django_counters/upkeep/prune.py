@@ -18,7 +18,6 @@ from django_counters.tables import (
     CounterPosition,
     CounterToken,
 )
-from django_counters.upkeep.holds import prune_holds
 from django_counters.upkeep.measures import prune_cells
 from django_counters.upkeep.recording import forget_history
 from django_counters.write.landing import SOURCE
@@ -36,7 +35,6 @@ def prune_all(using: str = DEFAULT_DB_ALIAS) -> dict[str, int]:
         "samples": forget_history(using),
         "buckets": prune_limits(using),
         "cells": prune_cells(using),
-        "holds": prune_holds(using),
         "incidents": prune_incidents(using),
     }
     for feature in features():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -11,7 +11,6 @@ from django.db.models.functions import Left
 
 from django_counters import clock
 from django_counters.features import Drift, features
-from django_counters.read.stock import stock_of
 from django_counters.stores.sql.dialects import dialect_of
 from django_counters.stores.sql.dialects.ledger import Extent
 from django_counters.stores.sql.incidents import record
@@ -21,8 +20,6 @@ from django_counters.stores.sql.tables import NAMED
 from django_counters.tables import CounterIncident
 from django_counters.tables.standing import COUNTERS
 from django_counters.upkeep.actors import counting_actors, differing
-from django_counters.upkeep.holds import forgotten
-from django_counters.write.records import labelled
 
 
 @dataclass
@@ -34,17 +31,13 @@ class Report:
         partitions: how many sealed partitions were counted again, as a whole.
         drifts: counters whose total is not the sum of their entries. Partitions whose entries have
             changed since they were sealed. Counters of actors (``once=True``) whose value is not
-            the number of their rows of actors. Counters with a hold an hour beyond its time, as
-            upkeep does not run. Stocks whose available, held and sold units are not as many as the
-            caller says.
+            the number of their rows of actors. Drifts of other apps.
         measures: how many namespaces and fields were looked at whose counters count actors.
-        stocks: how many stocks were compared with the caller's figures.
     """
 
     checked: int = 0
     partitions: int = 0
     measures: int = 0
-    stocks: int = 0
     drifts: list[Drift] = field(default_factory=list)
 
 
@@ -53,7 +46,6 @@ def verify(
     *,
     namespace: str | None = None,
     sample: int | None = None,
-    stocks: Mapping[str, int] | None = None,
 ) -> Report:
     """Compare the totals of the ledger with its entries: archive + retained = total + tail.
 
@@ -68,20 +60,12 @@ def verify(
         using: the database.
         namespace: only the counters of a namespace.
         sample: only so many counters, drawn anew each time.
-        stocks: what ``available + held + sold`` should be of some counters, by key, or by field
-            and primary key (``"shop.Product.stock:7"``). Each is read in one statement; see
-            `CounterManager.stocktake`.
-
-    Raises:
-        InvalidKey, UnsupportedHold, RecordMissing: of such a counter there is no stock.
     """
     inquiry = SqlInquiry(NAMED, using)
     prefix = f"{namespace}:" if namespace else ""
     lacks = dialect_of(using).lacks
     keys = None if sample is None else [] if "ledger" in lacks else inquiry.sample(prefix, sample)
-    # A wrong question is refused before anything is written down.
-    differing_stocks = list(_differing_stocks(stocks or {}, using))
-    report = Report(stocks=len(stocks or {}), drifts=differing_stocks)
+    report = Report()
     if "ledger" not in lacks:
         astray = _recount(using, report, prefix, keys)
         report.drifts[:0] = inquiry.drift(prefix, keys, astray)
@@ -94,19 +78,12 @@ def verify(
         places = [] if "once" in lacks else list(counting_actors(using, namespace))
         report.measures = len(places)
         report.drifts += (drift for place in places for drift in differing(place, using))
-        further = chain(forgotten(using), *(one.drifts(using) for one in features()))
+        further = chain.from_iterable(one.drifts(using) for one in features())
         report.drifts += (one for one in further if one.key.startswith(prefix))
     for drift in report.drifts:
         detail = {"expected": drift.expected, "found": drift.found}
         record(CounterIncident.Kind.DRIFT, drift.key, detail, using)
     return report
-
-
-def _differing_stocks(stocks: Mapping[str, int], using: str) -> Iterator[Drift]:
-    for label, expected in stocks.items():
-        found = stock_of(labelled(label, using)).total
-        if found != expected:
-            yield Drift(label, expected, found)
 
 
 def _recount(

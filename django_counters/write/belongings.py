@@ -13,12 +13,11 @@ from types import MappingProxyType
 from typing import Any
 
 from django.apps import apps
-from django.db import connections, models, transaction
+from django.db import models
 
 from django_counters.features import forgetting
 from django_counters.measure import Measure
 from django_counters.registry import registry
-from django_counters.tables import CounterHold
 from django_counters.tables.measured import OfCounter
 
 # How many records one statement forgets.
@@ -31,8 +30,6 @@ class Fate(Enum):
     #: They are parts of its value, which the caller takes away.
     VALUE = "value"
     DELETED = "deleted"
-    #: They are ended: nothing comes back to the counter.
-    ENDED = "ended"
     KEPT = "kept"
 
 
@@ -50,7 +47,6 @@ BELONGINGS: Mapping[str, Fate] = MappingProxyType(
         "CounterMember": Fate.DELETED,
         "CounterUnique": Fate.DELETED,
         "CounterSample": Fate.DELETED,
-        "CounterHold": Fate.ENDED,
         # They are about people, or about what another table says.
         "CounterAdjustment": Fate.KEPT,
         "AdjustmentRequest": Fate.KEPT,
@@ -76,7 +72,7 @@ def forget_rows(
     *,
     among: Collection[str] = DELETED,
 ) -> Mapping[str, int]:
-    """Delete what belongs to counters beside their values, and end their holds.
+    """Delete what belongs to counters beside their values.
 
     Run it in the transaction that takes the values away.
 
@@ -108,7 +104,6 @@ def forget_rows(
                 rows += model.of_keys(measure, stored.id, some, using)
         for of_table in rows:
             gone[of_table.model.__name__] += of_table.delete()[0]
-        _end_holds(owner, some, using)
     return gone
 
 
@@ -117,20 +112,3 @@ def forget_added(owner: str, keys: Sequence[str], using: str) -> None:
     for start in range(0, len(keys), _IDS):
         for feature in forgetting():
             feature.forget(owner, keys[start : start + _IDS], using)
-
-
-def _end_holds(owner: str, keys: Sequence[str], using: str) -> None:
-    """End the holds of counters without giving anything back.
-
-    A hold that another transaction just ends is left to it: it would wait for the totals.
-    """
-    held = CounterHold._base_manager.using(using).filter(
-        field=owner, key__in=keys, state=CounterHold.State.HELD
-    )
-    skips = connections[using].features.has_select_for_update_skip_locked
-    # Signals that are sent by hand come without a transaction.
-    with transaction.atomic(using=using):
-        tokens = list(held.select_for_update(skip_locked=skips).values_list("pk", flat=True))
-        for start in range(0, len(tokens), _IDS):
-            some = tokens[start : start + _IDS]
-            held.filter(pk__in=some).update(state=CounterHold.State.RELEASED)

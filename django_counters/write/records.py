@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from django.apps import apps
@@ -15,11 +16,12 @@ from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.records import RecordKeys
 from django_counters.strategies import slotted
 from django_counters.strategies.declaring import Recipe
+from django_counters.tables.adjustment import NAME_LENGTH as MOST_ADJUSTED
 from django_counters.tables.counter import CounterColumns
 from django_counters.tables.slot import NAME_LENGTH, RECORD_ID_LENGTH
 from django_counters.tables.standing import SLOTS
 from django_counters.tables.total import TotalField
-from django_counters.types import SUBJECT_LENGTH, UNBOUNDED, Bounds, why_no_key
+from django_counters.types import UNBOUNDED, Bounds, why_no_key
 from django_counters.write.change import Ref, named
 
 _SLOTTED = slotted.DECLARED.recipe(of_field=True)
@@ -58,6 +60,27 @@ def column_of(model: type[models.Model], name: str) -> TotalField | None:
     """The field that holds the totals of a counter of a model's records, if there is one."""
     columns = (field for field in model._meta.concrete_fields if isinstance(field, TotalField))
     return next((field for field in columns if field.name == name), None)
+
+
+def ref_to(counter: object, using: str | None = None) -> Ref:
+    """Return the counter that a call of an app names: a key, the value of a field, or a `Ref`.
+
+    Raises:
+        InvalidKey: it isn't a counter.
+        UnsavedInstance: the record of the value has no row yet.
+    """
+    if isinstance(counter, Ref):
+        return counter
+    of_value: Callable[[str | None], Ref] | None = getattr(counter, "ref_in", None)
+    return of_value(using) if of_value else named(counter, using)
+
+
+def declared_options(ref: Ref) -> Mapping[str, Any]:
+    """Return the options of a counter's namespace or field, by their names in small letters."""
+    record = ref.table.pending.record
+    if record is None:
+        return registry.policy(ref.text).options
+    return getattr(column_of(*record), "options", {})
 
 
 def has_places(ref: Ref) -> bool:
@@ -191,22 +214,6 @@ def ref_of(label: str, key: str, using: str | None = None) -> Ref:
     return _of_model(model, name, native, alias)
 
 
-def labelled(text: str, using: str) -> Ref:
-    """The counter that `Ref.label` calls so.
-
-    Raises:
-        InvalidKey: the key cannot be one of such a counter.
-        InvalidAdjustment: the model cannot have such a counter.
-    """
-    owner, _, key = text.partition(":")
-    try:
-        apps.get_model(owner.rpartition(".")[0])
-    except (LookupError, ValueError):
-        # A namespace may have points, too.
-        return named(text, using)
-    return ref_of(owner, key, using)
-
-
 def _model_of(label: str) -> tuple[type[models.Model], str]:
     path, _, name = label.rpartition(".")
     try:
@@ -233,7 +240,7 @@ def _of_model(model: type[models.Model], name: str, native: Any, using: str) -> 
     else:
         place, limit = column.declared(), column.approve_above
     table, recipe, bounds, measure = place
-    if max(len(str(native)), len(table.label)) > SUBJECT_LENGTH:
-        reason = f"to be adjusted it may have {SUBJECT_LENGTH} characters"
+    if max(len(str(native)), len(table.label)) > MOST_ADJUSTED:
+        reason = f"to be adjusted it may have {MOST_ADJUSTED} characters"
         raise InvalidKey(key=native, reason=reason)
     return Ref(table, native, recipe, bounds, using, limit, measure)

@@ -19,6 +19,7 @@ from sphinx.util.docutils import SphinxDirective
 
 import django_counters
 from django_counters import access, conf, exceptions, streams
+from django_counters.features import actions
 from django_counters.options import Option
 
 Row = tuple[str, ...]
@@ -129,9 +130,10 @@ def _row(option: Option) -> Row:
 def access_rows() -> Iterator[Row]:
     """What the `API` of a namespace can have."""
     defaults = {field.name: field.default for field in fields(access.Access)}
-    _all_explained(ACCESS, defaults)
+    del defaults["added"]
+    _all_explained(ACCESS, {*defaults, *actions()})
     for name, (value, meaning) in ACCESS.items():
-        default = "nobody" if name in access.ACTIONS else f"`{defaults[name]!r}`"
+        default = "nobody" if name in (*access.ACTIONS, *actions()) else f"`{defaults[name]!r}`"
         default = {"network_limits": "`{}`"}.get(name, default)
         yield f"`{name!r}`", value, default, meaning
 

@@ -9,8 +9,9 @@ from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
-from django_counters import Hold, HoldMissing
-from django_counters.models import Counter
+from django_counters.contrib import holds
+from django_counters.contrib.holds.errors import HoldMissing
+from django_counters.contrib.holds.holding import Hold
 from example_project.shop.models import Product
 from example_project.shop.orders import Placed, order
 from example_project.tally import BASKET_SECONDS, STOCK
@@ -31,7 +32,9 @@ def put(product: Product, quantity: int, number: UUID) -> Hold:
         InsufficientCount: there is less in stock; nothing was held.
         TokenConflict: the number is that of another basket.
     """
-    return product.stock.hold(quantity, minutes=BASKET_SECONDS / 60, token=number, note="a basket")
+    return holds.hold(
+        product.stock, quantity, minutes=BASKET_SECONDS / 60, token=number, note="a basket"
+    )
 
 
 def find(number: UUID) -> Basket:
@@ -40,7 +43,7 @@ def find(number: UUID) -> Basket:
     Raises:
         HoldMissing: there is none.
     """
-    hold = Counter.objects.find_hold(number)
+    hold = holds.find(number)
     if hold.field != STOCK:
         raise HoldMissing(token=hold.token)
     return Basket(number, Product.objects.get(pk=hold.key), hold)

@@ -14,14 +14,13 @@ from django.views.decorators.csrf import csrf_protect, ensure_csrf_cookie
 from django.views.decorators.http import require_POST, require_safe
 
 from django_counters import (
-    HoldEnded,
-    HoldMissing,
     InsufficientCount,
     InvalidDelta,
     InvalidToken,
     TokenConflict,
     TokenExpired,
 )
+from django_counters.contrib.holds.errors import HoldEnded, HoldMissing
 from example_project.shop import baskets
 from example_project.shop.baskets import Basket
 from example_project.shop.forms import BuyForm, CheckoutForm

@@ -13,13 +13,9 @@ from django.db import connections
 from django.db.models import Sum
 
 from django_counters import QuotaExceeded, clock
-from django_counters.models import (
-    Counter,
-    CounterCell,
-    CounterHold,
-    CounterOccurrence,
-    CounterSample,
-)
+from django_counters.contrib import holds
+from django_counters.contrib.holds.models import CounterHold
+from django_counters.models import Counter, CounterCell, CounterOccurrence, CounterSample
 from django_counters.testing import override_counters
 from django_counters.upkeep.recording import record_history
 from django_counters.write.belongings import BELONGINGS, Fate
@@ -162,9 +158,9 @@ def test_actors_go_with_it(once: Any) -> None:
 def test_nothing_comes_back_from_a_hold_of_a_forgotten_counter() -> None:
     with override_counters(c={"FLOOR": 0}):
         Counter.objects.increment(KEY, 8)
-        Counter.objects.hold(KEY, 2, token="cart", minutes=5)
+        holds.hold(KEY, 2, token="cart", minutes=5)
         assert Counter.objects.forget(KEY) == 6
-        assert not Counter.objects.find_hold("cart").release()
+        assert not holds.find("cart").release()
         assert Counter.objects.value(KEY) == 0
         assert CounterHold.objects.get().state == CounterHold.State.RELEASED
 
@@ -172,11 +168,11 @@ def test_nothing_comes_back_from_a_hold_of_a_forgotten_counter() -> None:
 def test_nothing_comes_back_from_a_hold_of_a_deleted_record() -> None:
     product = Product._base_manager.create()
     product.stock.increment(8)
-    product.stock.hold(2, token="cart", minutes=5)
+    holds.hold(product.stock, 2, token="cart", minutes=5)
     pk = product.pk
     product.delete()
     again = Product._base_manager.create(pk=pk)
-    assert not Counter.objects.find_hold("cart").release()
+    assert not holds.find("cart").release()
     assert again.stock.value() == 0
 
 

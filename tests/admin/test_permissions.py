@@ -16,6 +16,7 @@ from django.utils.http import urlencode
 
 from django_counters import clock
 from django_counters.adjustments.approval import ask
+from django_counters.contrib import holds
 from django_counters.models import (
     AdjustmentRequest,
     Counter,
@@ -112,7 +113,7 @@ def namespaces() -> Iterator[None]:
 def rows(db: None) -> dict[str, Any]:
     """One row of each model, by the name that the table has for it."""
     Counter.objects.increment(KEY, 31)
-    Counter.objects.hold(KEY, 1, token=HELD)
+    holds.hold(KEY, 1, token=HELD)
     return {
         "adjustment": Counter.objects.adjust(KEY, by=10, reason="a test", actor="x").pk,
         "counter": "stock_3Aa",

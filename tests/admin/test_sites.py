@@ -71,7 +71,7 @@ class Elsewhere:
     """What belongs to the app is in another database than the records."""
 
     def db_for_read(self, model: Any, **_hints: Any) -> str | None:
-        return "other" if model._meta.app_label == "django_counters" else None
+        return "other" if model._meta.app_label.startswith("django_counters") else None
 
     db_for_write = db_for_read
 

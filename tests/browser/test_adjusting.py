@@ -12,6 +12,7 @@ from django.contrib.auth.models import Permission, User
 from django.urls import reverse
 
 from django_counters import clock
+from django_counters.contrib import holds
 from django_counters.models import Counter, CounterAdjustment, CounterDelta
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
@@ -102,7 +103,7 @@ def test_find_a_counter_adjust_it_and_see_what_became_of_it(
 
 def test_give_back_what_is_held_of_a_record(page: Page, log_in: LogIn) -> None:
     lamp = Product.objects.create(name="Lamp", slug="lamp", price=19, stock=5)
-    lamp.stock.hold(2)
+    holds.hold(lamp.stock, 2)
     log_in(User.objects.create_superuser("anna"))
     page.goto(reverse("admin:shop_product_change", args=(lamp.pk,)))
     page.get_by_label("Reason").fill(WHY)

@@ -12,12 +12,12 @@ from typing import Any
 
 from django.db import connection, connections
 
-from django_counters import Stock
-from django_counters.exceptions import HoldEnded, InsufficientCount, RetryTransaction
-from django_counters.models import Counter
+from django_counters.contrib import holds
+from django_counters.contrib.holds.errors import HoldEnded
+from django_counters.contrib.holds.holding import Hold, Stock
+from django_counters.contrib.holds.upkeep import expire_holds
+from django_counters.exceptions import InsufficientCount, RetryTransaction
 from django_counters.testing import override_counters
-from django_counters.upkeep.holds import expire_holds
-from django_counters.write.holds import Hold
 from tests.concurrency.crowd import PATIENCE, processes
 from tests.testapp.models import Product
 
@@ -49,8 +49,8 @@ def _among_others(number: int, kind: str, stock: int) -> Any:
 
 def _seen(kind: str) -> Stock:
     if kind == "named":
-        return Counter.objects.stocktake("stock:lamp")
-    return Product.stock.of(Product.objects.get().pk).stocktake()
+        return holds.stocktake("stock:lamp")
+    return holds.stocktake(Product.stock.of(Product.objects.get().pk))
 
 
 def _all_sold(kind: str, stock: int) -> bool:
@@ -132,9 +132,9 @@ def _buy(chance: random.Random, kind: str) -> None:
 
 def _hold(kind: str, wanted: int, token: str) -> Hold:
     if kind == "named":
-        return Counter.objects.hold("stock:lamp", wanted, minutes=MINUTES, token=token)
+        return holds.hold("stock:lamp", wanted, minutes=MINUTES, token=token)
     stock = Product.stock.of(Product.objects.get().pk)
-    return stock.hold(wanted, minutes=MINUTES, token=token)
+    return holds.hold(stock, wanted, minutes=MINUTES, token=token)
 
 
 def _end(chance: random.Random, hold: Hold) -> None:

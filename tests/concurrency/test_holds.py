@@ -9,11 +9,13 @@ from functools import partial
 import pytest
 from django.db import transaction
 
-from django_counters.exceptions import HoldEnded
-from django_counters.models import Counter, CounterHold
+from django_counters.contrib import holds
+from django_counters.contrib.holds.errors import HoldEnded
+from django_counters.contrib.holds.holding import Hold
+from django_counters.contrib.holds.models import CounterHold
+from django_counters.contrib.holds.upkeep import expire_holds
+from django_counters.models import Counter
 from django_counters.testing import override_counters
-from django_counters.upkeep.holds import expire_holds
-from django_counters.write.holds import Hold
 from tests.concurrency.crowd import Threads
 from tests.concurrency.holding import sell
 from tests.holds.conftest import pass_time
@@ -53,20 +55,20 @@ def test_all_of_much_is_sold_and_no_more(kind: str) -> None:
 def test_one_token_from_all_sides_takes_once() -> None:
     _stock("named", 100)
     ways: list[Callable[..., Hold]] = [
-        partial(Counter.objects.hold, KEY),
-        Product.stock.of(Product.objects.get().pk).hold,
+        partial(holds.hold, KEY),
+        partial(holds.hold, Product.stock.of(Product.objects.get().pk)),
     ]
     for hold in ways:
         CounterHold.objects.all().delete()
-        holds = Threads(16).run(lambda _, hold=hold: hold(3, token="cart"))  # type: ignore[misc]
-        assert sorted(one.replayed for one in holds) == [False] + [True] * 15
+        made = Threads(16).run(lambda _, hold=hold: hold(3, token="cart"))  # type: ignore[misc]
+        assert sorted(one.replayed for one in made) == [False] + [True] * 15
         assert CounterHold.objects.count() == 1
     assert (Counter.objects.value(KEY), Product.objects.get().stock) == (97, 97)
 
 
 def test_one_hold_ends_once_from_all_sides() -> None:
     _stock("named", 100)
-    hold = Counter.objects.hold(KEY, 4, token="cart")
+    hold = holds.hold(KEY, 4, token="cart")
     ways = [hold.commit, lambda: hold.commit(quantity=1), hold.release, expire_holds]
 
     def work(number: int) -> object:
@@ -84,7 +86,7 @@ def test_one_hold_ends_once_from_all_sides() -> None:
 def test_expirers_give_back_once() -> None:
     _stock("named", 100)
     for number in range(40):
-        Counter.objects.hold(KEY, 2, token=str(number))
+        holds.hold(KEY, 2, token=str(number))
     pass_time()
     ended = Threads(8).run(lambda _: expire_holds())
     assert (sum(ended), Counter.objects.value(KEY)) == (40, 100)
@@ -93,7 +95,7 @@ def test_expirers_give_back_once() -> None:
 def test_a_sale_that_is_under_way_is_not_given_back() -> None:
     """Its time passes before it commits: the row is held until then."""
     _stock("named", 10)
-    hold = Counter.objects.hold(KEY, 4)
+    hold = holds.hold(KEY, 4)
     under_way, looked = threading.Event(), threading.Event()
 
     def work(number: int) -> int:
@@ -110,24 +112,24 @@ def test_a_sale_that_is_under_way_is_not_given_back() -> None:
         return 0
 
     def pass_time_of_others() -> None:
-        Counter.objects.hold(KEY, 1, token="late")
+        holds.hold(KEY, 1, token="late")
         CounterHold.objects.filter(token="late").update(expires_at="2020-01-01T00:00Z")
 
     assert Threads(2).run(work) == [0, 1]
-    assert (Counter.objects.value(KEY), Counter.objects.find_hold(hold.token).sold) == (6, 4)
+    assert (Counter.objects.value(KEY), holds.find(hold.token).sold) == (6, 4)
 
 
 def test_nobody_is_refused_while_somebody_gives_back() -> None:
     """Who asks for what is over waits for whoever is giving it back."""
     _stock("named", 10)
-    Counter.objects.hold(KEY, 10)
+    holds.hold(KEY, 10)
     pass_time()
     giving = threading.Event()
 
     def work(number: int) -> int:
         if number:
             giving.wait(60)
-            return Counter.objects.hold(KEY, 10).quantity
+            return holds.hold(KEY, 10).quantity
         with transaction.atomic():
             expire_holds()
             giving.set()

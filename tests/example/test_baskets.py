@@ -11,8 +11,11 @@ import pytest
 from django.test import Client
 from django.utils.timezone import localtime, now
 
-from django_counters import Stock, token_of
-from django_counters.models import Counter, CounterHold
+from django_counters import token_of
+from django_counters.contrib import holds
+from django_counters.contrib.holds.holding import Stock
+from django_counters.contrib.holds.models import CounterHold
+from django_counters.models import Counter
 from example_project.corrections import noting
 from example_project.shop import baskets
 from example_project.shop.models import Order, Product
@@ -52,7 +55,7 @@ def check_out(client: Client, page: str, quantity: int) -> Any:
 
 def state(lamp: Product) -> tuple[Stock, int, int]:
     """The stock, how many orders there are, and how many are counted."""
-    return lamp.stock.stocktake(), Order.objects.count(), Counter.objects.value(ORDERS)
+    return holds.stocktake(lamp.stock), Order.objects.count(), Counter.objects.value(ORDERS)
 
 
 def test_a_person_fills_a_basket_and_buys_a_part_of_it_once(client: Client, lamp: Product) -> None:
@@ -98,12 +101,12 @@ def test_what_is_given_back_or_over_is_not_sold(client: Client, lamp: Product) -
 
 def test_what_is_no_basket(client: Client, lamp: Product) -> None:
     Counter.objects.increment("stock:other", 1)
-    other = Counter.objects.hold("stock:other", 1, token=new_number())
+    other = holds.hold("stock:other", 1, token=new_number())
     for number in (uuid4(), other.token):
         page = f"/shop/baskets/{number}/"
         answers = client.get(page), check_out(client, page, 1), client.post(f"{page}leave")
         assert [answer.status_code for answer in answers] == [404] * 3
-    assert Counter.objects.find_hold(other.token).state == "held"
+    assert holds.find(other.token).state == "held"
     # No order can have it: it is of three days ago.
     page = fill(client, lamp, 1, token_of("old", now() - timedelta(days=3)))["Location"]
     assert check_out(client, page, 1).status_code == 400
@@ -136,11 +139,9 @@ def test_what_staff_give_back_is_no_restocking(client: Client, lamp: Product) ->
     tally = Tally()
     with noting(tally):
         lamp.stock.adjust(by=1, reason="A test", actor="clerk")
-        Counter.objects.release_hold(
-            CounterHold.objects.get().token, reason="A test", actor="clerk"
-        )
+        holds.release(CounterHold.objects.get().token, reason="A test", actor="clerk")
     assert tally.sums()[f"restocked:{lamp.pk}"] == 1
-    assert lamp.stock.stocktake() == Stock(6, 0, 0)
+    assert holds.stocktake(lamp.stock) == Stock(6, 0, 0)
 
 
 def _text(answer: Any) -> str:

@@ -217,9 +217,9 @@ def test_a_view_of_which_nobody_knows_may_be_counted_or_not(before: verify.Snaps
         pytest.param(lambda: sale().stock.decrement(1), id="stock without an order"),
         pytest.param(lambda: sale().orders.filter(quantity=3).delete(), id="an order gone"),
         pytest.param(lambda: sale().orders.create(quantity=1), id="an order of nothing"),
-        pytest.param(lambda: verify.holds().filter(state=0).delete(), id="what is held is gone"),
-        pytest.param(lambda: verify.holds().filter(sold=1).delete(), id="a sold basket is gone"),
-        pytest.param(lambda: verify.holds().filter(sold=1).update(sold=2), id="sold too much"),
+        pytest.param(lambda: verify.baskets().filter(state=0).delete(), id="what is held is gone"),
+        pytest.param(lambda: verify.baskets().filter(sold=1).delete(), id="a sold basket is gone"),
+        pytest.param(lambda: verify.baskets().filter(sold=1).update(sold=2), id="sold too much"),
     ],
 )
 def test_a_difference_is_noticed(before: verify.Snapshot, tamper: Any) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from django_counters.models import Counter, CounterBatch, CounterHold
+from django_counters.contrib.holds.models import CounterHold
+from django_counters.models import Counter, CounterBatch
 from example_project.blog.countries import cells
 from example_project.blog.models import Post
 from example_project.bootstrap.children import until

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from django.apps import AppConfig
@@ -41,6 +42,7 @@ class Moods(Feature):
     rest = "tests.extension.rest"
     panel = "tests.extension.admin.MoodPanel"
     explained = (NoMood,)
+    actions = MappingProxyType({"cheer": "moods.add_mood"})
 
     def functions(self, vendor: str) -> Sequence[str]:
         return [SHOUT] if vendor == "postgresql" else []
@@ -53,13 +55,21 @@ class Moods(Feature):
 
         return {"moods": Mood.objects.using(using).filter(text="").delete()[0]}
 
-    def keeps_rows(self, options: Mapping[str, Any]) -> bool:
-        return options.get("mood") is not None
+    def keeps_rows(self, field: Any) -> bool:
+        return field.options.get("mood") is not None
 
     def forget(self, owner: str, keys: Sequence[str], using: str) -> None:
         from tests.extension.models import Mood
 
         Mood.objects.using(using).filter(owner=owner, key__in=keys).delete()
+
+    def forget_actor(
+        self, actor: str, using: str, *, keep_counts: bool, dry_run: bool
+    ) -> Mapping[str, int]:
+        from tests.extension.models import Mood
+
+        rows = Mood.objects.using(using).filter(text=actor)
+        return {"moods": rows.count() if dry_run else rows.delete()[0]}
 
     def drifts(self, using: str) -> Iterator[Drift]:
         from tests.extension.models import Mood

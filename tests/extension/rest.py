@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from django_counters.rest.base import CounterView
-from django_counters.rest.permissions import MayRead
+from django_counters.rest.permissions import CounterPermission, MayRead
 from django_counters.rest.problems import Kind
 from tests.extension.errors import NoMood
 from tests.extension.models import Mood
@@ -32,4 +32,25 @@ class MoodView(CounterView):
         return Response({"mood": mood.text})
 
 
-urlpatterns = [path("counters/<counter_key:key>/mood", MoodView.as_view(), name="mood")]
+class MayCheer(CounterPermission):
+    """May cheer a counter up."""
+
+    action = "cheer"
+
+
+@extend_schema(exclude=True)
+class CheerView(CounterView):
+    """Cheers a counter up."""
+
+    may = MayCheer
+
+    def post(self, request: Request, key: str) -> Response:
+        """Set its mood."""
+        mood = Mood.objects.create(key=self.target(key).key, text="loud")
+        return Response({"mood": mood.text})
+
+
+urlpatterns = [
+    path("counters/<counter_key:key>/cheer", CheerView.as_view(), name="cheer"),
+    path("counters/<counter_key:key>/mood", MoodView.as_view(), name="mood"),
+]

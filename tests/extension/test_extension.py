@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Permission, User
 from django.core.checks import run_checks
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
@@ -58,7 +59,7 @@ def test_its_option_of_a_field() -> None:
 
 def test_without_the_app_the_option_is_unknown() -> None:
     with modify_settings(INSTALLED_APPS={"remove": "tests.extension"}):
-        assert features() == []
+        assert not any(isinstance(one, Moods) for one in features())
         (problem,) = problems({"parties": {"MOOD": "loud"}})
         assert "unknown option 'MOOD'" in problem.message
 
@@ -126,6 +127,34 @@ def test_its_route_of_the_api(client: Client) -> None:
         Mood.objects.create(key="parties:a", text="sad")
         assert client.get(url).json() == {"mood": "sad"}
         assert client.get("/api/v1/counters/parties:a").json()["value"] == 1
+
+
+def test_its_action_of_the_api_has_a_rule_and_a_permission(client: Client) -> None:
+    url = "/api/v1/counters/parties:a/cheer"
+    user = User.objects.create_user("ann")
+    client.force_login(user)
+    with override_counters(parties={"API": {"cheer": "permission", "read": "anyone"}}):
+        Counter.objects.increment("parties:a")
+        assert client.post(url).status_code == 403
+        user.user_permissions.add(Permission.objects.get(codename="add_mood"))
+        assert client.post(url).json() == {"mood": "loud"}
+    (problem,) = problems({"parties": {"API": {"cheer": "anyone"}}})
+    assert "cheer cannot be for 'anyone'" in problem.message
+
+
+def test_its_form_in_the_admin_is_for_who_may_adjust(admin_client: Client, client: Client) -> None:
+    Counter.objects.increment("parties:a")
+    url = f"{reverse('admin:moods_mood')}?field=&key=parties:a"
+    assert admin_client.get(url).content == b"parties:a"
+    client.force_login(User.objects.create_user("ann", is_staff=True))
+    assert client.get(url).status_code == 403
+
+
+def test_forgetting_a_person_asks_it() -> None:
+    Mood.objects.create(key="a", text="ann")
+    assert output("forget-actor", "ann", "--dry-run").endswith(", 1 moods")
+    assert output("forget-actor", "ann").endswith(", 1 moods")
+    assert output("forget-actor", "ann").endswith(", 0 moods")
 
 
 def test_a_class_in_place_of_an_instance_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

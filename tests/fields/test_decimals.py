@@ -23,13 +23,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from django_counters import AssignmentIgnored, DecimalCounterField
+from django_counters.contrib import holds
+from django_counters.contrib.holds.errors import UnsupportedHold
 from django_counters.exceptions import (
     ApprovalRequired,
     CeilingExceeded,
     InitialOutOfBounds,
     InsufficientCount,
     InvalidDelta,
-    UnsupportedHold,
     ValueChanged,
     ValueNotKnown,
 )
@@ -242,7 +243,7 @@ class TestCounting:
     def test_nothing_is_held(self) -> None:
         counted = account(balance=5)
         with pytest.raises(UnsupportedHold):
-            counted.balance.hold(1)
+            holds.hold(counted.balance, 1)
         assert column("balance", counted) == 500
 
 

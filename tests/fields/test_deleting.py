@@ -12,9 +12,10 @@ from django.db.migrations.state import ModelState, ProjectState
 from django.db.models.signals import post_delete, pre_delete
 from django.test.utils import CaptureQueriesContext, isolate_apps
 
+from django_counters.contrib import holds
+from django_counters.contrib.holds import upkeep
 from django_counters.fields import CounterField, deleting
-from django_counters.models import Counter, SlottedCounter
-from django_counters.write import belongings
+from django_counters.models import SlottedCounter
 from tests.testapp.models import (
     BonusTrack,
     Device,
@@ -119,21 +120,21 @@ def test_whoever_deletes_in_sql_may_tell_of_each_record(block: Callable[[], Any]
 @pytest.mark.django_db(transaction=True)
 def test_a_deletion_told_of_by_hand_ends_the_holds_of_a_stock() -> None:
     product = Product.objects.create(name="lamp", stock=5)
-    product.stock.hold(2, token="cart")
+    holds.hold(product.stock, 2, token="cart")
     post_delete.send(sender=Product, instance=product, using="default")
-    assert not Counter.objects.find_hold("cart").release()
+    assert not holds.find("cart").release()
 
 
 def test_holds_without_a_floor_end_with_their_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(belongings, "_IDS", 2)
+    monkeypatch.setattr(upkeep, "_TOKENS", 2)
     device = Device.objects.create(events=9)
     for number in range(5):
-        device.events.hold(1, token=f"cart {number}")
+        holds.hold(device.events, 1, token=f"cart {number}")
     key = device.pk
     device.delete()
     new = Device.objects.create(pk=key)
-    assert new.events.holds() == []
-    assert not any(Counter.objects.find_hold(f"cart {n}").release() for n in range(5))
+    assert holds.of(new.events) == []
+    assert not any(holds.find(f"cart {n}").release() for n in range(5))
     assert new.events.value() == 0
 
 
@@ -171,7 +172,7 @@ def test_a_link_to_a_parent_may_be_a_name() -> None:
 @pytest.mark.django_db(transaction=True)
 def test_a_data_migration_may_tell_of_each_record() -> None:
     product = Product.objects.create(name="lamp", stock=5)
-    product.stock.hold(2, token="basket")
+    holds.hold(product.stock, 2, token="basket")
     (song,) = songs(1)
 
     def delete(apps: Any, schema_editor: Any) -> None:
@@ -190,6 +191,6 @@ def test_a_data_migration_may_tell_of_each_record() -> None:
     with connection.schema_editor() as editor:
         migrations.RunPython(delete).database_forwards("testapp", editor, state, state)
     assert waiting() == []
-    assert not Counter.objects.find_hold("basket").release()
-    assert Product.objects.create(pk=product.pk).stock.holds() == []
+    assert not holds.find("basket").release()
+    assert holds.of(Product.objects.create(pk=product.pk).stock) == []
     assert Song.objects.with_counts().get(pk=Song.objects.create(pk=song.pk).pk).plays == 0

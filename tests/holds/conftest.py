@@ -10,10 +10,12 @@ from typing import Any, NamedTuple
 import pytest
 from django.db.models import F
 
-from django_counters import Stock as Parts
-from django_counters.models import Counter, CounterHold
+from django_counters.contrib import holds
+from django_counters.contrib.holds.holding import Hold
+from django_counters.contrib.holds.holding import Stock as Parts
+from django_counters.contrib.holds.models import CounterHold
+from django_counters.models import Counter
 from django_counters.testing import override_counters
-from django_counters.write.holds import Hold
 from tests.testapp.models import Product
 
 DECLARED: dict[str, Any] = {
@@ -38,20 +40,23 @@ class Stock(NamedTuple):
 
 def of_key(key: str) -> Stock:
     """A named counter."""
-    objects = Counter.objects
-    return Stock(
-        partial(objects.hold, key),
-        partial(objects.holds, key),
-        partial(objects.value, key),
-        partial(objects.increment, key),
-        partial(objects.stocktake, key),
-    )
+    return _stock(key, partial(Counter.objects.value, key), partial(Counter.objects.increment, key))
 
 
 def of_field() -> Stock:
     """A counter of a record."""
     stock = Product.stock.of(Product.objects.create().pk)
-    return Stock(stock.hold, stock.holds, stock.value, stock.increment, stock.stocktake)
+    return _stock(stock, stock.value, stock.increment)
+
+
+def _stock(counter: Any, value: Callable[[], int], increment: Callable[..., Any]) -> Stock:
+    return Stock(
+        partial(holds.hold, counter),
+        partial(holds.of, counter),
+        value,
+        increment,
+        partial(holds.stocktake, counter),
+    )
 
 
 KINDS = ("stock:lamp", "seats:hall", "field")

@@ -5,33 +5,42 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.core.checks import Error
 from django.db import models, transaction
+from django.test.utils import isolate_apps
 
 from django_counters import clock
+from django_counters.conf import problems
+from django_counters.contrib import holds
+from django_counters.contrib.holds.errors import HoldLimitExceeded
+from django_counters.contrib.holds.holding import AT_ONCE
+from django_counters.contrib.holds.models import CounterHold
+from django_counters.contrib.holds.sql import SqlHolds
 from django_counters.exceptions import (
-    HoldLimitExceeded,
     InsufficientCount,
     InvalidActor,
     InvalidConfiguration,
     InvalidDelta,
     TokenConflict,
 )
-from django_counters.models import Counter, CounterHold
+from django_counters.fields import CounterField
+from django_counters.models import Counter
 from django_counters.registry import registry
 from django_counters.stores.sql.corrections import SqlCorrections
-from django_counters.stores.sql.holds import SqlHolds
 from django_counters.testing import override_counters
 from django_counters.upkeep.forgetting import forget_actor
-from django_counters.write.holds import AT_ONCE
 from tests.concurrency.crowd import Threads
-from tests.holds.conftest import Stock, of_key, pass_time
+from tests.holds.conftest import Stock, pass_time
 from tests.testapp.models import Product
 
 LIMITS = {"held_per_actor": 3, "held_in_total": 5, "hold_minutes": 60}
+# As a namespace declares them.
+OPTIONS = {name.upper(): limit for name, limit in LIMITS.items()}
 KEY = "stock:lamp"
 
 
@@ -40,8 +49,8 @@ def _limited(_declared: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     field: Any = Product._meta.get_field("stock")
     monkeypatch.setitem(vars(field), "options", {**field.options, **LIMITS})
     with override_counters(
-        stock={"FLOOR": 0, "OPTIONS": LIMITS},
-        seats={"FLOOR": 0, "PER": ["day"], "OPTIONS": LIMITS},
+        stock={"FLOOR": 0, **OPTIONS},
+        seats={"FLOOR": 0, "PER": ["day"], **OPTIONS},
     ):
         yield
 
@@ -76,7 +85,7 @@ def test_all_together_hold_no_more_than_is_declared(stock: Stock) -> None:
 def test_another_counter_has_its_own(db: None) -> None:
     for key in (KEY, "stock:chair"):
         Counter.objects.increment(key, 10)
-        assert Counter.objects.hold(key, 3, who="ann").available == 7
+        assert holds.hold(key, 3, who="ann").available == 7
 
 
 def test_who_has_to_be_named(stock: Stock) -> None:
@@ -119,7 +128,7 @@ def test_the_limits_hold_from_all_sides(kind: str) -> None:
     product = Product.stock.of(Product.objects.create(stock=100).pk)
 
     def work(number: int) -> int:
-        take: Any = product.hold if kind == "field" else of_key(KEY).hold
+        take: Any = partial(holds.hold, product if kind == "field" else KEY)
         try:
             return int(take(1, who=f"actor {number % 2}").quantity)
         except HoldLimitExceeded:
@@ -139,14 +148,15 @@ def test_an_extension_obeys_the_limits_of_now(
     limits = {"hold_minutes": 60, lowered: 2}
     field: Any = Product._meta.get_field("stock")
     monkeypatch.setitem(vars(field), "options", limits)
+    options = {name.upper(): limit for name, limit in limits.items()}
     with override_counters(
-        stock={"FLOOR": 0, "OPTIONS": limits},
-        seats={"FLOOR": 0, "PER": ["day"], "OPTIONS": limits},
+        stock={"FLOOR": 0, **options},
+        seats={"FLOOR": 0, "PER": ["day"], **options},
     ):
         with pytest.raises(HoldLimitExceeded) as refused:
             hold.extend(minutes=30)
         assert (refused.value.requested, refused.value.held, refused.value.limit) == (3, 0, 2)
-        assert Counter.objects.find_hold(hold.token).expires_at == hold.expires_at
+        assert holds.find(hold.token).expires_at == hold.expires_at
 
 
 def test_what_others_hold_does_not_end_an_extension(stock: Stock) -> None:
@@ -164,7 +174,7 @@ def test_an_extension_that_commits_late_is_within_the_limits(
 ) -> None:
     """Another call has found the hold over meanwhile, and holds instead of it."""
     Counter.objects.increment(KEY, 100)
-    hold = Counter.objects.hold(KEY, 3, who="ann")
+    hold = holds.hold(KEY, 3, who="ann")
     CounterHold.objects.update(expires_at=clock.now() + timedelta(seconds=1))
     extending, held, ready = (threading.Event() for _ in range(3))
     extend, total = SqlHolds.extend, SqlCorrections.hold
@@ -183,10 +193,10 @@ def test_an_extension_that_commits_late_is_within_the_limits(
     def work(number: int) -> str:
         if number:
             assert extending.wait(60)
-            while Counter.objects.find_hold(hold.token).state == "held":
+            while holds.find(hold.token).state == "held":
                 continue
             with transaction.atomic():
-                Counter.objects.hold(KEY, 3, who="ann")
+                holds.hold(KEY, 3, who="ann")
                 held.set()
                 # The extension asks for the total, or has missed this hold and is done.
                 assert ready.wait(60)
@@ -212,16 +222,46 @@ def test_an_extension_that_commits_late_is_within_the_limits(
 def test_wrong_options_are_told(db: None, option: str, wrong: Any) -> None:
     with (
         pytest.raises(InvalidConfiguration, match=option),
-        override_counters(stock={"OPTIONS": {option: wrong}}),
+        override_counters(stock={option.upper(): wrong}),
     ):
         Counter.objects.value(KEY)
+
+
+@pytest.mark.parametrize(
+    ("declared", "why"),
+    [
+        ({"CEILING": {"day": 5}}, "because it has a quota"),
+        ({"ONCE": True}, "because it counts once for each actor"),
+        ({"STRATEGY": "sharded"}, "sharded counters can't be held"),
+    ],
+)
+def test_limits_of_what_cannot_be_held_are_told(declared: dict[str, Any], why: str) -> None:
+    for option, limit in OPTIONS.items():
+        [problem] = problems({"stock": {**declared, option: limit}})
+        assert problem.code == "E008"
+        assert f"{option.lower()}: " in problem.message
+        assert why in problem.message
+
+
+@isolate_apps("tests.testapp")
+def test_limits_of_fields_that_cannot_be_held_are_told() -> None:
+    class Wrong(models.Model):
+        stock = CounterField(ceiling={"day": 5}, held_in_total=9, hold_minutes=60)
+        seats = CounterField(strategy="slotted", held_per_actor=2)
+        calls = CounterField(held_per_actor=0)
+
+        class Meta:
+            app_label = "testapp"
+
+    found = {error.obj.name: error.id for error in Wrong.check() if isinstance(error, Error)}
+    assert found == dict.fromkeys(("stock", "seats", "calls"), "counters.E020")
 
 
 def test_as_many_expired_holds_as_there_are_are_enough(db: None) -> None:
     with override_counters(stock={"FLOOR": 0}):
         number = AT_ONCE + AT_ONCE // 2
         Counter.objects.increment(KEY, number)
-        Counter.objects.hold(KEY, number, token="first")
+        holds.hold(KEY, number, token="first")
         CounterHold.objects.all().delete()
         then = clock.now() - timedelta(hours=1)
         CounterHold.objects.bulk_create(
@@ -229,16 +269,16 @@ def test_as_many_expired_holds_as_there_are_are_enough(db: None) -> None:
             for n in range(number)
         )
         with pytest.raises(InsufficientCount) as refused:
-            Counter.objects.hold(KEY, number + 1)
+            holds.hold(KEY, number + 1)
         assert refused.value.available == number
         CounterHold.objects.update(state=CounterHold.State.HELD)
         Counter.objects.decrement(KEY, number)
-        assert Counter.objects.hold(KEY, number).available == 0
+        assert holds.hold(KEY, number).available == 0
 
 
 @pytest.mark.parametrize("sign", ["\x1b[2J", "\u202e", "\u2066", "\x07", "\0", "\ud800"])
 def test_a_note_does_not_steer_how_it_is_shown(stock: Stock, sign: str) -> None:
-    with pytest.raises(ValueError, match="steers"):
+    with pytest.raises(ValueError, match="controls the display"):
         stock.hold(1, who="ann", note=f"a basket{sign}")
     assert not CounterHold.objects.exists()
     assert stock.hold(1, who="ann", note="a\tbasket\n").note == "a\tbasket\n"

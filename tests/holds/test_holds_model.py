@@ -7,10 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
-from django_counters.exceptions import HoldEnded, InsufficientCount, InvalidDelta
-from django_counters.models import Counter, CounterHold
-from django_counters.upkeep.holds import expire_holds
-from django_counters.write.holds import Hold
+from django_counters.contrib import holds
+from django_counters.contrib.holds.errors import HoldEnded
+from django_counters.contrib.holds.holding import Hold
+from django_counters.contrib.holds.models import CounterHold
+from django_counters.contrib.holds.upkeep import expire_holds
+from django_counters.exceptions import InsufficientCount, InvalidDelta
 from tests.holds.conftest import Stock, pass_time, sums
 
 pytestmark = [pytest.mark.rare, pytest.mark.django_db]
@@ -135,4 +137,4 @@ _WAYS = {2: _commit, 3: _commit_some, 4: _release, 5: _extend}
 
 
 def _found(token: str) -> Hold:
-    return Counter.objects.find_hold(token)
+    return holds.find(token)

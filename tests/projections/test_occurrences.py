@@ -14,6 +14,7 @@ from django.test.utils import CaptureQueriesContext
 
 from django_counters import clock
 from django_counters.checks import check_setting
+from django_counters.contrib import holds
 from django_counters.exceptions import (
     HistoryNotKept,
     InsufficientCount,
@@ -279,9 +280,9 @@ def test_what_is_kept_no_longer() -> None:
 def test_a_hold_is_one_and_so_is_what_it_gives_back() -> None:
     with override_counters(stock={"OCCURRENCES": ["day"]}):
         Counter.objects.increment("stock:a", 10)
-        Counter.objects.hold("stock:a", 4, minutes=5).commit()
+        holds.hold("stock:a", 4, minutes=5).commit()
         assert Counter.objects.series("stock:a").occurred() == Occurred(2, 6)
-        Counter.objects.hold("stock:a", 4, minutes=5).commit(3)
+        holds.hold("stock:a", 4, minutes=5).commit(3)
         assert Counter.objects.series("stock:a").occurred() == Occurred(4, 3)
 
 

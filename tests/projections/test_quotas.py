@@ -22,13 +22,15 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from django_counters import CeilingExceeded, CounterField, InsufficientCount, QuotaExceeded, clock
 from django_counters.calendar import period_of
 from django_counters.checks import check_setting
-from django_counters.exceptions import UnsupportedBounds, UnsupportedHold
+from django_counters.contrib import holds
+from django_counters.contrib.holds.errors import UnsupportedHold
+from django_counters.contrib.holds.models import CounterHold
+from django_counters.exceptions import UnsupportedBounds
 from django_counters.models import (
     Counter,
     CounterAdjustment,
     CounterCell,
     CounterDelta,
-    CounterHold,
     CounterMeasure,
     CounterShard,
     SlottedCounter,
@@ -395,21 +397,21 @@ def test_a_case_adjusts_those_that_have_room() -> None:
 def test_a_counter_with_a_quota_cannot_be_held() -> None:
     """It may come back in another period: there it would be counted, and here it would be room."""
     Counter.objects.increment(KEY, 40)
-    with pytest.raises(UnsupportedHold, match="Hold a counter without one"):
-        Counter.objects.hold(KEY, 5)
+    with pytest.raises(UnsupportedHold, match="it has a quota"):
+        holds.hold(KEY, 5)
     with pytest.raises(UnsupportedHold):
-        Member.objects.create().requests.hold(1)
+        holds.hold(Member.objects.create().requests, 1)
     assert not CounterHold.objects.exists()
 
 
 def test_what_was_held_before_the_quota_always_comes_back() -> None:
     with override_counters(calls={"PER": ["day"], "TAGS": {"model": 2}}):
         Counter.objects.increment(KEY, 50)
-        first, second, third = (Counter.objects.hold(KEY, 5) for _ in range(3))
+        first, second, third = (holds.hold(KEY, 5) for _ in range(3))
     Counter.objects.increment(KEY, 5)
     assert first.release()
     assert Counter.objects.value(KEY) == used(period="day") == 45
-    row = Counter.objects.release_hold(second.token, reason="the customer is gone", actor="boss")
+    row = holds.release(second.token, reason="the customer is gone", actor="boss")
     assert row.after == used(period="day") == 50
     assert third.commit(quantity=2).state == "committed"
     assert Counter.objects.value(KEY) == used(period="day") == 53
@@ -449,7 +451,6 @@ PROBLEMS = [
     ({"CEILING": {"day": 5}, "STRATEGY": "cached"}, "cannot hold a ceiling of a period"),
     ({"CEILING": {"day": 5}, "STRATEGY": "ledger"}, "cannot hold a ceiling of a period"),
     ({"CEILING": {"day": 5}, "ONCE": True}, "once for each actor"),
-    ({"CEILING": {"day": 5}, "OPTIONS": {"held_per_actor": 2}}, "held_per_actor can't be beside"),
 ]
 
 
@@ -466,13 +467,12 @@ def test_wrong_fields() -> None:
     class Wrong(models.Model):
         hits = CounterField(strategy="slotted", ceiling={"day": 5})
         calls = CounterField(ceiling={"decade": 5})
-        stock = CounterField(ceiling={"day": 5}, held_in_total=9, hold_minutes=60)
 
         class Meta:
             app_label = "testapp"
 
     found = {error.obj.name: error.id for error in Wrong.check() if isinstance(error, Error)}
-    assert found == dict.fromkeys(("hits", "calls", "stock"), "counters.E037")
+    assert found == dict.fromkeys(("hits", "calls"), "counters.E037")
 
 
 @isolate_apps("tests.testapp")

@@ -52,7 +52,12 @@ def main() -> int:
     from django.conf import settings
 
     settings.configure(
-        INSTALLED_APPS=["django.contrib.auth", "django.contrib.contenttypes", "django_counters"],
+        INSTALLED_APPS=[
+            "django.contrib.auth",
+            "django.contrib.contenttypes",
+            "django_counters",
+            "django_counters.contrib.holds",
+        ],
         REST_FRAMEWORK={"DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema"},
     )
     django.setup()

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from django.db import ProgrammingError, connection, transaction
 
-from django_counters.adjustments import guard
-from django_counters.adjustments.audit import CHANGED, Flaw, verify_audit
 from django_counters.models import CounterAdjustment
+from django_counters.stores.sql import guard
+from django_counters.upkeep.audit import CHANGED, Flaw, verify_audit
 from tests.chains import append, stored
 from tests.stores.test_audit import (
     BY_DJANGO,

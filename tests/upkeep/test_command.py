@@ -88,8 +88,8 @@ class TestLedger:
         CounterToken.objects.update(created_at=clock.now() - timedelta(days=3))
         Counter.objects.increment("a", token="new")
         others = (
-            "0 generations, 0 histories, 0 samples, 0 buckets, 0 cells, 0 holds, "
-            "0 incidents and 0 moods forgotten"
+            "0 generations, 0 histories, 0 samples, 0 buckets, 0 cells, 0 incidents, "
+            "0 holds and 0 moods forgotten"
         )
         assert output("upkeep", "prune") == f"1 tokens, {others}"
         kinds = ("generations", "histories", "samples", "buckets", "cells", "holds", "incidents")
@@ -102,7 +102,7 @@ class TestLedger:
             incident = CounterIncident.objects.create(kind="lost", subject=f"{days} days ago")
             found = clock.now() - timedelta(days=days)
             CounterIncident.objects.filter(pk=incident.pk).update(found_at=found)
-        assert output("upkeep", "prune").endswith("1 incidents and 0 moods forgotten")
+        assert output("upkeep", "prune").endswith("1 incidents, 0 holds and 0 moods forgotten")
         assert [one.subject for one in CounterIncident.objects.all()] == ["365 days ago"]
 
     @pytest.mark.django_db(transaction=True)
@@ -129,7 +129,7 @@ class TestUpkeep:
         assert len(lines) == len(jobs())
         assert lines[1].startswith("1 counters changed by 1 generations")
         assert lines[2].startswith("1 rows folded")
-        assert lines[6].startswith("1 tokens, ")
+        assert lines[5].startswith("1 tokens, ")
         own = Counter.objects.filter(key__startswith="counters.")
         kept = dict(Counter.objects.difference(own).values_list("key", "value"))
         assert kept == {"a": 1, "b": 5, "hits:a": 3}

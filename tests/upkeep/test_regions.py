@@ -10,10 +10,11 @@ from django.db import connections
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
+from django_counters.contrib import holds
+from django_counters.contrib.holds.errors import UnsupportedHold
 from django_counters.exceptions import (
     InvalidConfiguration,
     UnsupportedBounds,
-    UnsupportedHold,
     UnsupportedMaximum,
     UnsupportedRegions,
 )
@@ -110,7 +111,7 @@ def test_what_no_region_can_promise_is_refused() -> None:
     with pytest.raises(UnsupportedMaximum):
         Counter.objects.maximum("likes:x", 3)
     with pytest.raises(UnsupportedHold):
-        Counter.objects.hold("likes:x", 1, minutes=5, token="t")
+        holds.hold("likes:x", 1, minutes=5, token="t")
     assert not CounterRegion._base_manager.exists()
 
 

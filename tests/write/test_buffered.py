@@ -16,6 +16,8 @@ from asgiref.sync import async_to_sync, sync_to_async
 from django.db import connections, transaction
 
 from django_counters import clock
+from django_counters.contrib import holds
+from django_counters.contrib.holds.errors import UnsupportedHold
 from django_counters.exceptions import (
     CounterOverflow,
     CounterUnavailable,
@@ -24,7 +26,6 @@ from django_counters.exceptions import (
     InvalidTags,
     OutcomeUnknown,
     UnsupportedBounds,
-    UnsupportedHold,
     UnsupportedMaximum,
 )
 from django_counters.metrics.gathering import scraping
@@ -158,7 +159,7 @@ class TestPast:
         with pytest.raises(UnsupportedMaximum):
             Counter.objects.maximum("hits:home", 5)
         with pytest.raises(UnsupportedHold):
-            Counter.objects.hold("hits:home", 1, minutes=1)
+            holds.hold("hits:home", 1, minutes=1)
 
 
 class TestHandle:

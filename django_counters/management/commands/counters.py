@@ -22,14 +22,13 @@ from django.utils.translation import gettext_noop
 
 from django_counters import exceptions as errors
 from django_counters import jobs
-from django_counters.adjustments import command as adjustments
-from django_counters.adjustments.audit import Anchor
 from django_counters.adjustments.cases import AdjustedMany
 from django_counters.features import Done, Job, features
 from django_counters.intake.flush import flush
-from django_counters.management import consuming, examining, regions, work
+from django_counters.management import adjusting, consuming, examining, regions, work
 from django_counters.management.looping import Wait, until_asked_to_end
 from django_counters.options import did_you_mean
+from django_counters.upkeep.audit import Anchor
 from django_counters.upkeep.forgetting import forget_actor
 from django_counters.upkeep.ledger import rebase
 
@@ -54,7 +53,6 @@ _EXPLAINED = (
     errors.InvalidAdjustment,
     errors.InvalidKey,
     errors.RecordMissing,
-    errors.UnsupportedHold,
     errors.InvalidConfiguration,
     errors.CounterUnavailable,
     errors.OutcomeUnknown,
@@ -100,14 +98,6 @@ class Command(BaseCommand):
         )
         sub["verify"].add_argument("--namespace", help=_("only its counters"))
         sub["verify"].add_argument("--sample", type=int, help=_("only so many counters"))
-        sub["verify"].add_argument(
-            "--stock",
-            action="append",
-            type=_stock,
-            default=[],
-            metavar="COUNTER=NUMBER",
-            help=_("the available, held and sold quantity of a counter together; may be repeated"),
-        )
         sub["audit"].add_argument(
             "--anchor",
             type=_anchor,
@@ -124,7 +114,7 @@ class Command(BaseCommand):
         sub["forget-actor"].add_argument(
             "--dry-run", action="store_true", help=_("say what there is, no more")
         )
-        adjustments.add_arguments(sub["adjust"])
+        adjusting.add_arguments(sub["adjust"])
         consuming.add_arguments(sub["consume"], _seconds)
         examining.add_arguments(sub["doctor"])
         regions.add_arguments(sub["regions"])
@@ -200,20 +190,19 @@ class Command(BaseCommand):
         *,
         namespace: str | None,
         sample: int | None,
-        stock: list[tuple[str, int]],
         as_json: bool,
         **_: Any,
     ) -> None:
-        asked: dict[str, Any] = {"namespace": namespace, "sample": sample, "stocks": dict(stock)}
-        self._report(work.verified(using, **asked), as_json=as_json)
+        done = work.verified(using, namespace=namespace, sample=sample)
+        self._report(done, as_json=as_json)
 
     def _audit(self, using: str, *, anchor: Anchor | None, as_json: bool, **_: Any) -> None:
-        self._report(adjustments.audit(using, anchor), as_json=as_json)
+        self._report(work.audited(using, anchor), as_json=as_json)
 
     def _adjust(self, using: str, **options: Any) -> None:
         quiet = options["as_json"] or not options["verbosity"]
         try:
-            adjustments.run(self.stdout, None if quiet else self._told(), using, **options)
+            adjusting.run(self.stdout, None if quiet else self._told(), using, **options)
         finally:
             self._progress()
 
@@ -349,13 +338,6 @@ def _anchor(text: str) -> Anchor:
         return Anchor.parse(text)
     except ValueError as error:
         raise ArgumentTypeError(str(error)) from error
-
-
-def _stock(text: str) -> tuple[str, int]:
-    counter, equals, number = text.rpartition("=")
-    if not (counter and equals and number.isascii() and number.isdigit()):
-        raise ArgumentTypeError(f"{text!r} is not COUNTER=NUMBER, as in stock:SKU-17=500")
-    return counter, int(number)
 
 
 def _common() -> ArgumentParser:

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django_counters.stores.sql.dialects.actors import Actors
+from django_counters.stores.sql.dialects.audit import Audit
 from django_counters.stores.sql.dialects.cells import Cells
 from django_counters.stores.sql.dialects.claims import ClaimSql
 from django_counters.stores.sql.dialects.errors import Errors
 from django_counters.stores.sql.dialects.fold import Fold
-from django_counters.stores.sql.dialects.holds import Holds
 from django_counters.stores.sql.dialects.landing import Landing
 from django_counters.stores.sql.dialects.ledger import Ledger
 from django_counters.stores.sql.dialects.limits import Limits
@@ -56,6 +56,7 @@ class Dialect(Spelling, Errors):
     several_writers = True
     tells_isolation = False
 
+    audit: Audit
     ledger: Ledger
     landing: Landing
     claims: type[ClaimSql]
@@ -65,7 +66,6 @@ class Dialect(Spelling, Errors):
         self.limits = Limits(self)
         self.cells = Cells(self)
         self.actors = Actors(self)
-        self.holds = Holds(self)
         self.positions = Positions(self)
         self.regions = Regions(self)
 

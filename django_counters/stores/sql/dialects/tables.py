@@ -21,7 +21,6 @@ SAMPLES = "django_counters_countersample"
 LIMITS = "django_counters_counterlimit"
 UNIQUES = "django_counters_counterunique"
 ACTORS = "django_counters_counteractor"
-HOLDS = "django_counters_counterhold"
 REGIONS = "django_counters_counterregion"
 
 # The number of the row that is a total, where totals have no column.

@@ -11,11 +11,11 @@ from uuid import UUID
 from django_counters.stores.sql.dialects.base import Dialect
 from django_counters.stores.sql.dialects.fold import Fold
 from django_counters.stores.sql.dialects.mysql.absent import LACKS, NoLedger, absent
+from django_counters.stores.sql.dialects.mysql.audit import MysqlAudit
 from django_counters.stores.sql.dialects.mysql.cells import MysqlCells
 from django_counters.stores.sql.dialects.mysql.claims import MysqlClaims
 from django_counters.stores.sql.dialects.mysql.fitness import REDUCED, unfit
 from django_counters.stores.sql.dialects.mysql.fold import MysqlFold
-from django_counters.stores.sql.dialects.mysql.holds import MysqlHolds
 from django_counters.stores.sql.dialects.mysql.landing import MysqlLanding
 from django_counters.stores.sql.dialects.mysql.limits import MysqlLimits
 from django_counters.stores.sql.dialects.mysql.positions import MysqlPositions
@@ -80,12 +80,12 @@ class MySQL(Dialect):
     array, gathered = "JSON_ARRAY", "JSON_ARRAYAGG"
 
     claims = MysqlClaims
+    audit = MysqlAudit()
 
     def __init__(self) -> None:
         super().__init__()
         self.actors = absent("once")
         self.cells = MysqlCells(self)
-        self.holds = MysqlHolds(self)
         self.landing = MysqlLanding(self)
         self.ledger = NoLedger()
         self.limits = MysqlLimits(self)

@@ -11,7 +11,6 @@ from django_counters.stores.sql.dialects.mysql.waiting import BY_KEY
 from django_counters.stores.sql.dialects.positions import POSITIONS
 from django_counters.stores.sql.dialects.spelling import Together
 from django_counters.stores.sql.dialects.tables import (
-    HOLDS,
     LIMITS,
     TOKENS,
     UNIQUES,
@@ -43,7 +42,6 @@ def _named(letters: str) -> Mapping[str, str]:
 _NAMED_BY: Mapping[str, Mapping[str, str]] = {
     **{kind.table: _named(kind.keys) for kind in KINDS.values()},
     UNIQUES: _named("mkpst"),
-    HOLDS: {"token": _KEY},
     POSITIONS: {"source": _KEY, "part": _KEY},
     LIMITS: {"digest": _DIGITS},
     TOKENS: {"digest": _DIGITS},
@@ -52,12 +50,22 @@ _NAMED_BY: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def delete_some(table: str, which: str, returning: str, patience: str = " SKIP LOCKED") -> str:
+def delete_some(
+    table: str,
+    which: str,
+    returning: str,
+    patience: str = " SKIP LOCKED",
+    named_by: Mapping[str, str] | None = None,
+) -> str:
     """Delete some rows, and tell columns of their primary key: those that nobody holds.
 
-    What others insert after they were found stays. ``patience``: empty to wait for who holds some.
+    What others insert after they were found stays.
+
+    Args:
+        patience: empty to wait for who holds some.
+        named_by: the columns of the primary key and their types, for the table of another app.
     """
-    names = _NAMED_BY[table]
+    names = named_by or _NAMED_BY[table]
     held = ", ".join(f"`{name}`" for name in names)
     kept = ", ".join(_kept(f"d.`{name}`", name) for name in names)
     each = ", ".join(f"`{n}` {kind} PATH '$[{i}]'" for i, (n, kind) in enumerate(names.items()))

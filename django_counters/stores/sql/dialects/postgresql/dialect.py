@@ -8,6 +8,7 @@ from typing import Any
 from django_counters.stores.sql.dialects.base import Dialect
 from django_counters.stores.sql.dialects.fold import Fold
 from django_counters.stores.sql.dialects.postgresql.actors import PostgresActors
+from django_counters.stores.sql.dialects.postgresql.audit import PostgresAudit
 from django_counters.stores.sql.dialects.postgresql.cells import PostgresCells
 from django_counters.stores.sql.dialects.postgresql.claims import PostgresClaims
 from django_counters.stores.sql.dialects.postgresql.functions import (
@@ -15,7 +16,6 @@ from django_counters.stores.sql.dialects.postgresql.functions import (
     install,
     refused_function,
 )
-from django_counters.stores.sql.dialects.postgresql.holds import PostgresHolds
 from django_counters.stores.sql.dialects.postgresql.landing import PostgresLanding
 from django_counters.stores.sql.dialects.postgresql.ledger import PostgresLedger
 from django_counters.stores.sql.dialects.postgresql.regions import PostgresRegions
@@ -67,12 +67,12 @@ class PostgreSQL(Dialect):
     array, gathered = "jsonb_build_array", "jsonb_agg"
 
     claims = PostgresClaims
+    audit = PostgresAudit()
 
     def __init__(self) -> None:
         super().__init__()
         self.cells = PostgresCells(self)
         self.actors = PostgresActors(self)
-        self.holds = PostgresHolds(self)
         self.regions = PostgresRegions(self)
         self.ledger = PostgresLedger(self)
         self.landing = PostgresLanding(self)

@@ -22,7 +22,6 @@ from django_counters.measure import KINDS, SUM, Kind
 from django_counters.stores.sql.dialects.cells import COLUMNS, insert
 from django_counters.stores.sql.dialects.postgresql import (
     actor_functions,
-    holds,
     ledger_functions,
     right_functions,
 )
@@ -348,7 +347,6 @@ FUNCTIONS = (
     *right_functions.FUNCTIONS,
     *(_adding(kind) for kind in KINDS.values() if kind.adds),
     _WITHIN,
-    *holds.FUNCTIONS,
 )
 _CORE = "django_counters"
 _NAME = re.compile(r"^\s*CREATE (?:OR REPLACE )?FUNCTION (django_counters_[a-z0-9_]+)\s*\(")

@@ -10,11 +10,23 @@ from rest_framework.authentication import TokenAuthentication
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.views import APIView
 
+from django_counters.contrib import holds
 from django_counters.models import Counter
 from django_counters.rest import expose
 from django_counters.testing import override_counters
 from tests.holds.conftest import pass_time
-from tests.rest.conftest import ALL_NAMED, API_TESTS, As, Client, problem
+from tests.rest.conftest import (
+    ALL_NAMED,
+    API_TESTS,
+    As,
+    Client,
+    as_,
+    fields,
+    isolated,
+    keys,
+    namespaces,
+    problem,
+)
 from tests.testapp.models import Product
 
 pytestmark = API_TESTS
@@ -181,11 +193,10 @@ def test_it_asks_for_a_right(action: str, as_: As, key: str) -> None:
 
 
 def test_a_customer_holds_no_more_than_a_part(staff: Client, as_: As) -> None:
-    limits = {"held_per_actor": 3}
-    with override_counters(stock={"FLOOR": 0, "OPTIONS": limits, "API": ALL_NAMED}):
+    with override_counters(stock={"FLOOR": 0, "HELD_PER_ACTOR": 3, "API": ALL_NAMED}):
         staff.do("increment", "stock:chair", {"by": 10})
         user = User.objects.create_user("ann")
-        Counter.objects.hold("stock:chair", 2, who=user)
+        holds.hold("stock:chair", 2, who=user)
         customer = Client()
         customer.force_authenticate(user)
         answer = customer.do("hold", "stock:chair", {"quantity": 2}, **BASKET)

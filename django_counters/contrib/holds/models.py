@@ -1,4 +1,4 @@
-"""Quantities that are held: counted off, and not sold yet."""
+"""Holds: quantities that were taken from a counter, and can come back."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ HELD = 0
 
 
 class CounterHold(models.Model):
-    """A quantity of one counter that is held until a moment. ``Counter.objects.hold`` makes it.
+    """A quantity of one counter that is held until a moment. ``holds.hold()`` makes it.
 
-    A row that is held stands for a quantity that was taken from its counter and may come back. One
-    that has ended says how much of it was ``sold``; the rest is back in the counter, at every
-    commit.
+    While it is held, its quantity is taken from the counter and can come back. When it has ended,
+    ``sold`` was sold and the rest is back in the counter, at every commit.
     """
 
     class State(models.IntegerChoices):
@@ -37,7 +36,7 @@ class CounterHold(models.Model):
     sold = models.BigIntegerField(_("sold"), default=0)
     state = models.SmallIntegerField(_("state"), choices=State.choices, default=HELD)
     note = models.CharField(_("note"), max_length=NAME_LENGTH, blank=True, default="")
-    # Who holds it: as ``who`` of an increment. Empty if nobody was named.
+    # Its holder: as ``who`` of an increment. Empty if none was named.
     actor = models.CharField(_("actor"), max_length=ACTOR_LENGTH, blank=True, default="")
     expires_at = models.DateTimeField(_("expires at"))
     created_at = models.DateTimeField(_("created at"))
@@ -45,6 +44,8 @@ class CounterHold(models.Model):
     class Meta:
         verbose_name = _("counter hold")
         verbose_name_plural = _("counter holds")
+        db_table = "django_counters_counterhold"
+        permissions = [("hold_counter", _("Can hold a counter over HTTP"))]
         indexes = [
             models.Index(
                 fields=["expires_at"], condition=models.Q(state=HELD), name="counters_holds_due"
@@ -52,7 +53,7 @@ class CounterHold(models.Model):
             models.Index(
                 fields=["field", "key"], condition=models.Q(state=HELD), name="counters_holds_of"
             ),
-            # What upkeep forgets.
+            # Upkeep deletes these.
             models.Index(
                 fields=["expires_at"], condition=~models.Q(state=HELD), name="counters_holds_ended"
             ),
@@ -73,5 +74,5 @@ class CounterHold(models.Model):
 
     @property
     def subject(self) -> str:
-        """What people call the counter."""
+        """Return the name of the counter for people."""
         return f"{self.field}:{self.key}" if self.field else self.key

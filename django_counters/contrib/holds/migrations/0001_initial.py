@@ -6,8 +6,10 @@ import django_counters.tables.counter
 
 
 class Migration(migrations.Migration):
+    initial = True
+
     dependencies = [
-        ("django_counters", "0008_limit_moments"),
+        ("django_counters", "0001_initial"),
     ]
 
     operations = [
@@ -52,6 +54,8 @@ class Migration(migrations.Migration):
             options={
                 "verbose_name": "counter hold",
                 "verbose_name_plural": "counter holds",
+                "db_table": "django_counters_counterhold",
+                "permissions": [("hold_counter", "Can hold a counter over HTTP")],
                 "indexes": [
                     models.Index(
                         condition=models.Q(("state", 0)),

@@ -7,9 +7,10 @@ from django.contrib.auth.models import Permission, User
 from django.test import Client, override_settings
 from django.urls import reverse
 
+from django_counters.contrib import holds
 from django_counters.models import Counter, CounterAdjustment
 from django_counters.testing import override_counters
-from tests.admin.conftest import EVIL, Login
+from tests.admin.conftest import EVIL, Login, login, nobody, viewer
 from tests.admin.reading import html_of, rows_of
 from tests.admin.site import HIDDEN
 from tests.admin.test_page import section, url_of
@@ -24,9 +25,9 @@ REASON = "the customer has phoned"
 @pytest.fixture(autouse=True)
 def _stock() -> None:
     Counter.objects.increment(KEY, 10)
-    Counter.objects.hold(KEY, 3, minutes=30, token="second", note="basket 2")
-    Counter.objects.hold(KEY, 2, minutes=10, token=EVIL[:200])
-    Counter.objects.hold(KEY, 1, token="sold").commit()
+    holds.hold(KEY, 3, minutes=30, token="second", note="basket 2")
+    holds.hold(KEY, 2, minutes=10, token=EVIL[:200])
+    holds.hold(KEY, 1, token="sold").commit()
 
 
 @pytest.fixture
@@ -64,7 +65,7 @@ def test_who_may_adjust_gives_back_with_a_reason(adjuster: Client) -> None:
     # Its token has signs that no case may have, and is long.
     assert release(adjuster, EVIL[:200]) == 302
     assert Counter.objects.value(KEY) == 9
-    assert Counter.objects.find_hold("second").state == "released"
+    assert holds.find("second").state == "released"
     # Once.
     assert release(adjuster, "second") == 302
     assert (CounterAdjustment.objects.count(), Counter.objects.value(KEY)) == (2, 9)
@@ -88,17 +89,17 @@ def test_what_is_not_given_back(adjuster: Client, token: str, reason: str) -> No
 def test_a_hold_of_another_counter(adjuster: Client) -> None:
     Counter.objects.increment("stock:other", 1)
     assert release(adjuster, "second", key="stock:other") == 302
-    assert Counter.objects.find_hold("second").state == "held"
+    assert holds.find("second").state == "held"
 
 
 def test_who_may_not_adjust_this_counter_gives_nothing_of_it_back(login: Login) -> None:
     Counter.objects.increment("fixed:a", 1)
-    Counter.objects.hold("fixed:a", 1, token="fixed")
+    holds.hold("fixed:a", 1, token="fixed")
     client = login("view_counter", "adjust_counter")
     with override_settings(ROOT_URLCONF="tests.admin.site"):
         assert release(client, "fixed", key="fixed:a") == 403
         assert release(client, "second") == 302
-    assert [Counter.objects.find_hold(one).state for one in ("fixed", "second")] == [
+    assert [holds.find(one).state for one in ("fixed", "second")] == [
         "held",
         "released",
     ]
@@ -116,10 +117,10 @@ class TestFields:
         root, viewer = login(name="root", superuser=True), login(name="viewer")
         User.objects.get(username="viewer").user_permissions.add(may_view("post"))
         assert "counters-holds" not in html_of(root, url)
-        post.views.hold(2, token="basket", note=EVIL)
-        post.likes.hold(1, token="other")
+        holds.hold(post.views, 2, token="basket", note=EVIL)
+        holds.hold(post.likes, 1, token="other")
         page = html_of(root, url)
-        first, second = section(page, "holds"), section(page, "holds-2")
+        first, second = (section(page, f"holds-testapp-Post-{name}") for name in ("views", "likes"))
         assert ("Held (views)" in first, "Held (likes)" in second) == (True, True)
         assert rows_of(first)[1][:1] + rows_of(first)[1][3:4] == ["2", "basket"]
         assert "<script>" not in first
@@ -135,7 +136,7 @@ class TestFields:
     def test_it_is_given_back_with_a_reason_once(self, login: Login) -> None:
         product = Product.objects.create(stock=5)
         other = Product.objects.create(stock=5)
-        product.stock.hold(3, token="basket")
+        holds.hold(product.stock, 3, token="basket")
         client = login("adjust_counter", name="eve")
         # Who does not see the record does not learn whether there is one.
         assert release(client, "basket", key=product.pk, field=FIELD) == 403
@@ -159,16 +160,16 @@ class TestFields:
         self, login: Login, title: str, status: int
     ) -> None:
         post = Post.objects.create(title=title, views=3)
-        post.views.hold(1, token="basket")
+        holds.hold(post.views, 1, token="basket")
         client = login("adjust_counter", name="eve")
         User.objects.get(username="eve").user_permissions.add(may_view("post"))
         assert release(client, "basket", key=post.pk, field="testapp.Post.views") == status
-        assert Counter.objects.find_hold("basket").state == "held"
+        assert holds.find("basket").state == "held"
 
     def test_an_inherited_counter_is_that_of_the_parent(self, login: Login) -> None:
         news = NewsPage.objects.create()
         Page.hits.of(news.pk).increment(5)
-        news.hits.hold(2, token="basket")
+        holds.hold(news.hits, 2, token="basket")
         root = login(name="root", superuser=True)
         page = html_of(root, reverse("admin:testapp_newspage_change", args=(news.pk,)))
         field = "testapp.NewsPage.hits"
@@ -180,4 +181,4 @@ class TestFields:
 def test_nobody_else(viewer: Client, nobody: Client) -> None:
     assert release(viewer, "second") == 403
     assert release(nobody, "second") in (302, 403)
-    assert Counter.objects.find_hold("second").state == "held"
+    assert holds.find("second").state == "held"

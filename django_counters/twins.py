@@ -1,0 +1,24 @@
+"""Makes the async twin of a function or a method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def twin(work: Callable[_P, _R]) -> Callable[_P, Coroutine[Any, Any, _R]]:
+    """Return the same for async code, run in Django's thread for synchronous code."""
+
+    @wraps(work)
+    async def awaited(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        from asgiref.sync import sync_to_async
+
+        return await sync_to_async(work)(*args, **kwargs)
+
+    awaited.__name__ = f"a{work.__name__}"
+    awaited.__doc__ = f"`{work.__name__}` for async code."
+    return awaited
