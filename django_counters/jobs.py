@@ -42,7 +42,12 @@ JOBS = (
     Job("history", 300, f"{_WORK}history", _("record the totals of namespaces with HISTORY")),
     Job("prune", 3600, f"{_WORK}prune", _("delete expired rows")),
     Job("verify", _DAY, f"{_WORK}verify", _("compare values with what they are made of")),
-    Job("audit", _DAY, f"{_WORK}audit", _("compare all adjustments with their digests")),
+    Job(
+        "audit",
+        _DAY,
+        "django_counters.adjustments.command.audit",
+        _("compare all adjustments with their digests"),
+    ),
 )
 _OF_REGIONS = (
     Job("publish", 10, f"{_WORK}publish", _("let other regions copy what this one has counted")),

@@ -7,6 +7,7 @@ and the models that are tables alone.
 from __future__ import annotations
 
 from django_counters import tables
+from django_counters.adjustments.models import AdjustmentRequest, CounterAdjustment
 from django_counters.managers import CounterManager, DeltaManager, ShardManager, SlotManager
 from django_counters.tables import *  # noqa: F403 - what are tables alone is listed there
 from django_counters.tables.counter import CounterColumns
@@ -14,7 +15,14 @@ from django_counters.tables.delta import DeltaColumns
 from django_counters.tables.shard import ShardColumns
 from django_counters.tables.slot import SlotColumns
 
-__all__ = ["Counter", "CounterDelta", "CounterShard", "SlottedCounter"]
+__all__ = [
+    "AdjustmentRequest",
+    "Counter",
+    "CounterAdjustment",
+    "CounterDelta",
+    "CounterShard",
+    "SlottedCounter",
+]
 __all__ += tables.__all__
 
 

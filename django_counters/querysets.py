@@ -14,8 +14,7 @@ from django.db import models, router
 from django.db.models.functions import Cast, Coalesce
 from django.db.models.query import ModelIterable
 
-from django_counters.adjustments import cases
-from django_counters.adjustments.cases import STEP, AdjustedMany, Progress
+from django_counters.adjustments import STEP
 from django_counters.exceptions import UnsupportedConsistency
 from django_counters.fields import CounterField, counter_fields
 from django_counters.fields.amounts import Amount
@@ -33,6 +32,8 @@ _PAGE = 500
 _VALUE: models.BigIntegerField[int, int] = models.BigIntegerField()
 
 if TYPE_CHECKING:
+    from django_counters.adjustments.cases import AdjustedMany, Progress
+
     _ModelIterable = ModelIterable[Any]
 else:
     _ModelIterable = ModelIterable
@@ -239,7 +240,7 @@ class CounterQuerySet(models.QuerySet[_Model]):
         allow_below_floor: bool = False,
         dry_run: bool = False,
         step: int = STEP,
-        progress: Progress = lambda report: None,  # noqa: ARG005
+        progress: Progress | None = None,
     ) -> AdjustedMany:
         """Adjust one counter field of many records, by their primary keys.
 
@@ -252,8 +253,10 @@ class CounterQuerySet(models.QuerySet[_Model]):
         named: str | None = getattr(self, "_db", None)
         alias = named or router.db_for_write(self.model)
         to, by = (self._in_units(name, amounts) for amounts in (to, by))
-        return cases.adjust_many(
-            cases.given(to, by, lambda pk: of_key(self.model, name, pk, alias)),
+        from django_counters.adjustments.cases import adjust_many, given
+
+        return adjust_many(
+            given(to, by, lambda pk: of_key(self.model, name, pk, alias)),
             "by" if to is None else "to",
             reason=reason,
             actor=actor,

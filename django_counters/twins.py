@@ -11,13 +11,21 @@ _R = TypeVar("_R")
 
 
 def twin(work: Callable[_P, _R]) -> Callable[_P, Coroutine[Any, Any, _R]]:
-    """Return the same for async code, run in Django's thread for synchronous code."""
+    """Return the same for async code, run in Django's thread for synchronous code.
+
+    The twin of a method calls the object's method of that name, so a subclass overrides both.
+    """
+    is_method = "." in work.__qualname__.rpartition("<locals>.")[2]
 
     @wraps(work)
     async def awaited(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         from asgiref.sync import sync_to_async
 
-        return await sync_to_async(work)(*args, **kwargs)
+        if not is_method:
+            return await sync_to_async(work)(*args, **kwargs)
+        owner, *rest = args
+        result: _R = await sync_to_async(getattr(owner, work.__name__))(*rest, **kwargs)
+        return result
 
     awaited.__name__ = f"a{work.__name__}"
     awaited.__doc__ = f"`{work.__name__}` for async code."

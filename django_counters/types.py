@@ -16,6 +16,8 @@ from django_counters.measure import KINDS, SUM
 K = TypeVar("K", bound=Hashable)
 INT8 = (-(2**63), 2**63 - 1)
 KEY_LENGTH = 200
+# Of a record's key as text, and of app.Model.field, in the tables that name any counter.
+SUBJECT_LENGTH = 255
 _DIGEST_LENGTH = 32
 SMALL = 2**62
 

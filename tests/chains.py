@@ -10,10 +10,9 @@ from uuid import UUID
 import pytest
 from django.db import connections, transaction
 
+from django_counters.adjustments import guard
+from django_counters.adjustments.sql import SqlAudit, digest_of
 from django_counters.models import CounterAdjustment
-from django_counters.stores.sql import guard
-from django_counters.stores.sql.audit import SqlAudit
-from django_counters.stores.sql.chain import digest_of
 from tests.schemas import DDL_COMMITS
 
 ENTRY = UUID("01890a5d-ac96-774b-bcce-b302099a8057")

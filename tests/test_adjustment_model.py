@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from django_counters import clock
+from django_counters.adjustments.audit import verify_audit
 from django_counters.exceptions import TokenConflict, ValueChanged
 from django_counters.intake.flush import flush
 from django_counters.models import (
@@ -25,7 +26,6 @@ from django_counters.models import (
 from django_counters.stores.sql.horizon import SqlHorizon
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
-from django_counters.upkeep.audit import verify_audit
 from django_counters.upkeep.rollup import rollup
 from django_counters.upkeep.verify import verify
 from tests import machines

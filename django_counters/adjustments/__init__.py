@@ -1,1 +1,4 @@
 """Adjustments of counters, and who made them."""
+
+#: How many counters a transaction adjusts at once.
+STEP = 100

@@ -18,19 +18,19 @@ from django_counters.adjustments.correcting import (
     settle,
     strategy_of,
 )
+from django_counters.adjustments.models import CounterAdjustment
 from django_counters.adjustments.orders import Order, order_of
+from django_counters.adjustments.sql import SqlAudit
 from django_counters.exceptions import ApprovalRequired, CounterError, CounterOverflow
 from django_counters.measure import OCCURRENCE, SUM
 from django_counters.projections.top import with_ranks
 from django_counters.registry import registry
 from django_counters.stores.base import PendingParts
-from django_counters.stores.sql.audit import SqlAudit
 from django_counters.stores.sql.cells import Part
 from django_counters.stores.sql.corrections import SqlCorrections
 from django_counters.strategies.base import Outside
 from django_counters.strategies.periods import booked
 from django_counters.strategies.refusals import period_name
-from django_counters.tables import CounterAdjustment
 from django_counters.tables.standing import COUNTERS
 from django_counters.tenants import for_this_tenant
 from django_counters.tokens import Token, check_token

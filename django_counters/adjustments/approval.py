@@ -10,13 +10,11 @@ from django.db import IntegrityError, models, router
 from django_counters import clock
 from django_counters.adjustments.adjustment import adjusting, correct, foreseen
 from django_counters.adjustments.correcting import refuse_stale
+from django_counters.adjustments.models import REASON_LENGTH, AdjustmentRequest, CounterAdjustment
 from django_counters.adjustments.orders import Order, Person, order_of, person_of, shown
+from django_counters.adjustments.sql import SqlAudit
 from django_counters.exceptions import InvalidAdjustment, RequestDecided
 from django_counters.registry import registry
-from django_counters.stores.sql.audit import SqlAudit
-from django_counters.tables import CounterAdjustment
-from django_counters.tables.adjustment import REASON_LENGTH
-from django_counters.tables.request import AdjustmentRequest
 from django_counters.tokens import Token, check_token
 from django_counters.write.change import Ref
 from django_counters.write.once import Call, once

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from django_counters.adjustments import STEP
 from django_counters.adjustments.adjustment import adjusting, settle_buffered
 from django_counters.adjustments.correcting import (
     correct_many,
@@ -15,11 +16,10 @@ from django_counters.adjustments.correcting import (
     refuse,
 )
 from django_counters.adjustments.orders import Order, order_of
+from django_counters.adjustments.sql import SqlAudit
 from django_counters.exceptions import CounterError, InvalidAdjustment, RecordMissing
-from django_counters.stores.sql.audit import SqlAudit
 from django_counters.write.change import Ref
 
-STEP = 100
 Asked = tuple[Ref, Order]
 
 

@@ -10,15 +10,15 @@ from uuid import UUID
 from django.db import transaction
 
 from django_counters import exceptions as errors
+from django_counters.adjustments.models import CounterAdjustment
 from django_counters.adjustments.orders import Order, Person
+from django_counters.adjustments.sql import SqlAudit
 from django_counters.registry import registry
 from django_counters.signals import counter_adjusted
-from django_counters.stores.sql.audit import SqlAudit
 from django_counters.stores.sql.corrections import SqlCorrections
 from django_counters.strategies.base import Outside, Strategy
 from django_counters.strategies.periods import in_period
 from django_counters.strategies.refusals import refusal, refuse_beyond_quotas
-from django_counters.tables import CounterAdjustment
 from django_counters.tenants import for_this_tenant
 from django_counters.types import INT8, Amounts, Bounds, Delta
 from django_counters.write import pipeline

@@ -6,8 +6,8 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from django_counters.adjustments.models import CASE_LENGTH, NAME_LENGTH, REASON_LENGTH
 from django_counters.exceptions import InvalidAdjustment
-from django_counters.tables.adjustment import CASE_LENGTH, NAME_LENGTH, REASON_LENGTH
 from django_counters.types import check_delta, check_integer, steering
 
 LONGEST_REQUEST_ID = 128

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from django.contrib import admin
 
-from django_counters.admin.adjustments import AdjustmentAdmin
+from django_counters.adjustments.admin import AdjustmentAdmin, RequestAdmin
 from django_counters.admin.columns import CounterFilter, Sparkline
 from django_counters.admin.counters import CounterAdmin
 from django_counters.admin.fields import CounterFieldsAdmin
 from django_counters.admin.readonly import IncidentAdmin
-from django_counters.admin.requests import RequestAdmin
 from django_counters.models import AdjustmentRequest, Counter, CounterAdjustment, CounterIncident
 
 __all__ = [

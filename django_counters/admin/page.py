@@ -17,12 +17,11 @@ from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 from django.views.decorators.http import require_safe
 
-from django_counters.admin.adjusting import AdjustingMixin, adjust_url
+from django_counters.adjustments.admin import AdjustingMixin, adjust_url, waiting_of
 from django_counters.admin.history import history_of, numbers
 from django_counters.admin.listing import waiting_first
 from django_counters.admin.overview import OverviewMixin
 from django_counters.admin.readonly import address, list_url
-from django_counters.admin.requests import waiting_of
 from django_counters.admin.subjects import visible
 from django_counters.conf import Policy
 from django_counters.exceptions import CounterError

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from django.db import models
 
+from django_counters.adjustments.models import CounterAdjustment
 from django_counters.fields.base import BaseCounterField
 from django_counters.fields.units import amount_of, in_amounts, units_of
 from django_counters.fields.values import CounterOf, Counting, NotLoaded, SavedRaw
-from django_counters.tables import CounterAdjustment
 from django_counters.values import Result, Unknown
 
 Amount = Decimal | int

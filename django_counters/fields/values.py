@@ -11,16 +11,16 @@ from asgiref.sync import sync_to_async
 from django.db import models
 from django.db.models.sql import InsertQuery
 
-from django_counters.adjustments.adjustment import adjust
+from django_counters.adjustments.models import CounterAdjustment
 from django_counters.fields.actors import CountingActors
 from django_counters.fields.base import BaseCounterField
 from django_counters.fields.maxima import CountingMaxima
 from django_counters.projections.event import Tags, Who, event_of
 from django_counters.read.quotas import QuotaUsage, usage_of
 from django_counters.read.series import Series, series_of
-from django_counters.tables import CounterAdjustment
 from django_counters.tables.total import Loaded
 from django_counters.tokens import Token
+from django_counters.twins import twin
 from django_counters.types import Reading, bounds_of_call, check_integer
 from django_counters.values import NoNumber, Result
 from django_counters.write.change import Ref
@@ -190,6 +190,8 @@ class Counting(CountingActors, CountingMaxima):
         Raises:
             UnsavedInstance, RecordMissing: there is no row.
         """
+        from django_counters.adjustments.adjustment import adjust
+
         row = adjust(
             of_record(self._instance, self._field.name, using),
             to=to,
@@ -241,61 +243,9 @@ class Counting(CountingActors, CountingMaxima):
             using=using,
         )
 
-    async def aadjust(
-        self,
-        *,
-        to: int | None = None,
-        by: int | None = None,
-        expected: int | None = None,
-        reason: str,
-        actor: object,
-        approver: object = None,
-        case: str = "",
-        request_id: str = "",
-        token: str | UUID | Token | None = None,
-        allow_below_floor: bool = False,
-        using: str | None = None,
-    ) -> CounterAdjustment:
-        """`adjust` for async code."""
-        return await sync_to_async(self.adjust)(
-            to=to,
-            by=by,
-            expected=expected,
-            reason=reason,
-            actor=actor,
-            approver=approver,
-            case=case,
-            request_id=request_id,
-            token=token,
-            allow_below_floor=allow_below_floor,
-            using=using,
-        )
+    aadjust = twin(adjust)
 
-    async def areset(
-        self,
-        *,
-        expected: int | None = None,
-        reason: str,
-        actor: object,
-        approver: object = None,
-        case: str = "",
-        request_id: str = "",
-        token: str | UUID | Token | None = None,
-        allow_below_floor: bool = False,
-        using: str | None = None,
-    ) -> CounterAdjustment:
-        """`reset` for async code."""
-        return await sync_to_async(self.reset)(
-            expected=expected,
-            reason=reason,
-            actor=actor,
-            approver=approver,
-            case=case,
-            request_id=request_id,
-            token=token,
-            allow_below_floor=allow_below_floor,
-            using=using,
-        )
+    areset = twin(reset)
 
     async def aread(
         self,

@@ -9,8 +9,6 @@ from typing import Any
 from django_counters.features import Done
 from django_counters.intake.flush import Report as Flushed
 from django_counters.intake.flush import flush as land
-from django_counters.upkeep.audit import Anchor
-from django_counters.upkeep.audit import verify_audit as compare_digests
 from django_counters.upkeep.partitions import maintain
 from django_counters.upkeep.prune import prune_all
 from django_counters.upkeep.pulling import pull as copy
@@ -143,19 +141,3 @@ def verified(using: str, **asked: Any) -> Done:
     wrong = f"{len(drifts)} are not what they should be: {', '.join(shown)}"
     data = {"database": using, **asdict(report), "drifts": drifts}
     return Done(text, data, [wrong] if drifts else [])
-
-
-def audit(using: str) -> Done:
-    """Compare all adjustments with their digests."""
-    return audited(using, None)
-
-
-def audited(using: str, anchor: Anchor | None) -> Done:
-    """The result of an audit, in words."""
-    report = compare_digests(using, anchor=anchor)
-    head = f"; head {report.head}" if report.head else ""
-    kept = f"; compared with {report.kept}" if report.kept else ""
-    text = f"{report.checked} adjustments checked{head}{kept}"
-    shown = ", ".join(map(str, report.flaws[:MOST_SHOWN]))
-    problems = [f"{len(report.flaws)} places are not as they were: {shown}"] if shown else []
-    return Done(text, {"database": using, **report.as_data()}, problems)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 from uuid import UUID
 
-from asgiref.sync import sync_to_async
-
-from django_counters.adjustments import adjustment, cases
-from django_counters.adjustments.cases import STEP, AdjustedMany, Progress
+from django_counters.adjustments import STEP
+from django_counters.adjustments.models import CounterAdjustment
 from django_counters.managers.rows import Row, RowsManager
-from django_counters.tables import CounterAdjustment
 from django_counters.tokens import Token
+from django_counters.twins import twin
 from django_counters.write.change import named
 
-
-def _silent(report: AdjustedMany) -> None:
-    """The progress is dropped."""
+if TYPE_CHECKING:
+    from django_counters.adjustments.cases import AdjustedMany, Progress
 
 
 class AdjustingManager(RowsManager[Row]):
@@ -78,7 +76,9 @@ class AdjustingManager(RowsManager[Row]):
                 since.
             OutcomeUnknown: the answer was lost, outside a transaction: counted or not.
         """
-        return adjustment.adjust(
+        from django_counters.adjustments.adjustment import adjust
+
+        return adjust(
             named(key, using or self._db),
             to=to,
             by=by,
@@ -141,7 +141,7 @@ class AdjustingManager(RowsManager[Row]):
         allow_below_floor: bool = False,
         dry_run: bool = False,
         step: int = STEP,
-        progress: Progress = _silent,
+        progress: Progress | None = None,
         using: str | None = None,
     ) -> AdjustedMany:
         """Adjust many counters for one reason, ``step`` of them in a transaction.
@@ -164,8 +164,10 @@ class AdjustingManager(RowsManager[Row]):
             CounterUnavailable, OutcomeUnknown, RetryTransaction: the adjustments made until then
                 stay. Repeat the call.
         """
-        return cases.adjust_many(
-            cases.given(to, by, lambda key: named(key, using or self._db)),
+        from django_counters.adjustments.cases import adjust_many, given
+
+        return adjust_many(
+            given(to, by, lambda key: named(key, using or self._db)),
             "by" if to is None else "to",
             reason=reason,
             actor=actor,
@@ -193,103 +195,17 @@ class AdjustingManager(RowsManager[Row]):
             RetryTransaction: under REPEATABLE READ, another transaction has counted since.
             OutcomeUnknown: the connection was lost, outside a transaction, before the answer.
         """
-        return adjustment.forget(key, using or self._db)
+        from django_counters.adjustments.adjustment import forget
 
-    async def aforget(self, key: str, *, using: str | None = None) -> int:
-        """`forget` for async code."""
-        return await sync_to_async(self.forget)(key, using=using)
+        return forget(key, using or self._db)
 
-    async def aadjust(
-        self,
-        key: str,
-        *,
-        to: int | None = None,
-        by: int | None = None,
-        expected: int | None = None,
-        reason: str,
-        actor: object,
-        approver: object = None,
-        case: str = "",
-        request_id: str = "",
-        token: str | UUID | Token | None = None,
-        allow_below_floor: bool = False,
-        using: str | None = None,
-    ) -> CounterAdjustment:
-        """`adjust` for async code."""
-        return await sync_to_async(self.adjust)(
-            key,
-            to=to,
-            by=by,
-            expected=expected,
-            reason=reason,
-            actor=actor,
-            approver=approver,
-            case=case,
-            request_id=request_id,
-            token=token,
-            allow_below_floor=allow_below_floor,
-            using=using,
-        )
+    aforget = twin(forget)
 
-    async def areset(
-        self,
-        key: str,
-        *,
-        expected: int | None = None,
-        reason: str,
-        actor: object,
-        approver: object = None,
-        case: str = "",
-        request_id: str = "",
-        token: str | UUID | Token | None = None,
-        allow_below_floor: bool = False,
-        using: str | None = None,
-    ) -> CounterAdjustment:
-        """`reset` for async code."""
-        return await sync_to_async(self.reset)(
-            key,
-            expected=expected,
-            reason=reason,
-            actor=actor,
-            approver=approver,
-            case=case,
-            request_id=request_id,
-            token=token,
-            allow_below_floor=allow_below_floor,
-            using=using,
-        )
+    aadjust = twin(adjust)
 
-    async def aadjust_many(
-        self,
-        *,
-        to: Mapping[str, int] | None = None,
-        by: Mapping[str, int] | None = None,
-        reason: str,
-        actor: object,
-        case: str,
-        approver: object = None,
-        request_id: str = "",
-        allow_below_floor: bool = False,
-        dry_run: bool = False,
-        step: int = STEP,
-        progress: Progress = _silent,
-        using: str | None = None,
-    ) -> AdjustedMany:
-        """`adjust_many` for async code."""
-        return await sync_to_async(self.adjust_many)(
-            to=to,
-            by=by,
-            reason=reason,
-            actor=actor,
-            case=case,
-            approver=approver,
-            request_id=request_id,
-            allow_below_floor=allow_below_floor,
-            dry_run=dry_run,
-            step=step,
-            progress=progress,
-            using=using,
-        )
+    areset = twin(reset)
+
+    aadjust_many = twin(adjust_many)
 
     # Templates do not call what changes data.
     adjust.alters_data = True  # type: ignore[attr-defined]

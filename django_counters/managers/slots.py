@@ -10,12 +10,12 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 from django.db import models
 
-from django_counters.adjustments import adjustment
+from django_counters.adjustments.models import CounterAdjustment
 from django_counters.projections.event import Tags, Who, event_of
 from django_counters.read.records import read, values_of
-from django_counters.tables import CounterAdjustment
 from django_counters.tables.slot import SlotColumns
 from django_counters.tokens import Token, optional_token
+from django_counters.twins import twin
 from django_counters.types import Reading, check_integer
 from django_counters.values import Result
 from django_counters.write import records as slotted
@@ -124,7 +124,9 @@ class SlotManager(models.Manager[_Row]):
             RecordMissing: the name is a field, and the row of the record is gone.
         """
         alias = using or self._db
-        return adjustment.adjust(
+        from django_counters.adjustments.adjustment import adjust
+
+        return adjust(
             of_record(record, name, alias),
             to=to,
             by=by,
@@ -176,69 +178,9 @@ class SlotManager(models.Manager[_Row]):
             using=using,
         )
 
-    async def aadjust(
-        self,
-        record: models.Model,
-        name: str,
-        *,
-        to: int | None = None,
-        by: int | None = None,
-        expected: int | None = None,
-        reason: str,
-        actor: object,
-        approver: object = None,
-        case: str = "",
-        request_id: str = "",
-        token: str | UUID | Token | None = None,
-        allow_below_floor: bool = False,
-        using: str | None = None,
-    ) -> CounterAdjustment:
-        """`adjust` for async code."""
-        return await sync_to_async(self.adjust)(
-            record,
-            name,
-            to=to,
-            by=by,
-            expected=expected,
-            reason=reason,
-            actor=actor,
-            approver=approver,
-            case=case,
-            request_id=request_id,
-            token=token,
-            allow_below_floor=allow_below_floor,
-            using=using,
-        )
+    aadjust = twin(adjust)
 
-    async def areset(
-        self,
-        record: models.Model,
-        name: str,
-        *,
-        expected: int | None = None,
-        reason: str,
-        actor: object,
-        approver: object = None,
-        case: str = "",
-        request_id: str = "",
-        token: str | UUID | Token | None = None,
-        allow_below_floor: bool = False,
-        using: str | None = None,
-    ) -> CounterAdjustment:
-        """`reset` for async code."""
-        return await sync_to_async(self.reset)(
-            record,
-            name,
-            expected=expected,
-            reason=reason,
-            actor=actor,
-            approver=approver,
-            case=case,
-            request_id=request_id,
-            token=token,
-            allow_below_floor=allow_below_floor,
-            using=using,
-        )
+    areset = twin(reset)
 
     async def aincrement(
         self,

@@ -5,15 +5,18 @@ from typing import Any
 from django.db import migrations, models
 
 import django_counters.tables.counter
-from django_counters.stores.sql import guard
 
 
 def make_guard(_apps: Any, schema_editor: Any) -> None:
     """Whatever is lost of it later is made again after ``migrate``."""
+    from django_counters.adjustments import guard
+
     guard.make(schema_editor.connection.alias)
 
 
 def remove_guard(_apps: Any, schema_editor: Any) -> None:
+    from django_counters.adjustments import guard
+
     guard.remove(schema_editor.connection.alias)
 
 

@@ -18,6 +18,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
 from django_counters import clock
+from django_counters.adjustments.models import AdjustmentRequest, CounterAdjustment
 from django_counters.exceptions import CounterError
 from django_counters.features import Finding, features
 from django_counters.limits.admission import created_key
@@ -30,9 +31,8 @@ from django_counters.observe.streams import Behind, behind
 from django_counters.read.values import values_of
 from django_counters.regions import elsewhere
 from django_counters.registry import registry
-from django_counters.stores.sql import guard
 from django_counters.stores.sql.identity import identity_of
-from django_counters.tables import AdjustmentRequest, CounterAdjustment, CounterIncident
+from django_counters.tables import CounterIncident
 from django_counters.tables.standing import COUNTERS
 from django_counters.upkeep.ledger import State, state
 from django_counters.upkeep.places import Stranger, places, strangers
@@ -247,6 +247,8 @@ def _guard(using: str) -> str:
     """The state of the guard of the adjustments, if it is wrong."""
     if not router.allow_migrate_model(using, CounterAdjustment):
         return ""
+    from django_counters.adjustments import guard
+
     found = guard.state(using)
     return "" if found == guard.wanted_state(using) else found
 

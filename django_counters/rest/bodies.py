@@ -16,6 +16,12 @@ from drf_spectacular.utils import (
 )
 from rest_framework import serializers
 
+from django_counters.adjustments.models import (
+    CASE_LENGTH,
+    LEAST_REASON,
+    REASON_LENGTH,
+    AdjustmentRequest,
+)
 from django_counters.calendar import PERIODS
 from django_counters.measure import MOST_TAGS, TAG_LENGTH
 from django_counters.read.top import MOST_BEFORE
@@ -32,8 +38,6 @@ from django_counters.rest.values import (
     WholeNumber,
     Word,
 )
-from django_counters.tables.adjustment import CASE_LENGTH, LEAST_REASON, REASON_LENGTH
-from django_counters.tables.request import AdjustmentRequest
 from django_counters.tokens import TOKEN_LENGTH
 from django_counters.types import KEY_LENGTH
 

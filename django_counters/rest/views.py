@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from django_counters import clock
+from django_counters.adjustments.rest import request_body
 from django_counters.exceptions import ApprovalRequired
 from django_counters.rest.actors import event_of_change
 from django_counters.rest.base import CounterView, PersonView, answer_once, iso, reading_body
@@ -31,7 +32,6 @@ from django_counters.rest.permissions import (
     MayIncrement,
     MayRead,
 )
-from django_counters.rest.requests import request_body
 from django_counters.rest.targets import Named, Target, told
 from django_counters.values import Result, result_of
 

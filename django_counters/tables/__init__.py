@@ -10,7 +10,6 @@ if apps.apps_ready and not apps.is_installed("django_counters"):
     raise ImproperlyConfigured('Counters need "django_counters" in INSTALLED_APPS. Add it.')
 
 from django_counters.tables.actor import CounterActor
-from django_counters.tables.adjustment import CounterAdjustment
 from django_counters.tables.batch import CounterBatch, CounterSource
 from django_counters.tables.cell import CounterCell
 from django_counters.tables.horizon import CounterHorizon
@@ -22,16 +21,13 @@ from django_counters.tables.partition import CounterArchive, CounterPartition
 from django_counters.tables.position import CounterPosition
 from django_counters.tables.rank import CounterRank
 from django_counters.tables.region import CounterRegion
-from django_counters.tables.request import AdjustmentRequest
 from django_counters.tables.sample import CounterSample
 from django_counters.tables.token import CounterToken
 from django_counters.tables.total import TotalField
 from django_counters.tables.unique import CounterMember, CounterUnique
 
 __all__ = [
-    "AdjustmentRequest",
     "CounterActor",
-    "CounterAdjustment",
     "CounterArchive",
     "CounterBatch",
     "CounterCell",

@@ -7,7 +7,6 @@ from contextlib import contextmanager, suppress
 
 from django.db import transaction
 
-from django_counters.adjustments.adjustment import adjust
 from django_counters.exceptions import (
     CeilingExceeded,
     CounterOverflow,
@@ -239,6 +238,8 @@ def freeze(store: SqlRegions, region: str, using: str) -> tuple[int, int]:
 
 
 def _take_away(key: str, region: str, using: str) -> None:
+    from django_counters.adjustments.adjustment import adjust
+
     # This needs no approval: giving it back does.
     ref = named(key, using)._replace(approve_above=None)
     reason = f"The region {region} was restored. Give back what is left of this stock."

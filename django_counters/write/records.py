@@ -16,12 +16,11 @@ from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.records import RecordKeys
 from django_counters.strategies import slotted
 from django_counters.strategies.declaring import Recipe
-from django_counters.tables.adjustment import NAME_LENGTH as MOST_ADJUSTED
 from django_counters.tables.counter import CounterColumns
 from django_counters.tables.slot import NAME_LENGTH, RECORD_ID_LENGTH
 from django_counters.tables.standing import SLOTS
 from django_counters.tables.total import TotalField
-from django_counters.types import UNBOUNDED, Bounds, why_no_key
+from django_counters.types import SUBJECT_LENGTH, UNBOUNDED, Bounds, why_no_key
 from django_counters.write.change import Ref, named
 
 _SLOTTED = slotted.DECLARED.recipe(of_field=True)
@@ -240,7 +239,7 @@ def _of_model(model: type[models.Model], name: str, native: Any, using: str) -> 
     else:
         place, limit = column.declared(), column.approve_above
     table, recipe, bounds, measure = place
-    if max(len(str(native)), len(table.label)) > MOST_ADJUSTED:
-        reason = f"to be adjusted it may have {MOST_ADJUSTED} characters"
+    if max(len(str(native)), len(table.label)) > SUBJECT_LENGTH:
+        reason = f"to be adjusted it may have {SUBJECT_LENGTH} characters"
         raise InvalidKey(key=native, reason=reason)
     return Ref(table, native, recipe, bounds, using, limit, measure)

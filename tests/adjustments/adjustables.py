@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.db import connection, models
 
+from django_counters.adjustments.audit import verify_audit
 from django_counters.intake.flush import flush
 from django_counters.models import (
     Counter,
@@ -20,7 +21,6 @@ from django_counters.models import (
     SlottedCounter,
 )
 from django_counters.testing import override_counters
-from django_counters.upkeep.audit import verify_audit
 from django_counters.upkeep.rollup import rollup
 from django_counters.upkeep.verify import verify
 from tests.settling import roll_up

@@ -11,9 +11,9 @@ from django.test.utils import CaptureQueriesContext
 from django.utils.http import urlsafe_base64_encode
 
 from django_counters.adjustments import approval
+from django_counters.adjustments.rest import RequestsView
 from django_counters.models import AdjustmentRequest
 from django_counters.rest import expose
-from django_counters.rest.requests import RequestsView
 from django_counters.write.change import named
 from tests.rest.conftest import ALL, API_TESTS, Client, problem
 from tests.rest.test_throttling import throttle

@@ -18,6 +18,7 @@ from django.db import IntegrityError, connections
 from psycopg.conninfo import make_conninfo
 
 from django_counters import clock
+from django_counters.adjustments.audit import verify_audit
 from django_counters.exceptions import LedgerFenced, LedgerIncomplete
 from django_counters.models import Counter, CounterDelta, CounterHorizon
 from django_counters.stores.sql.dialects.tables import DELTAS
@@ -25,7 +26,6 @@ from django_counters.stores.sql.horizon import SqlHorizon
 from django_counters.stores.sql.partitions import SqlPartitions
 from django_counters.tokens import mint
 from django_counters.upkeep import ledger
-from django_counters.upkeep.audit import verify_audit
 from django_counters.upkeep.partitions import maintain
 from django_counters.upkeep.rollup import rollup
 from django_counters.upkeep.verify import verify

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from django_counters import clock
 from django_counters.adjustments.adjustment import adjusting, correct, settle_buffered
+from django_counters.adjustments.models import CASE_LENGTH, CounterAdjustment
 from django_counters.adjustments.orders import order_of
 from django_counters.conf import EXACT, irreversible
 from django_counters.contrib.holds.errors import (
@@ -35,8 +36,6 @@ from django_counters.projections.event import Who, actor_of
 from django_counters.registry import registry
 from django_counters.signals import batch_applied
 from django_counters.strategies.base import Strategy
-from django_counters.tables import CounterAdjustment
-from django_counters.tables.adjustment import CASE_LENGTH
 from django_counters.tables.standing import COUNTERS
 from django_counters.tokens import Token, check_token, mint
 from django_counters.twins import twin

@@ -22,13 +22,14 @@ from django.utils.translation import gettext_noop
 
 from django_counters import exceptions as errors
 from django_counters import jobs
+from django_counters.adjustments import command as adjustments
+from django_counters.adjustments.audit import Anchor
 from django_counters.adjustments.cases import AdjustedMany
 from django_counters.features import Done, Job, features
 from django_counters.intake.flush import flush
-from django_counters.management import adjusting, consuming, examining, regions, work
+from django_counters.management import consuming, examining, regions, work
 from django_counters.management.looping import Wait, until_asked_to_end
 from django_counters.options import did_you_mean
-from django_counters.upkeep.audit import Anchor
 from django_counters.upkeep.forgetting import forget_actor
 from django_counters.upkeep.ledger import rebase
 
@@ -114,7 +115,7 @@ class Command(BaseCommand):
         sub["forget-actor"].add_argument(
             "--dry-run", action="store_true", help=_("say what there is, no more")
         )
-        adjusting.add_arguments(sub["adjust"])
+        adjustments.add_arguments(sub["adjust"])
         consuming.add_arguments(sub["consume"], _seconds)
         examining.add_arguments(sub["doctor"])
         regions.add_arguments(sub["regions"])
@@ -197,12 +198,12 @@ class Command(BaseCommand):
         self._report(done, as_json=as_json)
 
     def _audit(self, using: str, *, anchor: Anchor | None, as_json: bool, **_: Any) -> None:
-        self._report(work.audited(using, anchor), as_json=as_json)
+        self._report(adjustments.audit(using, anchor), as_json=as_json)
 
     def _adjust(self, using: str, **options: Any) -> None:
         quiet = options["as_json"] or not options["verbosity"]
         try:
-            adjusting.run(self.stdout, None if quiet else self._told(), using, **options)
+            adjustments.run(self.stdout, None if quiet else self._told(), using, **options)
         finally:
             self._progress()
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django_counters.stores.sql.dialects.actors import Actors
-from django_counters.stores.sql.dialects.audit import Audit
 from django_counters.stores.sql.dialects.cells import Cells
 from django_counters.stores.sql.dialects.claims import ClaimSql
 from django_counters.stores.sql.dialects.errors import Errors
@@ -56,7 +55,6 @@ class Dialect(Spelling, Errors):
     several_writers = True
     tells_isolation = False
 
-    audit: Audit
     ledger: Ledger
     landing: Landing
     claims: type[ClaimSql]

@@ -11,7 +11,6 @@ from uuid import UUID
 from django_counters.stores.sql.dialects.base import Dialect
 from django_counters.stores.sql.dialects.fold import Fold
 from django_counters.stores.sql.dialects.mysql.absent import LACKS, NoLedger, absent
-from django_counters.stores.sql.dialects.mysql.audit import MysqlAudit
 from django_counters.stores.sql.dialects.mysql.cells import MysqlCells
 from django_counters.stores.sql.dialects.mysql.claims import MysqlClaims
 from django_counters.stores.sql.dialects.mysql.fitness import REDUCED, unfit
@@ -80,7 +79,6 @@ class MySQL(Dialect):
     array, gathered = "JSON_ARRAY", "JSON_ARRAYAGG"
 
     claims = MysqlClaims
-    audit = MysqlAudit()
 
     def __init__(self) -> None:
         super().__init__()

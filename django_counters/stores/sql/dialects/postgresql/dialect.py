@@ -8,7 +8,6 @@ from typing import Any
 from django_counters.stores.sql.dialects.base import Dialect
 from django_counters.stores.sql.dialects.fold import Fold
 from django_counters.stores.sql.dialects.postgresql.actors import PostgresActors
-from django_counters.stores.sql.dialects.postgresql.audit import PostgresAudit
 from django_counters.stores.sql.dialects.postgresql.cells import PostgresCells
 from django_counters.stores.sql.dialects.postgresql.claims import PostgresClaims
 from django_counters.stores.sql.dialects.postgresql.functions import (
@@ -67,7 +66,6 @@ class PostgreSQL(Dialect):
     array, gathered = "jsonb_build_array", "jsonb_agg"
 
     claims = PostgresClaims
-    audit = PostgresAudit()
 
     def __init__(self) -> None:
         super().__init__()

@@ -9,7 +9,6 @@ from typing import Any
 from uuid import UUID
 
 from django_counters.stores.sql.dialects.base import Dialect
-from django_counters.stores.sql.dialects.sqlite.audit import SqliteAudit
 from django_counters.stores.sql.dialects.sqlite.claims import SqliteClaims
 from django_counters.stores.sql.dialects.sqlite.landing import SqliteLanding
 from django_counters.stores.sql.dialects.sqlite.ledger import NOW, SqliteLedger
@@ -37,7 +36,6 @@ class SQLite(Dialect):
     array, gathered = "json_array", "json_group_array"
 
     claims = SqliteClaims
-    audit = SqliteAudit()
 
     def __init__(self) -> None:
         super().__init__()

@@ -9,7 +9,7 @@ from django.contrib.admin.widgets import AdminRadioSelect, AdminTextareaWidget, 
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import pgettext_lazy
 
-from django_counters.tables.adjustment import LEAST_REASON, REASON_LENGTH
+from django_counters.adjustments.models import LEAST_REASON, REASON_LENGTH
 from django_counters.types import INT8, Bounds
 
 TO, BY = "to", "by"

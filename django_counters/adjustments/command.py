@@ -1,4 +1,4 @@
-"""``manage.py counters adjust``: many counters, as a file says."""
+"""``manage.py counters adjust``, which adjusts the counters of a file, and ``counters audit``."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ from typing import Any, NamedTuple
 from django.core.management.base import CommandError, OutputWrapper
 from django.utils.translation import gettext as _
 
-from django_counters.adjustments.cases import STEP, AdjustedMany, Progress, adjust_many
+from django_counters.adjustments import STEP
+from django_counters.adjustments.audit import Anchor, verify_audit
+from django_counters.adjustments.cases import AdjustedMany, Progress, adjust_many
+from django_counters.adjustments.models import CASE_LENGTH
 from django_counters.exceptions import CounterError
-from django_counters.tables.adjustment import CASE_LENGTH
+from django_counters.features import Done
 from django_counters.types import check_delta, check_integer
 from django_counters.write.change import Ref
 from django_counters.write.records import has_places, ref_of
@@ -174,3 +177,14 @@ def _integer(text: str) -> int:
     if not (digits.isascii() and digits.isdigit()):
         raise ValueError(f"{text!r} is no integer")
     return int(text)
+
+
+def audit(using: str, anchor: Anchor | None = None) -> Done:
+    """Compare all adjustments with their digests."""
+    report = verify_audit(using, anchor=anchor)
+    head = f"; head {report.head}" if report.head else ""
+    kept = f"; compared with {report.kept}" if report.kept else ""
+    text = f"{report.checked} adjustments checked{head}{kept}"
+    shown = ", ".join(map(str, report.flaws[:_MOST_SHOWN]))
+    problems = [f"{len(report.flaws)} places are not as they were: {shown}"] if shown else []
+    return Done(text, {"database": using, **report.as_data()}, problems)

@@ -15,11 +15,11 @@ from django.core.management import call_command
 from django.db import IntegrityError, connection, connections, models, transaction
 from django.test import override_settings
 
+from django_counters.adjustments import guard
+from django_counters.adjustments.audit import verify_audit
+from django_counters.adjustments.sql import digest_of, holds
 from django_counters.apps import prepare_database
 from django_counters.models import Counter, CounterAdjustment
-from django_counters.stores.sql import guard
-from django_counters.stores.sql.chain import digest_of, holds
-from django_counters.upkeep.audit import verify_audit
 from tests.chains import _guarded, append, stored  # noqa: F401 - a fixture
 from tests.schemas import changes_schema, renamed
 

@@ -7,8 +7,8 @@ from typing import Any
 from django.db import connections, transaction
 from django.db.backends.base.creation import TEST_DATABASE_PREFIX
 
-from django_counters.stores.sql.dialects import dialect_of
-from django_counters.tables.adjustment import CounterAdjustment
+from django_counters.adjustments.models import CounterAdjustment
+from django_counters.adjustments.statements import audit_of
 
 STRICT = "strict"
 FLUSHABLE = "flushable"
@@ -30,7 +30,7 @@ def make(using: str, *, flushable: bool | None = None) -> None:
     wanted = wanted_state(using) if flushable is None else FLUSHABLE if flushable else STRICT
     if state(using) == wanted:
         return
-    audit = dialect_of(using).audit
+    audit = audit_of(using)
     with _atomic(using):
         _execute(using, audit.alone)
         # Two of us at once: the second one finds what the first has made.
@@ -42,7 +42,7 @@ def make(using: str, *, flushable: bool | None = None) -> None:
 def remove(using: str) -> None:
     """Remove the guard, or the rest of it."""
     with _atomic(using):
-        _execute(using, *dialect_of(using).audit.remove)
+        _execute(using, *audit_of(using).remove)
 
 
 def state(using: str) -> str:
@@ -50,7 +50,7 @@ def state(using: str) -> str:
 
     It is loose where a trigger is missing, is switched off, or does something else.
     """
-    audit = dialect_of(using).audit
+    audit = audit_of(using)
     found = present(using)
     if found == audit.strict.looks:
         return STRICT
@@ -62,7 +62,7 @@ def state(using: str) -> str:
 def present(using: str) -> dict[str, str]:
     """The triggers of the guard as they are: a definition for each name."""
     with connections[using].cursor() as cursor:
-        cursor.execute(dialect_of(using).audit.present)
+        cursor.execute(audit_of(using).present)
         return dict(cursor.fetchall())
 
 

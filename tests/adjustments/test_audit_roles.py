@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 from django.db import ProgrammingError, connection, transaction
 
+from django_counters.adjustments import guard
+from django_counters.adjustments.audit import CHANGED, Flaw, verify_audit
 from django_counters.models import CounterAdjustment
-from django_counters.stores.sql import guard
-from django_counters.upkeep.audit import CHANGED, Flaw, verify_audit
-from tests.chains import append, stored
-from tests.stores.test_audit import (
+from tests.adjustments.test_audit import (
     BY_DJANGO,
     BY_POSTGRESQL,
     BY_SQL,
@@ -21,6 +20,7 @@ from tests.stores.test_audit import (
     execute,
     insert,
 )
+from tests.chains import append, stored
 
 pytestmark = [pytest.mark.django_db, pytest.mark.postgresql]
 

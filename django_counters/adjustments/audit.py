@@ -1,4 +1,4 @@
-"""Whether every adjustment that was ever made is still there, and still says what it said."""
+"""Verify that every adjustment is still there and unchanged."""
 
 from __future__ import annotations
 
@@ -10,13 +10,19 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.db import DEFAULT_DB_ALIAS
+from django.db.models import Exists, Max, OuterRef
 
+from django_counters.access import AUDITED
+from django_counters.adjustments.models import AdjustmentRequest, CounterAdjustment
+from django_counters.adjustments.sql import holds
 from django_counters.clock import shown
-from django_counters.stores.sql.chain import holds
+from django_counters.exceptions import ReadOnlyDatabase
 from django_counters.stores.sql.incidents import record
-from django_counters.tables import CounterAdjustment, CounterIncident
+from django_counters.tables import CounterIncident
+from django_counters.tables.delta import DeltaColumns
+from django_counters.tables.standing import COUNTERS, ENTRIES
 from django_counters.tokens import moment_of
-from django_counters.upkeep import audited
+from django_counters.write import pipeline
 
 logger = logging.getLogger("django_counters")
 
@@ -102,16 +108,16 @@ def verify_audit(using: str = DEFAULT_DB_ALIAS, *, anchor: Anchor | None = None)
             the head here, too, can cut off the last adjustments or write all of them anew.
     """
     # Before the walk: adjustments meanwhile are not missed.
-    kept, led_to = audited.head(using), audited.led_to(using)
+    kept, led_to = _kept_head(using), _led_to(using)
     anchors = [known for known in (anchor, kept and Anchor(*kept)) if known is not None]
     walk = _Walk(anchors)
     for row in _rows(using):
         walk.take(row)
-    walk.finish(led_to, audited.unexplained(walk.since, using))
+    walk.finish(led_to, unexplained(walk.since, using))
     report = walk.report
     report.kept = kept and Anchor(*kept)
     if report.head is not None and not report.flaws:
-        audited.keep(*report.head, using)
+        _keep(*report.head, using)
     for flaw in report.flaws:
         detail = {"first": flaw.first, "last": flaw.last, "problem": flaw.problem}
         record(CounterIncident.Kind.AUDIT, f"adjustment {flaw.first}", detail, using)
@@ -178,3 +184,48 @@ class _Walk:
         if flaws and flaws[-1].problem == problem and flaws[-1].last == first - 1:
             first = flaws.pop().first
         flaws.append(Flaw(first, last, problem))
+
+
+# How far the audit was sound when it was last verified: kept apart from the adjustments.
+_NAMED = f"{AUDITED}:"
+
+
+def _kept_head(using: str) -> tuple[int, str] | None:
+    """Number and digest of the last adjustment by then; None where nothing was verified."""
+    kept = COUNTERS.rows(using).filter(key__startswith=_NAMED).order_by("-value")
+    found = kept.values_list("value", "key").first()
+    return found and (int(found[0]), str(found[1]).removeprefix(_NAMED))
+
+
+def _keep(number: int, digest: str, using: str) -> None:
+    """Keep a head: a counter whose value is the number, and whose name has the digest.
+
+    A run that ends later than one that has seen more leaves that one's.
+    """
+    if (known := _kept_head(using)) and known[0] >= number:
+        return
+    try:
+        with pipeline.all_or_nothing(using):
+            kept = COUNTERS.rows(using)
+            kept.get_or_create(key=f"{_NAMED}{digest}", defaults={"value": number})
+            kept.filter(key__startswith=_NAMED, value__lt=number).delete()
+    except ReadOnlyDatabase:
+        logger.warning("Adjustments of %s: it is read-only, so the head is not kept.", using)
+
+
+def _led_to(using: str) -> int:
+    """The last adjustment that a request says it led to; zero where there is none."""
+    requests = AdjustmentRequest._base_manager.using(using)
+    return int(requests.aggregate(last=Max("adjustment"))["last"] or 0)
+
+
+def unexplained(since: datetime | None, using: str) -> int:
+    """How many corrections in the ledger have no adjustment; None: of all that it has.
+
+    Adjustments are made one after the other, so those of before the last one need no look.
+    """
+    entries = ENTRIES.rows(using).filter(kind=DeltaColumns.Kind.ADJUSTMENT)
+    if since is not None:
+        entries = entries.filter(created_at__gte=since)
+    known = CounterAdjustment._base_manager.using(using).filter(entry=OuterRef("token"))
+    return entries.filter(~Exists(known)).count()

@@ -12,10 +12,8 @@ from django.core.management import CommandError, call_command
 from django.db import connection, transaction
 from pytest_django import DjangoAssertNumQueries
 
-from django_counters.models import AdjustmentRequest, Counter, CounterAdjustment, CounterIncident
-from django_counters.testing import override_counters
-from django_counters.upkeep import audit
-from django_counters.upkeep.audit import (
+from django_counters.adjustments import audit
+from django_counters.adjustments.audit import (
     CHANGED,
     MISSING,
     REPLACED,
@@ -25,6 +23,8 @@ from django_counters.upkeep.audit import (
     Flaw,
     verify_audit,
 )
+from django_counters.models import AdjustmentRequest, Counter, CounterAdjustment, CounterIncident
+from django_counters.testing import override_counters
 from tests.chains import _guarded, append, spoil, unguarded, write_anew  # noqa: F401 - a fixture
 from tests.schemas import changes_schema
 

@@ -1,0 +1,589 @@
+"""Adjustments in the admin: the form that adjusts, their list, and the requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from django.contrib import admin, messages
+from django.contrib.admin.utils import unquote
+from django.core.exceptions import PermissionDenied
+from django.db import router
+from django.db.models import Case, Q, When
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path
+from django.utils.decorators import method_decorator
+from django.utils.formats import number_format
+from django.utils.html import format_html
+from django.utils.http import urlencode
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+from django.views.decorators.http import require_http_methods, require_POST
+
+from django_counters import clock
+from django_counters import exceptions as errors
+from django_counters.adjustments import approval
+from django_counters.adjustments.adjustment import Preview, adjust, preview
+from django_counters.adjustments.approval import ask
+from django_counters.adjustments.forms import BY, TO, AdjustForm, ApproveForm, RejectForm
+from django_counters.adjustments.orders import Person, person_of, request_id_of
+from django_counters.admin.export import ExportAdmin
+from django_counters.admin.readonly import (
+    ChoiceFilter,
+    ReadOnlyAdmin,
+    address,
+    linked,
+    named,
+    row_url,
+)
+from django_counters.admin.refusals import said
+from django_counters.admin.subjects import Seen, is_gone, seen, visible
+from django_counters.exceptions import CounterError, RecordMissing
+from django_counters.features import panels
+from django_counters.measure import Measure
+from django_counters.models import AdjustmentRequest, Counter, CounterAdjustment
+from django_counters.templatetags.counters_admin import grouped, signed
+from django_counters.tokens import mint
+
+# Errors that another number would avoid.
+_OF_NUMBER = (
+    errors.CeilingExceeded,
+    errors.CounterOverflow,
+    errors.InsufficientCount,
+    errors.InvalidDelta,
+)
+# The request for a preview.
+_NUMBERS = ("to", "by", "allow_below_floor")
+
+
+class AdjustingMixin(ReadOnlyAdmin):
+    """Adds the form that adjusts any counter: ``adjust/?field=shop.Product.stock&key=42``.
+
+    Each step checks the permission.
+    """
+
+    def has_adjust_permission(self, request: HttpRequest, counter: Seen | None = None) -> bool:  # noqa: ARG002
+        """Whether this user may adjust counters, or this counter, which the user may view."""
+        return request.user.has_perm("django_counters.adjust_counter")
+
+    def get_urls(self) -> list[URLPattern]:
+        """Adds the address of the form, and those of other apps."""
+        view = self.admin_site.admin_view(self.adjust_view)
+        further = [url for panel in panels() for url in panel.urls(self)]
+        own = path("adjust/", view, name="django_counters_adjust")
+        return [own, *further, *super().get_urls()]
+
+    @method_decorator(require_http_methods(["GET", "HEAD", "POST"]))
+    def adjust_view(self, request: HttpRequest) -> HttpResponse:
+        """The form, its preview, and the adjustment."""
+        return _Steps(self, request, self.adjustable(request)).answer()
+
+    def adjustable(self, request: HttpRequest) -> Seen:
+        """The counter that the address names.
+
+        Raises:
+            Http404: there is none, or the user cannot see it.
+            PermissionDenied: the user may not adjust it.
+        """
+        if not self.has_adjust_permission(request):
+            raise PermissionDenied
+        place, key = request.GET.get("field", ""), request.GET.get("key", "")
+        counter = seen(self.admin_site, request, place, key)
+        if not self.has_adjust_permission(request, counter):
+            raise PermissionDenied
+        return counter
+
+
+class _Steps:
+    """One request of a user who may adjust the counter."""
+
+    def __init__(self, page: AdjustingMixin, request: HttpRequest, counter: Seen) -> None:
+        self.site = page.admin_site
+        self.opts = page.opts
+        self.request = request
+        self.counter = counter
+
+    def answer(self) -> HttpResponse:
+        """The page of the requested step, or of an earlier one."""
+        bounds = self.counter.subject.bounds
+        if self.request.method != "POST":
+            return self._form_page(AdjustForm(bounds=bounds))
+        sent = _sent(self.request.POST)
+        form, step = AdjustForm(sent, bounds=bounds), sent.get("step")
+        if not form.is_valid() or step == "edit":
+            return self._form_page(form)
+        return self._confirmed(form) if step == "confirm" else self._preview_page(form)
+
+    def _form_page(self, form: AdjustForm) -> HttpResponse:
+        """The first step. It shows the present value, which the next step expects."""
+        form.focus()
+        expected = form.cleaned_data.get("expected") if form.is_bound else None
+        last = form.cleaned_data.get("last") if form.is_bound else None
+        context: dict[str, Any] = {
+            "title": gettext("Adjust %(counter)s") % {"counter": self.counter.subject.label}
+        }
+        try:
+            found = preview(self.counter.subject, by=1)
+            expected, last = found.before, found.last
+            context["value"] = found.before
+        except errors.CounterError as error:
+            if said(error) not in form.non_field_errors():
+                context["problem"] = said(error)
+        return self._page(form, (expected, last), "adjust.html", context)
+
+    def _preview_page(self, form: AdjustForm) -> HttpResponse:
+        """The second step: a preview. Nothing is changed yet."""
+        try:
+            numbers = {name: form.asked[name] for name in _NUMBERS if name in form.asked}
+            found = preview(self.counter.subject, **numbers)
+        except errors.CounterError as error:
+            return self._refused(form, error)
+        if found.refusal and not found.needs_approval:
+            return self._refused(form, found.refusal)
+        context = {
+            "title": gettext("Confirm: adjust %(counter)s")
+            % {"counter": self.counter.subject.label},
+            "preview": found,
+            "changed_since": _changed_since(form, found),
+            "change": _offered(form, found),
+            "below": form.asked["allow_below_floor"],
+        }
+        return self._page(form, (found.before, found.last), "adjust_confirm.html", context)
+
+    def _page(
+        self,
+        form: AdjustForm,
+        known: tuple[int | None, int | None],
+        template: str,
+        context: dict[str, Any],
+    ) -> HttpResponse:
+        """A page whose form sends the shown value, and the same token while it is valid."""
+        context |= {
+            **self.site.each_context(self.request),
+            "opts": self.opts,
+            "counter": self.counter.subject,
+            "crumb": self.counter.subject.label if self.counter.url else "",
+            "crumb_url": self.counter.url,
+            "expected": known[0],
+            "last": known[1],
+            "form": form,
+            "token": _token(form),
+        }
+        self.request.current_app = self.site.name
+        return TemplateResponse(self.request, f"admin/django_counters/{template}", context)
+
+    def _confirmed(self, form: AdjustForm) -> HttpResponse:
+        """The last step: adjust, ask a second person, or show the problem."""
+        data = form.cleaned_data
+        asked = {
+            **form.asked,
+            "expected": data["expected"],
+            "last": data["last"],
+            "actor": self.request.user,
+        }
+        try:
+            try:
+                row = adjust(
+                    self.counter.subject,
+                    **asked,
+                    request_id=request_id_of(self.request.headers.get("X-Request-ID", "")),
+                    token=data["token"],
+                )
+            except errors.ApprovalRequired:
+                waiting = ask(self.counter.subject, **asked, token=data["token"])
+                self._tell_asked(waiting)
+            else:
+                self._tell_adjusted(row)
+        except errors.ValueChanged:
+            return self._preview_page(form)
+        except errors.CounterError as error:
+            return self._refused(form, error)
+        return HttpResponseRedirect(self.counter.url or address(self.site, "index"))
+
+    def _refused(self, form: AdjustForm, error: errors.CounterError) -> HttpResponse:
+        """The first step again, with the error."""
+        if isinstance(error, errors.TokenConflict | errors.TokenExpired):
+            del form.cleaned_data["token"]
+        form.add_error("number" if isinstance(error, _OF_NUMBER) else None, said(error))
+        return self._form_page(form)
+
+    def _tell_adjusted(self, row: CounterAdjustment) -> None:
+        what = gettext("adjustment %(number)s") % {"number": number_format(row.number)}
+        told = {"counter": row.subject, "adjustment": self._link(row, what)}
+        if row.replayed:
+            text = gettext("{counter} was adjusted by this form before, see {adjustment}.")
+            messages.warning(self.request, spelt(format_html(text, **told)))
+            return
+        text = gettext("{counter} was adjusted from {before} to {after}: {adjustment}.")
+        told |= {"before": grouped(row.before), "after": grouped(row.after)}
+        messages.success(self.request, spelt(format_html(text, **told)))
+
+    def _tell_asked(self, waiting: AdjustmentRequest) -> None:
+        what = gettext("request %(number)s") % {"number": number_format(waiting.pk)}
+        link = self._link(waiting, what)
+        text = gettext("Nothing is changed yet: {request} waits for a second person.")
+        messages.warning(self.request, format_html(text, request=link))
+
+    def _link(self, row: Any, text: str) -> str:
+        """A link to the page of a row for a user who may view it, else the text."""
+        model = type(row)
+        # The page of this number shows a row of another database.
+        if not self.site.is_registered(model) or row._state.db != router.db_for_write(model):
+            return text
+        if not self.site.get_model_admin(model).has_view_permission(self.request, row):
+            return text
+        return linked(self.site, model, row.pk, text)
+
+
+def adjust_url(site: admin.AdminSite, field: str, key: str, measure: Measure | None) -> str:
+    """The address of the form for one counter; empty if the site does not have it.
+
+    Also where the value is how many actors there are: such a counter cannot be adjusted.
+    """
+    if measure is not None and measure.counts_actors:
+        return ""
+    return form_url(site, "django_counters_adjust", field, key)
+
+
+def form_url(site: admin.AdminSite, name: str, field: str, key: str) -> str:
+    """The address of a form for one counter; empty if the site does not have it."""
+    url = address(site, name)
+    return url and f"{url}?{urlencode({'field': field, 'key': key})}"
+
+
+def spelt(text: str) -> str:
+    """A message that Django does not capitalize, because it may begin with a key or a name."""
+    return format_html("<span>{}</span>", text)
+
+
+def _changed_since(form: AdjustForm, found: Preview) -> int | None:
+    """The value that the user saw before, if a change of it matters."""
+    expected, last = form.cleaned_data["expected"], form.cleaned_data["last"]
+    moved = form.cleaned_data["how"] == TO or last != found.last
+    return expected if moved and expected != found.before else None
+
+
+def _sent(data: QueryDict) -> dict[str, Any]:
+    """The values sent, with the offered change in place of the value if the user has chosen it."""
+    sent = data.dict()
+    return {**sent, "how": BY, "number": data["change"]} if "change" in data else sent
+
+
+def _offered(form: AdjustForm, found: Preview) -> int | None:
+    """The change that a new value meant when the user saw the value before.
+
+    None if nothing was counted meanwhile. Also if another person has adjusted it: both may have
+    corrected the same mistake.
+    """
+    data = form.cleaned_data
+    since = _changed_since(form, found)
+    if since is None or data["how"] != TO or data["last"] != found.last:
+        return None
+    return int(data["number"]) - since or None
+
+
+def _token(form: AdjustForm) -> UUID:
+    """The token of the sent form, or a new one."""
+    given: UUID | None = form.cleaned_data.get("token") if form.is_bound else None
+    return given or mint(clock.utc())
+
+
+class PeopleFilter(ChoiceFilter):
+    """Whether a second person has approved it."""
+
+    title = _("approval")
+    parameter_name = "approved"
+
+    def lookups(self, *_given: object) -> list[tuple[str, Any]]:
+        """With and without."""
+        return [("yes", _("approved")), ("no", _("by one person"))]
+
+    def condition(self, choice: str) -> Q:
+        """An adjustment without approval has no name of an approver."""
+        return ~Q(approver_name="") if choice == "yes" else Q(approver_name="")
+
+
+class SubjectFilter(ChoiceFilter):
+    """Named counters, or those of records."""
+
+    title = _("counter")
+    parameter_name = "of"
+
+    def lookups(self, *_given: object) -> list[tuple[str, Any]]:
+        """Both kinds."""
+        return [("names", _("named counters")), ("records", _("counters of records"))]
+
+    def condition(self, choice: str) -> Q:
+        """A named counter has no field."""
+        return Q(field="") if choice == "names" else ~Q(field="")
+
+
+class AdjustmentAdmin(ExportAdmin):
+    """Adjustments, the latest first."""
+
+    list_display = (*("number", "counter", "changed", "reason", "people", "created_at"),)
+    list_filter = (SubjectFilter, PeopleFilter, "created_at")
+    ordering = ("-number",)
+    search_fields = ("key", "reason", "case", "actor_name", "approver_name", "request_id")
+    search_help_text = _("A part of the key, the reason, the case, a name or the request id")
+    sortable_by = ("number",)
+    readonly_fields = fields = (
+        *("number", "counter", "changed", "reason", "case"),
+        *("actor_name", "actor_id", "approver_name", "approver_id"),
+        *("request_id", "entry", "created_at", "digest"),
+    )
+    export_columns = tuple(field.name for field in CounterAdjustment._meta.concrete_fields)
+
+    @admin.display(description=_("change"))
+    def changed(self, adjustment: Any) -> str:
+        """The change, the value before and the value after."""
+        numbers = map(grouped, (adjustment.before, adjustment.after))
+        return format_html(
+            '{} <span class="counters-fromto"><span>{} →</span> <span>{}</span></span>',
+            signed(adjustment.delta),
+            *numbers,
+        )
+
+    @admin.display(description=_("adjusted by"))
+    def people(self, adjustment: Any) -> str:
+        """Who adjusted it, and who approved."""
+        if not adjustment.approver_name:
+            return str(adjustment.actor_name)
+        told = (adjustment.actor_name, gettext("approved by"), adjustment.approver_name)
+        return format_html('{} <span class="counters-landed">({} {})</span>', *told)
+
+    @admin.display(description=_("counter"))
+    def counter(self, adjustment: Any) -> str:
+        """The adjusted counter; a named one with a link to its page."""
+        if adjustment.field:
+            return str(adjustment.subject)
+        return linked(self.admin_site, Counter, adjustment.key, adjustment.key)
+
+
+_WAITING = AdjustmentRequest.State.WAITING
+# Requests on the page of a counter.
+MOST_SHOWN = 20
+_WAITING_FIRST = Case(When(state=_WAITING, then=0), default=1).asc()
+
+
+class RequestAdmin(ReadOnlyAdmin):
+    """Requests for adjustments. A second person who may approve decides on the page of one."""
+
+    change_form_template = "admin/django_counters/request.html"
+    list_display = (
+        *("number", "counter_name", "wanted", "reason"),
+        *("requester_name", "created_at", "decision"),
+    )
+    list_display_links = ("number", "counter_name")
+    list_filter = ("state", "created_at")
+    ordering = (_WAITING_FIRST, "-pk")
+    search_fields = ("key", "reason", "case", "requester_name", "decider_name")
+    search_help_text = _("A part of the key, the reason, the case or a name")
+    sortable_by = ()
+    readonly_fields = fields = (
+        *("counter_name", "wanted", "known", "reason", "case", "allow_below_floor"),
+        *("requester_name", "requester_id", "created_at"),
+        *("state", "decider_name", "decider_id", "decided_at", "note", "adjusted"),
+    )
+
+    @admin.display(description=_("number"))
+    def number(self, waiting: Any) -> Any:
+        """The number of the request."""
+        return waiting.pk
+
+    @admin.display(description=_("counter"))
+    def counter_name(self, waiting: Any) -> str:
+        """The counter to adjust."""
+        return str(waiting.subject)
+
+    @admin.display(description=_("wanted"))
+    def wanted(self, waiting: Any) -> str:
+        """The new value, or the change."""
+        return wanted_of(waiting)
+
+    @admin.display(description=_("value when it was asked for"))
+    def known(self, waiting: Any) -> str:
+        """The value that the requester saw."""
+        return grouped(waiting.expected)
+
+    @admin.display(description=_("state"))
+    def decision(self, waiting: Any) -> str:
+        """The state, and who decided."""
+        state = waiting.get_state_display()
+        return f"{state} ({waiting.decider_name})" if waiting.decider_name else str(state)
+
+    @admin.display(description=_("adjustment"))
+    def adjusted(self, waiting: Any) -> str:
+        """A link to the adjustment that it led to."""
+        if waiting.adjustment is None:
+            return "–"  # noqa: RUF001
+        text = number_format(waiting.adjustment)
+        return linked(self.admin_site, CounterAdjustment, waiting.adjustment, text)
+
+    def has_approve_permission(self, request: HttpRequest, waiting: Any = None) -> bool:
+        """Whether this user may decide on requests, or on this one: never on their own."""
+        allowed = request.user.has_perm("django_counters.approve_adjustment")
+        return allowed and (waiting is None or not self._is_own(request, waiting))
+
+    def get_urls(self) -> list[URLPattern]:
+        """Adds the addresses that decide."""
+        own = [
+            path(
+                f"<path:object_id>/{verb}/",
+                self.admin_site.admin_view(view),
+                name=named(self.model, verb),
+            )
+            for verb, view in (("approve", self.approve_view), ("reject", self.reject_view))
+        ]
+        return [*own, *super().get_urls()]
+
+    def change_view(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        """The request, with a preview."""
+        waiting: Any = self.get_object(request, unquote(object_id))
+        shown = waiting is not None and self.has_view_permission(request, waiting)
+        context = self._decision(request, waiting) if shown else {}
+        return super().change_view(
+            request, object_id, form_url, {**context, **(extra_context or {})}
+        )
+
+    @method_decorator(require_POST)
+    def approve_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Approve the request, and adjust the counter."""
+
+        def approve(waiting: Any) -> str:
+            form = ApproveForm(request.POST)
+            if not form.is_valid():
+                raise _Incomplete(gettext("Nothing was changed: look at the value first."))
+            _request, row = approval.approve(
+                waiting.pk,
+                approver=request.user,
+                expected=form.cleaned_data["expected"],
+                last=form.cleaned_data["last"],
+                request_id=request_id_of(request.headers.get("X-Request-ID", "")),
+            )
+            return gettext("%(counter)s was adjusted from %(before)s to %(after)s.") % {
+                "counter": row.subject,
+                "before": grouped(row.before),
+                "after": grouped(row.after),
+            }
+
+        return self._decided(request, object_id, approve)
+
+    @method_decorator(require_POST)
+    def reject_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Reject the request."""
+
+        def reject(waiting: Any) -> str:
+            form = RejectForm(request.POST)
+            if not form.is_valid():
+                raise _Incomplete(gettext("Nothing was changed: say why it is rejected."))
+            approval.reject(waiting.pk, actor=request.user, note=form.cleaned_data["note"])
+            return gettext("The request was rejected. Nothing was changed.")
+
+        return self._decided(request, object_id, reject, even_gone=True)
+
+    def _decided(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        decide: Callable[[Any], str],
+        *,
+        even_gone: bool = False,
+    ) -> HttpResponse:
+        waiting = self._permitted(request, object_id, even_gone=even_gone)
+        try:
+            messages.success(request, spelt(decide(waiting)))
+        except _Incomplete as error:
+            messages.error(request, str(error))
+        except CounterError as error:
+            messages.error(request, spelt(said(error)))
+        return HttpResponseRedirect(row_url(self.admin_site, self.model, waiting.pk))
+
+    def _permitted(self, request: HttpRequest, object_id: str, *, even_gone: bool) -> Any:
+        """A request that this user may decide on. It may be decided already."""
+        if not (self.has_view_permission(request) and self.has_approve_permission(request)):
+            raise PermissionDenied
+        waiting: Any = self.get_object(request, unquote(object_id))
+        if waiting is None:
+            raise Http404
+        allowed = self.has_view_permission(request, waiting)
+        if not (allowed and self.has_approve_permission(request, waiting)):
+            raise PermissionDenied
+        if not (even_gone and is_gone(waiting.field, waiting.key)):
+            self._counter(request, waiting)
+        return waiting
+
+    def _decision(self, request: HttpRequest, waiting: Any) -> dict[str, Any]:
+        """The context of a request. It shows the counter to a user who may see that."""
+        context: dict[str, Any] = {
+            "waits": waiting.state == _WAITING,
+            "is_own": self._is_own(request, waiting),
+            "may_decide": self.has_approve_permission(request, waiting),
+        }
+        try:
+            counter = self._counter(request, waiting)
+        except (Http404, PermissionDenied):
+            if is_gone(waiting.field, waiting.key):
+                error = RecordMissing(key=str(waiting.subject))
+                return {**context, "problem": said(error), "reject_form": RejectForm()}
+            return {**context, "may_decide": False, "is_hidden": True}
+        context |= {"counter": counter.subject, "counter_url": counter.url}
+        if context["waits"]:
+            context |= _foreseen(counter, waiting)
+        return {**context, "reject_form": RejectForm()}
+
+    def _counter(self, request: HttpRequest, waiting: Any) -> Seen:
+        return seen(self.admin_site, request, waiting.field, waiting.key)
+
+    def _is_own(self, request: HttpRequest, waiting: Any) -> bool:
+        me: Person = person_of(request.user, "a user")
+        return approval.requester_of(waiting).is_same(me)
+
+
+def wanted_of(waiting: Any) -> str:
+    """The content of a request: the new value, or the change."""
+    if waiting.to is not None:
+        return gettext("to %(value)s") % {"value": grouped(waiting.to)}
+    return gettext("by %(change)s") % {"change": signed(waiting.by)}
+
+
+def waiting_of(
+    site: admin.AdminSite, request: HttpRequest, key: str
+) -> list[tuple[AdjustmentRequest, str, str]]:
+    """The requests of a named counter that wait, the latest first: the text of each, and the page.
+
+    Only those that the user may see.
+    """
+    try:
+        rows = visible(site, request, AdjustmentRequest)
+    except PermissionDenied:
+        return []
+    found = rows.filter(field="", key=key, state=_WAITING).order_by("-pk")[:MOST_SHOWN]
+    return [(row, wanted_of(row), row_url(site, AdjustmentRequest, row.pk)) for row in found]
+
+
+class _Incomplete(Exception):
+    """A form that was not filled in."""
+
+
+def _foreseen(counter: Seen, waiting: Any) -> dict[str, Any]:
+    try:
+        found = preview(
+            counter.subject,
+            to=waiting.to,
+            by=waiting.by,
+            allow_below_floor=waiting.allow_below_floor,
+        )
+    except CounterError as error:
+        return {"problem": said(error)}
+    if found.refusal and not found.needs_approval:
+        return {"preview": found, "problem": said(found.refusal)}
+    return {"preview": found}
