@@ -8,12 +8,13 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from django_counters.adjustments import STEP
-from django_counters.adjustments.adjustment import adjusting, settle_buffered
-from django_counters.adjustments.correcting import (
+from django_counters.adjustments.adjustment import (
+    adjusting,
     correct_many,
     corrections_of,
     foreseen_values,
     refuse,
+    settle_buffered,
 )
 from django_counters.adjustments.orders import Order, order_of
 from django_counters.adjustments.sql import SqlAudit

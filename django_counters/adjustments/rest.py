@@ -1,33 +1,36 @@
-"""Requests for adjustments over HTTP: who may see them, and a second person who decides."""
+"""Adjustments over HTTP, requests for them, and a second person who decides."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
+from uuid import UUID
 
 from django.core.exceptions import ValidationError
 from django.db import router
 from django.db.models import QuerySet
+from django.urls import reverse
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework import exceptions as drf
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from django_counters.access import CLOSED, Access
 from django_counters.adjustments import approval
 from django_counters.adjustments.adjustment import preview
+from django_counters.adjustments.models import CASE_LENGTH, LEAST_REASON, REASON_LENGTH
 from django_counters.adjustments.orders import Person, person_of
+from django_counters.exceptions import ApprovalRequired
 from django_counters.models import AdjustmentRequest
 from django_counters.rest.base import PersonView, answer_once, iso
 from django_counters.rest.bodies import (
-    NUMBER,
-    ApproveBody,
-    ApprovedAnswer,
-    RejectBody,
-    RequestAnswer,
-    RequestListAnswer,
-    RequestReadAnswer,
-    RequestsQuery,
+    KEY,
+    Body,
+    ChangeAnswer,
+    Described,
+    PageQuery,
     described,
     once,
     queried,
@@ -37,9 +40,164 @@ from django_counters.rest.listing import HEADERS, no_cursor, text_of, url_after
 from django_counters.rest.permissions import MayAdjust, MayApprove
 from django_counters.rest.problems import Refused
 from django_counters.rest.targets import Target, access_to, targets_of
+from django_counters.rest.values import Text, Value, WholeNumber, Word
+from django_counters.rest.views import change_body
 from django_counters.types import key_range, namespace_of, why_no_key
+from django_counters.values import result_of
 
 NO_SUCH = "There is no such request."
+
+
+NUMBER = OpenApiParameter("number", {"type": "integer", "minimum": 1}, OpenApiParameter.PATH)
+
+
+# Bodies of requests and answers.
+
+
+class AdjustBody(Body):
+    """The new value (``to``) or the change (``by``), and why."""
+
+    to = WholeNumber(required=False)
+    by = WholeNumber(required=False)
+    expected = WholeNumber(required=False)
+    reason = Text(min_length=LEAST_REASON, max_length=REASON_LENGTH)
+    case = Text(max_length=CASE_LENGTH, required=False, allow_blank=True)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if ("to" in attrs) == ("by" in attrs):
+            raise serializers.ValidationError("Give either 'to' or 'by'.")
+        if attrs.get("by") == 0:
+            raise serializers.ValidationError({"by": ["A change by zero means nothing."]})
+        return attrs
+
+
+class ApproveBody(Body):
+    """The value that the approver saw, and the last adjustment."""
+
+    expected = WholeNumber()
+    last = WholeNumber(required=False, help_text="The `last` of the request as it was read.")
+
+
+class RejectBody(Body):
+    """Why not."""
+
+    note = Text(default="", allow_blank=True, max_length=REASON_LENGTH)
+
+
+class RequestsQuery(PageQuery):
+    """The parameters of a list of requests for adjustments."""
+
+    state = Word(choices=AdjustmentRequest.State.values, required=False)
+
+
+class AdjustAnswer(ChangeAnswer):
+    """An adjustment; the number is that of its row in the audit."""
+
+    number = serializers.IntegerField()
+    before = Value()
+
+
+class RequestItem(Described):
+    """A request for an adjustment. One of to and by is given."""
+
+    id = serializers.IntegerField()
+    key = serializers.CharField()
+    to = WholeNumber(allow_null=True)
+    by = WholeNumber(allow_null=True)
+    expected = WholeNumber(help_text="The value when it was asked for.")
+    reason = serializers.CharField()
+    case = serializers.CharField(allow_blank=True)
+    allow_below_floor = serializers.BooleanField(
+        help_text="Whether the value may end below the floor: asked for in the admin or in Python."
+    )
+    requester = serializers.CharField()
+    created_at = serializers.DateTimeField()
+    state = Word(choices=AdjustmentRequest.State.values)
+    decider = serializers.CharField(allow_null=True)
+    decided_at = serializers.DateTimeField(allow_null=True)
+    note = serializers.CharField(allow_blank=True, help_text="Why it was rejected.")
+    adjustment = serializers.IntegerField(
+        allow_null=True, help_text="The number of the adjustment that it led to."
+    )
+
+
+class RequestAnswer(RequestItem):
+    """A request, as this one has left it."""
+
+    replayed = serializers.BooleanField()
+
+
+class ApprovedAnswer(RequestAnswer):
+    """A request that was approved, and how the counter was adjusted."""
+
+    before = Value()
+    value = Value()
+    applied = WholeNumber()
+
+
+class RequestReadAnswer(RequestItem):
+    """A request. While it waits, with the present value, and the last adjustment of the counter."""
+
+    value = Value(allow_null=True)
+    last = serializers.IntegerField(allow_null=True)
+
+
+class RequestListAnswer(Described):
+    """A page of a list. There is no way back, so previous is always null."""
+
+    next = serializers.URLField(allow_null=True)
+    previous = serializers.CharField(allow_null=True)
+    results = RequestItem(many=True)
+
+
+# Views.
+
+
+@described(
+    "adjust",
+    AdjustAnswer,
+    KEY,
+    once(),
+    body=AdjustBody,
+    asks=RequestAnswer,
+    sends={"to": 40, "reason": "Two were counted twice."},
+)
+class AdjustView(PersonView):
+    """Correct a counter."""
+
+    may = MayAdjust
+
+    def post(self, request: Request, key: str) -> Response:
+        """The change, its reason and the user are kept together, forever.
+
+        A change that needs a second person is answered with 202 and a request that waits.
+        """
+        target = self.target(key)
+        self.need_person()
+        order = self.checked(AdjustBody)
+        self.admit_changes({key: (target, 0)}, {})
+
+        def work(_: UUID | None) -> dict[str, Any]:
+            try:
+                row = target.adjust(**order, actor=request.user, request_id=self.request_id)
+            except ApprovalRequired:
+                if not target.can_be_asked_for:
+                    raise
+                asked = target.ask(**order, actor=request.user)
+                return {**request_body(target.key, asked), "replayed": False}
+            more = {"consistency": "exact", "number": row.number, "before": row.before}
+            return {**change_body(target, row.delta, result_of(row.after)), **more}
+
+        answer = answer_once(request, order, work, target.alias, joins=True)
+        if "state" in answer.data:
+            answer.status_code = 202
+            answer["Location"] = self._address(answer.data["id"])
+        return answer
+
+    def _address(self, number: int) -> str:
+        """Where the request is, under whichever address the project has the API."""
+        match = self.request.resolver_match
+        return reverse(f"{match.namespace}:request" if match else "request", args=[number])
 
 
 class SeenView(PersonView):

@@ -16,12 +16,6 @@ from drf_spectacular.utils import (
 )
 from rest_framework import serializers
 
-from django_counters.adjustments.models import (
-    CASE_LENGTH,
-    LEAST_REASON,
-    REASON_LENGTH,
-    AdjustmentRequest,
-)
 from django_counters.calendar import PERIODS
 from django_counters.measure import MOST_TAGS, TAG_LENGTH
 from django_counters.read.top import MOST_BEFORE
@@ -178,36 +172,6 @@ class ReadManyBody(Body):
     consistency = Word(choices=["cached", "exact"], default="cached")
 
 
-class AdjustBody(Body):
-    """The new value (``to``) or the change (``by``), and why."""
-
-    to = WholeNumber(required=False)
-    by = WholeNumber(required=False)
-    expected = WholeNumber(required=False)
-    reason = Text(min_length=LEAST_REASON, max_length=REASON_LENGTH)
-    case = Text(max_length=CASE_LENGTH, required=False, allow_blank=True)
-
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        if ("to" in attrs) == ("by" in attrs):
-            raise serializers.ValidationError("Give either 'to' or 'by'.")
-        if attrs.get("by") == 0:
-            raise serializers.ValidationError({"by": ["A change by zero means nothing."]})
-        return attrs
-
-
-class ApproveBody(Body):
-    """The value that the approver saw, and the last adjustment."""
-
-    expected = WholeNumber()
-    last = WholeNumber(required=False, help_text="The `last` of the request as it was read.")
-
-
-class RejectBody(Body):
-    """Why not."""
-
-    note = Text(default="", allow_blank=True, max_length=REASON_LENGTH)
-
-
 PARTIAL = "Whether counts that are stored answer if earlier ones are not kept."
 
 
@@ -261,12 +225,6 @@ class ListQuery(PageQuery):
     prefix = Text(max_length=KEY_LENGTH, default="", allow_blank=True, trim_whitespace=False)
 
 
-class RequestsQuery(PageQuery):
-    """The parameters of a list of requests for adjustments."""
-
-    state = Word(choices=AdjustmentRequest.State.values, required=False)
-
-
 # Answers.
 
 
@@ -296,13 +254,6 @@ class ChangeAnswer(Described):
     as_of = serializers.DateTimeField()
     consistency = Word(choices=["exact", "cached", "unknown"])
     replayed = serializers.BooleanField()
-
-
-class AdjustAnswer(ChangeAnswer):
-    """An adjustment; the number is that of its row in the audit."""
-
-    number = serializers.IntegerField()
-    before = Value()
 
 
 class ChangeManyAnswer(Described):
@@ -420,59 +371,6 @@ class ProblemItem(Described):
     detail = serializers.CharField()
 
 
-class RequestItem(Described):
-    """A request for an adjustment. One of to and by is given."""
-
-    id = serializers.IntegerField()
-    key = serializers.CharField()
-    to = WholeNumber(allow_null=True)
-    by = WholeNumber(allow_null=True)
-    expected = WholeNumber(help_text="The value when it was asked for.")
-    reason = serializers.CharField()
-    case = serializers.CharField(allow_blank=True)
-    allow_below_floor = serializers.BooleanField(
-        help_text="Whether the value may end below the floor: asked for in the admin or in Python."
-    )
-    requester = serializers.CharField()
-    created_at = serializers.DateTimeField()
-    state = Word(choices=AdjustmentRequest.State.values)
-    decider = serializers.CharField(allow_null=True)
-    decided_at = serializers.DateTimeField(allow_null=True)
-    note = serializers.CharField(allow_blank=True, help_text="Why it was rejected.")
-    adjustment = serializers.IntegerField(
-        allow_null=True, help_text="The number of the adjustment that it led to."
-    )
-
-
-class RequestAnswer(RequestItem):
-    """A request, as this one has left it."""
-
-    replayed = serializers.BooleanField()
-
-
-class ApprovedAnswer(RequestAnswer):
-    """A request that was approved, and how the counter was adjusted."""
-
-    before = Value()
-    value = Value()
-    applied = WholeNumber()
-
-
-class RequestReadAnswer(RequestItem):
-    """A request. While it waits, with the present value, and the last adjustment of the counter."""
-
-    value = Value(allow_null=True)
-    last = serializers.IntegerField(allow_null=True)
-
-
-class RequestListAnswer(Described):
-    """A page of a list. There is no way back, so previous is always null."""
-
-    next = serializers.URLField(allow_null=True)
-    previous = serializers.CharField(allow_null=True)
-    results = RequestItem(many=True)
-
-
 class Problem(Described):
     """RFC 9457. More fields depend on the type; the documentation lists them."""
 
@@ -493,7 +391,6 @@ KEY = OpenApiParameter(
     OpenApiParameter.PATH,
     description="`<namespace>:<name>`, or `<app>.<Model>.<field>:<primary key>`.",
 )
-NUMBER = OpenApiParameter("number", {"type": "integer", "minimum": 1}, OpenApiParameter.PATH)
 PERIOD = OpenApiParameter("by", str, enum=PERIODS[1:], default="hour")
 WHERE = OpenApiParameter(
     "where",

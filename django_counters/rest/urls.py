@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from django.urls import path
 
-from django_counters.adjustments.rest import ApproveView, RejectView, RequestsView, RequestView
+from django_counters.adjustments.rest import (
+    AdjustView,
+    ApproveView,
+    RejectView,
+    RequestsView,
+    RequestView,
+)
 from django_counters.features import rest_modules
 from django_counters.rest.bulk import IncrementManyView, ReadManyView
 from django_counters.rest.listing import ListView
 from django_counters.rest.series import HistoryView, SeriesView, TopView, UniqueView
 from django_counters.rest.views import (
-    AdjustView,
     DecrementView,
     ExactView,
     IncrementView,

@@ -1,4 +1,4 @@
-"""One counter: read, increment, decrement, adjust."""
+"""One counter: read, increment, decrement."""
 
 from __future__ import annotations
 
@@ -6,34 +6,27 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from django.http import HttpResponseBase
-from django.urls import reverse
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from django_counters import clock
-from django_counters.adjustments.rest import request_body
-from django_counters.exceptions import ApprovalRequired
 from django_counters.rest.actors import event_of_change
-from django_counters.rest.base import CounterView, PersonView, answer_once, iso, reading_body
+from django_counters.rest.base import CounterView, answer_once, iso, reading_body
 from django_counters.rest.bodies import (
     KEY,
-    AdjustAnswer,
-    AdjustBody,
     ChangeAnswer,
     ChangeBody,
     ReadingAnswer,
-    RequestAnswer,
     described,
     once,
 )
 from django_counters.rest.permissions import (
-    MayAdjust,
     MayDecrement,
     MayIncrement,
     MayRead,
 )
 from django_counters.rest.targets import Named, Target, told
-from django_counters.values import Result, result_of
+from django_counters.values import Result
 
 
 @described("read", ReadingAnswer, KEY)
@@ -94,53 +87,6 @@ class DecrementView(ChangeView):
 
     may = MayDecrement
     sign = -1
-
-
-@described(
-    "adjust",
-    AdjustAnswer,
-    KEY,
-    once(),
-    body=AdjustBody,
-    asks=RequestAnswer,
-    sends={"to": 40, "reason": "Two were counted twice."},
-)
-class AdjustView(PersonView):
-    """Correct a counter."""
-
-    may = MayAdjust
-
-    def post(self, request: Request, key: str) -> Response:
-        """The change, its reason and the user are kept together, forever.
-
-        A change that needs a second person is answered with 202 and a request that waits.
-        """
-        target = self.target(key)
-        self.need_person()
-        order = self.checked(AdjustBody)
-        self.admit_changes({key: (target, 0)}, {})
-
-        def work(_: UUID | None) -> dict[str, Any]:
-            try:
-                row = target.adjust(**order, actor=request.user, request_id=self.request_id)
-            except ApprovalRequired:
-                if not target.can_be_asked_for:
-                    raise
-                asked = target.ask(**order, actor=request.user)
-                return {**request_body(target.key, asked), "replayed": False}
-            more = {"consistency": "exact", "number": row.number, "before": row.before}
-            return {**change_body(target, row.delta, result_of(row.after)), **more}
-
-        answer = answer_once(request, order, work, target.alias, joins=True)
-        if "state" in answer.data:
-            answer.status_code = 202
-            answer["Location"] = self._address(answer.data["id"])
-        return answer
-
-    def _address(self, number: int) -> str:
-        """Where the request is, under whichever address the project has the API."""
-        match = self.request.resolver_match
-        return reverse(f"{match.namespace}:request" if match else "request", args=[number])
 
 
 def change_body(target: Target, by: int, result: Result) -> dict[str, Any]:
