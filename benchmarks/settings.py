@@ -22,6 +22,7 @@ INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django_counters",
     "django_counters.contrib.holds",
+    "django_counters.contrib.limits",
     "benchmarks",
 ]
 USE_TZ = True

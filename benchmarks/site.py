@@ -18,8 +18,8 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from benchmarks.models import NaiveCounter
-from django_counters.limits import Limit
-from django_counters.rest.throttling import LimitThrottle
+from django_counters.contrib.limits import Limit
+from django_counters.contrib.limits.rest import LimitThrottle
 from django_counters.rest.views import IncrementView
 
 # It may not grow with the run, nor refuse anything.

@@ -11,8 +11,9 @@ from urllib.parse import urlsplit
 
 from django.utils.module_loading import import_string
 
-from django_counters.features import actions
+from django_counters.features import absent_charge, actions
 from django_counters.rates import check_burst, rate_of
+from django_counters.types import short_key
 
 ACTIONS = ("read", "increment", "decrement", "adjust", "history", "list", "approve")
 # What changes nothing can be for anybody.
@@ -105,6 +106,11 @@ UPKEEP = "counters.upkeep"
 CLOSED = Access()
 
 
+def created_key(namespace: str) -> str:
+    """Return the key of the counter of the counters created over HTTP in a namespace."""
+    return short_key(f"{CREATED}:{namespace}")
+
+
 def access_of(declared: Mapping[str, Any] | None) -> Access:
     """The declaration, once nothing is wrong with it."""
     if not declared:
@@ -194,7 +200,13 @@ def _limit_problems(declared: Mapping[Any, Any]) -> Iterator[str]:
         yield from _rate_problems("limit", limit, burst)
     elif burst is not None:
         yield "API: a burst is that of a 'limit'."
-    networks = declared.get("network_limits")
+    yield from _network_problems(declared.get("network_limits"))
+    for option in ("limit", "network_limits"):
+        if declared.get(option) and (app := absent_charge()):
+            yield f"API: {option} needs {app} in INSTALLED_APPS."
+
+
+def _network_problems(networks: object) -> Iterator[str]:
     if networks is None:
         return
     if not isinstance(networks, Mapping):

@@ -15,12 +15,11 @@ from django.utils import timezone
 
 from django_counters.conf import policies, problems, published_to
 from django_counters.exceptions import InvalidConfiguration
-from django_counters.features import absent
+from django_counters.features import absent, features
 from django_counters.fields import CounterField
 from django_counters.fields.regional import attribute_problems
 from django_counters.hints import HINTS
 from django_counters.jobs import upkeep_problems
-from django_counters.limits.limit import are_in_redis, limit_problems
 from django_counters.models import Counter, CounterDelta, CounterMeasure
 from django_counters.observe.facts import databases
 from django_counters.observe.redises import weaknesses
@@ -41,7 +40,6 @@ OLDEST_SQLITE = (3, 35, 0)
 def register() -> None:
     """Called once, when the app is ready."""
     register_check(check_setting)
-    register_check(check_limits)
     register_check(check_streams)
     register_check(check_regions)
     register_check(check_upkeep)
@@ -63,16 +61,6 @@ def check_setting(
     return [
         Error(problem.message, hint=HINTS[problem.code], id=f"counters.{problem.code}")
         for problem in problems(getattr(settings, "COUNTERS", None))
-    ]
-
-
-def check_limits(
-    app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
-) -> list[CheckMessage]:
-    """E035: what limits do while their store is away."""
-    return [
-        Error(message, hint=HINTS[code], id=f"counters.{code}")
-        for code, message in limit_problems()
     ]
 
 
@@ -190,9 +178,9 @@ def _used() -> list[str]:
 def check_tenants(
     app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
-    """E060: counters or limits that a process or Redis remembers, without tenants set apart.
+    """E060: what a process or Redis remembers, without tenants set apart.
 
-    It connects to nothing. Limits count if their module was imported.
+    It connects to nothing.
     """
     message = None
     if hasattr(settings, TENANT):
@@ -200,7 +188,7 @@ def check_tenants(
             named_callable()
         except InvalidConfiguration as error:
             message = str(error)
-    elif _remembered() or are_in_redis():
+    elif _remembered() or any(one.remembers() for one in features()):
         for alias in connections:
             connection = connections[alias]
             if makes_cursors(connection) and router.allow_migrate_model(alias, Counter):

@@ -18,7 +18,7 @@ its path.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
@@ -101,6 +101,22 @@ class Drift(NamedTuple):
     key: str
     expected: int
     found: int
+
+
+class Tally(NamedTuple):
+    """A metric of an app: how often a signal was sent.
+
+    Attributes:
+        name: as Prometheus shows it: ``django_counters_…_total``.
+        meaning: its help text.
+        labels: arguments of the signal. Each has few values: a key is never one.
+        signal: the dotted path of the signal.
+    """
+
+    name: str
+    meaning: str
+    labels: tuple[str, ...]
+    signal: str
 
 
 class Job(NamedTuple):
@@ -190,6 +206,14 @@ class Feature:
     #: that ``"permission"`` asks for: ``{"cheer": "shop.cheer_counter"}``. A view names its action
     #: by a subclass of `rest.permissions.CounterPermission`.
     actions: Mapping[str, str] = MappingProxyType({})
+    #: The dotted path of a function ``charge(request, namespace, access, changes)`` that keeps the
+    #: rates ``limit``, ``burst`` and ``network_limits`` of ``API``. The API calls it with the
+    #: `Access` of a namespace and the number of its counters, before it changes them, outside of
+    #: transactions. It raises an exception of REST framework to refuse. Without an app that has
+    #: such a function, a check refuses these rates.
+    charge: str = ""
+    #: Metrics that count signals, in each process that imports `django_counters.metrics`.
+    tallies: Sequence[Tally] = ()
     #: The dotted path of a `Panel`. It is made for each page.
     panel: str = ""
     #: Errors that say what to do: the command prints them without a traceback.
@@ -216,6 +240,13 @@ class Feature:
         Called outside of transactions, by ``counters upkeep prune``. Deletes in small batches.
         """
         return {}
+
+    def remembers(self) -> bool:
+        """Return whether a process or Redis now keeps something that tenants must not share.
+
+        Called by the check E060. Connects to nothing.
+        """
+        return False
 
     def keeps_rows(self, field: Any) -> bool:  # noqa: ARG002
         """Return whether records of a `CounterField` may have rows to forget.
@@ -304,6 +335,23 @@ def app_of(option: str) -> str:
         if option in (one.name.upper() for each in feature.options for one in each.options):
             return name
     return ""
+
+
+def charges() -> list[Callable[[Any, str, Any, int], object]]:
+    """Return the functions that the API calls before it changes counters."""
+    return [import_string(one.charge) for one in features() if one.charge]
+
+
+def absent_charge() -> str:
+    """Return which app the rates of ``API`` need; empty if one is installed."""
+    if any(one.charge for one in features()):
+        return ""
+    return next((repr(name) for name, one in absent().items() if one.charge), "an app for rates")
+
+
+def tallies() -> list[Tally]:
+    """Return the metrics that count signals of apps."""
+    return [tally for one in features() for tally in one.tallies]
 
 
 def forgetting() -> list[Feature]:

@@ -59,7 +59,6 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "at 0.",
         "E033": 'TOP is a list of periods such as ["day", "week"], for exact and cached counters.',
         "E034": 'top is a list of periods such as ["day", "week"], for exact and cached counters.',
-        "E035": "Write one of them, or leave it out.",
         "E036": "CEILING is an integer, or of an exact namespace a dictionary of periods such as "
         '{"month": 10_000}.',
         "E037": "ceiling is an integer, or of an exact field a dictionary of periods such as "

@@ -58,7 +58,3 @@ batch_applied = PlainSignal(use_caching=True)
 #: A flush or a rollup has ended without an error. What receivers raise is logged. Arguments:
 #: ``work``, ``using``, ``seconds``, ``report``.
 upkeep_done = PlainSignal()
-
-#: A rate limit could not ask its store, and decided by itself. Sent for each call. Arguments:
-#: ``limit`` (its name), ``decision`` (``"admit"`` or ``"refuse"``).
-limit_away = PlainSignal()

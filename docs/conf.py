@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from pkgutil import iter_modules
 
 import django
 from django.conf import settings
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE / "_ext")]
+
+from django_counters import contrib  # noqa: E402
 
 # Enough of Django for autodoc to import models; no database is opened.
 if not settings.configured:
@@ -18,7 +21,7 @@ if not settings.configured:
         INSTALLED_APPS=[
             "django.contrib.contenttypes",
             "django_counters",
-            "django_counters.contrib.holds",
+            *(f"{contrib.__name__}.{one.name}" for one in iter_modules(contrib.__path__)),
         ],
         USE_TZ=True,
     )

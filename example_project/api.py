@@ -8,8 +8,8 @@ from django.views.decorators.csrf import ensure_csrf_cookie
 from django.views.decorators.http import require_safe
 from rest_framework_simplejwt.views import TokenObtainPairView
 
-from django_counters.limits import Limit
-from django_counters.rest.throttling import LimitThrottle
+from django_counters.contrib.limits import Limit
+from django_counters.contrib.limits.rest import LimitThrottle
 from example_project import csp
 
 # Swagger UI draws its arrows from pictures that are part of its style sheet.

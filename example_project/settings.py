@@ -76,6 +76,7 @@ INSTALLED_APPS = [
     "drf_spectacular_sidecar",
     "django_counters",
     "django_counters.contrib.holds",
+    "django_counters.contrib.limits",
     "example_project.blog",
     "example_project.shop",
 ]

@@ -52,6 +52,7 @@ INSTALLED_APPS = [
     "rest_framework",
     "django_counters",
     "django_counters.contrib.holds",
+    "django_counters.contrib.limits",
     "example_project.blog",
     "example_project.shop",
     "example_project.live",

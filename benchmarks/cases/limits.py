@@ -16,7 +16,7 @@ from benchmarks.capacity.meter import Meter
 from benchmarks.cases.cached import client, location, prefix
 from benchmarks.cases.cells import spending
 from benchmarks.harness import Action, Pair, Stored, Work, adds_up
-from django_counters.limits import Limit
+from django_counters.contrib.limits import Limit
 
 SLICE = 200  # calls of one slice
 # Neither refuses anything: a refusal is another way.

@@ -16,6 +16,7 @@ from typing import Any
 from django.db import connections, transaction
 from django.dispatch import receiver
 from django.http import HttpRequest, HttpResponse
+from django.utils.module_loading import import_string
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
@@ -24,12 +25,13 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
+from django_counters.features import Tally, tallies
 from django_counters.metrics import names
 from django_counters.metrics.gathering import Gathering, Scrape
 from django_counters.metrics.names import STATE, Declared
 from django_counters.metrics.samples import samples
 from django_counters.observe.facts import databases
-from django_counters.signals import batch_applied, limit_away, upkeep_done
+from django_counters.signals import batch_applied, upkeep_done
 from django_counters.stores.sql.dialects import DIALECTS
 from django_counters.tenants import tenant
 from django_counters.types import Batch
@@ -55,7 +57,6 @@ _amount = Counter(names.AMOUNT.name, names.AMOUNT.meaning, names.AMOUNT.labels)
 _batch_size = _histogram(names.BATCH_SIZE, _SIZES)
 _upkeep_seconds = _histogram(names.UPKEEP_SECONDS, _UPKEEP_SECONDS)
 _upkeep_size = _histogram(names.UPKEEP_SIZE, _UPKEEP_SIZES)
-_away = Counter(names.LIMITS_AWAY.name, names.LIMITS_AWAY.meaning, names.LIMITS_AWAY.labels)
 
 
 class _Meter:
@@ -93,9 +94,18 @@ def _count_upkeep(work: str, using: str, seconds: float, report: Any, **_: objec
     _upkeep_size.labels(using, work).observe(report.counters)
 
 
-@receiver(limit_away, dispatch_uid="django_counters.metrics")
-def _count_away(limit: str, decision: str, **_: object) -> None:
-    _away.labels(limit, decision).inc()
+def _count_signals(tally: Tally) -> None:
+    counter = Counter(tally.name, tally.meaning, tally.labels)
+
+    def count(**arguments: Any) -> None:
+        counter.labels(*(arguments[label] for label in tally.labels)).inc()
+
+    signal = import_string(tally.signal)
+    signal.connect(count, weak=False, dispatch_uid=f"django_counters.metrics.{tally.name}")
+
+
+for _tally in tallies():
+    _count_signals(_tally)
 
 
 class CountersCollector(Collector):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from django_counters.features import tallies
+
 
 class Declared(NamedTuple):
     """One metric.
@@ -59,14 +61,14 @@ UPKEEP_SIZE = _histogram(
     "How many totals a flush or a rollup changed; one that it changed twice counts twice.",
     "work",
 )
-LIMITS_AWAY = Declared(
-    "django_counters_limits_away_total",
-    "counter",
-    ("limit", "decision"),
-    "Requests that a limit could not count, because its store was away; decision is admit or "
-    "refuse.",
-)
-HAPPENED = (CHANGES, AMOUNT, BATCH_SIZE, UPKEEP_SECONDS, UPKEEP_SIZE, LIMITS_AWAY)
+HAPPENED = (CHANGES, AMOUNT, BATCH_SIZE, UPKEEP_SECONDS, UPKEEP_SIZE)
+
+
+def happened() -> tuple[Declared, ...]:
+    """Return all metrics that are counted as it happens, with those of installed apps."""
+    own = (Declared(one.name, "counter", one.labels, one.meaning) for one in tallies())
+    return (*HAPPENED, *own)
+
 
 # Asked on each scrape.
 UP = _gauge(

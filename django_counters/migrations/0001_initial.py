@@ -227,22 +227,6 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
-            name="CounterLimit",
-            fields=[
-                (
-                    "digest",
-                    django_counters.tables.digest.DigestField(
-                        primary_key=True, serialize=False, verbose_name="digest"
-                    ),
-                ),
-                ("arrival", models.BigIntegerField(verbose_name="full again at")),
-            ],
-            options={
-                "verbose_name": "counter limit",
-                "verbose_name_plural": "counter limits",
-            },
-        ),
-        migrations.CreateModel(
             name="CounterIncident",
             fields=[
                 (

@@ -7,7 +7,7 @@ import django_counters.tables.counter
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("django_counters", "0008_limit_moments"),
+        ("django_counters", "0007_top"),
     ]
 
     operations = [

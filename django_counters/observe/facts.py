@@ -18,10 +18,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
 from django_counters import clock
+from django_counters.access import created_key
 from django_counters.adjustments.models import AdjustmentRequest, CounterAdjustment
 from django_counters.exceptions import CounterError
 from django_counters.features import Finding, features
-from django_counters.limits.admission import created_key
 from django_counters.observe.filed import Filed, filed
 from django_counters.observe.members import Members, waiting
 from django_counters.observe.rates import Rate, entries, landed

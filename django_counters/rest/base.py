@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import cache
 from typing import Any, ClassVar, NoReturn
 
 from django.db import connections
@@ -23,11 +22,10 @@ from rest_framework.views import APIView
 from django_counters import clock
 from django_counters.access import ANYONE, BEACON, Access
 from django_counters.adjustments.orders import request_id_of
-from django_counters.limits import Limit
-from django_counters.limits.admission import Refusal, admit
-from django_counters.limits.principal import network_of, principal_of
+from django_counters.features import charges
 from django_counters.projections.event import PLAIN, Event
 from django_counters.registry import registry
+from django_counters.rest.admission import Refusal, admit
 from django_counters.rest.bodies import Body, checker
 from django_counters.rest.idempotency import Work, once_of
 from django_counters.rest.parsing import OnlyJSON, StrictJSONParser, check_carried
@@ -39,7 +37,6 @@ from django_counters.rest.targets import (
     access_to,
     targets_of,
 )
-from django_counters.rest.throttling import charge
 from django_counters.tokens import mint
 from django_counters.types import Reading, namespace_of
 
@@ -47,8 +44,6 @@ NO_SUCH = "There is no such counter."
 NO_SLASH = (
     "The address of a counter has no slash at its end; a bulk takes a key that ends with one."
 )
-# Seconds. A refusal in error is worse than a wait.
-LIMIT_TIMEOUT = 0.5
 
 
 class KeyConverter(StringConverter):
@@ -243,30 +238,13 @@ class CounterView(APIView):
                 raise Refused(409, "namespace-full", says, limit=access.max_counters)
 
     def charge_changes(self, namespace: str, access: Access, number: int = 1) -> None:
-        """Take changes from the limits of a namespace.
+        """Have other apps refuse changes of a namespace, such as too many in a time.
 
         Raises:
-            ValidationError, Throttled: there are too many.
+            ValidationError, Throttled: one of them refuses.
         """
-        name = namespace or "default"
-        limits: list[tuple[str, Limit]] = []
-        if access.limit:
-            limit = _limit_of(name, access.limit, access.burst)
-            limits.append((principal_of(self.request), limit))
-        for bits, rate in access.network_limits:
-            # The widest comes last: a refused client takes nothing from its neighbours.
-            network = network_of(self.request, bits)
-            if network:
-                limits.append((network, _limit_of(f"{name}/{bits}", rate)))
-        for whom, limit in limits:
-            if number > limit.capacity:
-                says = (
-                    f"At most {limit.capacity} of {namespace} at once: more are never within the "
-                    "limit."
-                )
-                raise drf.ValidationError({"counters": [says]})
-            # A limit of the project may have the same name.
-            charge(self.request, limit, number, who=f"api:{whom}")
+        for charge in charges():
+            charge(self.request, namespace, access, number)
 
     def _admit_size(self, key: str, access: Access, by: int) -> None:
         most = access.max_delta if is_user(self.request) else 1
@@ -330,11 +308,6 @@ def answer_once(
     if replayed:
         headers["Idempotent-Replayed"] = "true"
     return Response(mark(body, replayed=replayed), headers=headers)
-
-
-@cache
-def _limit_of(name: str, rate: str, burst: int | None = None) -> Limit:
-    return Limit(name, rate, burst=burst, timeout=LIMIT_TIMEOUT, when_away="refuse")
 
 
 def iso(moment: datetime) -> str:

@@ -14,7 +14,7 @@ from django_counters.hints import HINTS
 
 
 @register(Tags.urls)
-def check_view_sets(app_configs: Any = None, **kwargs: Any) -> list[Error]:  # noqa: ARG001
+def check_view_sets(app_configs: Any = None, **kwargs: Any) -> list[Error]:
     """E047: view sets in the URLs that cannot count."""
     if not getattr(settings, "ROOT_URLCONF", None):
         return []

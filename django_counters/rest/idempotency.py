@@ -17,7 +17,7 @@ from rest_framework.request import Request
 
 from django_counters import clock
 from django_counters.exceptions import CounterError, OutcomeUnknown
-from django_counters.limits.principal import principal_of
+from django_counters.principal import principal_of
 from django_counters.registry import registry
 from django_counters.rest.problems import Refused
 from django_counters.stores.sql.tokens import SqlTokens

@@ -14,7 +14,6 @@ from django_counters.tables.batch import CounterBatch, CounterSource
 from django_counters.tables.cell import CounterCell
 from django_counters.tables.horizon import CounterHorizon
 from django_counters.tables.incident import CounterIncident
-from django_counters.tables.limit import CounterLimit
 from django_counters.tables.measure import CounterMeasure, CounterTag
 from django_counters.tables.occurrence import CounterOccurrence
 from django_counters.tables.partition import CounterArchive, CounterPartition
@@ -33,7 +32,6 @@ __all__ = [
     "CounterCell",
     "CounterHorizon",
     "CounterIncident",
-    "CounterLimit",
     "CounterMeasure",
     "CounterMember",
     "CounterOccurrence",

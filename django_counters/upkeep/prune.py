@@ -10,11 +10,9 @@ from django_counters import clock
 from django_counters.features import features
 from django_counters.registry import registry
 from django_counters.stores.sql.batches import REMEMBERED
-from django_counters.stores.sql.limits import SqlLimits
 from django_counters.tables import (
     CounterBatch,
     CounterIncident,
-    CounterLimit,
     CounterPosition,
     CounterToken,
 )
@@ -33,7 +31,6 @@ def prune_all(using: str = DEFAULT_DB_ALIAS) -> dict[str, int]:
         "generations": prune_landed(using),
         "histories": prune_histories(using),
         "samples": forget_history(using),
-        "buckets": prune_limits(using),
         "cells": prune_cells(using),
         "incidents": prune_incidents(using),
     }
@@ -81,10 +78,3 @@ def prune_incidents(using: str = DEFAULT_DB_ALIAS) -> int:
     while batch := list(old.values_list("pk", flat=True)[:_BATCH]):
         number += rows.filter(pk__in=batch).delete()[0]
     return number
-
-
-def prune_limits(using: str = DEFAULT_DB_ALIAS) -> int:
-    """Forget buckets of rate limits that are full again; how many those were. In small batches."""
-    if not router.allow_migrate_model(using, CounterLimit):
-        return 0
-    return SqlLimits(using).prune()

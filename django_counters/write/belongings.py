@@ -55,8 +55,6 @@ BELONGINGS: Mapping[str, Fate] = MappingProxyType(
         "CounterIncident": Fate.KEPT,
         # A replay returns its result, which names the counter until the token expires.
         "CounterToken": Fate.KEPT,
-        # A digest does not say whose it is.
-        "CounterLimit": Fate.KEPT,
     }
 )
 

@@ -202,7 +202,7 @@ def metrics_rows() -> Iterator[Row]:
     loader = SourceFileLoader("names", str(PACKAGE / "metrics" / "names.py"))
     names = ModuleType("names")
     loader.exec_module(names)
-    for when, metrics in (("as it happens", names.HAPPENED), ("on a scrape", names.STATE)):
+    for when, metrics in (("as it happens", names.happened()), ("on a scrape", names.STATE)):
         for one in metrics:
             yield f"`{one.name}`", one.kind, _listed(one.labels), when, one.meaning
 

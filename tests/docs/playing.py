@@ -28,7 +28,7 @@ from rest_framework.test import APIRequestFactory, force_authenticate
 from rest_framework.views import APIView
 
 from django_counters.checks import check_caches, check_setting
-from django_counters.limits import Limit
+from django_counters.contrib.limits import Limit
 from django_counters.models import Counter
 from tests.docs.cast import COUNTED, Cast
 from tests.docs.comments import SHOWN, check

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.apps import AppConfig
 
-from django_counters.features import Drift, Feature, Finding, Job
+from django_counters.features import Drift, Feature, Finding, Job, Tally
 from django_counters.options import Option
 from django_counters.projections.base import Projection
 from tests.extension.errors import NoMood
@@ -43,6 +43,9 @@ class Moods(Feature):
     panel = "tests.extension.admin.MoodPanel"
     explained = (NoMood,)
     actions = MappingProxyType({"cheer": "moods.add_mood"})
+    tallies = (
+        Tally("moods_cheered_total", "How many were.", ("mood",), "tests.extension.work.cheered"),
+    )
 
     def functions(self, vendor: str) -> Sequence[str]:
         return [SHOUT] if vendor == "postgresql" else []

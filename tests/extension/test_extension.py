@@ -15,6 +15,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test import Client, modify_settings
 from django.urls import reverse
+from prometheus_client import REGISTRY
 
 import django_counters
 from django_counters.conf import problems
@@ -155,6 +156,34 @@ def test_forgetting_a_person_asks_it() -> None:
     assert output("forget-actor", "ann", "--dry-run").endswith(", 1 moods")
     assert output("forget-actor", "ann").endswith(", 1 moods")
     assert output("forget-actor", "ann").endswith(", 0 moods")
+
+
+def test_it_refuses_changes_over_http(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Moods, "charge", "tests.extension.work.charge")
+    api = {"read": "anyone", "increment": "authenticated"}
+
+    def increment(*keys: str) -> int:
+        counters = [{"key": key, "by": 1} for key in keys]
+        body = {"counters": counters}
+        return int(client.post("/api/v1/bulk/increment", body, "application/json").status_code)
+
+    client = Client()
+    client.force_login(User.objects.create_user("ann"))
+    with override_counters(parties={"API": api}):
+        assert increment("parties:a") == 200
+        assert increment("parties:a", "parties:b") == 403
+        assert Counter.objects.value("parties:a") == 1
+
+
+def test_its_metric_counts_a_signal() -> None:
+    from django_counters import metrics  # noqa: F401 - it begins to count
+
+    def counted() -> float:
+        return REGISTRY.get_sample_value("moods_cheered_total", {"mood": "calm"}) or 0
+
+    before = counted()
+    output("upkeep", "cheer")
+    assert counted() == before + 1
 
 
 def test_a_class_in_place_of_an_instance_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from django.dispatch import Signal
+from rest_framework.exceptions import PermissionDenied
+
 from django_counters.features import Done
 from tests.extension.errors import NoMood
 from tests.extension.models import Mood
+
+#: Sent after somebody was cheered up. Arguments: ``mood``.
+cheered = Signal()
+
+
+def charge(request: Any, namespace: str, access: Any, changes: int) -> None:
+    """Refuse changes of more than one party at once.
+
+    Raises:
+        PermissionDenied: there are several.
+    """
+    if namespace == "parties" and changes > 1:
+        raise PermissionDenied("One party at a time.")
 
 
 def cheer(using: str) -> Done:
@@ -16,5 +34,6 @@ def cheer(using: str) -> Done:
     moods = Mood.objects.using(using)
     if moods.filter(text="beyond").exists():
         raise NoMood("Somebody is beyond all moods.")
-    cheered = moods.filter(text="sad").update(text="calm")
-    return Done(f"{cheered} cheered up", {"cheered": cheered})
+    number = moods.filter(text="sad").update(text="calm")
+    cheered.send(Mood, mood="calm")
+    return Done(f"{number} cheered up", {"cheered": number})

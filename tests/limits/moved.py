@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from django_counters.stores.base import Draw, Drawn
-from django_counters.stores.redis.scripts import TAKE, TAKE_LOGGED
+from django_counters.contrib.limits.algorithms import Draw, Drawn
+from django_counters.contrib.limits.redis import TAKE, TAKE_LOGGED
+from django_counters.contrib.limits.sql import SqlLimits
 from django_counters.stores.sql.dialects import dialect_of
-from django_counters.stores.sql.limits import SqlLimits
 from tests.stores.redis.counting import server
 
 SECOND = 1_000_000

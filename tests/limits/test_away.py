@@ -12,9 +12,9 @@ from asgiref.sync import async_to_sync
 from django.core.checks import run_checks
 from django.test import override_settings
 
-from django_counters.limits import Limit, Taken, limited
-from django_counters.limits import limit as limit_module
-from django_counters.signals import limit_away
+from django_counters.contrib.limits import Limit, Taken, limited
+from django_counters.contrib.limits import limit as limit_module
+from django_counters.contrib.limits.limit import limit_away
 from tests.limits.test_views import ask, plain, waiting
 from tests.stores.test_failures import closed_database
 

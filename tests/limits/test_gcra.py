@@ -18,12 +18,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from django_counters import clock
+from django_counters.contrib.limits import Limit, Taken
+from django_counters.contrib.limits.algorithms import Gcra
+from django_counters.contrib.limits.models import CounterLimit
 from django_counters.exceptions import InvalidConfiguration
-from django_counters.limits import Limit, Taken
-from django_counters.limits.algorithms import Gcra
-from django_counters.models import CounterLimit
 from django_counters.rates import Rate, rate_of
-from django_counters.stores.redis.keys import bucket
+from django_counters.stores.redis.keys import state
 from tests.concurrency.crowd import in_turns
 from tests.limits.moved import STORES, Kept, moved
 from tests.stores.redis.counting import eventually, server
@@ -142,7 +142,7 @@ class TestOneAfterTheOther:
 def key_of(name: str, rate: Rate = SLOW) -> str:
     """What Redis calls the bucket of a name in the default cache."""
     prefix = django_settings.CACHES["default"]["KEY_PREFIX"]
-    return bucket(digest_of(name, rate), prefix)
+    return state("l", digest_of(name, rate), prefix)
 
 
 def digest_of(name: str, rate: Rate) -> bytes:

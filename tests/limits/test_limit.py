@@ -14,11 +14,11 @@ from django.contrib.auth.models import AnonymousUser, User
 from django.core.exceptions import ImproperlyConfigured, SynchronousOnlyOperation
 from django.test import RequestFactory
 
-from django_counters.limits import Limit, Taken
-from django_counters.models import CounterLimit
+from django_counters.contrib.limits import Limit, Taken
+from django_counters.contrib.limits.limit import prune_limits
+from django_counters.contrib.limits.models import CounterLimit
 from django_counters.rates import Rate
-from django_counters.stores.redis.keys import bucket
-from django_counters.upkeep.prune import prune_limits
+from django_counters.stores.redis.keys import state
 from tests.stores.redis.counting import eventually, server
 from tests.testapp.models import Page, ProxyPage
 
@@ -201,7 +201,7 @@ class TestForgotten:
     def test_in_redis(self, options: dict[str, Any]) -> None:
         one = some_limit("3/s", **options)
         prefix = settings.CACHES["default"]["KEY_PREFIX"]
-        key = bucket(one._draw("ann", 1).digest, prefix)
+        key = state("l", one._draw("ann", 1).digest, prefix)
         with server() as direct:
             assert one.take("ann")
             assert direct.exists(key)

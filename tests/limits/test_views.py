@@ -15,7 +15,7 @@ from django.urls import path
 from django.utils.decorators import method_decorator
 from django.views import View
 
-from django_counters.limits import Limit, Taken, limited
+from django_counters.contrib.limits import Limit, Taken, limited
 from tests.limits.test_limit import some_limit
 
 DAY = 86_400
@@ -213,7 +213,7 @@ def test_a_whole_site(client: type[Client] | type[AsyncClient]) -> None:
 def test_what_a_view_raises_is_told_outside_of_it(
     client: type[Client] | type[AsyncClient], status: int
 ) -> None:
-    layers = ["django_counters.limits.tell_limits"]
+    layers = ["django_counters.contrib.limits.tell_limits"]
     with override_settings(MIDDLEWARE=layers, ROOT_URLCONF=__name__):
         asked: Any = client().get(f"/{status}")
         answer = asked if client is Client else async_to_sync(_once)(asked)

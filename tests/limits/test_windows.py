@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from django_counters.limits.algorithms import Algorithm, Name, Taken, algorithm_of
+from django_counters.contrib.limits.algorithms import Algorithm, Name, Taken, algorithm_of
 from django_counters.rates import Rate
 from tests.limits.moved import SECOND, STORES, Kept, Moved, moved
 

@@ -22,7 +22,10 @@ from django.core.management import call_command
 api = {"read": "anyone", "history": "anyone", "increment": "beacon", "limit": "9/min"}
 settings.configure(
     ALLOWED_HOSTS=["testserver"],
-    INSTALLED_APPS=["django.contrib.contenttypes", "django.contrib.auth", "django_counters"],
+    INSTALLED_APPS=[
+        "django.contrib.contenttypes", "django.contrib.auth", "django_counters",
+        "django_counters.contrib.limits",
+    ],
     DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
     COUNTERS={"hits": {"API": {**api, "origins": ["https://example.org"]}}},
     REST_FRAMEWORK=json.loads(sys.argv[1]),
@@ -51,7 +54,7 @@ OPEN = {
         # It asks for the permissions of a model, and these views have none.
         "rest_framework.permissions.DjangoModelPermissionsOrAnonReadOnly",
     ],
-    "DEFAULT_THROTTLE_CLASSES": ["django_counters.rest.throttling.LimitThrottle"],
+    "DEFAULT_THROTTLE_CLASSES": ["django_counters.contrib.limits.rest.LimitThrottle"],
     "DEFAULT_THROTTLE_RATES": {"counters": "9/min"},
 }
 CLOSED = {"DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"]}

@@ -20,8 +20,8 @@ from django_counters.rest.listing import ListView
 from django_counters.rest.targets import Target
 from django_counters.testing import override_counters
 from django_counters.upkeep.rollup import rollup
+from tests.limits.test_throttling import throttle
 from tests.rest.conftest import API, API_TESTS, NAMED, NAMESPACES, As, Client, problem
-from tests.rest.test_throttling import throttle
 
 pytestmark = API_TESTS
 MOST_PAGES = 20

@@ -11,13 +11,13 @@ from django.test import override_settings
 
 from django_counters.access import CREATED
 from django_counters.checks import check_setting
-from django_counters.limits.admission import admit
 from django_counters.metrics import names
 from django_counters.metrics.gathering import scraping
 from django_counters.metrics.samples import samples
 from django_counters.models import Counter
 from django_counters.observe.doctor import examine
 from django_counters.registry import registry
+from django_counters.rest.admission import admit
 from django_counters.testing import assert_counts, override_counters
 from tests.concurrency.crowd import Threads
 from tests.rest.conftest import OPEN, ORIGIN, As, Client, problem

@@ -12,7 +12,7 @@ from django.test import RequestFactory
 from rest_framework_simplejwt.models import TokenUser
 from rest_framework_simplejwt.tokens import AccessToken
 
-from django_counters.limits.principal import address_of_client, network_of, principal_of
+from django_counters.principal import address_of_client, network_of, principal_of
 from django_counters.rest.actors import actor_in
 
 FORGED = "6.6.6.6, 5.5.5.5, 4.4.4.4"

@@ -15,8 +15,8 @@ from django_counters.adjustments.rest import RequestsView
 from django_counters.models import AdjustmentRequest
 from django_counters.rest import expose
 from django_counters.write.change import named
+from tests.limits.test_throttling import throttle
 from tests.rest.conftest import ALL, API_TESTS, Client, problem
-from tests.rest.test_throttling import throttle
 from tests.rest.two import ask, come, decide, listed
 from tests.testapp.models import Country
 

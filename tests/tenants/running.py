@@ -112,8 +112,8 @@ def main() -> None:
     django.setup()
     from django.core.management import call_command
 
+    from django_counters.contrib.limits import Limit
     from django_counters.intake.flush import flush
-    from django_counters.limits import Limit
     from django_counters.models import Counter, CounterCell
     from django_counters.registry import registry
 

@@ -26,7 +26,12 @@ CACHES = {
         "LOCATION": "redis://127.0.0.1:1",
     },
 }
-INSTALLED_APPS = ["django.contrib.contenttypes", "django.contrib.auth", "django_counters"]
+INSTALLED_APPS = [
+    "django.contrib.contenttypes",
+    "django.contrib.auth",
+    "django_counters",
+    "django_counters.contrib.limits",
+]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 USE_TZ = True
 if os.environ.get("TENANTS_APART", "1") == "1":

@@ -17,8 +17,8 @@ from django.db.backends.postgresql.base import DatabaseWrapper
 from django.test import override_settings
 
 from django_counters.checks import check_tenants
+from django_counters.contrib.limits import Limit
 from django_counters.exceptions import InvalidConfiguration
-from django_counters.limits import Limit
 from django_counters.models import Counter
 from django_counters.tenants import makes_cursors
 from tests.docs.pages import ROOT
@@ -138,7 +138,7 @@ def ids(found: list[CheckMessage]) -> list[str | None]:
 def test_the_check_wants_the_setting_beside_such_a_backend(
     override_counters: Callable[..., None], monkeypatch: pytest.MonkeyPatch, limited: bool
 ) -> None:
-    monkeypatch.setattr("django_counters.limits.limit._cached", set())
+    monkeypatch.setattr("django_counters.contrib.limits.limit._cached", set())
     if limited:
         Limit("search", "1/day")
     else:

@@ -15,8 +15,8 @@ from django_counters import (
     Reading,
     Unknown,
 )
+from django_counters.contrib.limits import Limit, Taken, limited
 from django_counters.intake.flush import Report, flush
-from django_counters.limits import Limit, Taken, limited
 from django_counters.models import (
     Counter,
     CounterCell,

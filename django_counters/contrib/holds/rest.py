@@ -17,7 +17,7 @@ from django_counters.contrib.holds import errors
 from django_counters.contrib.holds.holding import Hold, find, hold
 from django_counters.contrib.holds.models import NAME_LENGTH
 from django_counters.contrib.holds.options import MOST_MINUTES
-from django_counters.limits.principal import principal_of
+from django_counters.principal import principal_of
 from django_counters.rest.actors import actor_in
 from django_counters.rest.base import CounterView, iso
 from django_counters.rest.bodies import KEY, Body, Described, described, once

@@ -60,10 +60,13 @@ def space_of(part: str, prefix: str) -> str:
     return _digits(f"{prefix}\0{part}")
 
 
-def bucket(digest: bytes, prefix: str = "") -> str:
-    """The state of a rate limit, for one principal."""
+def state(kind: str, digest: bytes, prefix: str = "") -> str:
+    """Return the key of a state that isn't part of a counter, such as one of another app.
+
+    ``kind``: a letter that no other kind has; ``l`` and ``t`` are taken.
+    """
     site = f":{_digits(prefix)}" if prefix else ""
-    return f"djc:l{site}:{digest.hex()}"
+    return f"djc:{kind}{site}:{digest.hex()}"
 
 
 def _digits(text: str) -> str:

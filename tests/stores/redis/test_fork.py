@@ -131,7 +131,9 @@ import dj_database_url, django
 from django.conf import settings
 redis = "django.core.cache.backends.redis.RedisCache"
 settings.configure(
-    INSTALLED_APPS=["django.contrib.contenttypes", "django_counters"],
+    INSTALLED_APPS=[
+        "django.contrib.contenttypes", "django_counters", "django_counters.contrib.limits",
+    ],
     DATABASES={"default": dj_database_url.parse(os.environ["DATABASE_URL"])},
     CACHES={"default": {"BACKEND": redis, "LOCATION": os.environ["REDIS_URL"], "KEY_PREFIX": "f"}},
     COUNTERS={"views": {"STRATEGY": "cached"}},
@@ -140,8 +142,8 @@ django.setup()
 from django.db import Error
 from django.http import HttpRequest
 from django_counters.models import Counter
-from django_counters.limits import Limit
-from django_counters.rest.throttling import charge
+from django_counters.contrib.limits import Limit
+from django_counters.contrib.limits.rest import charge
 before = set(sys.modules)
 charge(HttpRequest(), Limit("a", "9/s", timeout=10))
 for key in ("a", "views:a"):

@@ -12,7 +12,6 @@ from django_counters.stores.sql.dialects.errors import Errors
 from django_counters.stores.sql.dialects.fold import Fold
 from django_counters.stores.sql.dialects.landing import Landing
 from django_counters.stores.sql.dialects.ledger import Ledger
-from django_counters.stores.sql.dialects.limits import Limits
 from django_counters.stores.sql.dialects.positions import Positions
 from django_counters.stores.sql.dialects.regions import Regions
 from django_counters.stores.sql.dialects.rights import Rights
@@ -61,7 +60,6 @@ class Dialect(Spelling, Errors):
 
     def __init__(self) -> None:
         self.samples = Samples(self)
-        self.limits = Limits(self)
         self.cells = Cells(self)
         self.actors = Actors(self)
         self.positions = Positions(self)

@@ -16,7 +16,6 @@ from django_counters.stores.sql.dialects.mysql.claims import MysqlClaims
 from django_counters.stores.sql.dialects.mysql.fitness import REDUCED, unfit
 from django_counters.stores.sql.dialects.mysql.fold import MysqlFold
 from django_counters.stores.sql.dialects.mysql.landing import MysqlLanding
-from django_counters.stores.sql.dialects.mysql.limits import MysqlLimits
 from django_counters.stores.sql.dialects.mysql.positions import MysqlPositions
 from django_counters.stores.sql.dialects.mysql.spread import MysqlRights, MysqlSpread
 from django_counters.stores.sql.dialects.mysql.taking import TEXT, delete_some
@@ -86,7 +85,6 @@ class MySQL(Dialect):
         self.cells = MysqlCells(self)
         self.landing = MysqlLanding(self)
         self.ledger = NoLedger()
-        self.limits = MysqlLimits(self)
         self.positions = MysqlPositions(self)
         self.regions = absent("regional")
         self.samples = absent("history")

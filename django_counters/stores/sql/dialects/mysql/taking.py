@@ -11,7 +11,6 @@ from django_counters.stores.sql.dialects.mysql.waiting import BY_KEY
 from django_counters.stores.sql.dialects.positions import POSITIONS
 from django_counters.stores.sql.dialects.spelling import Together
 from django_counters.stores.sql.dialects.tables import (
-    LIMITS,
     TOKENS,
     UNIQUES,
 )
@@ -43,7 +42,6 @@ _NAMED_BY: Mapping[str, Mapping[str, str]] = {
     **{kind.table: _named(kind.keys) for kind in KINDS.values()},
     UNIQUES: _named("mkpst"),
     POSITIONS: {"source": _KEY, "part": _KEY},
-    LIMITS: {"digest": _DIGITS},
     TOKENS: {"digest": _DIGITS},
     BATCHES: {"generation": _DIGITS},
     SOURCES: {"source": _KEY, "slot": _NUMBER},

@@ -6,11 +6,11 @@ import logging
 from collections.abc import Iterable
 from enum import Enum, auto
 
-from django_counters.access import CREATED, Access
+from django_counters.access import Access, created_key
 from django_counters.registry import registry
 from django_counters.stores.sql.tables import NAMED
 from django_counters.tables.standing import COUNTERS
-from django_counters.types import namespace_of, short_key
+from django_counters.types import namespace_of
 from django_counters.write import pipeline
 
 logger = logging.getLogger("django_counters")
@@ -74,8 +74,3 @@ def _made(keys: set[str], most: int, alias: str) -> bool:
         says = "The namespace %r is full: %s counters were created over HTTP, as max_counters says."
         logger.warning(says, namespace, most)
     return True
-
-
-def created_key(namespace: str) -> str:
-    """The key of the counter of the counters that were created over HTTP in a namespace."""
-    return short_key(f"{CREATED}:{namespace}")

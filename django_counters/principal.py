@@ -12,7 +12,6 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any
 
 from django.conf import settings
-from django.core.exceptions import ImproperlyConfigured
 from django.db import models
 from django.http import HttpRequest
 
@@ -31,7 +30,7 @@ def principal_of(request: HttpRequest, bits: int = NETWORK_BITS) -> str:
     record, by its ``iss`` and ``sub`` if it has a subject, else by all of its text. If it has none
     that is the same for each request, the address counts.
     """
-    user = _user_of(request)
+    user = known_user(request)
     if user is not None:
         return user_text(user)
     return _token_text(request) or f"address:{address_of_client(request, bits)}"
@@ -60,20 +59,6 @@ def _token_text(request: HttpRequest) -> str | None:
 def _has_text(auth: object) -> bool:
     """Whether its text is its own, and not that of its address in memory."""
     return not {type(auth).__str__, type(auth).__repr__} <= {object.__str__, object.__repr__}
-
-
-def user_in(request: HttpRequest) -> str | None:
-    """``user:<model>:<pk>`` of an authenticated user; None without a login.
-
-    Raises:
-        ImproperlyConfigured: no middleware has set the user.
-    """
-    if not hasattr(request, "user"):
-        raise ImproperlyConfigured(
-            "A limit by user needs AuthenticationMiddleware, and has to come after it."
-        )
-    user = _user_of(request)
-    return None if user is None else user_text(user)
 
 
 def user_text(user: Any) -> str:
@@ -105,7 +90,8 @@ def network_of(request: HttpRequest, bits: int) -> str | None:
     return f"network:{_network(address, bits)}"
 
 
-def _user_of(request: HttpRequest) -> Any:
+def known_user(request: HttpRequest) -> Any:
+    """Return the authenticated user of a request; None without one that has a key or a name."""
     user = getattr(request, "user", None)
     known = user is not None and user.is_authenticated and _key_of(user) is not None
     return user if known else None

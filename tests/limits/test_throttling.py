@@ -15,9 +15,9 @@ from rest_framework.response import Response
 from rest_framework.test import APIRequestFactory, force_authenticate
 from rest_framework.views import APIView
 
-from django_counters.limits import Limit
-from django_counters.models import CounterLimit
-from django_counters.rest.throttling import LimitThrottle, charge
+from django_counters.contrib.limits import Limit
+from django_counters.contrib.limits.models import CounterLimit
+from django_counters.contrib.limits.rest import LimitThrottle, charge
 
 DEAD = {
     "dead": {

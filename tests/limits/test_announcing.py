@@ -15,12 +15,12 @@ from rest_framework.response import Response
 from rest_framework.test import APIRequestFactory
 from rest_framework.views import APIView
 
+from django_counters.contrib.limits.rest import LimitThrottle
 from django_counters.models import Counter
-from django_counters.rest.throttling import LimitThrottle
 from django_counters.rest.views import ReadView
 from django_counters.testing import override_counters
+from tests.limits.test_throttling import DEAD, throttle
 from tests.rest.conftest import API_TESTS, NAMESPACES, ORIGIN, As
-from tests.rest.test_throttling import DEAD, throttle
 
 DAY = 86_400
 # Seconds that a test may take.

@@ -13,9 +13,9 @@ from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.utils.translation import gettext as _
 
-from django_counters.limits.algorithms import Name, Taken
-from django_counters.limits.headers import remember, tell, tell_when
-from django_counters.limits.limit import By, Limit, WhenAway
+from django_counters.contrib.limits.algorithms import Name, Taken
+from django_counters.contrib.limits.headers import remember, tell, tell_when
+from django_counters.contrib.limits.limit import By, Limit, WhenAway
 
 View = TypeVar("View", bound=Callable[..., Any])
 Refusal = Callable[[HttpRequest, Taken], HttpResponseBase | Awaitable[HttpResponseBase]]

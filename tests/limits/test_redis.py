@@ -7,10 +7,10 @@ import secrets
 
 import pytest
 
+from django_counters.contrib.limits.algorithms import Draw
+from django_counters.contrib.limits.redis import RedisLimits
 from django_counters.exceptions import CounterUnavailable
-from django_counters.stores.base import Draw
 from django_counters.stores.redis.addresses import address_of
-from django_counters.stores.redis.limits import RedisLimits
 from tests.stores.redis.proxy import Fault, Proxy
 
 DAY = 86_400_000_000

@@ -16,7 +16,6 @@ from typing import Literal, NamedTuple, Protocol, get_args
 
 from django_counters.options import did_you_mean
 from django_counters.rates import Rate, check_burst
-from django_counters.stores.base import Draw, Drawn
 
 Name = Literal["gcra", "fixed", "log"]
 NAMES: tuple[Name, ...] = get_args(Name)
@@ -45,6 +44,51 @@ class Taken(NamedTuple):
 
     def __bool__(self) -> bool:
         return self.allowed
+
+
+class Draw(NamedTuple):
+    """The amount to take under a limit.
+
+    Attributes:
+        digest: names what is kept: for which limit, and for whom.
+        cost: how much to take, all or none.
+        full: how much there is at most.
+        span: microseconds. A bucket counts from the end of the present span on; from a log each
+            entry goes after so long.
+        logged: whether a log is kept of all that was taken, instead of a bucket.
+    """
+
+    digest: bytes
+    cost: int
+    full: int
+    span: int = 1
+    logged: bool = False
+
+
+class Drawn(NamedTuple):
+    """The state that was found.
+
+    Attributes:
+        admitted: whether there was enough, and it was taken.
+        used: how much is taken by now, of ``full``; of a bucket also less than nothing.
+        wait: microseconds; of a bucket until the end of the span, of a log until there is enough.
+        more: the same; of a log until its oldest entry goes.
+    """
+
+    admitted: bool
+    used: int
+    wait: int
+    more: int
+
+
+class LimitsStore(Protocol):
+    """Keeps what was taken under limits."""
+
+    def take(self, draw: Draw) -> Drawn:
+        """Take, if there is enough: one atomic step."""
+
+    async def atake(self, draw: Draw) -> Drawn:
+        """`take` for async code."""
 
 
 class Algorithm(Protocol):

@@ -1,4 +1,4 @@
-"""How much of a rate limit is taken."""
+"""The table of rate limits."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from django_counters.tables.digest import DigestField
 class CounterLimit(models.Model):
     """The use of a rate limit by one user or address, in the database.
 
-    Pruned when it counts no more.
-
-    ``arrival`` is when that is, in microseconds since 1970. It has no index: each request would
-    write that, too. ``moments`` is for logs alone: pairs of a moment and how many were taken then.
-    Neither the name of the limit nor of who is limited is kept as text, only their digest.
+    The ``prune`` job deletes a row after ``arrival``, when nothing is taken any more: microseconds
+    since 1970. ``arrival`` has no index, which each request would update. ``moments`` is for logs:
+    pairs of a moment and the amount taken then. The names of the limit and of the user or address
+    aren't stored, only a digest of both.
     """
 
     digest = DigestField(_("digest"), primary_key=True)
@@ -25,6 +24,7 @@ class CounterLimit(models.Model):
     class Meta:
         verbose_name = _("counter limit")
         verbose_name_plural = _("counter limits")
+        db_table = "django_counters_counterlimit"
 
     def __str__(self) -> str:
         return bytes(self.digest).hex()

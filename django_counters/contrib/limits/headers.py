@@ -16,8 +16,8 @@ from asgiref.sync import iscoroutinefunction
 from django.http import HttpRequest, HttpResponseBase
 from django.utils.decorators import sync_and_async_middleware
 
-from django_counters.limits.algorithms import Taken
-from django_counters.limits.limit import Limit
+from django_counters.contrib.limits.algorithms import Taken
+from django_counters.contrib.limits.limit import Limit
 
 # A string of a structured field has no other characters.
 _PLAIN = "".join(set(string.printable) - set(string.whitespace) - set('"\\%'))

@@ -1,16 +1,26 @@
-"""Rate limits in Redis: one key for each one who is limited, which one script changes."""
+"""Rate limits in Redis: one key for each limited user or address, which one script changes."""
 
 from __future__ import annotations
 
+from importlib.resources import files
+
+from django_counters.contrib.limits.algorithms import Draw, Drawn
 from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
-from django_counters.stores.base import Draw, Drawn
 from django_counters.stores.redis.aclient import aclient_of
 from django_counters.stores.redis.addresses import Address
 from django_counters.stores.redis.client import client_of
 from django_counters.stores.redis.commands import Command, Refused
-from django_counters.stores.redis.keys import bucket
-from django_counters.stores.redis.scripts import TAKE, TAKE_LOGGED
+from django_counters.stores.redis.keys import state
+from django_counters.stores.redis.scripts import Script
 from django_counters.tenants import tenant
+
+
+def _read(name: str) -> str:
+    return (files(__package__) / f"{name}.lua").read_text("utf-8")
+
+
+TAKE = Script(_read("take"))
+TAKE_LOGGED = Script(_read("take_logged"))
 
 
 class RedisLimits:
@@ -45,7 +55,7 @@ class RedisLimits:
     def _command(self, draw: Draw) -> Command:
         script = TAKE_LOGGED if draw.logged else TAKE
         name = tenant()
-        key = bucket(draw.digest, f"{self._prefix}\0{name}" if name else self._prefix)
+        key = state("l", draw.digest, f"{self._prefix}\0{name}" if name else self._prefix)
         return Command(script, (key,), (draw.cost, draw.full, draw.span))
 
     def _unavailable(self, error: Exception) -> CounterUnavailable:

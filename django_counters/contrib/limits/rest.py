@@ -1,4 +1,4 @@
-"""Limits of the views of REST framework: a throttle, and a call for within them."""
+"""Limits in REST framework: a throttle, a call for views, and the rates of the ``API`` option."""
 
 from __future__ import annotations
 
@@ -9,17 +9,23 @@ from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest, HttpResponseBase
 from django.utils.translation import gettext_lazy as _
 from rest_framework import status
-from rest_framework.exceptions import APIException, Throttled
+from rest_framework.exceptions import APIException, Throttled, ValidationError
 from rest_framework.request import Request
 from rest_framework.settings import api_settings
 from rest_framework.throttling import BaseThrottle
 
-from django_counters.limits import Limit, Taken
-from django_counters.limits.headers import remember, tell
+from django_counters.access import Access
+from django_counters.contrib.limits.algorithms import Taken
+from django_counters.contrib.limits.headers import remember, tell
+from django_counters.contrib.limits.limit import Limit
+from django_counters.principal import network_of, principal_of
 
 if TYPE_CHECKING:
     # It imports the throttles of the settings, which may be this one.
     from rest_framework.views import APIView
+
+# Seconds. A refusal in error is worse than a wait.
+LIMIT_TIMEOUT = 0.5
 
 
 class ThrottleUnavailable(APIException):
@@ -77,12 +83,12 @@ class LimitThrottle(BaseThrottle):
             raise ImproperlyConfigured(problem)
         rate = rates[self.scope]
         try:
-            return None if rate is None else _limit_of(self.scope, str(rate))
+            return None if rate is None else _limit_of_scope(self.scope, str(rate))
         except ValueError as error:
             raise ImproperlyConfigured(f"The scope {self.scope!r}: {error}") from error
 
 
-_limit_of = cache(Limit)
+_limit_of_scope = cache(Limit)
 
 
 def charge(
@@ -134,3 +140,36 @@ def _tell_at_the_end(request: Request | HttpRequest, view: Any) -> None:
         return response
 
     view.finalize_response = finalize_response
+
+
+def charge_changes(request: Request, namespace: str, access: Access, changes: int) -> None:
+    """Take changes from the ``limit`` and the ``network_limits`` of a namespace's ``API`` option.
+
+    Raises:
+        ValidationError: a limit never has as many.
+        Throttled: there is too little left.
+        ThrottleUnavailable: the store is unavailable.
+    """
+    name = namespace or "default"
+    limits: list[tuple[str, Limit]] = []
+    if access.limit:
+        limit = _limit_of_namespace(name, access.limit, access.burst)
+        limits.append((principal_of(request), limit))
+    for bits, rate in access.network_limits:
+        # The widest comes last: a refused client takes nothing from its neighbours.
+        network = network_of(request, bits)
+        if network:
+            limits.append((network, _limit_of_namespace(f"{name}/{bits}", rate)))
+    for whom, limit in limits:
+        if changes > limit.capacity:
+            says = (
+                f"At most {limit.capacity} of {namespace} at once: more are never within the limit."
+            )
+            raise ValidationError({"counters": [says]})
+        # A limit of the project may have the same name.
+        charge(request, limit, changes, who=f"api:{whom}")
+
+
+@cache
+def _limit_of_namespace(name: str, rate: str, burst: int | None = None) -> Limit:
+    return Limit(name, rate, burst=burst, timeout=LIMIT_TIMEOUT, when_away="refuse")

@@ -7,11 +7,12 @@ import secrets
 import pytest
 from django.db import connection, transaction
 
+from django_counters.contrib.limits.algorithms import Draw, Drawn
+from django_counters.contrib.limits.limit import prune_limits
+from django_counters.contrib.limits.models import CounterLimit
+from django_counters.contrib.limits.sql import SqlLimits
 from django_counters.exceptions import CounterUnavailable
-from django_counters.models import Counter, CounterLimit
-from django_counters.stores.base import Draw, Drawn
-from django_counters.stores.sql.limits import SqlLimits
-from django_counters.upkeep.prune import prune_limits
+from django_counters.models import Counter
 from tests.stores.test_failures import beside, closed_database, wait_for_lock
 
 DAY = 86_400_000_000

@@ -1,4 +1,4 @@
-"""A rate limit that has a name, and its behaviour while its store is away."""
+"""A rate limit with a name, its store, and its decision while the store is unavailable."""
 
 from __future__ import annotations
 
@@ -6,29 +6,51 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, field
+from functools import cache as cache_results
+from importlib.util import find_spec
 from typing import Literal, get_args
 
 from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.conf import settings
-from django.db import models
+from django.core.exceptions import ImproperlyConfigured
+from django.core.signals import setting_changed
+from django.db import DEFAULT_DB_ALIAS, models, router
+from django.dispatch import receiver
 from django.http import HttpRequest
 from django.utils.asyncio import async_unsafe
 
-from django_counters.exceptions import CounterUnavailable
-from django_counters.limits.algorithms import Algorithm, Name, Taken, algorithm_of
-from django_counters.limits.places import store_of
-from django_counters.limits.principal import (
+from django_counters.contrib.limits.algorithms import (
+    Algorithm,
+    Draw,
+    Drawn,
+    LimitsStore,
+    Name,
+    Taken,
+    algorithm_of,
+)
+from django_counters.contrib.limits.models import CounterLimit
+from django_counters.contrib.limits.sql import SqlLimits
+from django_counters.exceptions import CounterUnavailable, InvalidConfiguration
+from django_counters.options import did_you_mean, is_integer
+from django_counters.principal import (
     NETWORK_BITS,
     address_of_client,
+    known_user,
     principal_of,
-    user_in,
     user_text,
 )
-from django_counters.options import did_you_mean, is_integer
 from django_counters.rates import Rate, check_rate, rate_of
-from django_counters.signals import limit_away
-from django_counters.stores.base import Draw, Drawn
-from django_counters.stores.redis.addresses import TIMEOUT, is_other_cache, is_timeout
+from django_counters.signals import PlainSignal
+from django_counters.stores.redis.addresses import (
+    TIMEOUT,
+    address_of,
+    is_other_cache,
+    is_timeout,
+)
+
+if find_spec("redis"):
+    # If a child is forked while another thread imports it, that child waits forever.
+    from django_counters.contrib.limits import redis  # noqa: F401
 
 logger = logging.getLogger("django_counters")
 
@@ -44,6 +66,9 @@ _away: set[str] = set()
 _ROOM = 1000
 # The caches of all limits that were made.
 _cached: set[str] = set()
+#: Sent for each call that a limit could not count because its store was unavailable. Arguments:
+#: ``limit`` (its name), ``decision`` (``"admit"`` or ``"refuse"``).
+limit_away = PlainSignal()
 
 
 @dataclass(frozen=True)
@@ -148,7 +173,7 @@ class Limit:
         if self.by == "user_or_address":
             return principal_of(request, self.network)
         if self.by == "user":
-            return user_in(request)
+            return _user_in(request)
         who = self.by(request)
         if who is not None and not isinstance(who, str):
             raise TypeError(f"The limit {self.name!r} is by a text or None, not by {who!r:.80}.")
@@ -221,14 +246,24 @@ class Limit:
         return Taken(admits, 0, wait, wait, counted=False)
 
 
+def _user_in(request: HttpRequest) -> str | None:
+    if not hasattr(request, "user"):
+        raise ImproperlyConfigured(
+            "A limit by user needs the user of the request. Put the limit after "
+            "AuthenticationMiddleware."
+        )
+    user = known_user(request)
+    return None if user is None else user_text(user)
+
+
 def when_away() -> WhenAway:
-    """What limits do while their store is away, where they do not say it."""
+    """Return what limits without ``when_away`` do while their store is unavailable."""
     found: WhenAway = getattr(settings, "COUNTERS_LIMITS_WHEN_AWAY", "refuse")
     return found
 
 
 def limit_problems() -> Iterator[tuple[str, str]]:
-    """Say what is wrong with the setting; the id of the check comes first."""
+    """Yield what is wrong with the setting, each after the id of its check."""
     found = when_away()
     if found not in WHEN_AWAY:
         yield "E035", f"COUNTERS_LIMITS_WHEN_AWAY is 'refuse' or 'admit', not {found!r}."
@@ -237,3 +272,41 @@ def limit_problems() -> Iterator[tuple[str, str]]:
 def are_in_redis() -> bool:
     """Return whether a limit that was made keeps its state in Redis."""
     return any(cache not in settings.CACHES or not is_other_cache(cache) for cache in _cached)
+
+
+def store_of(cache: str | None, using: str | None, timeout: float) -> LimitsStore:
+    """Return the Redis of an alias of ``CACHES``, or the database for None and other caches.
+
+    Raises:
+        InvalidConfiguration: there is no such cache, or it cannot count in one atomic step.
+    """
+    found = _in_redis(cache, timeout) if cache else None
+    return found or _in_database(using or router.db_for_write(CounterLimit))
+
+
+_in_database = cache_results(SqlLimits)
+
+
+@cache_results
+def _in_redis(cache: str, timeout: float) -> LimitsStore | None:
+    if is_other_cache(cache):
+        return None
+    try:
+        from django_counters.contrib.limits.redis import RedisLimits
+    except ModuleNotFoundError as error:
+        if error.name != "redis":
+            raise
+        problem = "limits in Redis need redis-py: pip install django-distributed-counters[redis]"
+        raise InvalidConfiguration(problem=problem) from None
+    return RedisLimits(address_of(cache, {"timeout": timeout}))
+
+
+@receiver(setting_changed)
+def _forget(*, setting: str, **_: object) -> None:
+    if setting == "CACHES":
+        _in_redis.cache_clear()
+
+
+def prune_limits(using: str = DEFAULT_DB_ALIAS) -> int:
+    """Delete the rows of limits of which nothing is taken any more; return their number."""
+    return SqlLimits(using).prune() if router.allow_migrate_model(using, CounterLimit) else 0

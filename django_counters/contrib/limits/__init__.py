@@ -1,0 +1,38 @@
+"""Rate limits: decorators, a throttle for REST framework, and calls.
+
+Add ``"django_counters.contrib.limits"`` to ``INSTALLED_APPS``. Names are resolved on first use:
+Django imports this package before it has models.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django_counters.features import exported
+
+if TYPE_CHECKING:
+    from django_counters.contrib.limits.algorithms import Taken as Taken
+    from django_counters.contrib.limits.decorators import limited as limited
+    from django_counters.contrib.limits.headers import tell_limits as tell_limits
+    from django_counters.contrib.limits.limit import Limit as Limit
+    from django_counters.contrib.limits.limit import limit_away as limit_away
+    from django_counters.contrib.limits.models import CounterLimit as CounterLimit
+
+_HOMES = {
+    "CounterLimit": "models",
+    "Limit": "limit",
+    "Taken": "algorithms",
+    "limit_away": "limit",
+    "limited": "decorators",
+    "tell_limits": "headers",
+}
+
+__all__ = sorted(_HOMES)  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    return exported(__name__, _HOMES, name)
+
+
+def __dir__() -> list[str]:
+    return __all__

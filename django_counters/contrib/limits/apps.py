@@ -1,0 +1,55 @@
+"""The app of rate limits, and what it adds to counters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from django.apps import AppConfig
+from django.utils.translation import gettext_lazy as _
+
+from django_counters.features import Feature, Tally
+
+_FOLDER = __name__.rpartition(".")[0]
+
+
+class LimitsFeature(Feature):
+    """What the app adds to counters."""
+
+    settings = ("COUNTERS_LIMITS_WHEN_AWAY",)
+    charge = f"{_FOLDER}.rest.charge_changes"
+    tallies = (
+        Tally(
+            "django_counters_limits_away_total",
+            "Requests that a limit could not count, because its store was unavailable; decision is "
+            "admit or refuse.",
+            ("limit", "decision"),
+            f"{_FOLDER}.limit.limit_away",
+        ),
+    )
+
+    def prune(self, using: str) -> Mapping[str, int]:
+        """Delete the rows of limits of which nothing is taken any more."""
+        from django_counters.contrib.limits.limit import prune_limits
+
+        return {"buckets": prune_limits(using)}
+
+    def remembers(self) -> bool:
+        """Return whether a limit that was made keeps its state in Redis."""
+        from django_counters.contrib.limits.limit import are_in_redis
+
+        return are_in_redis()
+
+
+class LimitsConfig(AppConfig):
+    """Registers the check of the setting."""
+
+    name = "django_counters.contrib.limits"
+    label = "django_counters_limits"
+    verbose_name = _("Rate limits")
+    default_auto_field = "django.db.models.BigAutoField"
+    counters_feature = LimitsFeature()
+
+    def ready(self) -> None:
+        from django_counters.contrib.limits import checks
+
+        checks.register()

@@ -1,0 +1,30 @@
+"""The system check of ``COUNTERS_LIMITS_WHEN_AWAY``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.apps.config import AppConfig
+from django.core.checks import CheckMessage, Error
+from django.core.checks import register as register_check
+
+from django_counters.contrib.limits.limit import limit_problems
+
+#: How to correct each finding, by its id.
+HINTS = {"E035": "Write one of them, or remove the setting."}
+
+
+def register() -> None:
+    """Register the check. Called once, when the app is ready."""
+    register_check(check_limits)
+
+
+def check_limits(
+    app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """E035: what limits do while their store is unavailable."""
+    return [
+        Error(message, hint=HINTS[code], id=f"counters.{code}")
+        for code, message in limit_problems()
+    ]

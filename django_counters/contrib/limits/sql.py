@@ -1,0 +1,255 @@
+"""The SQL of rate limits: the statements of all databases, and the store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
+
+from asgiref.sync import sync_to_async
+from django.db import Error, connections
+
+from django_counters.contrib.limits.algorithms import Draw, Drawn
+from django_counters.exceptions import CounterUnavailable, OutcomeUnknown, ReadOnlyDatabase
+from django_counters.stores.sql.dialects import dialect_of
+from django_counters.stores.sql.dialects.mysql.taking import MADE, ROOM, delete_some
+from django_counters.stores.sql.dialects.spelling import Spelling, Together
+from django_counters.stores.sql.session import Session
+
+LIMITS = "django_counters_counterlimit"
+
+
+class Statements:
+    """Take from buckets and logs. Times are microseconds, "now" is the server's clock.
+
+    Each takes by one statement, so that no transaction comes between the look and the change. A
+    transaction that waits for the row evaluates ``now`` when it has it, not before. Parameters by
+    name: ``digest``, ``cost``, ``full``, ``span``. Rows: how much is taken by now, the microseconds
+    until the end of the span or until there is enough, and those until there is more; none where
+    there was too little. ``take`` and ``take_logged`` change something, ``look`` and
+    ``look_logged`` say the same of the present state.
+    """
+
+    def __init__(self, spelling: Spelling) -> None:
+        self._in = spelling
+        now = spelling.microseconds
+        #: The end of the present span.
+        self._start = f"(({now} / %(span)s + 1) * %(span)s)"
+
+    @cached_property
+    def take(self) -> str:
+        """Make a bucket, or move its arrival, unless it has too little left.
+
+        An arrival that is further ahead than any can be is of a clock that was set back: the bucket
+        counts as nearly empty, or it would refuse until the clock is there again.
+        """
+        start = self._start
+        strange = f"l.arrival > {start} + %(full)s + %(full)s"
+        return (
+            f"INSERT INTO {LIMITS} AS l (digest, arrival) VALUES (%(digest)s, {start} + %(cost)s) "
+            "ON CONFLICT (digest) DO UPDATE SET arrival = CASE "
+            f"WHEN l.arrival <= {start} THEN {start} WHEN {strange} "
+            f"THEN {start} + %(full)s - %(cost)s ELSE l.arrival END + %(cost)s "
+            f"WHERE l.arrival + %(cost)s <= {start} + %(full)s OR {strange} "
+            f"RETURNING {self._ahead}"
+        )
+
+    @cached_property
+    def look(self) -> str:
+        """The amount in a bucket."""
+        return f"SELECT {self._ahead} FROM {LIMITS} WHERE digest = %(digest)s"
+
+    @property
+    def _ahead(self) -> str:
+        until = f"{self._start} - {self._in.microseconds}"
+        return f"arrival - {self._start}, {until}, {until}"
+
+    @cached_property
+    def take_logged(self) -> str:
+        """Make a log, or add an entry, and forget those that are too old.
+
+        So are those that are further ahead than the span: the clock was set back.
+        """
+        now, entry, array = self._in.microseconds, self._entries("l.moments"), self._in.array
+        return (
+            f"INSERT INTO {LIMITS} AS l (digest, arrival, moments) VALUES "
+            f"(%(digest)s, {now} + %(span)s, {array}({array}({now}, %(cost)s))) "
+            f"ON CONFLICT (digest) DO UPDATE SET arrival = {now} + %(span)s, moments = "
+            f"(SELECT {self._in.gathered}({array}(a, b)) FROM "
+            f"({entry} UNION ALL SELECT {now}, %(cost)s) AS e) "
+            f"WHERE (SELECT COALESCE(SUM(b), 0) FROM ({entry}) AS e) + %(cost)s <= %(full)s "
+            f"RETURNING (SELECT SUM(b) FROM {self._in.pairs('moments')}), 0, "
+            f"(SELECT MIN(a) FROM {self._in.pairs('moments')}) + %(span)s - {now}"
+        )
+
+    @cached_property
+    def look_logged(self) -> str:
+        """The amount in a log, and when enough of its entries are too old."""
+        until = f"+ %(span)s - {self._in.microseconds}"
+        moments = f"(SELECT moments FROM {LIMITS} WHERE digest = %(digest)s)"
+        return (
+            "SELECT used, MIN(a) FILTER (WHERE gone + %(full)s >= used + %(cost)s) "
+            f"{until}, MIN(a) {until} FROM (SELECT a, SUM(b) OVER (ORDER BY a) AS gone, "
+            f"SUM(b) OVER () AS used FROM ({self._entries(moments)}) AS e) AS g GROUP BY used"
+        )
+
+    def _entries(self, column: str) -> str:
+        """Those entries of a log that count."""
+        now = self._in.microseconds
+        return (
+            f"SELECT a, b FROM {self._in.pairs(column)} "
+            f"WHERE a > {now} - %(span)s AND a <= {now} + %(span)s"
+        )
+
+    @cached_property
+    def prune(self) -> str:
+        """Forget some limits of which nothing is taken any more, in the order of their digests.
+
+        Parameters: the last digest of the page before, how many at most. Rows: digest.
+        """
+        full = f"WHERE digest > %s AND arrival <= {self._in.microseconds} ORDER BY digest LIMIT %s"
+        return self._delete_some(full)
+
+    def _delete_some(self, which: str) -> str:
+        return self._in.delete_some(LIMITS, which, "digest")
+
+
+_OF = f"FROM {LIMITS} WHERE digest = %(digest)s"
+_CHANGED = MADE.removeprefix("SELECT 1 FROM DUAL WHERE ")
+
+
+class InMysql(Statements):
+    """The same in MySQL and MariaDB."""
+
+    def __init__(self, spelling: Spelling) -> None:
+        super().__init__(spelling)
+        self._start = f"(({spelling.microseconds} DIV %(span)s + 1) * %(span)s)"
+
+    @cached_property
+    def take(self) -> str:
+        """Make a bucket, or move its arrival, unless it has too little left."""
+        start, arrival = self._start, f"{LIMITS}.arrival"
+        strange = f"{arrival} > {start} + %(full)s + %(full)s"
+        return (
+            f"INSERT INTO {LIMITS} (digest, arrival) "
+            f"SELECT %(digest)s, IF(LAST_INSERT_ID(1), {start} + %(cost)s, 0) "
+            f"ON DUPLICATE KEY UPDATE arrival = IF({arrival} + %(cost)s <= {start} + %(full)s "
+            f"OR {strange}, IF(LAST_INSERT_ID(1), CASE WHEN {arrival} <= {start} THEN {start} "
+            f"WHEN {strange} THEN {start} + %(full)s - %(cost)s ELSE {arrival} END + %(cost)s, 0), "
+            f"IF(LAST_INSERT_ID(0), 0, {arrival})); SELECT {self._ahead} {_OF} AND {_CHANGED}"
+        )
+
+    @cached_property
+    def take_logged(self) -> str:
+        """Make a log, or add an entry, and forget those that are too old."""
+        now, pairs = self._in.microseconds, self._in.pairs("moments")
+        # The row is held from here on, whether it was there or not.
+        held = (
+            f"INSERT INTO {LIMITS} (digest, arrival, moments) VALUES (%(digest)s, 0, '[]') "
+            f"ON DUPLICATE KEY UPDATE arrival = {LIMITS}.arrival"
+        )
+        found = (
+            "SELECT COALESCE(JSON_ARRAYAGG(JSON_ARRAY(u.a, u.b)), '[]'), COALESCE(SUM(u.b), 0) "
+            f"INTO @djc_rows, @djc_used FROM {LIMITS} l, {self._in.pairs('l.moments')} "
+            f"WHERE l.digest = %(digest)s AND {self._recent('u.a')} FOR UPDATE"
+        )
+        return Together(
+            f"{ROOM}{held}; {found}; UPDATE {LIMITS} SET arrival = {now} + %(span)s, moments = "
+            f"JSON_ARRAY_APPEND(@djc_rows, '$', JSON_ARRAY({now}, %(cost)s)) "
+            f"WHERE digest = %(digest)s AND @djc_used + %(cost)s <= %(full)s; "
+            f"SELECT (SELECT SUM(b) FROM {pairs}), 0, (SELECT MIN(a) FROM {pairs}) + %(span)s "
+            f"- {now} {_OF} AND ROW_COUNT() > 0"
+        )
+
+    @cached_property
+    def look_logged(self) -> str:
+        """What is in a log, and when enough of its entries are too old."""
+        until = f"+ %(span)s - {self._in.microseconds}"
+        entries = (
+            f"SELECT u.a, u.b FROM {LIMITS} l, {self._in.pairs('l.moments')} "
+            f"WHERE l.digest = %(digest)s AND {self._recent('u.a')}"
+        )
+        enough = "CASE WHEN g.gone + %(full)s >= g.used + %(cost)s THEN g.a END"
+        return (
+            f"SELECT g.used, MIN({enough}) {until}, MIN(g.a) {until} FROM (SELECT e.a, "
+            "SUM(e.b) OVER (ORDER BY e.a) AS gone, SUM(e.b) OVER () AS used "
+            f"FROM ({entries}) e) g GROUP BY g.used"
+        )
+
+    def _recent(self, moment: str) -> str:
+        now = self._in.microseconds
+        return f"{moment} > {now} - %(span)s AND {moment} <= {now} + %(span)s"
+
+    def _delete_some(self, which: str) -> str:
+        # Digits compare with a column of any collation.
+        return delete_some(LIMITS, which, "digest", named_by={"digest": "VARCHAR(255)"})
+
+
+_OF_VENDOR: Mapping[str, type[Statements]] = {"mysql": InMysql}
+
+
+def statements(using: str) -> Statements:
+    """Return the statements for a database. Opens no connection."""
+    return _OF_VENDOR.get(connections[using].vendor, Statements)(dialect_of(using))
+
+
+_PAGE = 1000
+
+
+class SqlLimits:
+    """Takes from buckets and logs, in the caller's transaction if there is one."""
+
+    def __init__(self, using: str) -> None:
+        self._session = Session(using)
+        self._sql = statements(using)
+
+    def take(self, draw: Draw) -> Drawn:
+        """Take, if there is enough.
+
+        Others who take from the same row are waited for; where the caller has a transaction, they
+        wait until it ends.
+
+        Raises:
+            CounterUnavailable: the database is away or read-only, others held the row too long, or
+                the answer was lost. Something may have been taken.
+        """
+        try:
+            with self._apart():
+                return self._take(draw)
+        except (OutcomeUnknown, ReadOnlyDatabase) as error:
+            raise self._unavailable(error) from error
+        except Error as error:
+            if self._session.dialect.busy(error):
+                raise self._unavailable(error) from error
+            raise
+
+    async def atake(self, draw: Draw) -> Drawn:
+        """`take` in a thread, as the rest of Django's async ORM."""
+        return await sync_to_async(self.take)(draw)
+
+    def prune(self) -> int:
+        """Forget what nothing is taken from any more; how many rows those were."""
+        gone, last = 0, b""
+        while rows := self._session.run(self._sql.prune, (last, _PAGE)):
+            gone += len(rows)
+            last = max(bytes(digest) for (digest,) in rows)
+        return gone
+
+    def _apart(self) -> AbstractContextManager[None]:
+        """What keeps the caller's transaction usable after an error."""
+        own = self._session.commits_at_once()
+        return nullcontext() if own else self._session.all_or_nothing()
+
+    def _take(self, draw: Draw) -> Drawn:
+        sql, params = self._sql, draw._asdict()
+        logged = params.pop("logged")
+        taken = self._session.run(sql.take_logged if logged else sql.take, params)
+        if taken:
+            return Drawn(True, *map(int, taken[0]))
+        found = self._session.run(sql.look_logged if logged else sql.look, params, writes=False)
+        # Where it is not there any more, there was enough for a moment.
+        return Drawn(False, *map(int, found[0])) if found else Drawn(False, 0, 0, 0)
+
+    def _unavailable(self, error: Exception) -> CounterUnavailable:
+        reason = str(error).strip().partition("\n")[0].rstrip(".")
+        return CounterUnavailable(using=self._session.using, reason=reason)
