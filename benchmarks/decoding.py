@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django_counters.streams import KafkaMessage, Message
+from django_counters.contrib.streams import KafkaMessage, Message
 
 
 def clicks(message: Message) -> list[tuple[str, int]]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from os.path import isabs
 from typing import Any, NamedTuple
 
+from django_counters.features import absent_outlets, outlets
 from django_counters.options import did_you_mean, is_integer, seconds
 
 SECONDS, MOST = 1.0, 10_000
@@ -21,8 +22,8 @@ class Buffering(NamedTuple):
     Attributes:
         seconds: how long one waits at most, as long as it can be landed.
         most: how many different ones wait at most.
-        to: the stream that their sums are published to, for others to count them; None: they are
-            counted here.
+        to: the outlet that their sums are published to, for another process to count them; None:
+            they are counted here.
         directory: where files keep them, for the case that the process is killed; None: nowhere.
     """
 
@@ -44,7 +45,6 @@ def buffering_problems(
     entries: bool,
     outside: bool,
     against: Iterable[str],
-    streams: Collection[str],
 ) -> Iterator[str]:
     """Say what is wrong with a declaration, and what cannot stand beside it.
 
@@ -54,7 +54,6 @@ def buffering_problems(
         entries: whether that keeps each change.
         outside: whether increments wait outside of the database there.
         against: what is declared that a sum of several changes cannot say.
-        streams: the names of the streams that are declared.
     """
     if declared is None:
         return
@@ -62,7 +61,7 @@ def buffering_problems(
         yield f"BUFFER is a dictionary, such as {{'seconds': 1}}, or None, not {declared!r}."
         return
     yield from _value_problems(declared)
-    yield from _destination_problems(declared, streams)
+    yield from _destination_problems(declared)
     if entries:
         yield f"BUFFER merges changes, and {strategy} keeps each of them."
     if outside:
@@ -99,12 +98,17 @@ def _directory_problems(declared: Mapping[Any, Any]) -> Iterator[str]:
         yield f"BUFFER: with 'directory' 'seconds' is {LONGEST} at most."
 
 
-def _destination_problems(declared: Mapping[Any, Any], streams: Collection[str]) -> Iterator[str]:
+def _destination_problems(declared: Mapping[Any, Any]) -> Iterator[str]:
     to = declared.get("to")
     if to is None:
         return
-    if not isinstance(to, str) or to not in streams:
-        guess = did_you_mean(to, tuple(streams))
-        yield f"BUFFER: 'to' is the name of a stream in COUNTERS_STREAMS, not {to!r}.{guess}"
+    known = tuple(outlets())
+    if not isinstance(to, str) or to not in known:
+        needed = [] if known else absent_outlets()
+        yield from (f"BUFFER: 'to' needs {app!r} in INSTALLED_APPS." for app in needed)
+        if not needed:
+            names = ", ".join(map(repr, known)) or "none"
+            guess = did_you_mean(to, known)
+            yield f"BUFFER: 'to' is the name of an outlet, not {to!r}; there are: {names}.{guess}"
     if declared.get("directory") is not None:
         yield "BUFFER: 'to' cannot stand beside 'directory': sums land in one place."

@@ -13,7 +13,7 @@ from django.core.checks import register as register_check
 from django.db import connections, router
 from django.utils import timezone
 
-from django_counters.conf import policies, problems, published_to
+from django_counters.conf import policies, problems
 from django_counters.exceptions import InvalidConfiguration
 from django_counters.features import absent, features
 from django_counters.fields import CounterField
@@ -26,7 +26,6 @@ from django_counters.observe.redises import weaknesses
 from django_counters.regions import region_problems
 from django_counters.stores.redis.addresses import is_other_cache
 from django_counters.stores.sql.dialects import DIALECTS
-from django_counters.streams import stream_problems
 from django_counters.tenants import SETTING as TENANT
 from django_counters.tenants import makes_cursors, named_callable
 from django_counters.upkeep.actors import once_places
@@ -40,7 +39,6 @@ OLDEST_SQLITE = (3, 35, 0)
 def register() -> None:
     """Called once, when the app is ready."""
     register_check(check_setting)
-    register_check(check_streams)
     register_check(check_regions)
     register_check(check_upkeep)
     register_check(check_apps)
@@ -61,16 +59,6 @@ def check_setting(
     return [
         Error(problem.message, hint=HINTS[problem.code], id=f"counters.{problem.code}")
         for problem in problems(getattr(settings, "COUNTERS", None))
-    ]
-
-
-def check_streams(
-    app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
-) -> list[CheckMessage]:
-    """E039: the contents of ``COUNTERS_STREAMS``. It connects to nothing."""
-    return [
-        Error(message, hint=HINTS[code], id=f"counters.{code}")
-        for code, message in stream_problems(published_to(getattr(settings, "COUNTERS", None)))
     ]
 
 

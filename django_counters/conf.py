@@ -34,7 +34,6 @@ from django_counters.projections.uniques import UNIQUES
 from django_counters.regions import SENT, regional_problems
 from django_counters.strategies import cached, in_place, ledger, sharded, slotted
 from django_counters.strategies.declaring import MAX_AGE, Declaration, Recipe
-from django_counters.streams import stream_names
 from django_counters.tenants import has_tenants
 from django_counters.types import UNBOUNDED, Bounds, check_integer, why_no_key
 
@@ -103,8 +102,8 @@ _OF_NAMESPACES = (
         "None or a dictionary with `'seconds'`, `'most'`, `'directory'` and `'to'`",
         "Increments wait [in a buffer of their process](../how-to/buffer.md) and are landed "
         "together: after so many seconds (1), or when so many different counters wait (10,000). "
-        "Files in a `'directory'` keep them where the process is killed. With `'to'` they land "
-        "[in a stream](../how-to/publish-to-a-stream.md) of that name.",
+        "Files in a `'directory'` keep them where the process is killed. With `'to'` they are "
+        "[published](../how-to/publish-to-a-stream.md) under that name.",
         code="E040",
     ),
     Option(
@@ -264,13 +263,6 @@ def _policy(name: str, declared: Mapping[str, Any]) -> Policy:
         regional=declared.get("REGIONAL", False),
         top_up=declared.get("TOP_UP"),
     )
-
-
-def published_to(setting: object) -> frozenset[str]:
-    """The names of streams that buffers publish to, even if the setting has other errors."""
-    declared = setting.values() if isinstance(setting, Mapping) else ()
-    found = (one.get("BUFFER") for one in declared if isinstance(one, Mapping))
-    return frozenset(str(one["to"]) for one in found if isinstance(one, Mapping) and "to" in one)
 
 
 def measure_of(owner: str, options: Mapping[str, Any]) -> Measure | None:
@@ -448,7 +440,6 @@ def _strategy_problems(
         entries=strategy.can.entries,
         outside=strategy.can.outside,
         against=_unmerged(declared),
-        streams=stream_names(),
     ):
         yield Problem("E040", f"{where}: {message}")
 

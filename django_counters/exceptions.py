@@ -447,27 +447,6 @@ class InvalidSketch(CounterError, ValueError):
     reason: str
 
 
-class DecodeFailed(CounterError):
-    """`DECODE` of {stream} can't work: {reason}.
-
-    The error says nothing about the message: a module or a name is missing, or something that
-    `DECODE` needs is unavailable. The page isn't counted, and its position hasn't moved.
-    """
-
-    stream: str
-    reason: str
-
-
-class UnknownSignature(CounterError):
-    """{stream} {place} has another key. Add it to SECRET_KEY_FALLBACKS; if forged, set UNSIGNED.
-
-    Nothing is lost: the page isn't counted, and its position hasn't moved.
-    """
-
-    stream: str
-    place: str
-
-
 class RegionRestored(CounterError, DatabaseError):
     """The region {region} may have been restored: {reason}. Run counters regions fence."""
 

@@ -119,6 +119,28 @@ class Tally(NamedTuple):
     signal: str
 
 
+class Gauge(NamedTuple):
+    """A metric of an app, with the label ``database`` and its own.
+
+    Attributes:
+        name: as Prometheus shows it.
+        meaning: its help text.
+        labels: its own labels. Each has few values: a key is never one.
+    """
+
+    name: str
+    meaning: str
+    labels: tuple[str, ...] = ()
+
+
+class GaugeValue(NamedTuple):
+    """One value of a gauge, with the values of its own labels in their order."""
+
+    gauge: Gauge
+    labels: tuple[str, ...]
+    value: float
+
+
 class Job(NamedTuple):
     """Work that has to be done again and again.
 
@@ -218,6 +240,10 @@ class Feature:
     panel: str = ""
     #: Errors that say what to do: the command prints them without a traceback.
     explained: Sequence[type[Exception]] = ()
+    #: Sub-commands of ``manage.py counters``, by name: the dotted path of a module with ``HELP``,
+    #: ``add_arguments(parser)`` and ``handle(command, using, **options)``. The command imports
+    #: these modules whenever it starts.
+    commands: Mapping[str, str] = {}
 
     def functions(self, vendor: str) -> Sequence[str]:  # noqa: ARG002
         """Return ``CREATE FUNCTION`` statements, each of a unique name ``django_counters_…``.
@@ -291,13 +317,29 @@ class Feature:
         """
         return {}
 
+    def outlets(self) -> Mapping[str, Callable[[Any, str], Any]]:
+        """Return where buffers can send their pages, by the name in ``BUFFER = {"to": name}``.
+
+        Each value takes a `Recipe` and the alias of a database, and returns a
+        `write.landing.Lander`. Called by the check of ``BUFFER``, and outside of transactions
+        when a process makes a buffer.
+        """
+        return {}
+
     def drifts(self, using: str) -> Iterator[Drift]:  # noqa: ARG002
         """Return the counters whose numbers are wrong. Called by ``counters verify``."""
         return iter(())
 
-    def findings(self, using: str) -> Iterator[Finding]:  # noqa: ARG002
-        """Return findings for an operator. Called by ``counters doctor`` and the overview."""
+    def findings(self, using: str) -> Iterator[Finding | GaugeValue]:  # noqa: ARG002
+        """Return findings for an operator, and the values of `gauges`.
+
+        Called by ``counters doctor``, the overview and each scrape of metrics.
+        """
         return iter(())
+
+    def gauges(self) -> Sequence[Gauge]:
+        """Return the metrics whose values `findings` returns. Called on each scrape."""
+        return ()
 
 
 def features() -> list[Feature]:
@@ -352,6 +394,16 @@ def absent_charge() -> str:
 def tallies() -> list[Tally]:
     """Return the metrics that count signals of apps."""
     return [tally for one in features() for tally in one.tallies]
+
+
+def outlets() -> dict[str, Callable[[Any, str], Any]]:
+    """Return where buffers can send their pages: `Feature.outlets` of all installed apps."""
+    return {name: make for one in features() for name, make in one.outlets().items()}
+
+
+def absent_outlets() -> list[str]:
+    """Return the apps in ``django_counters.contrib`` with outlets that aren't installed."""
+    return [name for name, one in absent().items() if type(one).outlets is not Feature.outlets]
 
 
 def forgetting() -> list[Feature]:

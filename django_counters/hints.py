@@ -65,8 +65,6 @@ HINTS: Mapping[str, str] = MappingProxyType(
         '{"month": 10_000}.',
         "E038": "places is an integer from 1 to 18, of a field without once and without a ceiling "
         "of periods.",
-        "E039": "Write it as the message says: a stream has BACKEND, LOCATION, STREAM or TOPIC, "
-        "and DECODE, which is the path of a function, or a BUFFER that publishes to it.",
         "E040": "Write BUFFER as the message says, or remove what it cannot stand beside.",
         "E041": "Remove what REGIONAL cannot stand beside.",
         "E042": 'COUNTERS_REGION is a name such as "eu", COUNTERS_REGIONS a dictionary such as '

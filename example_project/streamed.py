@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from django_counters import short_key
-from django_counters.streams import KafkaMessage, Message
+from django_counters.contrib.streams import KafkaMessage, Message
 from example_project.access_log import Part, lines_of, parse, split
 from example_project.bootstrap import children
 from example_project.counting import LINES_AT_ONCE, Counted, Way

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from django_counters.streams import Stream, streams
+from django_counters.contrib.streams import Stream, streams
 from example_project.broker import PARTITIONS
 
 STREAM = "replay-kafka"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 import redis
 from django.core.management import call_command
 
-from django_counters.streams import streams
+from django_counters.contrib.streams import streams
 
 STREAM = "replay"
 

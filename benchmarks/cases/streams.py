@@ -12,9 +12,9 @@ from functools import partial
 from benchmarks.cases.cached import client
 from benchmarks.cases.flush import keys_of, landed
 from benchmarks.harness import Pair, Sample, Work, adds_up, expect
-from django_counters.intake.redis_stream import RedisConsumer
+from django_counters.contrib.streams.declared import Stream
+from django_counters.contrib.streams.redis_consumer import RedisConsumer
 from django_counters.models import Counter
-from django_counters.streams import Stream
 
 MESSAGES = 10_000  # of one slice
 KEYS = 100

@@ -14,9 +14,9 @@ from confluent_kafka import Producer
 from benchmarks.cases.flush import keys_of, landed
 from benchmarks.cases.streams import KEYS, alone
 from benchmarks.harness import Pair, Sample, Work, adds_up, expect
+from django_counters.contrib.streams.declared import Stream
+from django_counters.contrib.streams.kafka_consumer import KafkaConsumer
 from django_counters.exceptions import CounterUnavailable
-from django_counters.intake.kafka_stream import KafkaConsumer
-from django_counters.streams import Stream
 from example_project.broker import Broker
 
 MESSAGES = 50_000  # of one slice

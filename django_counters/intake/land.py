@@ -3,10 +3,10 @@
 A source is a file of this room. It turns what waits somewhere into a `Parcel`, lands it, and lets
 go of it afterwards::
 
-    for page in stream.unread():
-        parcel = Parcel(id_of(page), "orders stream", sums=page.sums)
+    for page in orders.unread():
+        parcel = Parcel(id_of(page), "orders", sums=page.sums)
         landed = land(parcel, using)
-        stream.acknowledge(page)
+        orders.acknowledge(page)
 
 It has to give an id that is the same whenever the same page is read again: the ``hex`` of a
 UUIDv7, which `tokens.token_of` makes of a text and the moment of the page. Nothing may be added to

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from selectors import EVENT_READ, DefaultSelector
@@ -44,3 +45,18 @@ def until_asked_to_end() -> Iterator[Wait]:
         selector.close()
         os.close(reading)
         os.close(writing)
+
+
+def seconds(text: str) -> float:
+    """Return the interval of a loop, an argument of a command.
+
+    Raises:
+        ArgumentTypeError: it isn't one.
+    """
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0
+    if not 0 < found <= 86_400:
+        raise ArgumentTypeError(f"{text!r} isn't a number of seconds above 0, up to a day")
+    return found

@@ -28,7 +28,7 @@ from prometheus_client.registry import Collector
 from django_counters.features import Tally, tallies
 from django_counters.metrics import names
 from django_counters.metrics.gathering import Gathering, Scrape
-from django_counters.metrics.names import STATE, Declared
+from django_counters.metrics.names import Declared, state
 from django_counters.metrics.samples import samples
 from django_counters.observe.facts import databases
 from django_counters.signals import batch_applied, upkeep_done
@@ -152,7 +152,7 @@ class CountersCollector(Collector):
 
     def _families(self, found: Iterable[Scrape]) -> Iterable[GaugeMetricFamily]:
         families = {
-            one.name: GaugeMetricFamily(one.name, one.meaning, labels=one.labels) for one in STATE
+            one.name: GaugeMetricFamily(one.name, one.meaning, labels=one.labels) for one in state()
         }
         for one in found:
             for metric, labels, value in samples(one):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from django_counters.features import tallies
+from django_counters.features import Gauge, features, tallies
 
 
 class Declared(NamedTuple):
@@ -102,17 +102,6 @@ FLUSH_LAG = _gauge(
     "For how long something waits in a Redis at most; 0 where nothing does.",
     "redis",
 )
-STREAM_LAG = _gauge(
-    "django_counters_stream_lag_seconds",
-    "The time between the last message that was counted and the last one of a stream; of its parts "
-    "the one that is most behind. Of streams whose messages tell it.",
-    "stream",
-)
-STREAM_MESSAGES = _gauge(
-    "django_counters_stream_lag_messages",
-    "How many messages of a stream are not counted yet, at most. Of streams that number them.",
-    "stream",
-)
 REGION_LAG = _gauge(
     "django_counters_region_lag_seconds",
     "How long ago this region had all that another one had published. Of regions that were copied.",
@@ -176,7 +165,17 @@ LEFT_FILES = _gauge(
 )
 STATE = (
     *(UP, GATHER_SECONDS, PENDING_COUNTERS, PENDING_ROWS, PENDING_GENERATIONS),
-    *(ROLLUP_LAG, FLUSH_LAG, STREAM_LAG, STREAM_MESSAGES, REGION_LAG, PUBLISH_AGE),
+    *(ROLLUP_LAG, FLUSH_LAG, REGION_LAG, PUBLISH_AGE),
     *(FENCED, PARTITIONS, REDIS_UP, BREAKER, INCIDENTS, REQUESTS, CREATED, MOST_CREATED),
     *(FINDINGS, BUFFERED, BUFFER_AGE, LEFT_FILES),
 )
+
+
+def declared_for(gauge: Gauge) -> Declared:
+    """Return the metric of an app's gauge."""
+    return _gauge(gauge.name, gauge.meaning, *gauge.labels)
+
+
+def state() -> tuple[Declared, ...]:
+    """Return all metrics that are asked on each scrape, including those of apps."""
+    return (*STATE, *(declared_for(gauge) for one in features() for gauge in one.gauges()))

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from django_counters.features import GaugeValue
 from django_counters.metrics import names
 from django_counters.metrics.gathering import Scrape
 from django_counters.metrics.names import Declared
@@ -13,7 +14,6 @@ from django_counters.models import CounterIncident
 from django_counters.observe.facts import Facts
 from django_counters.observe.redises import Redis
 from django_counters.observe.regions import Exchange
-from django_counters.observe.streams import Behind
 from django_counters.stores.redis.breaker import STATES
 from django_counters.write.adopting import directories, left
 from django_counters.write.buffers import buffers
@@ -49,8 +49,8 @@ def samples(scrape: Scrape) -> Iterator[Sample]:
     yield from _incidents(found)
     for redis in found.redises or ():
         yield from _redis(using, redis)
-    yield from _streams(found)
     yield from _regions(found)
+    yield from _added(found)
 
 
 def _up(scrape: Scrape) -> tuple[bool, ...]:
@@ -110,19 +110,10 @@ def _incidents(found: Facts) -> Iterator[Sample]:
         yield Sample(names.INCIDENTS, (found.using, kind), numbers.get(kind, 0))
 
 
-def _streams(found: Facts) -> Iterator[Sample]:
-    streams: dict[str, list[Behind]] = {}
-    for part in found.streams or ():
-        streams.setdefault(part.stream, []).append(part)
-    for stream, parts in streams.items():
-        labels = (found.using, stream)
-        lags = [part.lag.total_seconds() for part in parts if part.lag is not None]
-        messages = [part.messages for part in parts if part.messages is not None]
-        # Without one of its parts a stream would look better than it is.
-        if len(lags) == len(parts):
-            yield Sample(names.STREAM_LAG, labels, max(lags))
-        if len(messages) == len(parts):
-            yield Sample(names.STREAM_MESSAGES, labels, sum(messages))
+def _added(found: Facts) -> Iterator[Sample]:
+    for one in found.added or ():
+        if isinstance(one, GaugeValue):
+            yield Sample(names.declared_for(one.gauge), (found.using, *one.labels), one.value)
 
 
 def _regions(found: Facts) -> Iterator[Sample]:

@@ -20,7 +20,6 @@ from django_counters.observe.facts import RECENT, Facts, Incidents, Unfolded, ga
 from django_counters.observe.members import Members
 from django_counters.observe.redises import LATE, Redis
 from django_counters.observe.regions import BEHIND, Copied, Exchange, inquired
-from django_counters.observe.streams import Behind
 from django_counters.regions import region_problems
 from django_counters.tables import CounterIncident
 from django_counters.tables.standing import COUNTERS
@@ -35,7 +34,7 @@ from django_counters.write.mapped import Found
 
 # The facts that findings are about.
 NEEDED = (
-    *("spread", "members", "ledger", "redises", "streams", "regions"),
+    *("spread", "members", "ledger", "redises", "regions"),
     *("incidents", "rooms", "strangers", "guard", "added"),
 )
 _COMMAND = "manage.py counters"
@@ -100,8 +99,8 @@ def findings(found: Facts) -> Iterator[Finding]:
         yield _of_members(members, found.ledger)
     if found.ledger:
         yield from _of_ledger(found.ledger)
-    for each in (*map(_of_redis, found.redises or ()), *map(_of_stream, found.streams or ())):
-        yield from each
+    for redis in found.redises or ():
+        yield from _of_redis(redis)
     yield from _of_regions(found.regions)
     held = [one for one in buffers.waiting(found.using) if one[1].entries]
     yield from starmap(_of_buffer, held)
@@ -112,7 +111,7 @@ def findings(found: Facts) -> Iterator[Finding]:
         if room.created >= room.most:
             yield _wrong(room.namespace, "", full, created=room.created, option="max_counters")
     yield from map(_stranger, found.strangers or ())
-    yield from found.added or ()
+    yield from (one for one in found.added or () if isinstance(one, Finding))
     if found.guard:
         loose = _("the guard of the adjustments is %(state)s: run %(command)s")
         yield _wrong("adjustments", "", loose, "manage.py migrate", state=found.guard)
@@ -238,26 +237,6 @@ def _waiting(redis: Redis, generations: int) -> Finding:
         lag=round(redis.lag.total_seconds() if redis.lag else 0.0, 3),
         command=command,
     )
-
-
-def _of_stream(part: Behind) -> Iterator[Finding]:
-    """How far behind the consumers of one part are, and its problems."""
-    subject = f"stream {part.stream} {part.part}"
-    if part.problem:
-        yield _wrong(subject, "", _("it cannot be asked: %(reason)s"), reason=part.problem)
-    elif part.is_beyond:
-        other = _("its position is beyond its end: another stream has taken its place")
-        yield _wrong(subject, "", other)
-    elif part.is_late:
-        never = _("nothing has landed for %(minutes)d minutes: does %(command)s run?")
-        command = f"{_COMMAND} consume {part.stream}"
-        yield _wrong(subject, "", never, command, minutes=LATE // timedelta(minutes=1))
-    elif part.lag:
-        told = _("%(seconds)d s behind") % {"seconds": part.lag.total_seconds()}
-        yield Finding(subject, "", 0, 0, told)
-    elif part.messages:
-        told = _("%(messages)d messages behind") % {"messages": part.messages}
-        yield Finding(subject, "", 0, 0, told)
 
 
 def _of_regions(found: Exchange | None) -> Iterator[Finding]:

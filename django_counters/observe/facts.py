@@ -21,13 +21,12 @@ from django_counters import clock
 from django_counters.access import created_key
 from django_counters.adjustments.models import AdjustmentRequest, CounterAdjustment
 from django_counters.exceptions import CounterError
-from django_counters.features import Finding, features
+from django_counters.features import Finding, GaugeValue, features
 from django_counters.observe.filed import Filed, filed
 from django_counters.observe.members import Members, waiting
 from django_counters.observe.rates import Rate, entries, landed
 from django_counters.observe.redises import UNANSWERED, Redis, ask, reason_of, unasked
 from django_counters.observe.regions import Exchange, exchanged
-from django_counters.observe.streams import Behind, behind
 from django_counters.read.values import values_of
 from django_counters.regions import elsewhere
 from django_counters.registry import registry
@@ -99,7 +98,6 @@ class Facts:
         members: the actors who wait to be put into sets.
         ledger: the state of the ledger.
         redises: the state of each Redis.
-        streams: how far behind the consumers of streams are.
         regions: how old what this region has published and copied is.
         filed: the amount that waits in files of buffers on this machine.
         incidents: the recent incidents, by kind.
@@ -107,7 +105,7 @@ class Facts:
         rooms: how many counters were created over HTTP.
         strangers: the rows of fields and models that the project has removed.
         guard: the state of the guard of the adjustments, if it is wrong; else empty.
-        added: the findings of other apps.
+        added: the findings of other apps, and the values of their gauges.
         landed: how much came from Redis.
         entries: how many entries the ledger got, by the time of their tokens.
         away: the parts that could not be read.
@@ -119,7 +117,6 @@ class Facts:
     members: tuple[Members, ...] | None = None
     ledger: State | None = None
     redises: tuple[Redis, ...] | None = None
-    streams: tuple[Behind, ...] | None = None
     regions: Exchange | None = None
     filed: Filed | None = None
     incidents: tuple[Incidents, ...] | None = None
@@ -127,7 +124,7 @@ class Facts:
     rooms: tuple[Room, ...] | None = None
     strangers: tuple[Stranger, ...] | None = None
     guard: str | None = None
-    added: tuple[Finding, ...] | None = None
+    added: tuple[Finding | GaugeValue, ...] | None = None
     landed: tuple[Rate, ...] | None = None
     entries: tuple[Rate, ...] | None = None
     away: tuple[Away, ...] = ()
@@ -265,7 +262,6 @@ PARTS: Mapping[str, tuple[str, Callable[[str], Any]]] = MappingProxyType(
         "members": (gettext_noop("members"), waiting),
         "ledger": (gettext_noop("ledger"), state),
         "redises": (gettext_noop("Redis"), unasked),
-        "streams": (gettext_noop("streams"), behind),
         "regions": (gettext_noop("regions"), exchanged),
         "filed": (gettext_noop("files of buffers"), filed),
         "incidents": (gettext_noop("incidents"), incidents),

@@ -16,14 +16,14 @@ import encodings.idna  # noqa: F401  # isort: skip
 from django.db import connections
 
 from django_counters.buffering import Buffering
+from django_counters.features import outlets
 from django_counters.strategies.declaring import Recipe
 from django_counters.write import homes
 from django_counters.write.adopter import Adopter
 from django_counters.write.buffer import Buffer, Waiting
 from django_counters.write.change import Ref
 from django_counters.write.files import files_of
-from django_counters.write.landing import InDatabase
-from django_counters.write.publishing import Publisher
+from django_counters.write.landing import InDatabase, Lander
 from django_counters.write.thread import Worker
 from django_counters.write.uwsgi import call_in_workers
 
@@ -52,9 +52,9 @@ class Of(NamedTuple):
 
     @property
     def destination(self) -> str:
-        """Where they land. One that does not answer holds up what lands there, and nothing else."""
+        """Where they land. One that doesn't answer only holds up what lands there."""
         to = self.buffering.to
-        return f"stream {to}" if to else f"database {self.using}"
+        return f"outlet {to}" if to else f"database {self.using}"
 
 
 class Buffers:
@@ -89,7 +89,7 @@ class Buffers:
 
     def _made(self, of: Of) -> Buffer:
         to = of.buffering.to
-        lander = Publisher(of.recipe, of.using, to) if to else InDatabase(of.recipe, of.using)
+        lander: Lander = (outlets()[to] if to else InDatabase)(of.recipe, of.using)
         files = files_of(of.recipe, of.buffering, of.using)
         wake = partial(self._wake, of)
         made = Buffer(of.buffering, lander, wake, measured=of.measured, files=files)

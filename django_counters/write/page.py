@@ -110,7 +110,7 @@ class Page:
         incarnation: the history that it is in.
         number: its place there.
         made: when its file was made; None where it is in memory alone.
-        id: that of its message in a stream; empty before it is sent for the first time.
+        id: that of its message, if it is published; empty before it is sent for the first time.
         sent: whether it was sent, and may be counted: from then on it has one id.
         landed: whether it is known to be counted.
     """

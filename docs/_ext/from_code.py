@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import fields
 from functools import partial
+from importlib import import_module
 from importlib.machinery import SourceFileLoader
 from itertools import pairwise
 from pathlib import Path
@@ -18,7 +19,8 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 import django_counters
-from django_counters import access, conf, exceptions, streams
+from django_counters import access, conf, exceptions
+from django_counters.contrib.streams import declared as streams
 from django_counters.features import actions
 from django_counters.options import Option
 
@@ -35,6 +37,7 @@ SUBJECTS = {
     "backlog.py": "the Redis of cached counters",
     "limit.py": "settings",
     "rest/checks.py": "view sets",
+    "streams/declared.py": "settings",
 }
 LEVELS = {"E": "error", "W": "warning"}
 # What is written as code: words in quotation marks, and those that Python knows.
@@ -145,7 +148,7 @@ def streams_rows() -> Iterator[Row]:
 
 def backend_rows(name: str) -> Iterator[Row]:
     """The options that streams of one backend have besides."""
-    yield from map(_row, streams.KINDS[name].options)
+    yield from map(_row, streams.BACKENDS[name].options)
 
 
 def options_rows() -> Iterator[Row]:
@@ -174,12 +177,21 @@ def strategies_rows() -> Iterator[Row]:
 
 def errors_rows() -> Iterator[Row]:
     """All errors and what they carry, the base first."""
-    for cls in vars(exceptions).values():
-        if inspect.isclass(cls) and issubclass(cls, exceptions.CounterError):
+    found = sorted(PACKAGE.glob("contrib/*/errors.py"))
+    paths = [f"django_counters.contrib.{path.parent.name}.errors" for path in found]
+    modules = [exceptions, *map(import_module, paths)]
+    for cls in (one for module in modules for one in _own_classes(module)):
+        if issubclass(cls, exceptions.CounterError):
             bases = [base for base in cls.__bases__ if base is not exceptions.CounterError]
             message = re.sub(r"\{(\w+)[^}]*\}", r"*\1*", _first_line(cls))
             carried = inspect.get_annotations(cls)
             yield f"`{cls.__name__}`", _listed(map(_importable, bases)), message, _listed(carried)
+
+
+def _own_classes(module: ModuleType) -> Iterator[type]:
+    for one in vars(module).values():
+        if inspect.isclass(one) and one.__module__ == module.__name__:
+            yield one
 
 
 def _importable(cls: type) -> str:
@@ -202,7 +214,7 @@ def metrics_rows() -> Iterator[Row]:
     loader = SourceFileLoader("names", str(PACKAGE / "metrics" / "names.py"))
     names = ModuleType("names")
     loader.exec_module(names)
-    for when, metrics in (("as it happens", names.happened()), ("on a scrape", names.STATE)):
+    for when, metrics in (("as it happens", names.happened()), ("on a scrape", names.state())):
         for one in metrics:
             yield f"`{one.name}`", one.kind, _listed(one.labels), when, one.meaning
 
@@ -307,7 +319,7 @@ TABLES: dict[str, tuple[Callable[[], Iterator[Row]], Row]] = {
     "streams": (streams_rows, ("Option", "Value", "Default", "Meaning")),
     **{
         f"streams-{name}": (partial(backend_rows, name), ("Option", "Value", "Default", "Meaning"))
-        for name in streams.KINDS
+        for name in streams.BACKENDS
     },
     "options": (options_rows, ("Option", "Of", "Value", "Default", "Meaning")),
     "strategies": (strategies_rows, ("Strategy", "Of", "Floor and ceiling", "In short")),

@@ -62,14 +62,14 @@ def test_a_sentence_names_only_what_its_error_knows(kind: type[Any]) -> None:
 
 
 # Forms of the admin don't meet these: their input is wrong in code, or they are
-# raised by reads, streams, regions and migrations.
+# raised by reads, regions and migrations.
 ELSEWHERE: set[type[errors.CounterError]] = {
-    *(errors.DecodeFailed, errors.PositionGone, errors.RegionAway, errors.RegionRestored),
+    *(errors.PositionGone, errors.RegionAway, errors.RegionRestored),
     *(errors.HistoryNotKept,),
     *(errors.InitialOutOfBounds, errors.InvalidActor, errors.InvalidAdjustment),
     *(errors.InvalidConfiguration, errors.InvalidDelta, errors.InvalidKey, errors.InvalidMoment),
     *(errors.InvalidPeriod, errors.InvalidSketch, errors.InvalidTags, errors.InvalidToken),
-    *(errors.UnknownSignature, errors.UnsavedInstance, errors.UnsupportedActors),
+    *(errors.UnsavedInstance, errors.UnsupportedActors),
     errors.UnsupportedBounds,
     *(errors.UnsupportedConsistency, errors.UnsupportedHistory),
     *(errors.UnsupportedMaximum, errors.UnsupportedOption, errors.UnsupportedRegions),

@@ -18,8 +18,8 @@ from django.test import Client, RequestFactory
 from django.test.utils import override_settings
 
 from django_counters import CounterField, testing
+from django_counters.contrib.streams import KafkaMessage, Message
 from django_counters.models import Counter, CounterAdjustment, CounterIncident
-from django_counters.streams import KafkaMessage, Message
 from django_counters.types import Batch, Delta
 from tests.docs.site.blog.models import Like, Post, Repo
 from tests.docs.site.shop.models import Account, Order, Product

@@ -19,7 +19,7 @@ BOARD = json.loads(text_of(DOCS / "how-to" / "grafana.json"))
 # Those of an app of the tests have names of their own.
 DECLARED = {
     metric.name: metric
-    for metric in (*names.happened(), *names.STATE)
+    for metric in (*names.happened(), *names.state())
     if metric.name.startswith("django_counters_")
 }
 NAME = re.compile(r"\b(django_counters_[a-z_]+)")

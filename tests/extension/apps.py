@@ -1,19 +1,20 @@
-"""Moods of counters: an option, a job, a finding, a panel, a route of the API, and rows."""
+"""Moods of counters: each thing that an app can add."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from django.apps import AppConfig
 
-from django_counters.features import Drift, Feature, Finding, Job, Tally
+from django_counters.features import Drift, Feature, Finding, Gauge, GaugeValue, Job, Tally
 from django_counters.options import Option
 from django_counters.projections.base import Projection
 from tests.extension.errors import NoMood
 
 MOODS = ("calm", "loud")
+SAD = Gauge("moods_sad_counters", "How many counters are sad.", ("text",))
 SHOUT = """
 CREATE FUNCTION django_counters_shout(words text) RETURNS text LANGUAGE sql
 AS $$ SELECT upper(words) $$
@@ -46,6 +47,7 @@ class Moods(Feature):
     tallies = (
         Tally("moods_cheered_total", "How many were.", ("mood",), "tests.extension.work.cheered"),
     )
+    commands = {"mood": "tests.extension.command"}
 
     def functions(self, vendor: str) -> Sequence[str]:
         return [SHOUT] if vendor == "postgresql" else []
@@ -80,12 +82,21 @@ class Moods(Feature):
         for mood in Mood.objects.using(using).filter(text="odd"):
             yield Drift(mood.key, 0, 1)
 
-    def findings(self, using: str) -> Iterator[Finding]:
+    def outlets(self) -> Mapping[str, Callable[[Any, str], Any]]:
+        from tests.extension.diary import Diary
+
+        return {"diary": Diary}
+
+    def findings(self, using: str) -> Iterator[Finding | GaugeValue]:
         from tests.extension.models import Mood
 
         sad = Mood.objects.using(using).filter(text="sad").count()
         if sad:
             yield Finding("moods", "", sad, sad, "cheer them up", warns=True)
+            yield GaugeValue(SAD, ("sad",), sad)
+
+    def gauges(self) -> Sequence[Gauge]:
+        return [SAD]
 
 
 class MoodsConfig(AppConfig):

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from django.core.checks import run_checks
-from django.test import override_settings
+from django.core.management import CommandError, call_command
+from django.test import modify_settings, override_settings
 
 from django_counters import contrib
 
@@ -23,6 +24,7 @@ TEMPER = Option("temper", None, "hot or None", "Its temper.")
 
 class Feature(Moods):
     settings = ("COUNTERS_ABSENT",)
+    commands = {"absent": "tests.extension.command"}
     options = (replace(Moods.options[0], name="tempers", options=(TEMPER,)),)
 
 
@@ -42,21 +44,41 @@ def absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contrib, "__path__", [*contrib.__path__, str(tmp_path)])
 
 
-def found() -> list[tuple[str, str]]:
-    return [(str(one.id), one.msg) for one in run_checks()]
+def found_by_checks() -> list[tuple[str, str]]:
+    return [(str(one.id), one.msg) for one in run_checks() if str(one.id).startswith("counters.")]
 
 
 def test_its_setting_names_the_app() -> None:
-    assert found() == []
+    assert found_by_checks() == []
     with override_settings(COUNTERS_ABSENT=1):
         needs = "COUNTERS_ABSENT needs 'django_counters.contrib.absent' in INSTALLED_APPS."
-        assert found() == [("counters.E062", needs)]
+        assert found_by_checks() == [("counters.E062", needs)]
 
 
 def test_its_option_names_the_app() -> None:
     with override_settings(COUNTERS={"likes": {"TEMPER": "hot"}}):
-        [(code, message)] = found()
+        [(code, message)] = found_by_checks()
     assert code == "counters.E062"
     assert message == (
         "COUNTERS['likes']: TEMPER needs 'django_counters.contrib.absent' in INSTALLED_APPS."
     )
+
+
+@pytest.mark.parametrize("arguments", [(), ("a",), ("--loop", "1", "a"), ("a", "--help")])
+def test_its_sub_command_names_the_app(arguments: tuple[str, ...]) -> None:
+    needs = r"absent needs 'django_counters\.contrib\.absent' in INSTALLED_APPS\."
+    with pytest.raises(CommandError, match=needs):
+        call_command("counters", "absent", *arguments)
+
+
+def test_a_buffer_to_its_outlet_names_the_app() -> None:
+    installed = ["tests.extension", "django_counters.contrib.streams"]
+    with (
+        modify_settings(INSTALLED_APPS={"remove": installed}),
+        override_settings(COUNTERS={"likes": {"BUFFER": {"to": "diary"}}}),
+    ):
+        found = [message for code, message in found_by_checks() if code == "counters.E040"]
+    needs = (
+        "COUNTERS['likes']: BUFFER: 'to' needs 'django_counters.contrib.absent' in INSTALLED_APPS."
+    )
+    assert needs in found

@@ -21,11 +21,14 @@ import django_counters
 from django_counters.conf import problems
 from django_counters.exceptions import InvalidConfiguration
 from django_counters.features import features
+from django_counters.metrics.gathering import scraping
+from django_counters.metrics.samples import Sample, samples
 from django_counters.models import Counter
 from django_counters.registry import registry
 from django_counters.stores.sql.dialects import dialect_of
 from django_counters.testing import override_counters
 from tests.admin.reading import html_of
+from tests.extension import diary
 from tests.extension.apps import SHOUT, Moods, MoodsConfig
 from tests.extension.models import Mood, Party
 
@@ -37,6 +40,11 @@ def output(*arguments: str) -> str:
     out = StringIO()
     call_command("counters", *arguments, stdout=out)
     return out.getvalue().strip()
+
+
+def samples_of(using: str) -> list[Sample]:
+    *_, scrape = scraping(using)
+    return list(samples(scrape))
 
 
 def test_no_file_of_the_package_knows_it() -> None:
@@ -101,6 +109,34 @@ def test_the_doctor_tells_what_it_found() -> None:
     assert "moods" not in output("doctor", "--all")
     Mood.objects.create(key="a", text="sad")
     assert "WARN · moods · 1 rows of 1 counters wait · cheer them up" in output("doctor")
+
+
+def test_a_scrape_has_its_gauge() -> None:
+    Mood.objects.create(key="a", text="sad")
+    (told,) = [one for one in samples_of("default") if one.metric.name == "moods_sad_counters"]
+    assert (told.metric.labels, told.labels, told.value) == (
+        ("database", "text"),
+        ("default", "sad"),
+        1,
+    )
+
+
+def test_its_sub_command() -> None:
+    with pytest.raises(CommandError, match="a has no mood"):
+        output("mood", "a")
+    Mood.objects.create(key="a", text="sad")
+    assert output("mood", "a") == "sad"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_buffer_publishes_to_its_outlet() -> None:
+    to = {"seconds": 3600, "to": "diary"}
+    with override_counters(parties={"BUFFER": to}):
+        Counter.objects.increment("parties:a", 2)
+        Counter.objects.flush_buffers()
+    assert (diary.entries, Counter.objects.value("parties:a")) == ([("parties:a", 2)], 0)
+    (problem,) = problems({"parties": {"BUFFER": {"to": "dairy"}}})
+    assert problem.message.endswith("not 'dairy'; there are: 'diary'. Did you mean 'diary'?")
 
 
 def test_verify_fails_where_something_of_it_is_wrong() -> None:

@@ -27,7 +27,9 @@ from django_counters.upkeep.rollup import rollup
 pytestmark = pytest.mark.django_db(transaction=True)
 ROOT = Path(__file__).parent.parent.parent
 # Those of an app of the tests have names of their own.
-ALL = [one for one in (*names.happened(), *names.STATE) if one.name.startswith("django_counters_")]
+ALL = [
+    one for one in (*names.happened(), *names.state()) if one.name.startswith("django_counters_")
+]
 OPEN = "application/openmetrics-text; version=1.0.0"
 PATIENCE = 60
 

@@ -223,7 +223,7 @@ class TestTheCollector:
         monkeypatch.setattr(Gathering, "begin", lambda self: pytest.fail("it was asked"))
         CollectorRegistry().register(CountersCollector())
         described = {family.name for family in CountersCollector().describe()}
-        assert described == {metric.name for metric in names.STATE}
+        assert described == {metric.name for metric in names.state()}
 
     def test_whatever_is_declared_may_be_told(self) -> None:
         declared = {one for one in vars(names).values() if isinstance(one, names.Declared)}

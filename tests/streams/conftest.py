@@ -12,8 +12,8 @@ import pytest
 import redis
 from django.test import override_settings
 
-from django_counters.intake.redis_stream import RedisConsumer
-from django_counters.streams import streams
+from django_counters.contrib.streams.declared import streams
+from django_counters.contrib.streams.redis_consumer import RedisConsumer
 from django_counters.testing import override_counters
 from django_counters.write.buffers import buffers
 from tests.write.buffering import LATER

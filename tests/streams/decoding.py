@@ -9,7 +9,7 @@ from importlib import import_module
 
 from django.db import connection
 
-from django_counters.streams import KafkaMessage, Message
+from django_counters.contrib.streams import KafkaMessage, Message
 
 no_function = "a text"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from django_counters.contrib.streams.publication import signer
+from django_counters.contrib.streams.redis import PUBLISHED
 from django_counters.models import Counter
 from django_counters.registry import registry
-from django_counters.stores.redis.streams import PUBLISHED
-from django_counters.write.publication import signer
 from tests.streams.conftest import Clicks
 
 

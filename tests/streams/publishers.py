@@ -14,10 +14,10 @@ from uuid import UUID
 from django.db import connections
 from django.test import override_settings
 
+from django_counters.contrib.streams.publishing import Outlet, outlet_to
 from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
 from django_counters.models import Counter
 from django_counters.testing import override_counters
-from django_counters.write.outlets import Outlet, outlet_to
 from tests.streams.chaos import Make, Turns
 
 LATER = {"seconds": 3600, "to": "chaos"}
@@ -25,8 +25,8 @@ LATER = {"seconds": 3600, "to": "chaos"}
 _kept = ExitStack()
 # For how many seconds lost replies are waited for. A new producer of Kafka needs half a second.
 SOON = {
-    "redis": ("django_counters.stores.redis.streams", 0.2),
-    "kafka": ("django_counters.stores.kafka.outlet", 1.5),
+    "redis": ("django_counters.contrib.streams.redis", 0.2),
+    "kafka": ("django_counters.contrib.streams.kafka_outlet", 1.5),
 }
 
 

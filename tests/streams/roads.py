@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import redis
 
-from django_counters.stores.redis.streams import PUBLISHED
-from django_counters.streams import Stream
+from django_counters.contrib.streams.declared import Stream
+from django_counters.contrib.streams.redis import PUBLISHED
 from tests.faults import lossy
 from tests.streams import test_redis_exactly_once as of_redis
 from tests.streams.chaos import Make

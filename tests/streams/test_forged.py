@@ -10,9 +10,9 @@ import pytest
 from django.test import override_settings
 
 from django_counters import clock
-from django_counters.exceptions import DecodeFailed, UnknownSignature
+from django_counters.contrib.streams import DecodeFailed, UnknownSignature
+from django_counters.contrib.streams.redis import PUBLISHED
 from django_counters.models import Counter, CounterIncident
-from django_counters.stores.redis.streams import PUBLISHED
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from tests.streams.conftest import Clicks

@@ -9,8 +9,8 @@ import pytest
 from django.db.models import F
 
 from django_counters import clock
+from django_counters.contrib.streams.consuming import Consumed
 from django_counters.exceptions import CounterUnavailable
-from django_counters.intake.backend import Consumed
 from django_counters.models import Counter, CounterIncident, CounterPosition
 from django_counters.stores.sql.positions import SqlPositions
 from django_counters.tokens import mint

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 from django.test import override_settings
 
+from django_counters.contrib.streams.kafka import topic_of
 from django_counters.exceptions import CounterUnavailable
 from django_counters.registry import registry
-from django_counters.stores.kafka.declared import topic_of
 
 pytest.importorskip("confluent_kafka", reason="confluent-kafka cannot be installed here")
-from django_counters.intake import kafka_stream
-from django_counters.stores.kafka import topic as topics
+from django_counters.contrib.streams import kafka_consumer
+from django_counters.contrib.streams import kafka_topic as topics
 from tests.stores.redis.counting import eventually
 from tests.streams.topics import all_of, until
 from tests.streams.topics import positions as places
@@ -41,7 +41,7 @@ def test_a_vanished_range_is_noticed_though_the_brokers_were_away(
             with topic.away():
                 pass
             # What comes meanwhile is one answer.
-            monkeypatch.setattr(kafka_stream, "WAIT", 2.0)
+            monkeypatch.setattr(kafka_consumer, "WAIT", 2.0)
 
     with topic.consumer(step=step) as consumer:
         with pytest.raises(CounterUnavailable):

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from django_counters.intake.kafka_stream import KafkaConsumer
+from django_counters.contrib.streams.declared import Stream
+from django_counters.contrib.streams.kafka_consumer import KafkaConsumer
 from django_counters.models import Counter, CounterIncident
 from django_counters.registry import registry
-from django_counters.streams import Stream
 from tests.streams.chaos import Fate, fates, play
 
 pytest.importorskip("confluent_kafka", reason="confluent-kafka cannot be installed here")

@@ -25,7 +25,7 @@ from tests.stores.test_failures import beside
 from tests.streams.topics import SESSION, all_of, until
 
 if TYPE_CHECKING:
-    from django_counters.intake.backend import Consumed
+    from django_counters.contrib.streams.consuming import Consumed
     from tests.streams.topics import Topic
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -126,7 +126,7 @@ def test_settings_of_the_site_go_before_ours(topic: Topic, monkeypatch: Any) -> 
         given.append(settings)
         return Consumer(settings, **more)
 
-    monkeypatch.setattr("django_counters.stores.kafka.member.Consumer", made)
+    monkeypatch.setattr("django_counters.contrib.streams.kafka_member.Consumer", made)
     topic.counted()
     assert given[0]["fetch.wait.max.ms"] == SESSION["fetch.wait.max.ms"]
     assert given[0]["fetch.queue.backoff.ms"] == 10
@@ -186,7 +186,7 @@ def test_one_who_stands_still_within_its_transaction_holds_nobody_up(topic: Topi
 
 def test_what_comes_again_is_dropped(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same messages, as they were read before, in front of the next ones."""
-    from django_counters.stores.kafka.member import Member
+    from django_counters.contrib.streams.kafka_member import Member
 
     read, kept = Member.read, []
 
@@ -445,13 +445,16 @@ def test_a_position_beyond_the_end_is_said_once(topic: Topic) -> None:
             {"OPTIONS": []},
             "OPTIONS is dictionary of settings of librdkafka, or None, not a value of type list.",
         ),
-        ({"OPTIONS": {"group.id": "a"}}, "OPTIONS: 'group.id' is declared as GROUP."),
-        ({"OPTIONS": {"auto.offset.reset": "latest"}}, "'auto.offset.reset' is not yours to"),
-        ({"OPTIONS": {"error_cb": print}}, "OPTIONS: 'error_cb' is no setting."),
+        ({"OPTIONS": {"group.id": "a"}}, "OPTIONS: set GROUP instead of 'group.id'."),
+        (
+            {"OPTIONS": {"auto.offset.reset": "latest"}},
+            "'auto.offset.reset' can't be set: exact",
+        ),
+        ({"OPTIONS": {"error_cb": print}}, "OPTIONS: 'error_cb' isn't a setting."),
     ],
 )
 def test_what_is_declared_wrongly(topic: Topic, more: dict[str, Any], problem: str) -> None:
-    from django_counters.checks import check_streams
+    from django_counters.contrib.streams.checks import check_streams
 
     assert check_streams() == []
     with override_settings(COUNTERS_STREAMS={"clicks": topic.declared(**more)}):
@@ -475,8 +478,8 @@ def test_a_setting_that_librdkafka_does_not_know(topic: Topic) -> None:
 def test_without_the_package_the_check_says_how_to_get_it(
     topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from django_counters.checks import check_streams
+    from django_counters.contrib.streams.checks import check_streams
 
-    monkeypatch.setattr("django_counters.stores.kafka.declared.find_spec", lambda name: None)
+    monkeypatch.setattr("django_counters.contrib.streams.kafka.find_spec", lambda name: None)
     (error,) = check_streams()
     assert "pip install django-distributed-counters[kafka]" in error.msg

@@ -11,10 +11,10 @@ from django.db import transaction
 from django.test import override_settings
 
 from django_counters import clock
+from django_counters.contrib.streams.publishing import Publisher
 from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
 from django_counters.models import Counter, CounterCell, CounterIncident
 from django_counters.write.buffers import buffers
-from django_counters.write.publishing import Publisher
 from tests.stores.redis.proxy import Proxy, proxied
 from tests.streams.conftest import Clicks
 from tests.streams.published import numbers, publish, published, reached
@@ -235,13 +235,13 @@ def test_a_day_without_a_message_begins_a_new_history(clicks: Clicks, monkeypatc
     [
         (
             {"to": "klicks"},
-            "'to' is the name of a stream in COUNTERS_STREAMS, not 'kl",
+            "not 'klicks'; there are: 'clicks', 'diary'. Did you mean 'clicks'?",
         ),
-        ({"to": 5}, "'to' is the name of a stream in COUNTERS_STREAMS, not 5."),
+        ({"to": 5}, "'to' is the name of an outlet, not 5; there are: "),
         ({"to": "clicks", "directory": "/tmp"}, "'to' cannot stand beside 'directory'"),
     ],
 )
-def test_what_is_declared_wrongly(buffer: dict[str, object], problem: str) -> None:
+def test_what_is_declared_wrongly(clicks: Clicks, buffer: dict[str, object], problem: str) -> None:
     from django_counters.checks import check_setting
 
     with override_settings(COUNTERS={"hits": {"BUFFER": buffer}}):
@@ -251,7 +251,7 @@ def test_what_is_declared_wrongly(buffer: dict[str, object], problem: str) -> No
 
 
 def test_a_stream_without_a_function_and_without_a_buffer(clicks: Clicks) -> None:
-    from django_counters.checks import check_streams
+    from django_counters.contrib.streams.checks import check_streams
 
     with override_settings(COUNTERS_STREAMS={"clicks": clicks.declared(DECODE=None)}):
         with override_settings(COUNTERS={"hits": {"BUFFER": {"to": "clicks"}}}):

@@ -13,16 +13,16 @@ import pytest
 from django.test import override_settings
 
 from django_counters import clock
+from django_counters.contrib.streams import publishing
 from django_counters.exceptions import CounterUnavailable, InvalidConfiguration, OutcomeUnknown
 from django_counters.models import Counter, CounterCell, CounterIncident
 from django_counters.testing import assert_counts
 from django_counters.tokens import mint
-from django_counters.write import publishing
 from django_counters.write.buffers import buffers
 
 pytest.importorskip("confluent_kafka", reason="confluent-kafka cannot be installed here")
-from django_counters.stores.kafka import outlet
-from django_counters.stores.kafka.declared import PUBLISHED
+from django_counters.contrib.streams import kafka_outlet as outlet
+from django_counters.contrib.streams.kafka import PUBLISHED
 from tests.streams.published import publish, reached
 from tests.streams.topics import until
 from tests.write.buffering import landed
@@ -288,14 +288,15 @@ def test_a_consumer_takes_about_a_megabyte_at_once(topic: Topic) -> None:
     ],
 )
 def test_what_the_promise_depends_on_is_not_declared(topic: Topic, name: str) -> None:
-    from django_counters.checks import check_setting, check_streams
+    from django_counters.checks import check_setting
+    from django_counters.contrib.streams.checks import check_streams
 
     with override_settings(COUNTERS={"hits": {"BUFFER": {"to": "clicks"}}}):
         assert check_setting() == check_streams() == []
     wrong = topic.declared(OPTIONS={name: 1})
     with override_settings(COUNTERS_STREAMS={"clicks": wrong}):
         (error,) = check_streams()
-    assert (error.id, f"{name!r} is not yours to choose" in error.msg) == ("counters.E039", True)
+    assert (error.id, f"{name!r} can't be set" in error.msg) == ("counters.E039", True)
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ from functools import partial
 import pytest
 import redis
 
-from django_counters.intake.redis_stream import RedisConsumer
+from django_counters.contrib.streams.declared import Stream
+from django_counters.contrib.streams.redis_consumer import RedisConsumer
 from django_counters.models import Counter, CounterIncident
 from django_counters.registry import registry
-from django_counters.streams import Stream
 from tests.streams.chaos import fates, play, without_session
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.many_writers]

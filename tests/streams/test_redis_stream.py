@@ -12,11 +12,12 @@ import pytest
 from django.db import ProgrammingError
 from django.test import override_settings
 
-from django_counters.exceptions import CounterUnavailable, DecodeFailed, InvalidConfiguration
-from django_counters.intake.backend import Consumed
+from django_counters.contrib.streams import DecodeFailed
+from django_counters.contrib.streams.consuming import Consumed
+from django_counters.contrib.streams.redis import RedisStream
+from django_counters.exceptions import CounterUnavailable, InvalidConfiguration
 from django_counters.models import Counter, CounterIncident, CounterPosition
 from django_counters.registry import registry
-from django_counters.stores.redis.streams import RedisStream
 from django_counters.stores.sql.positions import Position
 from django_counters.testing import assert_counts, override_counters
 from tests.stores.redis.counting import eventually
@@ -412,13 +413,13 @@ def test_periods_are_those_of_the_message(clicks: Clicks) -> None:
         ({"STREAM": []}, "STREAM is key of a stream, or a list of them, not []."),
         ({"STREAMS": "a"}, "there is no option 'STREAMS'. Did you mean 'STREAM'?"),
         ({"LOCATION": "nowhere"}, "LOCATION: there is no cache 'nowhere' in CACHES."),
-        ({"DECODE": "tests.streams.decoding.gone"}, "DECODE 'tests.streams.decoding.gone' cannot"),
-        ({"DECODE": "tests.streams.decoding.no_function"}, "no_function' is no function."),
+        ({"DECODE": "tests.streams.decoding.gone"}, "DECODE 'tests.streams.decoding.gone' can't"),
+        ({"DECODE": "tests.streams.decoding.no_function"}, "no_function' isn't a function."),
         ({"PAGE": 0}, "PAGE is integer from 1 to 10000, not 0."),
     ],
 )
 def test_what_is_declared_wrongly(clicks: Clicks, more: dict[str, Any], problem: str) -> None:
-    from django_counters.checks import check_streams
+    from django_counters.contrib.streams.checks import check_streams
 
     assert check_streams() == []
     with override_settings(COUNTERS_STREAMS={"clicks": clicks.declared(**more)}):
@@ -432,7 +433,7 @@ def test_what_is_declared_wrongly(clicks: Clicks, more: dict[str, Any], problem:
 
 @pytest.mark.parametrize("setting", [["clicks"], {"my clicks": {}}, {"clicks": "redis"}])
 def test_what_is_no_dictionary_of_streams(setting: object) -> None:
-    from django_counters.checks import check_streams
+    from django_counters.contrib.streams.checks import check_streams
 
     with override_settings(COUNTERS_STREAMS=setting):
         assert [error.id for error in check_streams()] == ["counters.E039"]

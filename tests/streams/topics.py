@@ -12,10 +12,10 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
-from django_counters.intake.backend import Consumed
-from django_counters.intake.kafka_stream import KafkaConsumer
-from django_counters.stores.kafka.declared import PUBLISHED
-from django_counters.streams import streams
+from django_counters.contrib.streams.consuming import Consumed
+from django_counters.contrib.streams.declared import streams
+from django_counters.contrib.streams.kafka import PUBLISHED
+from django_counters.contrib.streams.kafka_consumer import KafkaConsumer
 from example_project.broker import Broker
 from tests.streams.published import opened
 

@@ -25,6 +25,7 @@ if os.environ.get("WORKERS_DIRECTORY"):
         "BUFFER": {"seconds": 0.05, "directory": os.environ["WORKERS_DIRECTORY"]},
     }
 if os.environ.get("WORKERS_TOPIC"):
+    INSTALLED_APPS.append("django_counters.contrib.streams")
     location, topic = os.environ["WORKERS_TOPIC"].split()
     COUNTERS_STREAMS = {"hits": {"BACKEND": "kafka", "LOCATION": location, "TOPIC": topic}}
     COUNTERS["hits"] = {"BUFFER": {"seconds": 3600, "to": "hits"}}

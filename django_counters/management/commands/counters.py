@@ -7,6 +7,8 @@ import logging
 import time
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from importlib import import_module
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
@@ -25,10 +27,10 @@ from django_counters import jobs
 from django_counters.adjustments import command as adjustments
 from django_counters.adjustments.audit import Anchor
 from django_counters.adjustments.cases import AdjustedMany
-from django_counters.features import Done, Job, features
+from django_counters.features import Done, Job, absent, features
 from django_counters.intake.flush import flush
-from django_counters.management import consuming, examining, regions, work
-from django_counters.management.looping import Wait, until_asked_to_end
+from django_counters.management import examining, regions, work
+from django_counters.management.looping import Wait, seconds, until_asked_to_end
 from django_counters.options import did_you_mean
 from django_counters.upkeep.forgetting import forget_actor
 from django_counters.upkeep.ledger import rebase
@@ -37,7 +39,6 @@ logger = logging.getLogger("django_counters")
 _WORK = {
     "upkeep": gettext_noop("do all periodic work, or some of it"),
     "flush": gettext_noop("flush increments from Redis into the totals"),
-    "consume": gettext_noop("count the messages of a stream"),
     "regions": gettext_noop("say how old copies of regions are, or look after a restored one"),
     "verify": gettext_noop("compare the ledger with its entries, and counts of actors with them"),
     "rebase": gettext_noop("compute the totals of the ledger anew, after a restore"),
@@ -57,8 +58,6 @@ _EXPLAINED = (
     errors.InvalidConfiguration,
     errors.CounterUnavailable,
     errors.OutcomeUnknown,
-    errors.DecodeFailed,
-    errors.UnknownSignature,
     errors.RegionAway,
     errors.RegionRestored,
 )
@@ -76,7 +75,8 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        subs = parser.add_subparsers(dest="work", required=True, metavar="|".join(_WORK))
+        names = "|".join((*_WORK, *_modules()))
+        subs = parser.add_subparsers(dest="work", required=True, metavar=names)
         sub = {
             name: subs.add_parser(name, help=_(text), parents=[_common()])
             for name, text in _WORK.items()
@@ -90,7 +90,7 @@ class Command(BaseCommand):
         )
         for name in ("upkeep", "flush"):
             sub[name].add_argument(
-                "--loop", type=_seconds, metavar="SECONDS", help=_("again every so many seconds")
+                "--loop", type=seconds, metavar="SECONDS", help=_("again every so many seconds")
             )
         sub["flush"].add_argument(
             "--adopt",
@@ -116,15 +116,27 @@ class Command(BaseCommand):
             "--dry-run", action="store_true", help=_("say what there is, no more")
         )
         adjustments.add_arguments(sub["adjust"])
-        consuming.add_arguments(sub["consume"], _seconds)
         examining.add_arguments(sub["doctor"])
         regions.add_arguments(sub["regions"])
+        for name, module in _modules().items():
+            module.add_arguments(subs.add_parser(name, help=module.HELP, parents=[_common()]))
+        for name, app in _absent().items():
+            # Nothing is an option here, so that any arguments lead to the line to add.
+            bare = subs.add_parser(name, add_help=False, prefix_chars="\0")
+            bare.add_argument("arguments", nargs="*")
+            bare.set_defaults(database=DEFAULT_DB_ALIAS, app=app)
 
     def handle(self, *_args: Any, **options: Any) -> None:
+        act: Any
         using = options["database"]
         if using not in connections:
             raise CommandError(f"There is no database {using!r}.")
-        act: Any = getattr(self, f"_{options['work'].replace('-', '_')}")
+        if app := options.get("app"):
+            raise CommandError(f"{options['work']} needs {app!r} in INSTALLED_APPS.")
+        if module := _modules().get(options["work"]):
+            act = partial(module.handle, self)
+        else:
+            act = getattr(self, f"_{options['work'].replace('-', '_')}")
         try:
             act(using, **options)
         except _explained() as error:
@@ -299,14 +311,21 @@ class Command(BaseCommand):
     def _doctor(self, using: str, **options: Any) -> None:
         examining.run(self.stdout, using, **options)
 
-    def _consume(self, using: str, **options: Any) -> None:
-        consuming.run(self.stdout, self.stderr, using, **options)
-
 
 def _known_job(name: str, known: Mapping[str, Job]) -> str:
     if name not in known:
         raise CommandError(f"There is no job {name!r}.{did_you_mean(name, tuple(known))}")
     return name
+
+
+def _modules() -> dict[str, Any]:
+    """Return the modules of the sub-commands of apps."""
+    return {name: import_module(path) for one in features() for name, path in one.commands.items()}
+
+
+def _absent() -> dict[str, str]:
+    """Return the apps that aren't installed, by their sub-commands."""
+    return {name: app for app, one in absent().items() for name in one.commands}
 
 
 def _explained() -> tuple[type[Exception], ...]:
@@ -322,16 +341,6 @@ def _turns(seconds: float, wait: Wait) -> Iterator[None]:
         # The server may have restarted, or the connection may be old.
         close_old_connections()
         yield
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0
-    if not 0 < seconds <= 86_400:
-        raise ArgumentTypeError(f"{text!r} is no number of seconds above 0, up to a day")
-    return seconds
 
 
 def _anchor(text: str) -> Anchor:

@@ -5,30 +5,32 @@ from __future__ import annotations
 import json
 import time
 from argparse import ArgumentParser
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict
 from typing import Any
 
-from django.core.management.base import CommandError, OutputWrapper
+from django.core.management.base import BaseCommand, CommandError, OutputWrapper
 from django.db import InterfaceError, OperationalError, close_old_connections
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
+from django_counters.contrib.streams.consuming import Consumed, Consumer, backend_of
+from django_counters.contrib.streams.declared import Stream, streams
+from django_counters.contrib.streams.errors import DecodeFailed, UnknownSignature
 from django_counters.exceptions import OutcomeUnknown, ReadOnlyDatabase
-from django_counters.intake.backend import Consumed, Consumer
-from django_counters.intake.backends import BACKENDS
-from django_counters.management.looping import until_asked_to_end
+from django_counters.management.looping import seconds, until_asked_to_end
 from django_counters.stores.redis.commands import Refused
-from django_counters.streams import Stream, streams
 
-# The database or the backend is away for a moment; a loop goes on when it is back.
+HELP = gettext_lazy("count the messages of a stream")
+# The database or the backend is unavailable for a moment; a loop goes on when it is back.
 _PASSING = (OperationalError, InterfaceError, ReadOnlyDatabase, OutcomeUnknown, Refused)
-# Seconds to wait after one of them, where the loop says less.
+# Seconds to wait after one of them, if the loop's interval is shorter.
 _PAUSE = 1.0
 
 
-def add_arguments(parser: ArgumentParser, seconds: Callable[[str], float]) -> None:
-    """The options of the sub-command."""
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the options of the sub-command."""
     parser.add_argument("stream", help=_("its name in COUNTERS_STREAMS"))
     parser.add_argument(
         "--loop",
@@ -38,9 +40,8 @@ def add_arguments(parser: ArgumentParser, seconds: Callable[[str], float]) -> No
     )
 
 
-def run(
-    out: OutputWrapper,
-    err: OutputWrapper,
+def handle(
+    command: BaseCommand,
     using: str,
     *,
     stream: str,
@@ -51,14 +52,14 @@ def run(
     """Consume a stream until nothing is left or, in a loop, until the process is asked to end.
 
     Raises:
-        CommandError: there is no such stream; without a loop, something could not be counted.
-        DecodeFailed: `DECODE` can't work.
+        CommandError: there is no such stream, or `DECODE` can't work; without a loop, something
+            can't be counted.
     """
-    declared = _found(stream)
-    consumer = BACKENDS[declared.backend].consumer(declared, using)
+    declared, out, err = _found(stream), command.stdout, command.stderr
+    consumer = backend_of(declared).consumer(declared, using)
     problems: list[str] = []
     with closing(consumer):
-        for done in _all(consumer) if loop is None else _on(consumer, loop, err):
+        for done in _explained(_all(consumer) if loop is None else _on(consumer, loop, err)):
             if done.messages or loop is None:
                 _say(out, using, stream, done, as_json=as_json)
             problems = list(_problems(done))
@@ -76,8 +77,16 @@ def _found(name: str) -> Stream:
     return declared[name]
 
 
+def _explained(turns: Iterator[Consumed]) -> Iterator[Consumed]:
+    """Yield the turns. Errors that say what to do end the command without a traceback."""
+    try:
+        yield from turns
+    except (DecodeFailed, UnknownSignature) as error:
+        raise CommandError(str(error)) from error
+
+
 def _all(consumer: Consumer) -> Iterator[Consumed]:
-    """All that is there, as one report."""
+    """Count all that is there, as one report."""
     whole = Consumed()
     with until_asked_to_end() as wait:
         while wait(0):
@@ -89,7 +98,7 @@ def _all(consumer: Consumer) -> Iterator[Consumed]:
 
 
 def _on(consumer: Consumer, every: float, err: OutputWrapper) -> Iterator[Consumed]:
-    """One turn after the other. A page that is begun is finished before the loop ends."""
+    """Take one turn after the other. The loop finishes its page before it ends."""
     with until_asked_to_end() as wait:
         pause = 0.0
         while wait(min(pause, consumer.longest_pause)):
@@ -117,8 +126,8 @@ def _say(out: OutputWrapper, using: str, stream: str, done: Consumed, *, as_json
 
 def _problems(done: Consumed) -> Iterator[str]:
     if done.poison:
-        yield f"{done.poison} messages could not be counted; they are in incidents"
+        yield f"{done.poison} messages can't be counted; they are in incidents"
     if done.quarantined:
-        yield f"{len(done.quarantined)} amounts could not be landed; they are in incidents"
+        yield f"{len(done.quarantined)} amounts can't be counted; they are in incidents"
     if done.incidents:
         yield f"{len(done.incidents)} incidents: {', '.join(done.incidents)}"

@@ -1,35 +1,35 @@
-"""A page of messages becomes one parcel: changes are added up, and poison is put aside."""
+"""A page of messages becomes one parcel: changes are added up, and poison is quarantined."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Protocol
 
 from django.core.exceptions import AppRegistryNotReady, ImproperlyConfigured
 from django.core.signing import BadSignature
 from django.db import Error
 
 from django_counters.conf import Policy
+from django_counters.contrib.streams.declared import Decode
+from django_counters.contrib.streams.errors import DecodeFailed, UnknownSignature
+from django_counters.contrib.streams.histories import Histories
+from django_counters.contrib.streams.publication import Publication, publication_in
 from django_counters.exceptions import (
     CounterError,
-    DecodeFailed,
     InvalidConfiguration,
-    UnknownSignature,
     UnsupportedBounds,
 )
-from django_counters.intake.backend import Entry
-from django_counters.intake.histories import Histories
 from django_counters.intake.land import Landing
 from django_counters.intake.landed import Landed
 from django_counters.projections.event import Event
 from django_counters.registry import registry
 from django_counters.stores.base import Move, Parcel
-from django_counters.streams import Decode
 from django_counters.types import SMALL, UNBOUNDED, Cell, Delta, check_delta
 from django_counters.write.change import Change, Ref, named
-from django_counters.write.publication import Publication, publication_in
 
 _LONGEST = 2000
-# No message causes these: the process lacks what it needs.
+# No message causes these errors: the process lacks something.
 _OF_THE_PROCESS = (
     AppRegistryNotReady,
     ImportError,
@@ -42,27 +42,53 @@ _OF_THE_PROCESS = (
     PermissionError,
     TimeoutError,
 )
-# Except this: contents can cause it.
+# Except this one: contents can cause it.
 _OF_THE_MESSAGE = (UnboundLocalError,)
 
 
-class Page:
-    """The changes of messages that are landed in one transaction.
+class Entry(Protocol):
+    """One message, regardless of its backend."""
 
-    ``decode``: makes changes of messages that no buffer has published. None: there are none.
-    ``stream``: the name of the stream that they are of.
-    ``stops``: whether a publication without a valid signature is an error, not put aside.
+    @property
+    def part(self) -> str | int:
+        """The part that it is in."""
+
+    @property
+    def offset(self) -> str | int:
+        """Its place there."""
+
+    @property
+    def at(self) -> datetime:
+        """When it was added: an aware moment."""
+
+    @property
+    def published(self) -> str | None:
+        """The message of a buffer in it; None if another process has written it."""
+
+    @property
+    def payload(self) -> str:
+        """Its whole contents, for a person."""
+
+
+class Page:
+    """The changes of messages that are counted in one transaction.
+
+    Args:
+        decode: makes changes of messages that no buffer has published; None if there are none.
+        using: the database.
+        stream: the name of their stream.
+        stops: whether a publication without a valid signature is an error; else it is quarantined.
 
     Attributes:
         messages: how many there are.
-        repeats: how many of them were counted before, when it has landed.
+        repeats: how many of them were counted before, once the page has landed.
     """
 
     def __init__(self, decode: Decode | None, using: str, stream: str, stops: bool) -> None:
         self._decode = decode
         self._stops = stops
         self._stream = stream
-        # Elsewhere a message of any form is one for DECODE.
+        # Without publishers, DECODE gets messages of any form.
         self._has_publishers = any(map(self._publishes, registry.policies().values()))
         self._using = using
         self._refs: dict[str, Ref] = {}
@@ -76,11 +102,11 @@ class Page:
 
     @property
     def poison(self) -> int:
-        """How many messages cannot be counted."""
+        """How many messages can't be counted."""
         return len(self._strange)
 
     def add(self, message: Entry) -> None:
-        """Add all changes of a message or, where one of them is none, put the message aside.
+        """Add all changes of a message. If one of them is invalid, quarantine the message.
 
         Raises:
             DecodeFailed: `DECODE` raised an error that says nothing about the message.
@@ -104,12 +130,12 @@ class Page:
             raise
         except Exception as error:
             if self._stops and _is_of_another_key(error, message):
-                # All may be so: with their key, each of them counts later.
+                # Perhaps all messages are: each of them counts later, with their key.
                 place = f"{message.part} {message.offset}"
                 raise UnknownSignature(stream=self._stream, place=place) from error
             if isinstance(error, _OF_THE_PROCESS) and not isinstance(error, _OF_THE_MESSAGE):
                 raise DecodeFailed(stream=self._stream, reason=_reason_of(error)) from error
-            # Any other: a message must not keep all others from being counted.
+            # Any other error: one message must not keep others from being counted.
             self.put_aside(message, error)
             return
         self.messages += 1
@@ -119,17 +145,16 @@ class Page:
             self._add_cells(delta)
 
     def land(self, landing: Landing, source: str, moves: Sequence[Move]) -> Landed:
-        """Land all of it between positions, within `Landing.begun`.
+        """Count all of it between positions, within `Landing.begun`.
 
         Raises:
-            Moved: another process has landed a part of it. The transaction has to be rolled back,
-                and the page is of no use any more.
-            PageOverflow: a sum of several messages doesn't fit. Roll back, and land fewer.
+            Moved: another process has counted a part of it. Roll back, and drop the page.
+            PageOverflow: a sum of several messages doesn't fit. Roll back, and count fewer.
         """
         histories = Histories(self._published, self._using)
         strangers = list[Publication]()
         for one in histories.fresh:
-            # A namespace that publishes elsewhere, or nowhere, may have a bound.
+            # A namespace that doesn't publish to this stream may have a bound.
             if all(self._publishes(registry.policy(key)) for key, _ in one.sums):
                 self._add_published(one)
             else:
@@ -145,12 +170,12 @@ class Page:
         return landed
 
     def _check_place(self, published: Publication) -> None:
-        """Refuse what is for another database: its numbers of measures would be others here."""
+        """Refuse a publication for another database, whose measures have other numbers."""
         if published.using != self._using:
             raise ValueError(f"It is for the database {published.using!r}.")
 
     def _publishes(self, policy: Policy) -> bool:
-        """Whether the counters of a namespace are published to this stream."""
+        """Return whether a namespace's counters are published to this stream."""
         return policy.buffer is not None and policy.buffer.to == self._stream
 
     def _add_published(self, published: Publication) -> None:
@@ -180,7 +205,7 @@ class Page:
         event = Event(at=message.at) if ref.measure else Event()
         delta = Change(ref, check_delta(by), event=event).delta
         if delta.is_bounded:
-            # The landing does not look at bounds: it has happened already.
+            # The landing doesn't look at bounds: the event is past.
             raise UnsupportedBounds(key=key, strategy="a stream")
         if ref.measure is None and ref.bounds == UNBOUNDED:
             self._plain.add(key)
@@ -192,14 +217,14 @@ class Page:
             self._cells[where] = self._cells.get(where, 0) + by
 
     def put_aside(self, message: Entry, error: Exception) -> None:
-        """Count nothing of a message, and keep it for an incident."""
+        """Quarantine a message: count nothing of it, and keep it for an incident."""
         self.messages += 1
         told = f"{message.payload:.{_LONGEST}} ({_reason_of(error):.{_LONGEST}})"
         self._strange[f"{message.part} {message.offset}"] = told
 
 
 def _is_of_another_key(error: Exception, message: Entry) -> bool:
-    """Whether a message looks like that of a buffer, and its signature isn't valid here."""
+    """Return whether a message looks like a buffer's, and its signature isn't valid here."""
     return isinstance(error, BadSignature) and (message.published or "").startswith('{"page":')
 
 

@@ -1,10 +1,9 @@
-"""Counts the messages of a topic of Kafka: the group shares partitions out, the database knows how
-far each one is.
+"""Counts the messages of a Kafka topic: the group assigns partitions, the database has positions.
 
-A position is the offset that comes next. A page is one transaction: it adds the changes to the
-totals and moves the position of each partition in it, by compare-and-set. The group decides which
-consumer tries, and never which messages count. A consumer that was wrongly taken for dead finds
-that the position is elsewhere. Then it reads the positions again, and goes on.
+A position is the next offset. A page is one transaction: it adds the changes to the totals and
+moves the position of each partition in it, by compare-and-set. The group decides which consumer
+tries, and never which messages count. A consumer that was wrongly taken for dead finds that the
+position has moved. Then it reads the positions again, and goes on.
 """
 
 from __future__ import annotations
@@ -16,29 +15,36 @@ from typing import TYPE_CHECKING
 
 from django.db import DEFAULT_DB_ALIAS, DataError
 
+from django_counters.contrib.streams.consuming import (
+    LEASE,
+    Again,
+    Backend,
+    Consumed,
+    PageConsumer,
+    Step,
+    Waiting,
+)
+from django_counters.contrib.streams.declared import Stream
+from django_counters.contrib.streams.histories import write_lost
+from django_counters.contrib.streams.kafka import MISSING, KafkaMessage, Raw, Topic, topic_of
+from django_counters.contrib.streams.pages import Page
 from django_counters.exceptions import CounterUnavailable, InvalidConfiguration
-from django_counters.intake.backend import Backend, Consumed, Step, Waiting
-from django_counters.intake.beyond import write_lost
-from django_counters.intake.consuming import LEASE, Again, PageConsumer
 from django_counters.intake.landed import Landed, PageOverflow
-from django_counters.intake.pages import Page
 from django_counters.stores.base import Move
-from django_counters.stores.kafka.declared import MISSING, KafkaMessage, Raw, Topic, topic_of
 from django_counters.stores.sql.incidents import record
 from django_counters.stores.sql.partitions import Busy
 from django_counters.stores.sql.positions import Moved, Position
-from django_counters.streams import Stream
 from django_counters.tables import CounterIncident
 
 if TYPE_CHECKING:
-    from django_counters.stores.kafka.member import Member
-    from django_counters.stores.kafka.topic import KafkaTopic
+    from django_counters.contrib.streams.kafka_member import Member
+    from django_counters.contrib.streams.kafka_topic import KafkaTopic
 
-# For how many seconds a turn waits for a full page.
+# Seconds that a turn waits for a full page.
 WAIT = 0.2
-# For how many seconds the group may be without an answer.
+# Seconds that the group may be without an answer.
 PATIENCE = 30.0
-# After how many seconds a partition that cannot be read is looked at again.
+# Seconds after which it looks again at a partition that can't be read.
 AGAIN = 10.0
 
 
@@ -46,8 +52,8 @@ class KafkaConsumer(PageConsumer):
     """Counts one topic in one database, as a member of its group. See `PageConsumer`.
 
     Raises:
-        InvalidConfiguration: confluent-kafka is not installed, a setting is none, or the function
-            of the stream cannot be found.
+        InvalidConfiguration: confluent-kafka isn't installed, a setting is refused, or the stream's
+            function can't be found.
     """
 
     #: Far below the time after which librdkafka leaves the group by itself, which is 5 minutes.
@@ -63,11 +69,10 @@ class KafkaConsumer(PageConsumer):
     ) -> None:
         super().__init__(stream, using, lease, step)
         self._topic, self._member = _connected(stream, using)
-        # Where each partition stands, and the offset that comes next there.
+        # The position of each partition, and its next offset.
         self._known: dict[int, Position] = {}
         self._next: dict[int, int] = {}
-        # The partitions that the group had assigned when positions were read; None: read them
-        # again.
+        # The assignment for which positions were read; None: read them again.
         self._stands: int | None = None
         self._ended: set[int] = set()
         self._stuck: set[int] = set()
@@ -75,32 +80,32 @@ class KafkaConsumer(PageConsumer):
 
     @property
     def is_at_end(self) -> bool:
-        """Whether the group has given partitions, and nothing more is in them."""
+        """Whether the group has assigned partitions, and nothing more is in them."""
         parts = self._member.parts
         if parts is None or self._stands is None:
             return False
         return parts <= self._ended | self._stuck
 
     def close(self) -> None:
-        """Leave the group: others get the partitions at once."""
+        """Leave the group, so that others get the partitions at once."""
         self._member.close()
 
     def turn(self) -> Consumed:
-        """Count one page of all partitions that the group has given, in one transaction.
+        """Count one page of all assigned partitions, in one transaction.
 
         Raises:
-            DecodeFailed: `DECODE` can't work. This page is not counted.
-            CounterUnavailable, OutcomeUnknown: the database or the brokers were lost. Nothing has
-                to be repaired.
+            DecodeFailed: `DECODE` can't work. This page isn't counted.
+            CounterUnavailable, OutcomeUnknown: the database or the brokers were lost. You don't
+                have to repair anything.
         """
         done = Consumed()
         try:
             self._take(done)
         except Again:
-            # As after all that fails, it is read again from the positions on.
+            # As after each failure, it reads again from the positions.
             pass
         except (Moved, Busy):
-            # Another process is ahead, or is just counting the same.
+            # Another process is ahead, or is counting the same.
             self._stands = None
             done.busy += map(str, sorted(self._next))
         return done
@@ -108,12 +113,12 @@ class KafkaConsumer(PageConsumer):
     def _take(self, done: Consumed) -> None:
         if self._stands != self._member.given:
             self._stand(done)
-        # After any error from here on, all is read again from the positions.
+        # After any error from here on, it reads again from the positions.
         given, self._stands = self._stands, None
         self._step("poll")
         read = self._member.read(self._portion.size, WAIT)
         if given != self._member.given:
-            # Meanwhile the group has given others: nothing of it is ours any more.
+            # The assignment has changed, so none of these messages is ours.
             return
         self._ended |= read.ended
         self._count(read.messages, done)
@@ -122,7 +127,7 @@ class KafkaConsumer(PageConsumer):
             self._stands = given
 
     def _stand(self, done: Consumed) -> None:
-        """Read on from the positions, and forget earlier reads."""
+        """Read on from the positions, and drop earlier reads."""
         given, parts = self._member.given, sorted(self._member.parts or ())
         topic, known = self._topic.known(), self._positions.of(self._source)
         self._ended, self._stuck, self._since = set(), set(), time.monotonic()
@@ -137,10 +142,10 @@ class KafkaConsumer(PageConsumer):
         self._stands = given
 
     def _is_late(self, messages: Sequence[Raw]) -> bool:
-        """Whether to stand anew: a process may have put right what could not be read.
+        """Return whether to read the positions again: a partition may be readable now.
 
         Raises:
-            CounterUnavailable: the group has not answered for long.
+            CounterUnavailable: the group hasn't answered for long.
         """
         late = time.monotonic() - self._since
         if self._member.parts is None and late > PATIENCE:
@@ -149,7 +154,7 @@ class KafkaConsumer(PageConsumer):
         return bool(self._stuck) and not messages and late > AGAIN
 
     def _count(self, messages: Sequence[Raw], done: Consumed) -> None:
-        """Count a page: land it, and move the positions, in one transaction."""
+        """Count a page and move the positions, in one transaction."""
         fresh, ends = self._fresh(messages)
         if not fresh:
             return
@@ -166,7 +171,7 @@ class KafkaConsumer(PageConsumer):
     def _landed(
         self, fresh: Sequence[KafkaMessage], ends: Mapping[int, int]
     ) -> tuple[Page, Landed]:
-        """Land messages as a page, in one transaction."""
+        """Count messages as a page, in one transaction."""
         page = self._decoded(fresh)
         moves = [self._move(part, str(end)) for part, end in ends.items()]
         self._step("land")
@@ -177,11 +182,11 @@ class KafkaConsumer(PageConsumer):
         return page, landed
 
     def _fresh(self, messages: Sequence[Raw]) -> tuple[list[KafkaMessage], dict[int, int]]:
-        """The messages that are not counted yet, and the next offsets of their partitions."""
+        """Return the messages that aren't counted, and the next offsets of their partitions."""
         fresh, ends = list[KafkaMessage](), dict(self._next)
         for raw in messages:
             part, offset = raw.partition(), raw.offset()
-            # Messages that come again after a change in the group, and those of other partitions.
+            # A message that comes again after a change in the group, or of another partition.
             if part is None or offset is None or part not in ends or offset < ends[part]:
                 continue
             ends[part] = offset + 1
@@ -193,19 +198,19 @@ class KafkaConsumer(PageConsumer):
         return Move(self._source, str(part), known.position, after, known.timeline)
 
     def _look(self, part: int, done: Consumed) -> bool:
-        """Find out why the next offset of a partition is not there, and say it.
+        """Find out why the next offset of a partition is missing, and report it.
 
         Returns:
-            Whether to stand anew. Until then nothing of this partition comes.
+            Whether to read the positions again. Until then nothing of this partition comes.
         """
         if self._topic.known().id not in ("", self._known[part].timeline):
-            # Made again: a process that stands anew says so.
+            # Made again: this is reported when the positions are read.
             return True
         at, bounds = self._next[part], self._topic.bounds([part])[part]
         if at < bounds.low:
             between = str(at - 1), str(bounds.low)
             with self._landing.begun([]):
-                # A process that moves it writes it down.
+                # The process that moves it records the loss.
                 self._positions.move([self._move(part, between[1])])
                 told = write_lost(str(part), *between, self._source, self._using)
             done.incidents.append(told)
@@ -215,14 +220,13 @@ class KafkaConsumer(PageConsumer):
         return part not in self._stuck
 
     def _begun(self, part: int, at: Position, topic: str, done: Consumed) -> Position:
-        """Where a partition stands; at the first message where the topic was made again."""
-        # Who may not see the id of the topic keeps what others have written.
+        """Return a partition's position: the first message if the topic was made again."""
+        # A user who may not see the topic's id keeps the recorded one.
         if not topic or at.timeline in ("", topic):
             return at._replace(timeline=topic or at.timeline)
         detail = {"part": str(part), "position": at.position, "topic": at.timeline, "now": topic}
         with self._landing.begun([]):
-            # Once among all consumers: a process that comes late must not take back what is
-            # counted.
+            # Once among all consumers: a process that comes late must not take back counts.
             if self._positions.hold(self._source, str(part), self._lease) != at:
                 raise Busy(f"{self._source} {part}")
             self._positions.put(self._source, str(part), Position("", topic))
@@ -237,8 +241,8 @@ class KafkaConsumer(PageConsumer):
 def _connected(stream: Stream, using: str) -> tuple[KafkaTopic, Member]:
     # confluent-kafka is an extra.
     try:
-        from django_counters.stores.kafka.member import Member
-        from django_counters.stores.kafka.topic import KafkaTopic
+        from django_counters.contrib.streams.kafka_member import Member
+        from django_counters.contrib.streams.kafka_topic import KafkaTopic
     except ModuleNotFoundError as error:
         if error.name != "confluent_kafka":
             raise
@@ -255,7 +259,7 @@ def _topic(stream: Stream) -> Topic:
 
 
 def _waiting(stream: Stream, known: Mapping[str, Position]) -> Iterator[Waiting]:
-    from django_counters.stores.kafka.topic import KafkaTopic
+    from django_counters.contrib.streams.kafka_topic import KafkaTopic
 
     reader = KafkaTopic(_topic(stream))
     try:

@@ -1,4 +1,4 @@
-"""The end of a topic, where buffers publish: each message is there when its call has returned."""
+"""Publishes to a topic: each message is there when its call has returned."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from uuid import UUID
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from django_counters.contrib.streams.kafka import PUBLISHED, PUBLISHING, Topic
+from django_counters.contrib.streams.kafka_topic import Heard, logger, refused, unavailable
 from django_counters.exceptions import OutcomeUnknown
-from django_counters.stores.kafka.declared import PUBLISHED, PUBLISHING, Topic
-from django_counters.stores.kafka.topic import Heard, logger, refused, unavailable
 
-# Seconds after which a message that the brokers have not acknowledged is given up.
+# Seconds after which a message is given up that the brokers haven't acknowledged.
 PATIENCE = 5.0
 # Seconds: signal handlers wait for that long.
 _MOMENT = 0.1
-# What may be declared otherwise. What librdkafka says of each attempt would wait for the next call.
+# The declared settings go first. Logs of each attempt would wait for the next call.
 _USUAL = {"linger.ms": 0, "compression.type": "lz4", "message.max.bytes": 10**7, "log_level": 2}
 
 
 class KafkaOutlet:
-    """Appends to the partitions of one topic. Connects when it is asked first.
+    """Appends to the partitions of one topic. Connects on first use.
 
     One thread at a time may use it. A child of the process begins with another one.
     """
@@ -30,16 +30,16 @@ class KafkaOutlet:
         self._topic = topic
         self._history: UUID | None = None
         self._part = 0
-        # One that has failed is not used again.
+        # A producer that has failed isn't used again.
         self._producer: _OfOneProcess | None = None
 
     def append(self, history: UUID, text: str) -> None:
-        """Append what a buffer publishes; all replicas that are in sync have it then.
+        """Append a buffer's message; all in-sync replicas have it then.
 
         Raises:
-            OutcomeUnknown: it may be there, also later.
-            CounterUnavailable: it is not there, and never will be.
-            InvalidConfiguration: librdkafka takes one of the settings for none.
+            OutcomeUnknown: it may be there, now or later.
+            CounterUnavailable: it isn't there, and never will be.
+            InvalidConfiguration: librdkafka refuses one of the settings.
         """
         kept, self._producer = self._producer, None
         producer = kept or _OfOneProcess(self._topic)
@@ -55,7 +55,7 @@ class KafkaOutlet:
     def _find(self, history: UUID, producer: _OfOneProcess) -> None:
         """Find the partition of a history: the same one as long as the topic has it.
 
-        A topic may get more of them meanwhile. In another one a later page could be counted first.
+        A topic can get more partitions. In another one a later page could be counted first.
         """
         name = self._topic.name
         try:
@@ -69,7 +69,7 @@ class KafkaOutlet:
             self._history, self._part = history, parts[history.int % len(parts)]
 
     def _sent(self, producer: Producer, text: str) -> KafkaError | None:
-        """Send a message, and wait for what becomes of it: the error, or None."""
+        """Send a message and wait for its report; return the error, or None."""
         reports: list[KafkaError | None] = []
         try:
             producer.produce(
@@ -83,7 +83,7 @@ class KafkaOutlet:
             raise unavailable(self._topic, error.args[0].str()) from error
         except BufferError as error:
             raise unavailable(self._topic, str(error)) from error
-        # There is a report of each message, after PATIENCE at the latest.
+        # Each message gets a report, after PATIENCE at the latest.
         while not reports:
             producer.poll(_MOMENT)
         return reports[0]
@@ -92,10 +92,10 @@ class KafkaOutlet:
 class _OfOneProcess(Producer):
     """A producer that a child of the process leaves alone.
 
-    To end it would be to wait for threads that are not there, and for locks that they held.
+    Ending it would wait for threads that the child lacks, and for locks that they held.
     """
 
-    # At the end of the interpreter nothing global may be left.
+    # At the end of the interpreter, globals may be gone.
     _present = staticmethod(os.getpid)
     _keep = staticmethod(pythonapi.Py_IncRef)
     _itself = py_object
@@ -109,7 +109,7 @@ class _OfOneProcess(Producer):
             super().__init__({**_USUAL, **topic.connecting, **ours}, logger=logger)
 
     def reason(self, error: KafkaError) -> str:
-        """Why it could not send."""
+        """Return why it couldn't send."""
         return self._heard.reason(self, error)
 
     def __del__(self) -> None:

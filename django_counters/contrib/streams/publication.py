@@ -1,4 +1,4 @@
-"""The form of a message that a buffer publishes. Consumers know it by the name of its one field."""
+"""The message that a buffer publishes. Consumers recognize it by the name of its only field."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Publication(NamedTuple):
 
     Attributes:
         page: the ``hex`` of a UUIDv7, whose time is that of the page.
-        using: the database that it is for: its numbers of measures are in the cells.
+        using: the database that it is for: the cells have its numbers of measures.
         incarnation: the history that it is in: of one buffer in one process.
         number: its place there, from 1 on. No other page of the history has it.
-        sums: by how much counters and their cells change.
+        sums: the amounts of counters and their cells.
     """
 
     page: str
@@ -44,18 +44,18 @@ class Publication(NamedTuple):
 
     @property
     def amounts(self) -> dict[str, int]:
-        """By how much the counters change, without their cells."""
+        """The amounts of the counters, without their cells."""
         return {key: by for (key, cell), by in self.sums.items() if cell is None}
 
     def signed_for(self, stream: str) -> str:
-        """Return all of it as one line of ASCII, signed for a stream."""
+        """Return it as one line of ASCII, signed for a stream."""
         sums = {_field(key, cell): by for (key, cell), by in self.sums.items() if by}
         text = json.dumps({**self._asdict(), "sums": sums}, separators=(",", ":"))
         return signer(stream).sign(text)
 
 
 def signer(stream: str) -> Signer:
-    """Return what signs the publications of a stream, with ``SECRET_KEY``."""
+    """Return the signer of a stream's publications, with ``SECRET_KEY``."""
     return Signer(salt=f"django_counters.stream.{stream}")
 
 
@@ -63,14 +63,14 @@ def publication_in(text: str, stream: str) -> Publication:
     """Return the publication in a message of a stream.
 
     Raises:
-        BadSignature: this project has not signed it, or has signed it for another stream.
-        ValueError, TypeError, LookupError, AttributeError, OverflowError: it is no publication.
+        BadSignature: this project hasn't signed it, or has signed it for another stream.
+        ValueError, TypeError, LookupError, AttributeError, OverflowError: it isn't a publication.
     """
     told = json.loads(signer(stream).unsign(text))
     found = Publication(**{**told, "sums": dict(_sums_in(told["sums"]))})
     hexes = (found.page, found.incarnation)
     if any(UUID(one).hex != one for one in hexes) or not _is_whole(found.number, 1):
-        raise ValueError(f"{found.name} is no page of a buffer.")
+        raise ValueError(f"{found.name} isn't a page of a buffer.")
     # The moment is within the calendar.
     str(found.at)
     return found
@@ -84,9 +84,9 @@ def _sums_in(told: Mapping[str, Any]) -> Iterator[tuple[tuple[str, Cell | None],
     for field, by in told.items():
         key, cell = cell_in(field) or (field, None)
         if reason := why_no_key(key):
-            raise ValueError(f"{field!r} is no counter: {reason}.")
+            raise ValueError(f"{field!r} isn't a counter: {reason}.")
         if not _is_whole(by):
-            raise ValueError(f"{by!r} is no change of {field!r}.")
+            raise ValueError(f"{by!r} isn't a change of {field!r}.")
         yield (key, cell), by
 
 

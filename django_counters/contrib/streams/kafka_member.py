@@ -1,4 +1,4 @@
-"""One member of a consumer group: the group says which partitions, we say from where on."""
+"""A member of a consumer group: the group assigns partitions, positions say where to begin."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from django_counters.stores.kafka.declared import OURS, SOONER, Topic
-from django_counters.stores.kafka.topic import logger, refused, unavailable
+from django_counters.contrib.streams.kafka import OURS, SOONER, Topic
+from django_counters.contrib.streams.kafka_topic import logger, refused, unavailable
 
 # After so many bytes a page is full: a message of a buffer is as large as hundreds of others.
 LARGEST = 1_000_000
@@ -30,7 +30,7 @@ class Read:
     Attributes:
         messages: each of a partition in its order.
         ended: partitions that have nothing more for now.
-        outside: partitions whose next offset is not there.
+        outside: partitions whose next offset is missing.
     """
 
     messages: list[Message] = field(default_factory=list)
@@ -39,17 +39,17 @@ class Read:
 
 
 class Member:
-    """Reads what the group gives it. Offsets of the group are for displays, and never read.
+    """Reads the partitions that the group assigns. Never reads the group's offsets.
 
-    The callbacks only take note: an exception in one of them would end the consumer, and their
-    questions to the database may fail.
+    The callbacks only note: an exception in one of them would end the consumer, and their queries
+    could fail.
 
     Attributes:
-        parts: the partitions that the group has given; None while it has given nothing.
-        given: how often it has given or taken some.
+        parts: the assigned partitions; None while there are none.
+        given: how often the assignment changed.
 
     Raises:
-        InvalidConfiguration: librdkafka takes one of the settings for none.
+        InvalidConfiguration: librdkafka refuses one of the settings.
     """
 
     def __init__(self, topic: Topic, group: str) -> None:
@@ -66,19 +66,19 @@ class Member:
         )
 
     def stand(self, offsets: Mapping[int, int], fresh: Collection[int]) -> None:
-        """Read on from these offsets; fresh partitions, from the first message that is there.
+        """Read on from these offsets; read fresh partitions from their first message.
 
-        Messages that were fetched before are dropped.
+        Drops messages that were fetched before.
         """
         begins = {**offsets, **dict.fromkeys(fresh, OFFSET_BEGINNING)}
         name = self._topic.name
         self._consumer.assign([TopicPartition(name, part, at) for part, at in begins.items()])
 
     def read(self, most: int, seconds: float) -> Read:
-        """Up to so many messages, or about a megabyte, after so many seconds at the latest.
+        """Return up to so many messages, or about a megabyte, within so many seconds.
 
         Raises:
-            CounterUnavailable: nothing came, and the brokers are away or answer an error.
+            CounterUnavailable: nothing came, and the brokers are unavailable or answer an error.
         """
         read = Read()
         for message in self._taken(most, seconds):
@@ -105,7 +105,7 @@ class Member:
                 return
 
     def commit(self, offsets: Mapping[int, int]) -> None:
-        """Tell the group how far it is, for those who display lags. Nothing depends on it."""
+        """Commit offsets to the group, for tools that display lags. Nothing depends on it."""
         places = [TopicPartition(self._topic.name, part, at) for part, at in offsets.items()]
         try:
             self._consumer.commit(offsets=places, asynchronous=True)
@@ -113,7 +113,7 @@ class Member:
             logger.info("The offsets of %s were not committed: %s", self._topic.name, error)
 
     def close(self) -> None:
-        """Leave the group: others get the partitions at once."""
+        """Leave the group, so that others get the partitions at once."""
         self._consumer.close()
 
     def _sort(self, error: KafkaError, part: int, read: Read) -> None:
@@ -122,14 +122,14 @@ class Member:
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:
             read.outside.add(part)
         elif error.code() != KafkaError._MAX_POLL_EXCEEDED:
-            # After that one the group takes all, and gives it again.
+            # After that one, the group assigns all partitions again.
             self._problem = error.str()
 
     def _gets(self, consumer: Consumer, places: Sequence[TopicPartition]) -> None:
         self.parts = frozenset(place.partition for place in places)
         self.given += 1
         try:
-            # Without this call they would be read from the offsets of the group.
+            # Without this call they would be read from the group's offsets.
             consumer.assign([])
         except KafkaException as error:
             self._problem = str(error)
@@ -139,7 +139,7 @@ class Member:
         self.given += 1
 
     def _failed(self, error: KafkaError) -> None:
-        # Single connections are made again by librdkafka.
+        # librdkafka repairs single connections.
         if error.code() == KafkaError._ALL_BROKERS_DOWN or error.fatal() or _is_login(error):
             self._problem = error.str()
 

@@ -1,4 +1,4 @@
-"""A topic: its identity, its partitions, and from where to where they go."""
+"""A topic: its identity, its partitions, and their first and next offsets."""
 
 from __future__ import annotations
 
@@ -20,34 +20,33 @@ from confluent_kafka import (
     admin,
 )
 
+from django_counters.contrib.streams.kafka import OURS, KafkaMessage, Topic
 from django_counters.exceptions import CounterUnavailable, InvalidConfiguration
-from django_counters.stores.kafka.declared import OURS, KafkaMessage, Topic
 
-# Seconds that one question may take.
+# The timeout of a request in seconds.
 PATIENCE = 5.0
 logger = logging.getLogger("django_counters.kafka")
 
 
 class Bounds(NamedTuple):
-    """From which offset on a partition has messages, and the one that comes next at its end."""
+    """The first offset of a partition, and the next one at its end."""
 
     low: int
     high: int
 
 
 class Known(NamedTuple):
-    """The state of a topic. ``id``: another one where it was made again; empty if that is
-    unknown."""
+    """The state of a topic. ``id``: a new one if it was made again; empty if unknown."""
 
     id: str
     parts: tuple[int, ...]
 
 
 class KafkaTopic:
-    """Asks the brokers about one topic. Connects when it is asked first, and reads no messages.
+    """Queries the brokers about one topic. Connects on first use.
 
     Raises:
-        InvalidConfiguration: librdkafka takes one of the settings for none.
+        InvalidConfiguration: librdkafka refuses one of the settings.
     """
 
     def __init__(self, topic: Topic) -> None:
@@ -58,10 +57,11 @@ class KafkaTopic:
             self._admin = admin.AdminClient(settings, logger=logger)
 
     def known(self) -> Known:
-        """Its present state.
+        """Return its present state.
 
         Raises:
-            CounterUnavailable: no broker answers, there is no such topic, or it must not be seen.
+            CounterUnavailable: no broker answers, there is no such topic, or the user may not see
+                it.
         """
         names = TopicCollection([self._topic.name])
         asked = self._admin.describe_topics(names, request_timeout=PATIENCE)
@@ -69,18 +69,18 @@ class KafkaTopic:
         return Known(_text(found.topic_id), tuple(sorted(one.id for one in found.partitions)))
 
     def bounds(self, parts: Collection[int]) -> dict[int, Bounds]:
-        """From where to where partitions go, as far as their transactions are committed.
+        """Return the bounds of partitions, up to their last committed transactions.
 
         Raises:
-            CounterUnavailable: no broker answers, or one of them is not there.
+            CounterUnavailable: no broker answers, or one of the partitions is missing.
         """
-        # Nothing says which types this class and its functions have.
+        # This class and its functions have no types.
         ends: Any = vars(admin)["OffsetSpec"]
         low, high = (self._offsets(parts, end) for end in (ends.earliest(), ends.latest()))
         return {part: Bounds(low[part], high[part]) for part in parts}
 
     def next_time(self, part: int, offset: int) -> datetime | None:
-        """When the first message from an offset on was made; None where none comes in time."""
+        """Return when the first message from an offset on was made; None if none comes in time."""
         settings = {**self._topic.connecting, **OURS, "group.id": "django-counters-looks"}
         with refused():
             reader = Consumer(settings, logger=logger)
@@ -113,37 +113,37 @@ class Client(Protocol):
     """A client of librdkafka."""
 
     def poll(self, timeout: float) -> Any:
-        """Tell what there is to tell."""
+        """Call the pending callbacks."""
 
 
 class Heard:
     """The last message of a client about its connections: why no broker answers.
 
-    It does not know its client. A child that collects a cycle of both would end the client.
+    It has no reference to its client. A child that collects a cycle of both would end the client.
     """
 
     def __init__(self) -> None:
         self._last = ""
 
     def __call__(self, error: KafkaError) -> None:
-        """Hear it."""
+        """Keep it."""
         self._last = error.str()
 
     def reason(self, client: Client, error: KafkaError) -> str:
-        """An error, and its cause where no broker has named it."""
+        """Return the text of an error, with its cause if no broker has named it."""
         client.poll(0)
-        # Those of librdkafka itself are below zero.
+        # The codes of librdkafka itself are below zero.
         return f"{error.str()} ({self._last})" if self._last and error.code() < 0 else error.str()
 
 
 def unavailable(topic: Topic, reason: str) -> CounterUnavailable:
-    """The error of brokers that do not answer, or answer an error."""
+    """Return the error of brokers that don't answer, or answer an error."""
     return CounterUnavailable(using=f"kafka {topic.location}", reason=f"{topic.name}: {reason}")
 
 
 @contextmanager
 def refused() -> Iterator[None]:
-    """Say which setting librdkafka does not take."""
+    """Raise `InvalidConfiguration` for a setting that librdkafka refuses."""
     try:
         yield
     except KafkaException as error:
@@ -152,7 +152,7 @@ def refused() -> Iterator[None]:
 
 
 def _text(identity: Any) -> str:
-    """The id of a topic. Brokers before 2.8 have none, which is told as zero."""
+    """Return the id of a topic; empty for brokers before 2.8, which have none and return zero."""
     bits = (int(identity.get_most_significant_bits()), int(identity.get_least_significant_bits()))
     high, low = (part % 2**64 for part in bits)
     return UUID(int=high << 64 | low).hex if high or low else ""

@@ -1,4 +1,4 @@
-"""The declaration of a topic of Kafka, and its messages. Nothing connects here."""
+"""The options of a Kafka topic, and its messages. Nothing connects here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from django_counters.options import Option
 
 MISSING = "topics of Kafka need confluent-kafka: pip install django-distributed-counters[kafka]"
-# Settings of librdkafka that are declared elsewhere, and those that exact counts depend on.
+# Settings of librdkafka that have options here, and the ones that exact counts depend on.
 INSTEAD = {"bootstrap.servers": "LOCATION", "metadata.broker.list": "LOCATION", "group.id": "GROUP"}
 OURS = {
     "enable.auto.commit": False,
@@ -23,8 +23,8 @@ OURS = {
     "group.protocol": "classic",
     "allow.auto.create.topics": False,
 }
-# Instead of half a second for a partition that stands anew, and a second for a consumer that has
-# read all that was fetched.
+# Instead of half a second for a partition whose position is set again, and a second for a consumer
+# that has read all that was fetched.
 SOONER = {"fetch.wait.max.ms": 100, "fetch.queue.backoff.ms": 10}
 # The options of all producers.
 PUBLISHING = {"enable.idempotence": True, "acks": "all", "allow.auto.create.topics": False}
@@ -55,7 +55,7 @@ OPTIONS = (
         "LOCATION",
         None,
         "'host:port', several with commas between",
-        "Brokers that are asked first.",
+        "The first brokers to connect to.",
         lambda value: isinstance(value, str) and bool(value.strip()),
         secret=True,
     ),
@@ -63,15 +63,15 @@ OPTIONS = (
         "TOPIC",
         None,
         "name of a topic",
-        "The topic that is read, and that buffers publish to. Each partition is a part: as many "
-        "consumers work at once as there are.",
+        "The topic to read, and to publish to. Each partition is a part: as many consumers work "
+        "at once as there are.",
         _is_name,
     ),
     Option(
         "GROUP",
         None,
         "name of a group, or None",
-        "The group of the consumers, which shares the partitions out. None: `django-counters-` and "
+        "The group of the consumers, which assigns the partitions. None: `django-counters-` and "
         "the name of the stream. Another database than `default` adds its alias.",
         lambda value: value is None or _is_name(value),
     ),
@@ -87,26 +87,26 @@ OPTIONS = (
 
 
 def problems(given: Mapping[str, Any]) -> Iterator[str]:
-    """The problems of options whose values are accepted, each by itself."""
+    """Yield the problems of options whose values are each accepted. Connects to nothing."""
     if not find_spec("confluent_kafka"):
         yield f"{MISSING}."
     for name in given["OPTIONS"] or {}:
         if name in INSTEAD:
-            yield f"OPTIONS: {name!r} is declared as {INSTEAD[name]}."
+            yield f"OPTIONS: set {INSTEAD[name]} instead of {name!r}."
         elif name in REFUSED:
-            yield f"OPTIONS: {name!r} is not yours to choose: exact counts depend on it."
+            yield f"OPTIONS: {name!r} can't be set: exact counts depend on it."
         elif not isinstance(name, str) or name.endswith("_cb"):
-            yield f"OPTIONS: {name!r} is no setting."
+            yield f"OPTIONS: {name!r} isn't a setting."
 
 
 def parts(given: Mapping[str, Any]) -> tuple[str, ...]:  # noqa: ARG001
-    """None: the brokers know the partitions."""
+    """Return none: the brokers have the partitions."""
     return ()
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """Where a topic is. ``settings``: those of librdkafka that are declared."""
+    """Where a topic is. ``settings``: the declared ones of librdkafka."""
 
     location: str
     name: str
@@ -115,17 +115,17 @@ class Topic:
 
     @property
     def connecting(self) -> dict[str, Any]:
-        """What every client of it needs."""
+        """The settings of each of its clients."""
         return {"bootstrap.servers": self.location, **self.settings}
 
 
 def topic_of(location: str, own: Mapping[str, Any]) -> Topic:
-    """The topic of a stream that has declared this."""
+    """Return the topic of a stream with these options."""
     return Topic(location, own["TOPIC"], own["OPTIONS"] or {})
 
 
 class Raw(Protocol):
-    """A message as librdkafka has it."""
+    """A message of librdkafka."""
 
     def key(self) -> bytes | None:
         """Its key."""
@@ -137,17 +137,17 @@ class Raw(Protocol):
         """Its headers, as pairs, or None."""
 
     def partition(self) -> int | None:
-        """Where it is."""
+        """Its partition."""
 
     def offset(self) -> int | None:
-        """Where it is there."""
+        """Its offset there."""
 
     def timestamp(self) -> tuple[int, int]:
-        """The kind of its time, and milliseconds."""
+        """The type of its time, and milliseconds."""
 
 
 class KafkaMessage:
-    """One message of a topic, as `DECODE` is given it. Reads nothing before it is asked."""
+    """One message of a topic, as passed to `DECODE`."""
 
     __slots__ = ("_raw",)
 
@@ -156,17 +156,17 @@ class KafkaMessage:
 
     @property
     def value(self) -> bytes | None:
-        """Its contents; None where it is a tombstone, which a compacted topic has."""
+        """Its contents; None for a tombstone, which a compacted topic has."""
         return self._raw.value()
 
     @property
     def key(self) -> bytes | None:
-        """What its partition was chosen by; None where it has none."""
+        """Its key, which its partition was chosen by, or None."""
         return self._raw.key()
 
     @property
     def headers(self) -> list[tuple[str, bytes | None]]:
-        """The fields beside it. A name may come several times."""
+        """Its headers. A name may come several times."""
         return list(self._raw.headers() or ())
 
     @property
@@ -184,7 +184,7 @@ class KafkaMessage:
         """When it was made or, if the topic says so, added: an aware moment.
 
         Raises:
-            ValueError: it has no time. Only brokers before 0.10 take such messages.
+            ValueError: it has no time. Only brokers before 0.10 accept such messages.
         """
         kind, milliseconds = self._raw.timestamp()
         if not kind:
@@ -193,12 +193,12 @@ class KafkaMessage:
 
     @property
     def published(self) -> str | None:
-        """The message of a buffer in it; None where another process has written it."""
+        """The message of a buffer in it; None if another process has written it."""
         if not any(name == PUBLISHED for name, _ in self._raw.headers() or ()):
             return None
         return (self.value or b"").decode()
 
     @property
     def payload(self) -> str:
-        """All that it holds, for a person."""
+        """Its whole contents, for a person."""
         return repr({"key": self.key, "value": self.value, "headers": self.headers})

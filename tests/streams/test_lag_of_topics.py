@@ -10,15 +10,15 @@ import pytest
 from django.db.models import F
 from django.test import override_settings
 
+from django_counters.contrib.streams.lag import LAG_MESSAGES, behind
 from django_counters.metrics import names
 from django_counters.metrics.gathering import scraping
 from django_counters.metrics.samples import samples
 from django_counters.models import CounterPosition
-from django_counters.observe.streams import behind
 from django_counters.registry import registry
-from tests.observe.test_streams import lags, of_streams
 from tests.streams.conftest import broker as broker  # a fixture
 from tests.streams.conftest import topic as topic  # a fixture
+from tests.streams.test_lag import lags, of_streams
 
 pytest.importorskip("confluent_kafka", reason="confluent-kafka cannot be installed here")
 
@@ -32,8 +32,8 @@ def waiting() -> dict[str, float]:
     *_, scrape = scraping("default")
     told = list(samples(scrape))
     # A scrape has no others.
-    assert {one.metric for one in told} <= set(names.STATE)
-    found = (one for one in told if one.metric is names.STREAM_MESSAGES)
+    assert {one.metric for one in told} <= set(names.state())
+    found = (one for one in told if one.metric.name == LAG_MESSAGES.name)
     return {one.labels[1]: one.value for one in found}
 
 

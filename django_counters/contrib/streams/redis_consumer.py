@@ -1,8 +1,8 @@
-"""Counts the messages of Redis streams: who holds the row of a part reads on. No consumer groups.
+"""Counts the messages of Redis streams, without consumer groups.
 
-One page is one transaction: it holds the position of the part, reads what comes after it, adds the
-changes to the totals and moves the position. While it is open no other process reads that part. It
-ends with the process, with the connection, or by the server where its owner stands still for too
+One page is one transaction: it holds the part's position, reads the messages after it, adds the
+changes to the totals and moves the position. While it is open, no other process reads that part. It
+ends with the process or the connection, or the server ends it if its owner stands still for too
 long.
 """
 
@@ -16,39 +16,46 @@ from math import inf
 
 from django.db import DataError
 
+from django_counters.contrib.streams.consuming import (
+    LEASE,
+    Again,
+    Backend,
+    Consumed,
+    PageConsumer,
+    Step,
+    Waiting,
+)
+from django_counters.contrib.streams.declared import Stream
+from django_counters.contrib.streams.histories import write_lost
+from django_counters.contrib.streams.pages import Page
+from django_counters.contrib.streams.redis import Entries, Message, RedisStream, milliseconds_of
 from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
-from django_counters.intake.backend import Backend, Consumed, Step, Waiting
-from django_counters.intake.beyond import write_lost
-from django_counters.intake.consuming import LEASE, Again, PageConsumer
 from django_counters.intake.landed import Landed, PageOverflow
-from django_counters.intake.pages import Page
 from django_counters.stores.base import Move
 from django_counters.stores.redis.commands import Refused
-from django_counters.stores.redis.streams import Entries, Message, RedisStream, milliseconds_of
 from django_counters.stores.sql.partitions import Busy
 from django_counters.stores.sql.positions import Moved, Position
-from django_counters.streams import Stream
 
 
 class Ahead:
     """Reads the next page of a part while the database counts the one before it.
 
-    A page counts only at the position that it was read from, and one process holds that.
+    A page counts only at the position that it was read from, and one process holds it.
     """
 
     def __init__(self) -> None:
         self._beside = ThreadPoolExecutor(1, "django_counters_stream")
-        # By part: from where on.
+        # By part: the position, and the page after it.
         self._read: dict[str, tuple[str, Future[Entries]]] = {}
 
     def begin(self, part: RedisStream, position: str, most: int) -> None:
-        """Read what comes after a position, for the next turn."""
+        """Begin to read the messages after a position, for the next turn."""
         self._read[part.name] = position, self._beside.submit(part.since, position, most)
 
     def take(self, part: RedisStream, position: str) -> Entries | None:
-        """The page that follows a position; None where it has to be read now.
+        """Return the page after a position; None if it must be read now.
 
-        A page that was not full may have more by now, and small pages cost as much as full ones.
+        A page that wasn't full may have more now, and small pages cost as much as full ones.
         """
         at, read = self._read.pop(part.name, ("", None))
         if read is None or at != position:
@@ -56,12 +63,12 @@ class Ahead:
         try:
             found = read.result()
         except (CounterUnavailable, OutcomeUnknown, Refused):
-            # A process that reads now learns whether it is still so.
+            # A read finds out whether the error persists.
             return None
         return found if found.is_full else None
 
     def close(self) -> None:
-        """Wait for nothing that is read."""
+        """Stop reading, without waiting."""
         self._beside.shutdown(wait=False, cancel_futures=True)
 
 
@@ -69,7 +76,7 @@ class RedisConsumer(PageConsumer):
     """Counts one stream in one database. Any number of them work at once. See `PageConsumer`.
 
     Raises:
-        InvalidConfiguration: the Redis or the function of the stream cannot be found.
+        InvalidConfiguration: the stream's Redis server or function can't be found.
     """
 
     def __init__(
@@ -83,25 +90,25 @@ class RedisConsumer(PageConsumer):
         super().__init__(stream, using, lease, step)
         self._parts = [RedisStream(stream.location, part) for part in stream.parts]
         self._ahead = Ahead()
-        # Parts that have a row, as far as it is known.
+        # Parts that are known to have a row.
         self._made: set[str] = set()
 
-    #: A part that a turn did not read is missing, or another process reads it.
+    #: A part that a turn didn't read is missing, or another process reads it.
     is_at_end = True
-    #: Nothing is held between turns.
+    #: It holds nothing between turns.
     longest_pause = inf
 
     def close(self) -> None:
-        """Read no further. Nothing else is held between turns."""
+        """Stop reading ahead. It holds nothing else between turns."""
         self._ahead.close()
 
     def turn(self) -> Consumed:
         """Count one page of each part, each in a transaction of its own.
 
         Raises:
-            DecodeFailed: `DECODE` can't work. This page is not counted.
-            CounterUnavailable, OutcomeUnknown, Refused: the database or the Redis was lost. Nothing
-                has to be repaired.
+            DecodeFailed: `DECODE` can't work. This page isn't counted.
+            CounterUnavailable, OutcomeUnknown, Refused: the database or Redis was lost. You don't
+                have to repair anything.
         """
         done = Consumed()
         for part in self._parts:
@@ -109,7 +116,7 @@ class RedisConsumer(PageConsumer):
         return done
 
     def _count_one(self, part: RedisStream, done: Consumed) -> None:
-        """Count one page of a part, smaller than others where that has to be."""
+        """Count one page of a part, a smaller one if the database refuses it."""
         if part.name not in self._made:
             self._positions.make(self._source, part.name)
             self._made.add(part.name)
@@ -131,10 +138,10 @@ class RedisConsumer(PageConsumer):
                 # Or a process has deleted it.
                 self._made.discard(part.name)
                 return
-            # To decode a page may take longer than the server waits for the next statement.
+            # Decoding a page may take longer than the server waits for the next statement.
             until = time.monotonic() + self._lease / 2
             self._step("read")
-            # With the entry at the position: where that is gone, so may be what came after it.
+            # With the entry at the position: if it is missing, so may be entries after it.
             most = self._portion.size + 1
             read = self._ahead.take(part, position.position) or part.since(position.position, most)
             entries = read.messages
@@ -154,7 +161,7 @@ class RedisConsumer(PageConsumer):
         self._has_landed(page, landed, done)
 
     def _landed(self, fresh: list[Message], position: str, until: float) -> tuple[Page, Landed]:
-        """Land messages as a page: those that are decoded until a moment, and one at least."""
+        """Count a page of the messages that are decoded until a moment, at least one."""
         try:
             page = self._decoded(fresh, until)
             self._step("land")
@@ -165,19 +172,19 @@ class RedisConsumer(PageConsumer):
             self._portion.refuse(fresh, error)
 
     def _vanished(self, part: str, position: str, entries: Sequence[Message]) -> list[str]:
-        """Write down that entries are gone which no process has counted, as far as is known."""
+        """Record that entries are missing that perhaps weren't counted."""
         if not position or entries[0].offset == position:
             return []
         return [write_lost(part, position, entries[0].offset, self._source, self._using)]
 
     def _gone(self, part: RedisStream, position: str) -> list[str]:
-        """Say that all of a stream is before its position: it was deleted, and made again."""
+        """Report a stream that ends before its position: it was deleted and made again."""
         end = part.end() if position else ""
         return self._beyond.tell(part.name, position, end) if is_beyond(position, end) else []
 
 
 def is_beyond(position: str, end: str) -> bool:
-    """Whether a position is beyond the last entry that a stream ever had."""
+    """Return whether a position is beyond the last entry that a stream ever had."""
     return bool(position) and _order(position) > _order(end or "0-0")
 
 
@@ -198,7 +205,7 @@ def _behind(reader: RedisStream, position: str) -> Waiting:
     end = reader.end()
     if is_beyond(position, end):
         return Waiting(reader.name, is_beyond=True)
-    # Before the first page all that is there waits.
+    # Before the first page, all entries wait.
     begin = position or next((one.offset for one in reader.since("", 1).messages), end)
     if not end:
         return Waiting(reader.name, timedelta(0))

@@ -1,4 +1,4 @@
-"""The ``COUNTERS_STREAMS`` setting: which streams are counted, and how. Keeps no state."""
+"""The ``COUNTERS_STREAMS`` setting: which streams to count, and how. Keeps no state."""
 
 from __future__ import annotations
 
@@ -9,38 +9,24 @@ from typing import Any, NamedTuple
 from django.conf import settings
 from django.utils.module_loading import import_string
 
+from django_counters.contrib.streams import kafka, redis
 from django_counters.exceptions import InvalidConfiguration
 from django_counters.options import Option, did_you_mean, is_integer
-from django_counters.stores.kafka import declared as of_kafka
-from django_counters.stores.kafka.declared import KafkaMessage
-from django_counters.stores.redis import declared as of_redis
-from django_counters.stores.redis.streams import Message
-
-__all__ = [
-    "Decode",
-    "KafkaMessage",
-    "Message",
-    "Stream",
-    "stream_names",
-    "stream_problems",
-    "streams",
-]
 
 LONGEST_NAME = 100
 LARGEST_PAGE = 10_000
 
-#: Makes changes of a message, as its backend has it: keys of named counters, and by how much they
-#: change.
+#: Makes changes of a message of its backend: keys of named counters, each with an amount.
 Decode = Callable[[Any], Iterable[tuple[str, int]]]
 
 
-class Kind(NamedTuple):
-    """What streams of one backend declare.
+class BackendOptions(NamedTuple):
+    """The options of one backend.
 
     Attributes:
-        options: its options beside `BACKEND`, `DECODE` and `PAGE`.
-        problems: the problems of these, where each by itself is accepted.
-        parts: the parts, where they are declared.
+        options: its own, besides those of every backend.
+        problems: yields the problems of options whose values are each accepted.
+        parts: returns the parts, if they are declared.
     """
 
     options: tuple[Option, ...]
@@ -48,27 +34,27 @@ class Kind(NamedTuple):
     parts: Callable[[Mapping[str, Any]], tuple[str, ...]]
 
 
-KINDS = {
-    "redis": Kind(of_redis.OPTIONS, of_redis.problems, of_redis.parts),
-    "kafka": Kind(of_kafka.OPTIONS, of_kafka.problems, of_kafka.parts),
+BACKENDS = {
+    "redis": BackendOptions(redis.OPTIONS, redis.problems, redis.parts),
+    "kafka": BackendOptions(kafka.OPTIONS, kafka.problems, kafka.parts),
 }
 
-#: Those of every backend; each has options of its own beside them.
+#: The options of every backend.
 OPTIONS = (
     Option(
         "BACKEND",
         None,
-        " or ".join(map(repr, KINDS)),
+        " or ".join(map(repr, BACKENDS)),
         "The kind of stream.",
-        lambda value: isinstance(value, str) and value in KINDS,
-        tuple(KINDS),
+        lambda value: isinstance(value, str) and value in BACKENDS,
+        tuple(BACKENDS),
     ),
     Option(
         "DECODE",
         None,
         "dotted path of a function",
-        "Makes changes of a message: an iterable of pairs, a key and by how much it changes. Not "
-        "needed where [buffers](../how-to/publish-to-a-stream.md) alone append to the stream.",
+        "Makes changes of a message: an iterable of pairs, a key and an amount. Not needed if only "
+        "[buffers](../how-to/publish-to-a-stream.md) append to the stream.",
         lambda value: value is None or isinstance(value, str),
     ),
     Option(
@@ -82,8 +68,8 @@ OPTIONS = (
         "UNSIGNED",
         "stop",
         "'stop' or 'quarantine'",
-        "What a consumer does at a publication of a buffer whose signature isn't valid: it stops "
-        "before it, or quarantines it.",
+        "Whether a consumer stops before a publication of a buffer whose signature isn't valid, or "
+        "quarantines it.",
         lambda value: value in ("stop", "quarantine"),
         ("stop", "quarantine"),
     ),
@@ -92,20 +78,20 @@ OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A stream that is counted.
+    """A stream to count.
 
     Attributes:
         name: its name in the settings.
-        location: where it is, as its backend reads it.
-        parts: the parts with an order each, where they are declared.
-        decode: the dotted path of the function; None where buffers have made all messages.
+        location: where it is, for its backend.
+        parts: the parts with an order each, if they are declared.
+        decode: the dotted path of the function; None if buffers publish all messages.
         page: how many messages one transaction counts at most.
         backend: its name.
-        own: what else is declared, for its backend.
+        own: all options, for its backend.
     """
 
     name: str
-    # It may have a password, and so may what else is declared.
+    # It may have a password, and so may other options.
     location: str = field(repr=False)
     parts: tuple[str, ...]
     decode: str | None
@@ -120,19 +106,19 @@ class Stream:
 
     @property
     def source(self) -> str:
-        """What `CounterPosition` and incidents call it."""
+        """Its name in `CounterPosition` and incidents."""
         return f"stream {self.name}"
 
     @property
     def where(self) -> str:
-        """What messages about its declaration call it."""
+        """Its name in messages about its declaration."""
         return _where(self.name)
 
     def decoder(self) -> Decode | None:
-        """The function that makes changes of its messages; None where buffers have made them.
+        """Return the function that makes changes of its messages; None if buffers publish them.
 
         Raises:
-            InvalidConfiguration: it cannot be imported, or is none.
+            InvalidConfiguration: it can't be imported, or isn't a function.
         """
         if self.decode is None:
             return None
@@ -143,16 +129,16 @@ class Stream:
 
 
 def decode_problems(path: str) -> Iterator[str]:
-    """The problems of the path of a function."""
+    """Yield the problems of the path of a function."""
     try:
         if not callable(import_string(path)):
-            yield f"DECODE {path!r} is no function."
+            yield f"DECODE {path!r} isn't a function."
     except ImportError as error:
-        yield f"DECODE {path!r} cannot be imported: {error}."
+        yield f"DECODE {path!r} can't be imported: {error}."
 
 
 def streams() -> Mapping[str, Stream]:
-    """All streams that are declared.
+    """Return all declared streams.
 
     Raises:
         InvalidConfiguration: the setting is wrong.
@@ -163,13 +149,13 @@ def streams() -> Mapping[str, Stream]:
 
 
 def stream_names() -> tuple[str, ...]:
-    """The names of all streams, even if they have other errors."""
+    """Return the names of all streams, even if they have errors."""
     setting = _setting()
     return tuple(map(str, setting)) if isinstance(setting, Mapping) else ()
 
 
 def stream_problems(published: Collection[str] = ()) -> Iterator[tuple[str, str]]:
-    """Say what is wrong with the setting; the id of the check comes first.
+    """Yield the problems of the setting, each with the id of its check.
 
     ``published``: the names of streams that buffers publish to.
     """
@@ -194,7 +180,7 @@ def _where(name: object) -> str:
 
 
 def _options(backend: str) -> dict[str, Option]:
-    return {option.name: option for option in (*OPTIONS, *KINDS[backend].options)}
+    return {option.name: option for option in (*OPTIONS, *BACKENDS[backend].options)}
 
 
 def _given(declared: Mapping[Any, Any], options: Mapping[str, Option]) -> dict[str, Any]:
@@ -204,7 +190,7 @@ def _given(declared: Mapping[Any, Any], options: Mapping[str, Option]) -> dict[s
 def _stream(name: str, declared: Mapping[str, Any]) -> Stream:
     backend = declared["BACKEND"]
     given = _given(declared, _options(backend))
-    parts = KINDS[backend].parts(given)
+    parts = BACKENDS[backend].parts(given)
     return Stream(name, given["LOCATION"], parts, given["DECODE"], given["PAGE"], backend, given)
 
 
@@ -214,7 +200,7 @@ def _setting_problems(setting: object) -> Iterator[str]:
         return
     for name, declared in setting.items():
         if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or " " in name:
-            yield f"{name!r} cannot be a stream: 1 to {LONGEST_NAME} characters without space."
+            yield f"{name!r} can't be a stream: 1 to {LONGEST_NAME} characters without space."
         elif isinstance(declared, Mapping):
             for problem in _problems(declared):
                 yield f"{_where(name)}: {problem}"
@@ -226,7 +212,7 @@ def _problems(declared: Mapping[Any, Any]) -> Iterator[str]:
     backend = declared.get("BACKEND")
     unknown = list(OPTIONS[0].problems(backend))
     if unknown:
-        # What else may be declared depends on it.
+        # The other options depend on it.
         yield from unknown
         return
     options = _options(str(backend))
@@ -237,4 +223,4 @@ def _problems(declared: Mapping[Any, Any]) -> Iterator[str]:
     wrong = [problem for name in options for problem in options[name].problems(given[name])]
     yield from wrong
     if not wrong:
-        yield from KINDS[str(backend)].problems(given)
+        yield from BACKENDS[str(backend)].problems(given)

@@ -1,29 +1,73 @@
-"""The lander of buffers that publish: a page becomes a message of a stream, which others count."""
+"""Publishes the pages of buffers to a stream, from which consumers count them."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from django_counters import clock
+from django_counters.contrib.streams.declared import Stream, streams
+from django_counters.contrib.streams.kafka import MISSING, topic_of
+from django_counters.contrib.streams.publication import Publication
+from django_counters.contrib.streams.redis import RedisOutlet
+from django_counters.exceptions import InvalidConfiguration
 from django_counters.strategies.declaring import Recipe
 from django_counters.tokens import mint, moment_of
 from django_counters.types import Delta, sums_of
 from django_counters.write.landing import Lander
-from django_counters.write.outlets import Outlet, outlet_to
 from django_counters.write.page import STILL, Page, deltas_in
-from django_counters.write.publication import Publication
+
+
+class Outlet(Protocol):
+    """Appends messages to one stream. Connects on first use."""
+
+    def append(self, history: UUID, text: str) -> None:
+        """Append a message of a history, and wait until it is there.
+
+        All of one history are in one part, in the order of the calls, so that none is counted
+        before an earlier one.
+
+        Raises:
+            OutcomeUnknown: it may be there, now or later.
+            CounterUnavailable: it isn't there, and never will be.
+        """
+
+
+def outlet_to(name: str) -> Outlet:
+    """Return an outlet to a stream, by its name in the settings.
+
+    Raises:
+        InvalidConfiguration: there is no such stream, or a package for it isn't installed.
+    """
+    declared = streams()
+    if name not in declared:
+        raise InvalidConfiguration(problem=f"there is no stream {name!r} in COUNTERS_STREAMS.")
+    stream = declared[name]
+    if stream.backend == "kafka":
+        return _to_kafka(stream)
+    return RedisOutlet(stream.location, stream.parts)
+
+
+def _to_kafka(stream: Stream) -> Outlet:
+    # confluent-kafka is an extra.
+    try:
+        from django_counters.contrib.streams.kafka_outlet import KafkaOutlet
+    except ModuleNotFoundError as error:
+        if error.name != "confluent_kafka":
+            raise
+        raise InvalidConfiguration(problem=MISSING) from None
+    return KafkaOutlet(topic_of(stream.location, stream.own))
 
 
 class _Open(NamedTuple):
-    """The page that is published now, or was last."""
+    """The page that is being published, or was published last."""
 
     page: Page
     publication: Publication
 
 
 class Publisher(Lander):
-    """Publishes pages. Each is counted once, because it has a number in the history of its buffer.
+    """Publishes pages. Each is counted once, by its number in the history of its buffer.
 
     Pages come one after the other: the next one comes when this one is published.
 
@@ -38,17 +82,17 @@ class Publisher(Lander):
     def __init__(self, recipe: Recipe, using: str, to: str) -> None:
         super().__init__(recipe, using)
         self._to = to
-        # Imports what it needs: the thread that lands pages must import nothing.
+        # Imports what it needs: the thread that publishes must import nothing.
         outlet_to(to)
 
     def begin(self) -> None:
-        """Begin a new history: earlier messages are another process's, or forgotten."""
+        """Begin a new history: earlier messages are another process's, or dropped."""
         self._outlet: Outlet | None = None
         self._open: _Open | None = None
         self._before: Publication | None = None
 
     def land(self, page: Page) -> None:
-        """Publish a page. It is counted when a consumer comes to it."""
+        """Publish a page. It counts when a consumer comes to it."""
         deltas = deltas_in(page.entries)
         if not deltas:
             return
@@ -57,7 +101,7 @@ class Publisher(Lander):
         outlet.append(UUID(publication.incarnation), publication.signed_for(self._to))
 
     def _publication(self, page: Page, deltas: tuple[Delta, ...]) -> Publication:
-        """The message of a page: the same one, if it may be in the stream."""
+        """Return the message of a page: the same one, if it may be in the stream."""
         if self._open and self._open.page is not page:
             # They come one after the other, so that one is published.
             self._before = self._open.publication
@@ -70,15 +114,14 @@ class Publisher(Lander):
         return publication
 
     def _next(self, page: Page) -> tuple[str, int]:
-        """The place of a page that was not sent yet. One that was refused leaves its number
-        free."""
+        """Return the place of an unsent page. A refused page leaves its number free."""
         before = self._before
         if before is None or moment_of(UUID(page.id)) - before.at > STILL:
             return mint(clock.utc()).hex, 1
         return before.incarnation, before.number + 1
 
     def has_landed(self, page: Page) -> bool:
-        """Whether it was counted: an unknown message in the stream is ours."""
+        """Return whether it was counted: an unknown message in the stream is ours."""
         present = self._open
         if present is None or present.page is not page:
             return False

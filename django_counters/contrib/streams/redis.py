@@ -1,36 +1,84 @@
-"""A stream in a Redis: read from a position on, and appended to. It is never trimmed."""
+"""Redis streams: their options, their messages, and how to read and append to them.
+
+A stream is never trimmed here.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from django_counters.exceptions import CounterUnavailable, InvalidConfiguration
+from django_counters.options import Option
 from django_counters.stores.redis.addresses import address_of
 from django_counters.stores.redis.commands import Command, Refused
-from django_counters.stores.redis.scripts import STREAM
+from django_counters.stores.redis.scripts import Script
 
 if TYPE_CHECKING:
     from django_counters.stores.redis.client import Client
 
 # A consumer waits longer than an increment.
 PATIENCE = 5.0
-# Bytes of a reply after which the script of the server sends no more.
+# The script sends no more entries after a reply of this size in bytes.
 ENOUGH = 1024 * 1024
-#: The one field of a message that a buffer has published.
+#: The only field of a message that a buffer publishes.
 PUBLISHED = "django_counters"
+STREAM = Script((files(__package__) / "stream.lua").read_text("utf-8"))
+
+
+def _is_stream(value: object) -> bool:
+    names = [value] if isinstance(value, str) else value
+    return (
+        isinstance(names, list | tuple)
+        and all(isinstance(name, str) and 0 < len(name) <= 255 for name in names)
+        and 0 < len(names) == len(set(names))
+    )
+
+
+OPTIONS = (
+    Option(
+        "LOCATION",
+        "default",
+        "alias of CACHES, or URL",
+        "The Redis server, as `CACHE` of [cached counters](#strategies) names it.",
+        lambda value: isinstance(value, str),
+        secret=True,
+    ),
+    Option(
+        "STREAM",
+        None,
+        "key of a stream, or a list of them",
+        "The streams to read. Each is a part: as many consumers work at once as there are parts.",
+        _is_stream,
+    ),
+)
+
+
+def problems(given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the problems of options whose values are each accepted. Connects to nothing."""
+    try:
+        address_of(given["LOCATION"])
+    except InvalidConfiguration as error:
+        yield f"LOCATION: {error.problem}"
+
+
+def parts(given: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the streams, each of which is a part."""
+    declared = given["STREAM"]
+    return (declared,) if isinstance(declared, str) else tuple(declared)
 
 
 class Message(NamedTuple):
-    """One message of a stream, as `DECODE` is given it.
+    """One message of a stream, as passed to `DECODE`.
 
     Attributes:
         part: the stream that it is in.
         offset: its id there.
-        fields: its contents. Bytes that are not UTF-8 are there as surrogates.
+        fields: its contents. Bytes that aren't UTF-8 are surrogates.
     """
 
     part: str
@@ -39,32 +87,32 @@ class Message(NamedTuple):
 
     @property
     def at(self) -> datetime:
-        """When it was added, as its id says: an aware moment."""
+        """When it was added, from its id: an aware moment."""
         return datetime.fromtimestamp(milliseconds_of(self.offset) / 1000, UTC)
 
     @property
     def published(self) -> str | None:
-        """The message of a buffer in it; None where another process has written it."""
+        """The message of a buffer in it; None if another process has written it."""
         return self.fields.get(PUBLISHED)
 
     @property
     def payload(self) -> str:
-        """All that it holds, for a person."""
+        """Its whole contents, for a person."""
         return repr(dict(self.fields))
 
 
 class Entries(NamedTuple):
-    """One page of a stream. ``is_full``: whether more may have been there."""
+    """One page of a stream. ``is_full``: whether there may be more."""
 
     messages: list[Message]
     is_full: bool
 
 
 class RedisStream:
-    """One stream. Connects when it is asked first. ``location``: as `address_of` takes it.
+    """One stream. Connects on first use. ``location``: as for `address_of`.
 
     Raises:
-        InvalidConfiguration: redis-py is not installed, or the location is not a Redis.
+        InvalidConfiguration: redis-py isn't installed, or the location isn't a Redis server.
     """
 
     def __init__(self, location: str, name: str) -> None:
@@ -72,7 +120,7 @@ class RedisStream:
         self.name = name
 
     def since(self, position: str, most: int) -> Entries:
-        """Messages from a position on, that one included; from the first one where it is empty."""
+        """Return the messages from a position on, inclusive; from the first one if it is empty."""
         text = self._client.run(Command(STREAM, (self.name,), (position or "-", most)))
         name = self.name
         # Control characters are escaped; other bytes are as they were written.
@@ -80,7 +128,7 @@ class RedisStream:
         return Entries(found, len(found) == most or len(text) > ENOUGH)
 
     def end(self) -> str:
-        """The id of the last entry that was ever added; empty where there was none."""
+        """Return the id of the last entry that was ever added; empty if there was none."""
         try:
             reply = self._call("XINFO", "STREAM", self.name)
         except Refused as error:
@@ -95,18 +143,18 @@ class RedisStream:
 
 
 class RedisOutlet:
-    """Appends to the streams of one Redis. ``location`` and errors: as of `RedisStream`."""
+    """Appends to the streams of one Redis server. ``location`` and errors: as of `RedisStream`."""
 
     def __init__(self, location: str, parts: Sequence[str]) -> None:
         self._client = _client(location)
         self._parts = parts
 
     def append(self, history: UUID, text: str) -> None:
-        """Append what a buffer publishes to the stream of a history.
+        """Append a buffer's message to the stream of its history.
 
         Raises:
-            OutcomeUnknown: it may be there, also later.
-            CounterUnavailable: it is not there, and never will be.
+            OutcomeUnknown: it may be there, now or later.
+            CounterUnavailable: it isn't there, and never will be.
         """
         part = self._parts[history.int % len(self._parts)]
         try:
@@ -128,7 +176,7 @@ def _client(location: str) -> Client:
 
 
 def milliseconds_of(position: str) -> int:
-    """When an entry was added, as its id says: milliseconds since 1970."""
+    """Return when an entry was added, from its id: milliseconds since 1970."""
     return int(position.partition("-")[0])
 
 

@@ -9,13 +9,12 @@ from django.db.models import F
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
+from django_counters.contrib.streams.lag import LAG_SECONDS, behind
 from django_counters.features import Finding
-from django_counters.metrics import names
 from django_counters.metrics.gathering import scraping
 from django_counters.metrics.samples import samples
 from django_counters.models import CounterPosition
 from django_counters.observe.doctor import examine
-from django_counters.observe.streams import behind
 from django_counters.registry import registry
 from django_counters.stores.sql.positions import Position
 from tests.streams.conftest import Clicks
@@ -31,7 +30,7 @@ def of_streams() -> list[Finding]:
 
 def lags() -> dict[str, float]:
     *_, scrape = scraping("default")
-    found = (one for one in samples(scrape) if one.metric is names.STREAM_LAG)
+    found = (one for one in samples(scrape) if one.metric.name == LAG_SECONDS.name)
     return {one.labels[1]: one.value for one in found}
 
 

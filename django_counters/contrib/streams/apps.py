@@ -1,0 +1,58 @@
+"""The app: counts Redis streams and Kafka topics, and publishes increments to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from django.apps import AppConfig
+from django.utils.translation import gettext_lazy as _
+
+from django_counters.features import Feature, Finding, Gauge, GaugeValue
+
+
+class StreamsFeature(Feature):
+    """What the app adds to counters."""
+
+    settings = ("COUNTERS_STREAMS",)
+    commands = {"consume": "django_counters.contrib.streams.consume"}
+
+    def outlets(self) -> Mapping[str, Callable[[Any, str], Any]]:
+        """Return what publishes to each stream."""
+        from django_counters.contrib.streams.declared import stream_names
+
+        return {name: partial(_publisher, to=name) for name in stream_names()}
+
+    def gauges(self) -> tuple[Gauge, ...]:
+        """Return the lags of a stream."""
+        from django_counters.contrib.streams.lag import GAUGES
+
+        return GAUGES
+
+    def findings(self, using: str) -> Iterator[Finding | GaugeValue]:
+        """Return the streams whose consumers are behind."""
+        from django_counters.contrib.streams.lag import findings
+
+        return findings(using)
+
+
+def _publisher(recipe: Any, using: str, to: str) -> Any:
+    from django_counters.contrib.streams.publishing import Publisher
+
+    return Publisher(recipe, using, to)
+
+
+class StreamsConfig(AppConfig):
+    """Registers the check of the setting."""
+
+    name = "django_counters.contrib.streams"
+    label = "django_counters_streams"
+    verbose_name = _("Streams")
+    default_auto_field = "django.db.models.BigAutoField"
+    counters_feature = StreamsFeature()
+
+    def ready(self) -> None:
+        from django_counters.contrib.streams import checks
+
+        checks.register()

@@ -1,1 +1,0 @@
-"""Topics of Kafka, by confluent-kafka. Nothing is stored in them."""
