@@ -284,7 +284,7 @@ def check_holds(ref: Ref) -> None:
         reason = "a region knows too late what others count"
     elif has_places(ref):
         reason = "it has decimal places, and holds are of whole quantities"
-    elif why := irreversible(declared_options(ref)):
+    elif ref.measure is not None and (why := irreversible(declared_options(ref))):
         reason = f"{why}. Hold another counter"
     if reason:
         raise UnsupportedHold(key=ref.label, reason=reason)
