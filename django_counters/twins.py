@@ -28,5 +28,6 @@ def twin(work: Callable[_P, _R]) -> Callable[_P, Coroutine[Any, Any, _R]]:
         return result
 
     awaited.__name__ = f"a{work.__name__}"
+    awaited.__qualname__ = work.__qualname__.removesuffix(work.__name__) + awaited.__name__
     awaited.__doc__ = f"`{work.__name__}` for async code."
     return awaited

@@ -29,12 +29,34 @@ from django.conf import settings
 labels = sys.argv[1:]
 settings.configure(
     INSTALLED_APPS=[
+        # It imports the panels of apps, also of those before the core.
+        "django.contrib.admin",
         "django.contrib.auth",
         "django.contrib.contenttypes",
+        "django.contrib.messages",
+        "django.contrib.sessions",
         *(f"django_counters.contrib.{name}" for name in labels),
         "django_counters",
     ],
     DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
+    MIDDLEWARE=[
+        "django.contrib.sessions.middleware.SessionMiddleware",
+        "django.contrib.auth.middleware.AuthenticationMiddleware",
+        "django.contrib.messages.middleware.MessageMiddleware",
+    ],
+    TEMPLATES=[
+        {
+            "BACKEND": "django.template.backends.django.DjangoTemplates",
+            "APP_DIRS": True,
+            "OPTIONS": {
+                "context_processors": [
+                    "django.template.context_processors.request",
+                    "django.contrib.auth.context_processors.auth",
+                    "django.contrib.messages.context_processors.messages",
+                ]
+            },
+        }
+    ],
 )
 django.setup()
 from django.core.management import call_command
@@ -113,6 +135,13 @@ def test_its_calls_name_the_app_that_is_missing(name: str) -> None:
     assert all(getattr(module, one) for one in module.__all__)
     with pytest.raises(AttributeError, match="nothing"):
         _ = module.nothing
+
+
+@pytest.mark.parametrize("name", CAPABILITIES)
+def test_its_models_are_its_own_where_it_is_not_installed(name: str) -> None:
+    """Else a migration of the core would make their tables."""
+    for model in apps.get_app_config(f"django_counters_{name}").get_models():
+        assert "app_label" in model._meta.original_attrs
 
 
 @pytest.mark.parametrize("name", CAPABILITIES)
