@@ -24,6 +24,7 @@ INSTALLED_APPS = [
     "django_counters.contrib.holds",
     "django_counters.contrib.limits",
     "django_counters.contrib.streams",
+    "django_counters.contrib.regions",
     "benchmarks",
 ]
 USE_TZ = True

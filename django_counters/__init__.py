@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from django_counters.fields import CounterValue as CounterValue
     from django_counters.fields import DecimalCounterField as DecimalCounterField
     from django_counters.fields import IntegerCounterField as IntegerCounterField
-    from django_counters.fields import RegionalCounter as RegionalCounter
     from django_counters.querysets import CounterQuerySet as CounterQuerySet
     from django_counters.read.history import Explanation as Explanation
     from django_counters.read.points import Bucket as Bucket
@@ -129,7 +128,6 @@ _HOMES = {
     "ReadOnlyDatabase": "exceptions",
     "Reading": "types",
     "RecordMissing": "exceptions",
-    "RegionalCounter": "fields",
     "RequestDecided": "exceptions",
     "Result": "values",
     "RetryTransaction": "exceptions",

@@ -17,13 +17,11 @@ from django_counters.conf import policies, problems
 from django_counters.exceptions import InvalidConfiguration
 from django_counters.features import absent, features
 from django_counters.fields import CounterField
-from django_counters.fields.regional import attribute_problems
 from django_counters.hints import HINTS
 from django_counters.jobs import upkeep_problems
 from django_counters.models import Counter, CounterDelta, CounterMeasure
 from django_counters.observe.facts import databases
 from django_counters.observe.redises import weaknesses
-from django_counters.regions import region_problems
 from django_counters.stores.redis.addresses import is_other_cache
 from django_counters.stores.sql.dialects import DIALECTS
 from django_counters.tenants import SETTING as TENANT
@@ -39,10 +37,8 @@ OLDEST_SQLITE = (3, 35, 0)
 def register() -> None:
     """Called once, when the app is ready."""
     register_check(check_setting)
-    register_check(check_regions)
     register_check(check_upkeep)
     register_check(check_apps)
-    register_check(check_attributes, Tags.models)
     register_check(check_tenants)
     register_check(check_caches, Tags.caches)
     register_check(check_caches_in_use, Tags.caches, deploy=True)
@@ -54,22 +50,18 @@ def register() -> None:
 def check_setting(
     app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
-    """E001 to E005, E008, E009, E019, E023, E025 to E027, E033, E036, E040, E041, E062: the
+    """E001 to E005, E008, E009, E019, E023, E025 to E027, E033, E036, E040, E062: the
     contents of ``COUNTERS``."""
     return [
-        Error(problem.message, hint=HINTS[problem.code], id=f"counters.{problem.code}")
+        Error(problem.message, hint=_hint(problem.code), id=f"counters.{problem.code}")
         for problem in problems(getattr(settings, "COUNTERS", None))
     ]
 
 
-def check_regions(
-    app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
-) -> list[CheckMessage]:
-    """E042: the contents of ``COUNTERS_REGION``, its peers and secrets. It connects to nothing."""
-    return [
-        Error(message, hint=HINTS["E042"], id="counters.E042")
-        for message in region_problems(needed=False)
-    ]
+def _hint(code: str) -> str | None:
+    """Return what to do about a problem of ``COUNTERS``."""
+    of_apps = {name: text for one in features() for name, text in one.hints().items()}
+    return HINTS.get(code) or of_apps.get(code)
 
 
 def check_upkeep(
@@ -86,18 +78,6 @@ def check_apps(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any) ->
         for app, feature in absent().items()
         for name in feature.settings
         if hasattr(settings, name)
-    ]
-
-
-def check_attributes(
-    app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
-) -> list[CheckMessage]:
-    """E043 and W018: regional counters of records, where the settings can be read."""
-    if any(problems(getattr(settings, "COUNTERS", None))):
-        return []
-    return [
-        (Warning if code == "W018" else Error)(message, hint=HINTS[code], id=f"counters.{code}")
-        for code, message in attribute_problems(apps.get_models())
     ]
 
 
@@ -306,7 +286,6 @@ def _wanted(setting: Any, alias: str) -> Iterator[tuple[str, str]]:
             "ledger": policy.recipe.can.entries,
             "detour": policy.recipe.can.outside and policy.options["on_redis_down"] == "ledger",
             "history": policy.history,
-            "regional": policy.regional,
         }
         yield from ((f"COUNTERS[{name!r}]", what) for what, given in asked.items() if given)
     for place in once_places(alias):

@@ -21,7 +21,7 @@ from django_counters.access import (
 )
 from django_counters.buffering import Buffering, buffering_of, buffering_problems
 from django_counters.exceptions import InvalidConfiguration, InvalidDelta
-from django_counters.features import app_of, features
+from django_counters.features import Feature, app_of, features
 from django_counters.measure import Measure
 from django_counters.options import Option, did_you_mean, is_integer
 from django_counters.projections.actors import ACTORS
@@ -31,7 +31,6 @@ from django_counters.projections.quotas import QUOTAS, value_ceiling
 from django_counters.projections.series import SERIES
 from django_counters.projections.top import TOP
 from django_counters.projections.uniques import UNIQUES
-from django_counters.regions import SENT, regional_problems
 from django_counters.strategies import cached, in_place, ledger, sharded, slotted
 from django_counters.strategies.declaring import MAX_AGE, Declaration, Recipe
 from django_counters.tenants import has_tenants
@@ -107,24 +106,6 @@ _OF_NAMESPACES = (
         code="E040",
     ),
     Option(
-        "REGIONAL",
-        False,
-        "True or False",
-        "Whether each [region](../how-to/several-regions.md) counts in a database of its own, and "
-        "reads the values of all of them together.",
-        lambda value: isinstance(value, bool),
-        code="E041",
-    ),
-    Option(
-        "TOP_UP",
-        None,
-        "None or an integer from 1 on",
-        "Below which stock a region is sent more by the one that has the most; see "
-        "[stock in several regions](../how-to/stock-in-several-regions.md). None: never.",
-        lambda value: value is None or is_integer(value, 1),
-        code="E041",
-    ),
-    Option(
         "API",
         None,
         "dictionary of [who may what](#api), or None",
@@ -148,8 +129,8 @@ class Policy:
     ``history``: the period of its recorded totals; empty where none are recorded.
     ``history_days``: for how long those are kept. ``access``: who may reach the counters over
     HTTP. ``measure``: the measure beside the total; None where none is declared. ``buffer``: how
-    increments wait in their process; None where they do not. ``regional``: whether values are
-    those of all regions together. ``top_up``: below which stock a region is sent more.
+    increments wait in their process; None where they do not. ``spread``: the feature with
+    which other databases count these counters, too; None if this one counts alone.
     """
 
     recipe: Recipe = EXACT
@@ -161,19 +142,13 @@ class Policy:
     access: Access = CLOSED
     measure: Measure | None = None
     buffer: Buffering | None = None
-    regional: bool = False
-    top_up: int | None = None
+    spread: Feature | None = None
 
     @property
     def max_age(self) -> float:
         """How old a total may be where a cached read does not say it, in seconds."""
         age: float = self.options.get("max_age", MAX_AGE)
         return age
-
-    @property
-    def has_stock(self) -> bool:
-        """Whether each region takes from a stock of its own."""
-        return self.regional and self.bounds.floor is not None
 
     @property
     def retention_days(self) -> int | None:
@@ -209,7 +184,12 @@ def namespace_options() -> tuple[Option, ...]:
     """What may stand beside ``STRATEGY``."""
     own = [option for one in strategies().values() for option in one.namespaces or ()]
     capital = {option.name: option for option in own if option.name.isupper()}
-    return (*COMMON, *capital.values(), *_projected(), *_OF_NAMESPACES)
+    return (*COMMON, *capital.values(), *_projected(), *_OF_NAMESPACES, *_added())
+
+
+def _added() -> list[Option]:
+    """The options of namespaces alone that other apps add."""
+    return [option for one in features() for option in one.namespace_options]
 
 
 def owners() -> dict[str, str]:
@@ -241,14 +221,15 @@ def policies(setting: object) -> Mapping[str, Policy]:
         raise InvalidConfiguration(problem=problem.message)
     given: Any = setting or {}
     declared = {name: _policy(name, options) for name, options in given.items()}
-    if any(policy.regional for policy in declared.values()):
-        declared[SENT] = Policy(regional=True)
+    for one in features():
+        kept = one.namespaces(declared)
+        declared |= {name: _policy(name, options) for name, options in kept.items()}
     return MappingProxyType({DEFAULT: Policy(), **declared})
 
 
 def _policy(name: str, declared: Mapping[str, Any]) -> Policy:
     strategy = strategies()[declared.get("STRATEGY", "exact")]
-    own = (*(strategy.namespaces or ()), *_projected())
+    own = (*(strategy.namespaces or ()), *_projected(), *_added())
     options = {option.key: _value(declared, option) for option in own}
     return Policy(
         strategy.recipe(options),
@@ -260,8 +241,7 @@ def _policy(name: str, declared: Mapping[str, Any]) -> Policy:
         access=access_of(declared.get("API")),
         measure=measure_of(name, options),
         buffer=buffering_of(declared.get("BUFFER")),
-        regional=declared.get("REGIONAL", False),
-        top_up=declared.get("TOP_UP"),
+        spread=next((one for one in features() if one.is_spread(options)), None),
     )
 
 
@@ -310,7 +290,9 @@ def problems(setting: object) -> Iterator[Problem]:
         if isinstance(options, Mapping):
             yield from _option_problems(f"COUNTERS[{name!r}]", options)
             yield from _access_problems(str(name), options.get("API"))
-            yield from _regional_problems(str(name), options)
+            for one in features():
+                for code, message in one.namespace_problems(str(name), options):
+                    yield Problem(code, f"COUNTERS[{name!r}]: {message}")
         else:
             yield Problem("E001", f"COUNTERS[{name!r}] must be a dictionary of options.")
 
@@ -355,7 +337,7 @@ def _value_problems(declared: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:
     """The problems of values that do not depend on the strategy."""
     for message in bounds_problems(*_bounds(declared)):
         yield "E005", message
-    for option in (*COMMON, *_OF_NAMESPACES):
+    for option in (*COMMON, *_OF_NAMESPACES, *_added()):
         for message in option.problems(_value(declared, option)):
             yield option.code, message
     given = _given(declared)
@@ -405,13 +387,6 @@ def _access_problems(name: str, declared: object) -> Iterator[Problem]:
     if declared is not None and name in (CREATED, AUDITED, UPKEEP):
         problem = "API cannot be there: it would let others change what the app keeps for itself."
         yield Problem("E026", f"{where}: {problem}")
-
-
-def _regional_problems(name: str, declared: Mapping[Any, Any]) -> Iterator[Problem]:
-    """What cannot stand beside ``REGIONAL``."""
-    against = {option.name.upper(): one.regions for one in projections() for option in one.options}
-    for message in regional_problems(name, declared, against):
-        yield Problem("E041", f"COUNTERS[{name!r}]: {message}")
 
 
 def _strategy_problems(

@@ -73,6 +73,13 @@ class UnsupportedBounds(CounterError, ValueError):
     strategy: str
 
 
+class UnsupportedReading(CounterError, ValueError):
+    """{key} has no reading: {reason}."""
+
+    key: str
+    reason: str
+
+
 class UnsupportedHistory(CounterError, LookupError):
     """{key} is {strategy}: when it changed is known of the counters of a ledger alone."""
 
@@ -447,25 +454,9 @@ class InvalidSketch(CounterError, ValueError):
     reason: str
 
 
-class RegionRestored(CounterError, DatabaseError):
-    """The region {region} may have been restored: {reason}. Run counters regions fence."""
+class LandingRefused(CounterError, DatabaseError):
+    """Nothing may land in the database now: {reason}."""
 
-    region: str
-    reason: str
-
-
-class RegionAway(CounterError, OperationalError):
-    """{peer} cannot be asked what it knows of the region {region}: {reason}."""
-
-    peer: str
-    region: str
-    reason: str
-
-
-class UnsupportedRegions(CounterError, ValueError):
-    """{key} cannot be asked like that: {reason}."""
-
-    key: str
     reason: str
 
 

@@ -18,13 +18,13 @@ its path.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
 from pkgutil import iter_modules
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from django.urls import URLPattern
     from django.utils.functional import Promise
 
+    from django_counters.options import Option
     from django_counters.projections.base import Projection
 
 
@@ -211,6 +212,28 @@ class Panel:
         return ()
 
 
+class Section(Protocol):
+    """A section of the overview in the admin."""
+
+    #: The path of its template, which gets ``section``: the result of `context`.
+    template: str
+
+    def context(self, request: HttpRequest, using: str) -> Mapping[str, Any] | None:
+        """Return the template's context for one database; None hides the section."""
+
+
+class Reader(Protocol):
+    """Reads the values of counters of one database."""
+
+    def value(self, key: Hashable) -> int:
+        """Return one value; zero if the counter was never counted."""
+
+    def values(
+        self, keys: Iterable[Hashable], max_age: float | None = None
+    ) -> Mapping[Hashable, int]:
+        """Return the values that exist. Cached ones are up to ``max_age`` seconds old."""
+
+
 class Feature:
     """What one app adds. It overrides what it needs; each method here adds nothing."""
 
@@ -218,6 +241,9 @@ class Feature:
     #: ``COUNTERS``, and `CounterField` when it is made. Their values are in
     #: ``registry.policy(key).options`` of declared namespaces, and among the arguments of a field.
     options: Sequence[Projection] = ()
+    #: Options of namespaces alone, in capitals. Their values are in
+    #: ``registry.policy(key).options``, too.
+    namespace_options: Sequence[Option] = ()
     #: The names of the settings that only this app reads. While the app of a capability in
     #: ``django_counters.contrib`` isn't installed, a check reports each of them that is set.
     settings: Sequence[str] = ()
@@ -238,6 +264,8 @@ class Feature:
     tallies: Sequence[Tally] = ()
     #: The dotted path of a `Panel`. It is made for each page.
     panel: str = ""
+    #: The dotted path of a `Section`. It is made for each overview.
+    section: str = ""
     #: Errors that say what to do: the command prints them without a traceback.
     explained: Sequence[type[Exception]] = ()
     #: Sub-commands of ``manage.py counters``, by name: the dotted path of a module with ``HELP``,
@@ -273,6 +301,62 @@ class Feature:
         Called by the check E060. Connects to nothing.
         """
         return False
+
+    def hints(self) -> Mapping[str, str]:
+        """Return what to do about each problem of its options, by the id of the check."""
+        return {}
+
+    def namespace_problems(
+        self,
+        name: str,  # noqa: ARG002
+        declared: Mapping[Any, Any],  # noqa: ARG002
+    ) -> Iterator[tuple[str, str]]:
+        """Return what is wrong in a namespace of ``COUNTERS``: ids of checks, and messages.
+
+        The values that `namespace_options` accept are checked already. Called whenever ``COUNTERS``
+        is parsed or checked.
+        """
+        return iter(())
+
+    def namespaces(
+        self,
+        declared: Mapping[str, Any],  # noqa: ARG002
+    ) -> Mapping[str, Mapping[str, Any]]:
+        """Return the namespaces that this app keeps for itself, with their options.
+
+        Called whenever ``COUNTERS`` is parsed; ``declared`` has the policies of its namespaces.
+        """
+        return {}
+
+    def is_spread(self, options: Mapping[str, Any]) -> bool:  # noqa: ARG002
+        """Return whether other databases count the counters of a namespace with these options, too.
+
+        Then values are read by this app's `reader`, and what one database can't promise is refused:
+        bounds of a call, maxima, holds and readings. Called whenever ``COUNTERS`` is parsed.
+        """
+        return False
+
+    def reader(self, policy: Any, using: str) -> Reader:
+        """Return what reads the values of counters for which `is_spread` holds, by their policy.
+
+        Called for each read. Equal readers read their counters together.
+        """
+        raise NotImplementedError
+
+    def landing(self, using: str) -> Hashable:  # noqa: ARG002
+        """Return what has to stay the same while cached counters land in a database.
+
+        Called before a flush reads from Redis, and again in each transaction that lands increments.
+        If the answer has changed, that transaction is rolled back and the next flush starts again.
+
+        Raises:
+            LandingRefused: nothing may land now. The flush reports the reason.
+        """
+        return None
+
+    def foreign_databases(self) -> Collection[str]:
+        """Return the databases that belong to other sites: monitoring leaves them out."""
+        return ()
 
     def keeps_rows(self, field: Any) -> bool:  # noqa: ARG002
         """Return whether records of a `CounterField` may have rows to forget.
@@ -337,6 +421,13 @@ class Feature:
         """
         return iter(())
 
+    def inquiries(self, using: str) -> Iterator[Finding]:  # noqa: ARG002
+        """Return more findings, for which other servers are asked. Called by ``counters doctor``.
+
+        It must end within some seconds.
+        """
+        return iter(())
+
     def gauges(self) -> Sequence[Gauge]:
         """Return the metrics whose values `findings` returns. Called on each scrape."""
         return ()
@@ -374,7 +465,8 @@ def app_of(option: str) -> str:
     Empty if no app has this option, or if its app is installed.
     """
     for name, feature in absent().items():
-        if option in (one.name.upper() for each in feature.options for one in each.options):
+        known = (*feature.namespace_options, *(o for one in feature.options for o in one.options))
+        if option in (one.name.upper() for one in known):
             return name
     return ""
 
@@ -447,6 +539,18 @@ def exported(app: str, homes: Mapping[str, str], name: str) -> Any:
     if not apps.is_installed(app):
         raise ImproperlyConfigured(f"Add {app!r} to INSTALLED_APPS.")
     return getattr(import_module(f"{app}.{homes[name]}"), name)
+
+
+def overview_sections(request: HttpRequest, using: str) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return template and context of each section that apps add to the overview."""
+    made: list[Section] = [import_string(one.section)() for one in features() if one.section]
+    found = ((one.template, one.context(request, using)) for one in made)
+    return [(template, context) for template, context in found if context is not None]
+
+
+def landings(using: str) -> list[Hashable]:
+    """Return what has to stay the same while cached counters land: `Feature.landing` of all."""
+    return [one.landing(using) for one in features()]
 
 
 def rest_modules() -> list[Any]:

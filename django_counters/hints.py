@@ -66,11 +66,6 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "E038": "places is an integer from 1 to 18, of a field without once and without a ceiling "
         "of periods.",
         "E040": "Write BUFFER as the message says, or remove what it cannot stand beside.",
-        "E041": "Remove what REGIONAL cannot stand beside.",
-        "E042": 'COUNTERS_REGION is a name such as "eu", COUNTERS_REGIONS a dictionary such as '
-        '{"us": "us_db"} or {"us": "https://us.example/counters/region/"}. '
-        "COUNTERS_REGION_SECRETS is a list of secrets of 32 characters or more.",
-        "E043": "Declare a namespace with REGIONAL for this model alone.",
         "E044": "Change the declaration, or the database's OPTIONS or server, as the message says.",
         "E045": 'Declare per=["day"] on the field, or remove the Sparkline from list_display.',
         "E060": "Set COUNTERS_TENANT to the dotted path of a callable that returns the tenant, and "
@@ -89,8 +84,6 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "W016": "Before the first increment, name a cache of CACHES whose backend is the "
         "RedisCache of Django or django-redis, or made from it; or a URL such as redis://host:6379/0.",
         "W017": "Remove the setting where the site runs.",
-        "W018": "Use a UUIDField as the primary key, or silence this warning if one region alone "
-        "makes records.",
         "W024": "Use CASCADE, or forget the slots, periods, actors and other rows of deleted "
         "records.",
         "W023": "Use redis+cluster://host:6379, or a cache whose client is a RedisCluster.",

@@ -18,7 +18,6 @@ from django_counters.access import UPKEEP
 from django_counters.exceptions import CounterError, InvalidConfiguration
 from django_counters.features import Done, Job, features
 from django_counters.options import did_you_mean
-from django_counters.regions import are_there
 from django_counters.tables.standing import COUNTERS
 
 logger = logging.getLogger("django_counters")
@@ -49,10 +48,6 @@ JOBS = (
         _("compare all adjustments with their digests"),
     ),
 )
-_OF_REGIONS = (
-    Job("publish", 10, f"{_WORK}publish", _("let other regions copy what this one has counted")),
-    Job("pull", 10, f"{_WORK}pull", _("copy what other regions have counted")),
-)
 
 
 def jobs() -> dict[str, Job]:
@@ -71,8 +66,6 @@ def jobs() -> dict[str, Job]:
 
 def _declared() -> Iterator[Job]:
     yield from JOBS
-    if are_there():
-        yield from _OF_REGIONS
     for one in features():
         yield from one.jobs()
 

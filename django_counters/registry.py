@@ -14,6 +14,7 @@ from django.db import models
 
 from django_counters.conf import DEFAULT, Policy, policies
 from django_counters.exceptions import InvalidConfiguration
+from django_counters.features import features
 from django_counters.stores.base import DeltasStore
 from django_counters.stores.redis.addresses import address_of
 from django_counters.stores.redis.keys import Slots, space_of
@@ -26,7 +27,6 @@ from django_counters.stores.sql.dialects import Table, dialect_of
 from django_counters.stores.sql.identity import part_of
 from django_counters.stores.sql.measures import SqlMeasures
 from django_counters.stores.sql.positions import SqlPositions
-from django_counters.stores.sql.regions import SqlRegions
 from django_counters.stores.sql.session import Session
 from django_counters.stores.sql.tables import NAMED, records
 from django_counters.stores.sql.tokens import SqlTokens
@@ -64,7 +64,6 @@ class _Memory:
         self.actors: dict[str, SqlActors] = {}
         self.kept: dict[tuple[Callable[[str], Any], str], Any] = {}
         self.positions: dict[str, SqlPositions] = {}
-        self.regions: dict[str, SqlRegions] = {}
 
 
 class Registry:
@@ -114,7 +113,8 @@ class Registry:
 
     def forget_policies(self, *, setting: str, **_: object) -> None:
         """Receives Django's ``setting_changed``."""
-        if setting in ("COUNTERS", "COUNTERS_CACHED_AS_EXACT", "COUNTERS_REGION", TENANT):
+        of_apps = (name for one in features() for name in one.settings)
+        if setting in ("COUNTERS", "COUNTERS_CACHED_AS_EXACT", TENANT, *of_apps):
             self._policies = []
         elif setting == "CACHES":
             self.forget_strategies()
@@ -188,11 +188,6 @@ class Registry:
         """How far sources are in the totals of a database."""
         known = self._of.positions.get(using)
         return known or self._of.positions.setdefault(using, SqlPositions(Session(using)))
-
-    def regions(self, using: str) -> SqlRegions:
-        """What regions have counted, in a database."""
-        known = self._of.regions.get(using)
-        return known or self._of.regions.setdefault(using, SqlRegions(Session(using)))
 
     def admitted(self, using: str) -> set[str]:
         """The keys of a database of which this process knows that they have a row."""

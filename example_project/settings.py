@@ -78,6 +78,7 @@ INSTALLED_APPS = [
     "django_counters.contrib.holds",
     "django_counters.contrib.limits",
     "django_counters.contrib.streams",
+    "django_counters.contrib.regions",
     "example_project.blog",
     "example_project.shop",
 ]

@@ -17,9 +17,9 @@ from django_counters.exceptions import InvalidKey, RecordMissing
 from django_counters.models import Counter, CounterShard
 from django_counters.templatetags import counters
 from django_counters.templatetags.counters import compact
-from tests.fields.test_regional import concert
+from tests.regions.regions import EU, US, _regional, exchange  # noqa: F401 - a fixture
+from tests.regions.test_attribute import concert
 from tests.testapp.models import Account, Article, Post, Song
-from tests.upkeep.regions import EU, US, _regional, exchange  # noqa: F401 - a fixture
 
 NOBODY = {
     "default": {

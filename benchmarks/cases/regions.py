@@ -16,10 +16,13 @@ from benchmarks.cases.flush import ADDING, keys_of
 from benchmarks.database import beside
 from benchmarks.harness import Pair, Sample, Work, adds_up, expect, loops
 from benchmarks.inspection import execute, increment, value
-from django_counters.models import Counter, CounterRegion
+from django_counters.contrib.regions.models import CounterRegion
+from django_counters.contrib.regions.publishing import publish
+from django_counters.contrib.regions.pulling import pull
+from django_counters.models import (
+    Counter,
+)
 from django_counters.testing import override_counters
-from django_counters.upkeep.pulling import pull
-from django_counters.upkeep.regions import publish
 
 CHANGED, FEW = 100_000, 10_000  # counters of one slice
 CALLS = 500

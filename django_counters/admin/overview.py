@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -26,13 +26,12 @@ from django.views.decorators.http import require_safe
 from django_counters import clock
 from django_counters.admin.readonly import ReadOnlyAdmin, list_url
 from django_counters.exceptions import InvalidConfiguration
-from django_counters.features import Finding
+from django_counters.features import Finding, overview_sections
 from django_counters.fields.columns import counter_fields
 from django_counters.measure import Measure
 from django_counters.models import AdjustmentRequest, Counter, CounterCell, CounterIncident
 from django_counters.observe.doctor import facts_of, to_do
 from django_counters.observe.facts import PARTS, RECENT, Away, Facts, asked, databases
-from django_counters.observe.regions import Exchange
 from django_counters.read.series import RecordSeries, Series, series_of_all
 from django_counters.read.top import Ranked
 from django_counters.read.uniques import Distinct
@@ -80,6 +79,7 @@ class OverviewMixin(ReadOnlyAdmin):
             **self.admin_site.each_context(request),
             **_shown(_in_local_time(facts_of(using, *PARTS))),
             "tops": _tops(using),
+            "sections": overview_sections(request, using),
             "title": _("Overview"),
             "opts": self.opts,
             "databases": databases(),
@@ -174,24 +174,15 @@ def _shown(found: Facts) -> dict[str, Any]:
         "overview": found,
         "to_do": [_parted(one) for one in to_do(found)],
         "redises": [
-            (one, str(_BREAKERS[one.breaker]), _age(one.lag)) for one in found.redises or ()
+            (one, str(_BREAKERS[one.breaker]), age_text(one.lag)) for one in found.redises or ()
         ],
-        "regions": list(_regions(found.regions)),
-        "rollup_lag": _age(ledger.lag) if ledger else "",
+        "rollup_lag": age_text(ledger.lag) if ledger else "",
         "rates": [
             (_("Increments that landed from Redis"), found.landed),
             (_("Entries of the ledger"), found.entries),
         ],
         "periods": [rate.minutes for rate in found.landed or found.entries or ()],
     }
-
-
-def _regions(found: Exchange | None) -> Iterator[tuple[str, Any, str]]:
-    """Each region, whether it is published or copied, and how long ago all of it was."""
-    if found and found.region:
-        yield found.region, _("published by this region"), _age(found.published)
-        for peer in found.peers:
-            yield peer.region, _("copied by this region"), _age(peer.lag)
 
 
 def _parted(one: Finding) -> tuple[Finding, str, str]:
@@ -202,7 +193,7 @@ def _parted(one: Finding) -> tuple[Finding, str, str]:
     return one, before, after
 
 
-def _age(lag: timedelta | None) -> str:
+def age_text(lag: timedelta | None) -> str:
     """A duration for people; empty if it is not known."""
     if lag is None:
         return ""

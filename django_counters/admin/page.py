@@ -29,7 +29,6 @@ from django_counters.features import OnPage, sections
 from django_counters.models import Counter, CounterAdjustment
 from django_counters.read.history import Explanation, explain
 from django_counters.read.readings import readings_of
-from django_counters.read.regions import by_region
 from django_counters.read.values import reading_alias
 from django_counters.registry import registry
 from django_counters.types import namespace_of
@@ -128,7 +127,6 @@ class CounterPageMixin(OverviewMixin, AdjustingMixin):
             "facts": shown_of(counter),
             "namespace": namespace_of(key),
             "policy": policy,
-            "regions": _regions(key, policy),
             **history_of(key, request),
             "panels": sections(request, [self._on_page(request, key, policy)]),
             "chart_url": address(self.admin_site, "django_counters_counter_chart", quote(key)),
@@ -151,18 +149,6 @@ class CounterPageMixin(OverviewMixin, AdjustingMixin):
         except PermissionDenied:
             return None
         return list(rows.filter(field="", key=key).order_by("-number")[:LAST_ADJUSTMENTS])
-
-
-def _regions(key: str, policy: Policy) -> list[tuple[str, int]]:
-    """What each region has counted, and all together at last; nothing of other counters."""
-    if not policy.regional:
-        return []
-    try:
-        found = by_region(key, reading_alias(policy, None))
-    except CounterError:
-        # The overview says what is wrong with the settings, and the value that a Redis is away.
-        return []
-    return [*found.items(), (_("Together"), sum(found.values()))]
 
 
 def shown_of(counter: Counter) -> Shown:

@@ -15,7 +15,6 @@ from django_counters.fields.columns import (
 )
 from django_counters.fields.decimals import DecimalCounterField
 from django_counters.fields.deleting import follow_deletes as _follow_deletes  # noqa: F401
-from django_counters.fields.regional import CounterOverRegions, RegionalCounter
 from django_counters.fields.units import AmountField
 from django_counters.fields.values import CounterOf, CounterValue
 
@@ -29,10 +28,8 @@ __all__ = [
     "CounterAttribute",
     "CounterField",
     "CounterOf",
-    "CounterOverRegions",
     "CounterValue",
     "DecimalCounterField",
     "IntegerCounterField",
-    "RegionalCounter",
     "counter_fields",
 ]

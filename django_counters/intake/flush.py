@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from django.db import DEFAULT_DB_ALIAS
 
-from django_counters.exceptions import CounterUnavailable, RegionRestored
+from django_counters.exceptions import CounterUnavailable, LandingRefused
 from django_counters.intake.landed import Landed, add_up
 from django_counters.intake.redis_generations import Generations, Step
 from django_counters.registry import registry
@@ -43,7 +43,7 @@ class Report:
         incidents: the losses that were found.
         busy: sources where others held what was needed; they are flushed by the next run.
         away: sources that were not flushed, and why: they could not be reached, hold increments
-            for another database, or wait until it is known whether a region was restored.
+            for another database, or belong to a feature that refuses to land them now.
         elsewhere: sources that another process was flushing.
     """
 
@@ -110,7 +110,7 @@ def flush(
             if error.using == using:
                 raise
             report.away[pending.name] = error.reason
-        except RegionRestored as error:
+        except LandingRefused as error:
             report.away[pending.name] = str(error)
         except Busy:
             report.busy.append(pending.name)

@@ -7,13 +7,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+from django_counters.features import landings
 from django_counters.intake.land import Landing, Sums, sums_of
 from django_counters.intake.landed import Landed
 from django_counters.intake.losses import Judgement, judge, write
 from django_counters.registry import registry
 from django_counters.stores.base import Parcel
 from django_counters.stores.sql.partitions import Busy
-from django_counters.upkeep.regions import landing_life
 
 if TYPE_CHECKING:
     from django_counters.stores.redis.pending import RedisPending, Sealed
@@ -42,7 +42,7 @@ class Generations:
         self._step = step
         self._batches = registry.batches(using)
         # Before anything is read.
-        self._life = landing_life(using)
+        self._began = landings(using)
         self._landing = Landing(using, pending.name)
 
     def flush(self, largest: int) -> Iterator[Landed]:
@@ -93,7 +93,7 @@ class Generations:
         parcels = list(part.held.values())
         with self._landing.begun(parcels):
             # A pooler may go on with a server that was put back.
-            if landing_life(self._using) != self._life:
+            if landings(self._using) != self._began:
                 raise Busy
             told, lost = write(judgement, self._pending, self._using)
             landed = self._landing.land(parcels, part.sums)

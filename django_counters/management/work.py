@@ -11,9 +11,7 @@ from django_counters.intake.flush import Report as Flushed
 from django_counters.intake.flush import flush as land
 from django_counters.upkeep.partitions import maintain
 from django_counters.upkeep.prune import prune_all
-from django_counters.upkeep.pulling import pull as copy
 from django_counters.upkeep.recording import record_history
-from django_counters.upkeep.regions import publish as give
 from django_counters.upkeep.rollup import rollup as fold
 from django_counters.upkeep.verify import verify as compare
 from django_counters.write.adopting import adopt
@@ -52,28 +50,6 @@ def buffers(using: str) -> Done:
     problems = [f"{len(left)} files are left: {'; '.join(shown)}"] if left else []
     data = {"database": using, **report._asdict()}
     return Done(f"{report.files} files landed", data, problems)
-
-
-def publish(using: str) -> Done:
-    """Let other regions copy what this one has counted."""
-    done = give(using)
-    busy = "; busy: another process publishes" if done.busy else ""
-    data = {"database": using, **asdict(done)}
-    problems = [done.problem] if done.problem else []
-    return Done(f"{done.entries} entries published{busy}", data, problems)
-
-
-def pull(using: str) -> Done:
-    """Copy what other regions have counted."""
-    found, lines = copy(using), []
-    for name, done in found.items():
-        busy = "; busy: another process copies" if done.busy else ""
-        moved = [f"; {done.received} received"] if done.received else []
-        moved += [f"; {done.sent} sent"] if done.sent else []
-        lines.append(f"{name}: {done.entries} entries copied{''.join(moved)}{busy}")
-    copied = {name: asdict(done) for name, done in found.items()}
-    problems = [f"{name}: {done.problem}" for name, done in found.items() if done.problem]
-    return Done("\n".join(lines), {"database": using, "regions": copied}, problems)
 
 
 def rollup(using: str) -> Done:

@@ -9,8 +9,8 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 
+from django_counters.managers.buffers import BufferManager
 from django_counters.managers.rows import Row
-from django_counters.managers.transfers import TransferManager
 from django_counters.projections.event import Event, Tags, Who, event_of
 from django_counters.read import values
 from django_counters.tokens import Token, check_token, optional_token
@@ -22,7 +22,7 @@ from django_counters.write.change import Change, named
 from django_counters.write.native import is_native
 
 
-class CounterManager(TransferManager[Row]):
+class CounterManager(BufferManager[Row]):
     """Counts by key. Every change joins the caller's transaction and rolls back with it.
 
     ``using`` names a database; without it the manager's own (``db_manager``) is used, else the
@@ -188,16 +188,14 @@ class CounterManager(TransferManager[Row]):
         *,
         consistency: str = "exact",
         max_age: float | None = None,
-        region: str | None = None,
         using: str | None = None,
     ) -> int:
         """The value of a counter; zero if it was never counted. See `values_of`.
 
         Raises:
-            UnsupportedRegions: there is no such ``region``, or no regions.
             CounterUnavailable: the database, or the Redis of a cached counter, cannot be asked.
         """
-        return values.value_of(key, using or self._db, consistency, max_age, region)
+        return values.value_of(key, using or self._db, consistency, max_age)
 
     def values_of(
         self,
@@ -205,7 +203,6 @@ class CounterManager(TransferManager[Row]):
         *,
         consistency: str = "exact",
         max_age: float | None = None,
-        region: str | None = None,
         using: str | None = None,
     ) -> dict[str, int]:
         """The values of many counters, in one query, and for cached ones one round trip to Redis.
@@ -213,11 +210,8 @@ class CounterManager(TransferManager[Row]):
         Those of one strategy are of one moment. ``consistency="cached"`` answers from Redis alone
         where the totals there are at most ``max_age`` seconds old (what the namespace declares, 5),
         and without Redis from what has landed in the database. Others are read exactly.
-
-        Where the namespace is ``REGIONAL`` a value is what all regions have counted, as far as it
-        was copied; with ``region="us"`` what that one has counted.
         """
-        return values.values_of(keys, using or self._db, consistency, max_age, region)
+        return values.values_of(keys, using or self._db, consistency, max_age)
 
     def collect(self, *, using: str | None = None) -> AbstractContextManager[None]:
         """A block whose increments are merged by key and applied in one statement at its end.
@@ -388,15 +382,14 @@ class CounterManager(TransferManager[Row]):
         *,
         consistency: str = "exact",
         max_age: float | None = None,
-        region: str | None = None,
         using: str | None = None,
     ) -> int:
         """`value` for async code."""
         database = using or self._db
-        if region is None and is_native([key], database, writes=False):
+        if is_native([key], database, writes=False):
             return (await values.avalues_of([key], database, consistency, max_age))[key]
         return await sync_to_async(self.value)(
-            key, consistency=consistency, max_age=max_age, region=region, using=using
+            key, consistency=consistency, max_age=max_age, using=using
         )
 
     async def avalues_of(
@@ -405,15 +398,14 @@ class CounterManager(TransferManager[Row]):
         *,
         consistency: str = "exact",
         max_age: float | None = None,
-        region: str | None = None,
         using: str | None = None,
     ) -> dict[str, int]:
         """`values_of` for async code."""
         names = keys if isinstance(keys, str) else list(keys)
-        if region is None and is_native(names, using or self._db, writes=False):
+        if is_native(names, using or self._db, writes=False):
             return await values.avalues_of(names, using or self._db, consistency, max_age)
         return await sync_to_async(self.values_of)(
-            names, consistency=consistency, max_age=max_age, region=region, using=using
+            names, consistency=consistency, max_age=max_age, using=using
         )
 
     async def aread(

@@ -102,16 +102,6 @@ FLUSH_LAG = _gauge(
     "For how long something waits in a Redis at most; 0 where nothing does.",
     "redis",
 )
-REGION_LAG = _gauge(
-    "django_counters_region_lag_seconds",
-    "How long ago this region had all that another one had published. Of regions that were copied.",
-    "region",
-)
-PUBLISH_AGE = _gauge(
-    "django_counters_region_publish_age_seconds",
-    "How long ago this region had published all that it had counted; `region` is its own name.",
-    "region",
-)
 FENCED = _gauge(
     "django_counters_ledger_fenced",
     "1 if the ledger came from another server and cannot be rolled up, else 0.",
@@ -165,7 +155,10 @@ LEFT_FILES = _gauge(
 )
 STATE = (
     *(UP, GATHER_SECONDS, PENDING_COUNTERS, PENDING_ROWS, PENDING_GENERATIONS),
-    *(ROLLUP_LAG, FLUSH_LAG, REGION_LAG, PUBLISH_AGE),
+    *(
+        ROLLUP_LAG,
+        FLUSH_LAG,
+    ),
     *(FENCED, PARTITIONS, REDIS_UP, BREAKER, INCIDENTS, REQUESTS, CREATED, MOST_CREATED),
     *(FINDINGS, BUFFERED, BUFFER_AGE, LEFT_FILES),
 )

@@ -13,7 +13,6 @@ from django_counters.metrics.names import Declared
 from django_counters.models import CounterIncident
 from django_counters.observe.facts import Facts
 from django_counters.observe.redises import Redis
-from django_counters.observe.regions import Exchange
 from django_counters.stores.redis.breaker import STATES
 from django_counters.write.adopting import directories, left
 from django_counters.write.buffers import buffers
@@ -49,7 +48,6 @@ def samples(scrape: Scrape) -> Iterator[Sample]:
     yield from _incidents(found)
     for redis in found.redises or ():
         yield from _redis(using, redis)
-    yield from _regions(found)
     yield from _added(found)
 
 
@@ -114,14 +112,6 @@ def _added(found: Facts) -> Iterator[Sample]:
     for one in found.added or ():
         if isinstance(one, GaugeValue):
             yield Sample(names.declared_for(one.gauge), (found.using, *one.labels), one.value)
-
-
-def _regions(found: Facts) -> Iterator[Sample]:
-    exchange = found.regions or Exchange()
-    for name, seconds in exchange.seconds.items():
-        if seconds is not None:
-            metric = names.PUBLISH_AGE if name == exchange.region else names.REGION_LAG
-            yield Sample(metric, (found.using, name), seconds)
 
 
 def _redis(using: str, redis: Redis) -> Iterator[Sample]:

@@ -16,7 +16,7 @@ def tune(_apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> None:
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("django_counters", "0011_regions"),
+        ("django_counters", "0010_positions"),
     ]
 
     operations = [

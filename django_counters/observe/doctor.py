@@ -4,7 +4,6 @@ problems."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from datetime import timedelta
 from itertools import starmap
 
@@ -15,12 +14,10 @@ from django.utils.translation import gettext as _
 
 from django_counters import clock
 from django_counters.conf import problems
-from django_counters.features import Finding, Verdict
+from django_counters.features import Finding, Verdict, features
 from django_counters.observe.facts import RECENT, Facts, Incidents, Unfolded, gather
 from django_counters.observe.members import Members
 from django_counters.observe.redises import LATE, Redis
-from django_counters.observe.regions import BEHIND, Copied, Exchange, inquired
-from django_counters.regions import region_problems
 from django_counters.tables import CounterIncident
 from django_counters.tables.standing import COUNTERS
 from django_counters.upkeep.ledger import State
@@ -34,7 +31,7 @@ from django_counters.write.mapped import Found
 
 # The facts that findings are about.
 NEEDED = (
-    *("spread", "members", "ledger", "redises", "regions"),
+    *("spread", "members", "ledger", "redises"),
     *("incidents", "rooms", "strangers", "guard", "added"),
 )
 _COMMAND = "manage.py counters"
@@ -54,17 +51,16 @@ def _wrong(subject: str, strategy: str, text: str, command: str = "", **told: ob
 def examine(using: str = DEFAULT_DB_ALIAS) -> list[Finding]:
     """Examine one database: pending increments, their places, and problems.
 
-    Asks other regions, too, whether this one was restored from a backup. A Redis that does not
-    answer is a finding. Wrong settings and missing tables end the
-    examination.
+    Asks other servers, too, if an app has inquiries. A Redis that does not answer is a finding.
+    Wrong settings and missing tables end the examination.
     """
     has_ledger = COUNTERS.stands_in(using)
     found = facts_of(using, *(part for part in NEEDED if part != "ledger" or has_ledger))
     for away in found.away:
         raise away.error
-    if found.regions:
-        found = replace(found, regions=inquired(found.regions, using))
-    return list(findings(found))
+    # Without its facts it is known that nothing works.
+    inquired = features() if found.added is not None else ()
+    return [*findings(found), *(told for one in inquired for told in one.inquiries(using))]
 
 
 def verdict(found: Iterable[Finding]) -> Verdict:
@@ -101,7 +97,6 @@ def findings(found: Facts) -> Iterator[Finding]:
         yield from _of_ledger(found.ledger)
     for redis in found.redises or ():
         yield from _of_redis(redis)
-    yield from _of_regions(found.regions)
     held = [one for one in buffers.waiting(found.using) if one[1].entries]
     yield from starmap(_of_buffer, held)
     yield from _of_files(found.using)
@@ -120,7 +115,6 @@ def findings(found: Facts) -> Iterator[Finding]:
 def _hindrances(found: Facts) -> Iterator[Finding]:
     """Problems of the settings; else missing tables."""
     told = [problem.message for problem in problems(getattr(settings, "COUNTERS", None))]
-    told += region_problems(needed=False)
     wrong = [_says_more("settings", "", message, "manage.py check") for message in told]
     yield from wrong or _missing(found)
 
@@ -237,43 +231,6 @@ def _waiting(redis: Redis, generations: int) -> Finding:
         lag=round(redis.lag.total_seconds() if redis.lag else 0.0, 3),
         command=command,
     )
-
-
-def _of_regions(found: Exchange | None) -> Iterator[Finding]:
-    """Missing publications and copies, and facts that other regions know and this one has
-    forgotten."""
-    if not (found and found.region):
-        return
-    yield from _if_late(found.region, found.published, f"{_COMMAND} upkeep publish")
-    for peer in found.peers:
-        yield from _if_late(peer.region, peer.lag, f"{_COMMAND} upkeep pull")
-        yield from _of_peer(found.region, peer)
-    alone = _("it has counted here, and is not in %(setting)s: is it gone, or renamed?")
-    for name in found.strangers:
-        told = alone % {"setting": "COUNTERS_REGIONS"}
-        yield Finding(f"region {name}", "", 0, 0, told, warns=True)
-
-
-def _if_late(region: str, age: timedelta | None, command: str) -> Iterator[Finding]:
-    if age is None:
-        never = _("%(command)s was never done: does it run?")
-        yield _wrong(f"region {region}", "", never, command)
-    elif age > BEHIND:
-        late = _("%(command)s was last done %(seconds)d s ago: does it run?")
-        yield _wrong(f"region {region}", "", late, command, seconds=age.total_seconds())
-
-
-def _of_peer(own: str, peer: Copied) -> Iterator[Finding]:
-    """The answer of a peer about this region."""
-    if peer.knows_more:
-        more = _(
-            "%(region)s knows more of it than itself, so it was restored from a backup: "
-            "run %(command)s"
-        )
-        yield _wrong(f"region {own}", "", more, f"{_COMMAND} regions fence", region=peer.region)
-    elif peer.problem:
-        mute = _("it cannot be asked: %(reason)s") % {"reason": peer.problem}
-        yield Finding(f"region {peer.region}", "", 0, 0, mute, warns=True)
 
 
 def _of_buffer(of: Of, waits: Waiting) -> Finding:

@@ -26,9 +26,7 @@ from django_counters.observe.filed import Filed, filed
 from django_counters.observe.members import Members, waiting
 from django_counters.observe.rates import Rate, entries, landed
 from django_counters.observe.redises import UNANSWERED, Redis, ask, reason_of, unasked
-from django_counters.observe.regions import Exchange, exchanged
 from django_counters.read.values import values_of
-from django_counters.regions import elsewhere
 from django_counters.registry import registry
 from django_counters.stores.sql.identity import identity_of
 from django_counters.tables import CounterIncident
@@ -98,7 +96,6 @@ class Facts:
         members: the actors who wait to be put into sets.
         ledger: the state of the ledger.
         redises: the state of each Redis.
-        regions: how old what this region has published and copied is.
         filed: the amount that waits in files of buffers on this machine.
         incidents: the recent incidents, by kind.
         requests: how many adjustments wait for a second person.
@@ -117,7 +114,6 @@ class Facts:
     members: tuple[Members, ...] | None = None
     ledger: State | None = None
     redises: tuple[Redis, ...] | None = None
-    regions: Exchange | None = None
     filed: Filed | None = None
     incidents: tuple[Incidents, ...] | None = None
     requests: int | None = None
@@ -201,8 +197,8 @@ def incidents(using: str, since: timedelta = RECENT) -> tuple[Incidents, ...]:
 
 
 def databases() -> list[str]:
-    """All databases of this region that may have the tables of counters."""
-    others = elsewhere()
+    """Return all databases of this site that may have the tables of counters."""
+    others = {alias for one in features() for alias in one.foreign_databases()}
     return [alias for alias in connections if alias not in others and COUNTERS.stands_in(alias)]
 
 
@@ -262,7 +258,6 @@ PARTS: Mapping[str, tuple[str, Callable[[str], Any]]] = MappingProxyType(
         "members": (gettext_noop("members"), waiting),
         "ledger": (gettext_noop("ledger"), state),
         "redises": (gettext_noop("Redis"), unasked),
-        "regions": (gettext_noop("regions"), exchanged),
         "filed": (gettext_noop("files of buffers"), filed),
         "incidents": (gettext_noop("incidents"), incidents),
         "rooms": (_TO_DO, _rooms),

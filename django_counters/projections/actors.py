@@ -69,7 +69,7 @@ ACTORS = Projection(
     in_namespaces="E031",
     in_fields="E032",
     against=_against,
-    regions="no region knows whom the others have counted",
+    spread="no database knows whom the others have counted",
     irreversible="it counts once for each actor",
 )
 

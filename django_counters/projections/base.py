@@ -25,7 +25,7 @@ class Projection:
             the name of a strategy, what it can do, and the bounds.
         merges: whether the sum of several changes says as much as they do, so that a buffer can
             merge them.
-        regions: why they cannot stand beside ``REGIONAL``.
+        spread: why other databases can't count such counters, too.
         irreversible: why a quantity that was counted can't be taken back later, if they are
             declared. Empty if it can.
     """
@@ -38,7 +38,7 @@ class Projection:
     in_fields: str
     against: Callable[..., Iterator[str]] = lambda *_, **__: iter(())
     merges: bool = False
-    regions: str = "cells of other regions are not read yet"
+    spread: str = "cells of other databases aren't read yet"
     irreversible: str = ""
 
 

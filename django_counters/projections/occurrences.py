@@ -36,5 +36,5 @@ OCCURRENCES = Projection(
     make=_parts,
     in_namespaces="E027",
     in_fields="E028",
-    regions="occurrences of other regions are not read yet",
+    spread="occurrences of other databases aren't read yet",
 )

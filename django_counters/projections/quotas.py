@@ -68,7 +68,7 @@ QUOTAS = Projection(
     in_namespaces="E036",
     in_fields="E037",
     against=_against,
-    regions="no region can keep it for the others",
+    spread="no database can keep it for the others",
     irreversible="it has a quota, and the quantity could come back in another period",
 )
 

@@ -46,7 +46,7 @@ TOP = Projection(
     in_namespaces="E033",
     in_fields="E034",
     against=_against,
-    regions="ranks of other regions are not read yet",
+    spread="ranks of other databases aren't read yet",
 )
 
 

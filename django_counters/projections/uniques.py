@@ -33,5 +33,5 @@ UNIQUES = Projection(
     make=_parts,
     in_namespaces="E029",
     in_fields="E030",
-    regions="sets of other regions are not read yet",
+    spread="sets of other databases aren't read yet",
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from django_counters.conf import EXACT, Policy
 from django_counters.exceptions import (
@@ -13,9 +13,9 @@ from django_counters.exceptions import (
     InvalidKey,
     InvalidPeriod,
     UnsupportedConsistency,
-    UnsupportedRegions,
+    UnsupportedReading,
 )
-from django_counters.read.regions import Regional
+from django_counters.features import Reader
 from django_counters.registry import registry
 from django_counters.stores.sql.tables import NAMED
 from django_counters.strategies.base import Outside
@@ -25,19 +25,6 @@ from django_counters.write.buffered import ATTEMPTS, Before
 from django_counters.write.buffers import buffers
 from django_counters.write.collector import collector_of
 from django_counters.write.pipeline import outside
-
-
-class Reader(Protocol):
-    """Reads the values of some counters."""
-
-    def value(self, key: Hashable) -> int:
-        """One value; zero if there is none."""
-
-    def values(
-        self, keys: Iterable[Hashable], max_age: float | None = None
-    ) -> Mapping[Hashable, int]:
-        """The values that exist."""
-
 
 _Reader = TypeVar("_Reader", bound=Reader)
 Values = dict[Hashable, int]
@@ -49,12 +36,11 @@ def value_of(
     using: str | None,
     consistency: str = "exact",
     age: object = None,
-    region: str | None = None,
 ) -> int:
     """The value of one number; zero if it was never counted."""
     name = check_key(key)
-    if consistency != "exact" or region is not None:
-        return values_of([name], using, consistency, age, region)[name]
+    if consistency != "exact":
+        return values_of([name], using, consistency, age)[name]
     policy = registry.policy(name)
     if policy.buffer is not None:
         return values_of([name], using)[name]
@@ -68,13 +54,10 @@ def values_of(
     using: str | None,
     consistency: str = "exact",
     max_age: object = None,
-    region: str | None = None,
 ) -> dict[str, int]:
     """The values of many keys of one moment; zero for counters that were never counted."""
     names = check_keys(keys)
-    if region is not None:
-        _check_regional(names)
-    readers = partial(_readable, using=using, region=region or "")
+    readers = partial(_readable, using=using)
 
     def read_some(some: Sequence[str]) -> dict[Hashable, int]:
         found: dict[Hashable, int] = {}
@@ -158,9 +141,9 @@ def read(key: object, consistency: str, using: str | None, max_age: object = Non
     """One value, and the known details of it."""
     name = check_key(key)
     policy = registry.policy(name)
-    if policy.regional:
-        reason = "value() adds up regions, and a reading is of one region"
-        raise UnsupportedRegions(key=name, reason=reason)
+    if policy.spread is not None:
+        reason = "other databases count it, too, and a reading is of one database. Call value()"
+        raise UnsupportedReading(key=name, reason=reason)
     age = policy.max_age if max_age is None else check_age(max_age)
     strategy = registry.strategy(policy.recipe, NAMED, reading_alias(policy, using))
     readings: list[Reading] = []
@@ -178,17 +161,11 @@ def read(key: object, consistency: str, using: str | None, max_age: object = Non
     return replace(reading, value=reading.value + owed, pending=reading.pending + owed)
 
 
-def _check_regional(names: Sequence[str]) -> None:
-    for name in names:
-        if not registry.policy(name).regional:
-            raise UnsupportedRegions(key=name, reason="its namespace is not REGIONAL")
-
-
-def _readable(policy: Policy, using: str | None, region: str = "") -> Reader:
+def _readable(policy: Policy, using: str | None) -> Reader:
     """The reader: all strategies that keep everything in the database read it in the same way."""
     outside = policy.recipe if policy.recipe.can.outside else None
-    if policy.regional:
-        return Regional(reading_alias(policy, using), region, outside)
+    if policy.spread is not None:
+        return policy.spread.reader(policy, reading_alias(policy, using))
     return registry.strategy(outside or EXACT, NAMED, reading_alias(policy, using))
 
 

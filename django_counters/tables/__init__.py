@@ -19,7 +19,6 @@ from django_counters.tables.occurrence import CounterOccurrence
 from django_counters.tables.partition import CounterArchive, CounterPartition
 from django_counters.tables.position import CounterPosition
 from django_counters.tables.rank import CounterRank
-from django_counters.tables.region import CounterRegion
 from django_counters.tables.sample import CounterSample
 from django_counters.tables.token import CounterToken
 from django_counters.tables.total import TotalField
@@ -38,7 +37,6 @@ __all__ = [
     "CounterPartition",
     "CounterPosition",
     "CounterRank",
-    "CounterRegion",
     "CounterSample",
     "CounterSource",
     "CounterTag",

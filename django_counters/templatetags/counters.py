@@ -10,7 +10,6 @@ from django.utils.formats import number_format
 from django.utils.html import format_html
 from django.utils.translation import pgettext
 
-from django_counters.fields.regional import CounterOverRegions
 from django_counters.fields.values import Counting
 from django_counters.models import Counter
 from django_counters.templatetags.counters_admin import grouped
@@ -47,9 +46,9 @@ def counter(counted: Any) -> Any:
     """The value of a counter as a compact number; the exact one is in its title.
 
     ``counted`` is a number that was loaded (``post.views``), which takes no query. Or it is a key
-    (``"likes:post:1"``), ``Post.views.of(1)``, or the attribute of a `RegionalCounter`: these are
-    read with ``consistency="cached"``. While Redis is away that shows what has landed, and raises
-    nothing. Anything else is shown as it is.
+    (``"likes:post:1"``), ``Post.views.of(1)``, or an object of an app with a ``counter_key``: these
+    are read with ``consistency="cached"``. While Redis is away that shows what has landed, and
+    raises nothing. Anything else is shown as it is.
 
     Raises:
         InvalidKey: no counter can have that key.
@@ -63,8 +62,8 @@ def counter(counted: Any) -> Any:
 
 
 def _value_of(counted: Any) -> Any:
-    if isinstance(counted, CounterOverRegions):
-        counted = counted.key
+    if not isinstance(counted, Counting | Unknown):
+        counted = getattr(counted, "counter_key", counted)
     if isinstance(counted, str) and counted and not isinstance(counted, Unknown):
         return Counter.objects.value(counted, consistency=_FOR_PAGES)
     if isinstance(counted, Counting) and not isinstance(counted, int | Decimal):

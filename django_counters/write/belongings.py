@@ -51,7 +51,6 @@ BELONGINGS: Mapping[str, Fate] = MappingProxyType(
         "CounterAdjustment": Fate.KEPT,
         "AdjustmentRequest": Fate.KEPT,
         "CounterArchive": Fate.KEPT,
-        "CounterRegion": Fate.KEPT,
         "CounterIncident": Fate.KEPT,
         # A replay returns its result, which names the counter until the token expires.
         "CounterToken": Fate.KEPT,

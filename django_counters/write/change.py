@@ -147,9 +147,9 @@ class Change(NamedTuple):
         return Delta(ref.key, self.by, bounds, self.route, effects, quotas, told)
 
     def _check_that_it_is_here_alone(self) -> None:
-        """Refuse bounds that no region can keep for the others."""
-        if is_regional(self.ref):
-            raise UnsupportedBounds(key=self.ref.label, strategy="regional")
+        """Refuse bounds that no database can keep for the others."""
+        if is_spread(self.ref):
+            raise UnsupportedBounds(key=self.ref.label, strategy=self.ref.strategy)
 
     def _check_floor(self, floor: int) -> None:
         """Refuse a floor that is not kept where increments wait, or not known to all who take."""
@@ -176,9 +176,9 @@ def check_event(ref: Ref, event: Event) -> None:
     effects_of(measure, ref.label, 1, event, known=known, admits=False)
 
 
-def is_regional(ref: Ref) -> bool:
-    """Whether other regions count it, too."""
-    return not ref.owner and registry.policy(ref.text).regional
+def is_spread(ref: Ref) -> bool:
+    """Return whether other databases count it, too."""
+    return not ref.owner and registry.policy(ref.text).spread is not None
 
 
 def in_shards(key: object, using: str | None) -> Ref:

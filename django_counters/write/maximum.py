@@ -11,7 +11,7 @@ from django_counters.signals import batch_applied
 from django_counters.strategies.base import Raises
 from django_counters.types import Batch, Delta, Peak, Raised, check_integer
 from django_counters.values import Counted, Result, Unknown
-from django_counters.write.change import Ref, is_regional
+from django_counters.write.change import Ref, is_spread
 from django_counters.write.pipeline import settle
 from django_counters.write.telling import tell
 
@@ -40,8 +40,8 @@ def _refuse(ref: Ref) -> None:
     if ref.buffer is not None:
         reason = "its value is not known while increments wait in the buffers of processes"
         raise UnsupportedMaximum(key=ref.label, reason=reason)
-    if is_regional(ref):
-        raise UnsupportedMaximum(key=ref.label, reason="a region knows what others count too late")
+    if is_spread(ref):
+        raise UnsupportedMaximum(key=ref.label, reason="other databases count it, too")
     if ref.measure is not None and ref.measure.once is not None:
         raise UnsupportedMaximum(key=ref.label, reason="it counts once for each actor")
     if ref.measure is not None:

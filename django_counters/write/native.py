@@ -18,7 +18,7 @@ from django_counters.write.collector import collector_of
 def is_native(keys: object, using: str | None, *, writes: bool) -> bool:
     """Whether all of these are cached, and nothing of synchronous code comes into it.
 
-    What other regions have is read from the database.
+    What other databases count, too, is read by the feature that spreads it.
     """
     if within_synchronous_code() or not isinstance(keys, Iterable):
         # That code may have a transaction open, which only its own thread can see.
@@ -27,7 +27,7 @@ def is_native(keys: object, using: str | None, *, writes: bool) -> bool:
         return False
     names = list(keys)
     return bool(names) and all(
-        policy.recipe.can.outside and (writes or not policy.regional)
+        policy.recipe.can.outside and (writes or policy.spread is None)
         for policy in map(registry.policy, (key for key in names if isinstance(key, str)))
     )
 

@@ -18,10 +18,11 @@ django.setup()
 
 from django.db import close_old_connections  # noqa: E402
 
+from django_counters.contrib.regions import value  # noqa: E402
+from django_counters.contrib.regions.publishing import publish  # noqa: E402
+from django_counters.contrib.regions.pulling import pull  # noqa: E402
 from django_counters.exceptions import CounterError  # noqa: E402
 from django_counters.models import Counter  # noqa: E402
-from django_counters.upkeep.pulling import pull  # noqa: E402
-from django_counters.upkeep.regions import publish  # noqa: E402
 from example_project.regions.settings import KEY, NAMES, REGION  # noqa: E402
 
 COUNT, REST = "count", "rest"
@@ -57,7 +58,7 @@ class Region:
 
     def _seen(self) -> dict[str, object]:
         """What was counted here, and what this database says of all regions."""
-        seen = {name: Counter.objects.value(KEY, region=name) for name in NAMES}
+        seen = {name: value(KEY, region=name) for name in NAMES}
         total = Counter.objects.value(KEY)
         return {"name": self._name, "counted": self._counted, "seen": seen, "total": total}
 

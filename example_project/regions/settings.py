@@ -42,6 +42,7 @@ INSTALLED_APPS = [
     "django.contrib.humanize",
     "django.contrib.staticfiles",
     "django_counters",
+    "django_counters.contrib.regions",
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",

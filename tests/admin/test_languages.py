@@ -64,7 +64,7 @@ def test_a_sentence_names_only_what_its_error_knows(kind: type[Any]) -> None:
 # Forms of the admin don't meet these: their input is wrong in code, or they are
 # raised by reads, regions and migrations.
 ELSEWHERE: set[type[errors.CounterError]] = {
-    *(errors.PositionGone, errors.RegionAway, errors.RegionRestored),
+    *(errors.PositionGone, errors.LandingRefused, errors.UnsupportedReading),
     *(errors.HistoryNotKept,),
     *(errors.InitialOutOfBounds, errors.InvalidActor, errors.InvalidAdjustment),
     *(errors.InvalidConfiguration, errors.InvalidDelta, errors.InvalidKey, errors.InvalidMoment),
@@ -72,7 +72,7 @@ ELSEWHERE: set[type[errors.CounterError]] = {
     *(errors.UnsavedInstance, errors.UnsupportedActors),
     errors.UnsupportedBounds,
     *(errors.UnsupportedConsistency, errors.UnsupportedHistory),
-    *(errors.UnsupportedMaximum, errors.UnsupportedOption, errors.UnsupportedRegions),
+    *(errors.UnsupportedMaximum, errors.UnsupportedOption),
     *(errors.UnsupportedSeries, errors.UnsupportedToken, errors.ValueNotKnown),
 }
 

@@ -1,4 +1,4 @@
-"""The panel of the app."""
+"""The sections of the app."""
 
 from __future__ import annotations
 
@@ -10,6 +10,18 @@ from django.urls import URLPattern, path
 
 from django_counters.features import OnPage, Panel
 from django_counters.registry import registry
+
+
+class MoodSection:
+    """Shows how many moods there are."""
+
+    template = "moods/section.html"
+
+    def context(self, request: HttpRequest, using: str) -> Mapping[str, Any] | None:
+        from tests.extension.models import Mood
+
+        number = Mood.objects.using(using).count()
+        return {"number": number} if number else None
 
 
 class MoodPanel(Panel):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from django.apps import AppConfig
 
-from django_counters.features import Drift, Feature, Finding, Gauge, GaugeValue, Job, Tally
+from django_counters.exceptions import LandingRefused
+from django_counters.features import Drift, Feature, Finding, Gauge, GaugeValue, Job, Reader, Tally
 from django_counters.options import Option
 from django_counters.projections.base import Projection
 from tests.extension.errors import NoMood
@@ -40,6 +41,15 @@ class Moods(Feature):
             merges=True,
         ),
     )
+    namespace_options = (
+        Option(
+            "SHARED", False, "True or False", "Others count it, too.", lambda one: one in (0, 1)
+        ),
+    )
+    section = "tests.extension.admin.MoodSection"
+    #: What may land, and which databases belong to others.
+    lands: Hashable = "today"
+    foreign: Collection[str] = ()
     rest = "tests.extension.rest"
     panel = "tests.extension.admin.MoodPanel"
     explained = (NoMood,)
@@ -51,6 +61,41 @@ class Moods(Feature):
 
     def functions(self, vendor: str) -> Sequence[str]:
         return [SHOUT] if vendor == "postgresql" else []
+
+    def hints(self) -> Mapping[str, str]:
+        return {"E102": "Remove SHARED."}
+
+    def namespace_problems(
+        self, name: str, declared: Mapping[Any, Any]
+    ) -> Iterator[tuple[str, str]]:
+        if declared.get("SHARED") and declared.get("FLOOR") is not None:
+            yield "E102", "SHARED can't be used with FLOOR. Remove one."
+
+    def namespaces(self, declared: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+        shared = any(policy.options.get("shared") for policy in declared.values())
+        return {"moods.shared": {"STRATEGY": "sharded"}} if shared else {}
+
+    def is_spread(self, options: Mapping[str, Any]) -> bool:
+        return bool(options.get("shared"))
+
+    def reader(self, policy: Any, using: str) -> Reader:
+        from tests.extension.work import Doubled
+
+        return Doubled(using)
+
+    def landing(self, using: str) -> Hashable:
+        if self.lands is None:
+            raise LandingRefused(reason="all are asleep")
+        return self.lands
+
+    def foreign_databases(self) -> Collection[str]:
+        return self.foreign
+
+    def inquiries(self, using: str) -> Iterator[Finding]:
+        from tests.extension.models import Mood
+
+        if Mood.objects.using(using).filter(text="lonely").exists():
+            yield Finding("friends", "", 0, 0, "none has answered", warns=True)
 
     def jobs(self) -> Sequence[Job]:
         return [Job("cheer", 60, "tests.extension.work.cheer", "cheer everybody up")]

@@ -13,17 +13,26 @@ from django.core.checks import run_checks
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 from django.db import connection
-from django.test import Client, modify_settings
+from django.test import Client, modify_settings, override_settings
 from django.urls import reverse
 from prometheus_client import REGISTRY
 
 import django_counters
+from django_counters.checks import check_setting
 from django_counters.conf import problems
-from django_counters.exceptions import InvalidConfiguration
+from django_counters.exceptions import (
+    InvalidConfiguration,
+    UnsupportedBounds,
+    UnsupportedMaximum,
+    UnsupportedReading,
+)
 from django_counters.features import features
+from django_counters.intake.flush import flush
 from django_counters.metrics.gathering import scraping
 from django_counters.metrics.samples import Sample, samples
 from django_counters.models import Counter
+from django_counters.observe.doctor import facts_of, findings
+from django_counters.observe.facts import PARTS, databases
 from django_counters.registry import registry
 from django_counters.stores.sql.dialects import dialect_of
 from django_counters.testing import override_counters
@@ -109,6 +118,68 @@ def test_the_doctor_tells_what_it_found() -> None:
     assert "moods" not in output("doctor", "--all")
     Mood.objects.create(key="a", text="sad")
     assert "WARN · moods · 1 rows of 1 counters wait · cheer them up" in output("doctor")
+
+
+def test_the_doctor_alone_inquires() -> None:
+    Mood.objects.create(key="a", text="lonely")
+    assert "WARN · friends · none has answered" in output("doctor")
+    assert "friends" not in [one.subject for one in findings(facts_of("default", *PARTS))]
+
+
+def test_its_section_of_the_overview(admin_client: Client) -> None:
+    url = reverse("admin:django_counters_overview")
+    assert "1 moods" not in html_of(admin_client, url)
+    Mood.objects.create(key="a", text="sad")
+    assert "1 moods" in html_of(admin_client, url)
+
+
+def test_its_option_of_namespaces_alone() -> None:
+    assert "moods.shared" not in registry.policies()
+    with override_counters(parties={"SHARED": True}):
+        assert registry.policy("moods.shared:a").recipe.strategy == "sharded"
+    for wrong in ({"SHARED": "often"}, {"SHARED": True, "FLOOR": 0}):
+        (problem,) = problems({"parties": wrong})
+        assert "SHARED" in problem.message
+    with override_settings(COUNTERS={"parties": wrong}):
+        (error,) = check_setting()
+    assert (error.id, error.hint) == ("counters.E102", "Remove SHARED.")
+
+
+def test_counters_that_others_count_too() -> None:
+    with override_counters(parties={"SHARED": True}):
+        Counter.objects.increment_many({"parties:a": 2, "b": 1})
+        assert Counter.objects.value("parties:a") == 4
+        assert Counter.objects.values_of(["parties:a", "b"]) == {"parties:a": 4, "b": 1}
+        with pytest.raises(UnsupportedReading, match="Call value"):
+            Counter.objects.read("parties:a")
+        with pytest.raises(UnsupportedBounds):
+            Counter.objects.increment("parties:a", ceiling=9)
+        with pytest.raises(UnsupportedMaximum):
+            Counter.objects.maximum("parties:a", 9)
+
+
+@pytest.mark.usefixtures("cached")
+@pytest.mark.django_db(transaction=True)
+def test_it_can_refuse_to_land(monkeypatch: pytest.MonkeyPatch) -> None:
+    Counter.objects.increment("views:a", 2)
+    monkeypatch.setattr(Moods, "lands", None)
+    assert list(flush().away.values()) == ["Nothing may land in the database now: all are asleep."]
+
+    def wake(step: str) -> None:
+        monkeypatch.setattr(Moods, "lands", "tomorrow" if step == "apply" else "today")
+
+    wake("look")
+    assert flush(step=wake).busy
+    assert Counter.objects.filter(key="views:a", value__gt=0).count() == 0
+    wake("look")
+    assert flush().counters == 1
+    assert Counter.objects.get(key="views:a").value == 2
+
+
+def test_monitoring_leaves_foreign_databases_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert databases() == ["default", "other"]
+    monkeypatch.setattr(Moods, "foreign", ["other"])
+    assert databases() == ["default"]
 
 
 def test_a_scrape_has_its_gauge() -> None:

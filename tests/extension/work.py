@@ -1,13 +1,16 @@
-"""The job of the app."""
+"""The job of the app, and what reads its counters."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from django.dispatch import Signal
 from rest_framework.exceptions import PermissionDenied
 
 from django_counters.features import Done
+from django_counters.models import Counter
 from tests.extension.errors import NoMood
 from tests.extension.models import Mood
 
@@ -37,3 +40,19 @@ def cheer(using: str) -> Done:
     number = moods.filter(text="sad").update(text="calm")
     cheered.send(Mood, mood="calm")
     return Done(f"{number} cheered up", {"cheered": number})
+
+
+@dataclass(frozen=True)
+class Doubled:
+    """Reads counters that others count as often as we do."""
+
+    using: str
+
+    def value(self, key: Hashable) -> int:
+        return self.values([key]).get(key, 0)
+
+    def values(
+        self, keys: Iterable[Hashable], max_age: float | None = None
+    ) -> Mapping[Hashable, int]:
+        rows = Counter.objects.using(self.using).filter(key__in=list(keys))
+        return {row.key: 2 * row.value for row in rows}

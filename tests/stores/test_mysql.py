@@ -11,7 +11,6 @@ import pytest
 from django.core.checks import run_checks
 from django.db import IntegrityError, OperationalError, connection, connections, transaction
 from django.db.transaction import TransactionManagementError
-from django.test import override_settings
 
 from django_counters import clock
 from django_counters.exceptions import InvalidConfiguration
@@ -183,14 +182,13 @@ class TestChecks:
             ({"STRATEGY": "cached"}, "ON_REDIS_DOWN"),
             ({"HISTORY": "1d"}, "PER"),
             ({"ONCE": True}, "ONCE"),
-            ({"REGIONAL": True}, "REGIONAL"),
         ],
         ids=str,
     )
     def test_what_is_not_offered_is_said_with_its_remedy(
         self, options: dict[str, Any], remedy: str
     ) -> None:
-        with override_settings(COUNTERS_REGION="eu"), override_counters(views=options):
+        with override_counters(views=options):
             found = [m for m in run_checks(databases=["default"]) if m.id == "counters.E044"]
             (message,) = [m.msg for m in found if "views" in m.msg]
         assert "Use PostgreSQL" in message

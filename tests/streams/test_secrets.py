@@ -8,9 +8,9 @@ import pytest
 from django.test import override_settings
 
 from django_counters.conf import problems as namespace_problems
+from django_counters.contrib.regions.declared import region_problems
 from django_counters.contrib.streams.declared import Stream, stream_problems
 from django_counters.contrib.streams.kafka import topic_of
-from django_counters.regions import region_problems
 
 SECRET = "s3cr3t"
 PASSWORDS: list[dict[str, Any]] = [

@@ -17,8 +17,8 @@ from django_counters.tokens import mint
 from django_counters.upkeep.partitions import Report, maintain, partitions_ahead
 from django_counters.upkeep.prune import prune_landed
 from django_counters.upkeep.rollup import rollup
-from tests.upkeep.regions import EU, US, Region, exchange
-from tests.upkeep.regions import _regional as _regional
+from tests.regions.regions import EU, US, Region, exchange
+from tests.regions.regions import _regional as _regional
 
 pytestmark = pytest.mark.django_db
 DAYS = (-40, 3, 8, 40)

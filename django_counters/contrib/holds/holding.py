@@ -40,7 +40,7 @@ from django_counters.tables.standing import COUNTERS
 from django_counters.tokens import Token, check_token, mint
 from django_counters.twins import twin
 from django_counters.types import UNBOUNDED, Batch, Bounds, Delta, check_delta, steering
-from django_counters.write.change import Change, Ref, is_regional
+from django_counters.write.change import Change, Ref, is_spread
 from django_counters.write.pipeline import owed, settle
 from django_counters.write.records import declared_options, has_places, ref_of, ref_to
 from django_counters.write.telling import applied, tell
@@ -280,8 +280,8 @@ def check_holds(ref: Ref) -> None:
         reason = f"{ref.strategy} counters can't promise a quantity"
     elif ref.buffer is not None:
         reason = "increments in the buffers of other processes are not known"
-    elif is_regional(ref):
-        reason = "a region knows too late what others count"
+    elif is_spread(ref):
+        reason = "other databases count it, too"
     elif has_places(ref):
         reason = "it has decimal places, and holds are of whole quantities"
     elif ref.measure is not None and (why := irreversible(declared_options(ref))):

@@ -82,5 +82,5 @@ OPTIONS = Projection(
     in_fields="E020",
     against=_against,
     merges=True,
-    regions="a region knows too late what others count",
+    spread="no database knows in time what others count",
 )

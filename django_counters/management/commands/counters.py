@@ -29,7 +29,7 @@ from django_counters.adjustments.audit import Anchor
 from django_counters.adjustments.cases import AdjustedMany
 from django_counters.features import Done, Job, absent, features
 from django_counters.intake.flush import flush
-from django_counters.management import examining, regions, work
+from django_counters.management import examining, work
 from django_counters.management.looping import Wait, seconds, until_asked_to_end
 from django_counters.options import did_you_mean
 from django_counters.upkeep.forgetting import forget_actor
@@ -39,7 +39,6 @@ logger = logging.getLogger("django_counters")
 _WORK = {
     "upkeep": gettext_noop("do all periodic work, or some of it"),
     "flush": gettext_noop("flush increments from Redis into the totals"),
-    "regions": gettext_noop("say how old copies of regions are, or look after a restored one"),
     "verify": gettext_noop("compare the ledger with its entries, and counts of actors with them"),
     "rebase": gettext_noop("compute the totals of the ledger anew, after a restore"),
     "adjust": gettext_noop("adjust many counters, as a file says"),
@@ -58,8 +57,7 @@ _EXPLAINED = (
     errors.InvalidConfiguration,
     errors.CounterUnavailable,
     errors.OutcomeUnknown,
-    errors.RegionAway,
-    errors.RegionRestored,
+    errors.LandingRefused,
 )
 # The database is away for a moment; a loop goes on when it is back.
 _PASSING = (OperationalError, InterfaceError, errors.ReadOnlyDatabase)
@@ -117,7 +115,6 @@ class Command(BaseCommand):
         )
         adjustments.add_arguments(sub["adjust"])
         examining.add_arguments(sub["doctor"])
-        regions.add_arguments(sub["regions"])
         for name, module in _modules().items():
             module.add_arguments(subs.add_parser(name, help=module.HELP, parents=[_common()]))
         for name, app in _absent().items():
@@ -193,9 +190,6 @@ class Command(BaseCommand):
             return work.flushed(using, flush(using, alone=alone, adopt=adopt, step=step))
         finally:
             self._progress()
-
-    def _regions(self, using: str, **options: Any) -> None:
-        regions.run(self.stdout, using, **options)
 
     def _verify(
         self,

@@ -22,7 +22,7 @@ _apart = ""
 
 @contextmanager
 def apart() -> Iterator[None]:
-    """Count in parts that no other region knows, in this process."""
+    """Count in parts that nothing else knows, in this process."""
     global _apart  # noqa: PLW0603
     before, _apart = _apart, f" {secrets.token_hex(6)}"
     try:

@@ -21,13 +21,15 @@ django.setup()
 from django.core.management import CommandError, call_command  # noqa: E402
 from django.db import close_old_connections, connections  # noqa: E402
 
-from django_counters.exceptions import RegionAway  # noqa: E402
+from django_counters.contrib.regions import values_of  # noqa: E402
+from django_counters.contrib.regions.errors import RegionAway  # noqa: E402
+from django_counters.contrib.regions.models import CounterRegion  # noqa: E402
+from django_counters.contrib.regions.publishing import publish  # noqa: E402
+from django_counters.contrib.regions.pulling import pull  # noqa: E402
 from django_counters.intake.flush import flush  # noqa: E402
-from django_counters.models import Counter, CounterPosition, CounterRegion  # noqa: E402
+from django_counters.models import Counter, CounterPosition  # noqa: E402
 from django_counters.registry import registry  # noqa: E402
 from django_counters.stores.sql.tables import NAMED  # noqa: E402
-from django_counters.upkeep.pulling import pull  # noqa: E402
-from django_counters.upkeep.regions import publish  # noqa: E402
 from tests.faults.regions.actors import enter  # noqa: E402
 from tests.faults.regions.world import NAMESPACES, REGIONS, World, hot  # noqa: E402
 
@@ -46,7 +48,7 @@ def keys_in(using: str) -> list[str]:
 
 def share(using: str, region: str) -> dict[str, int]:
     """What a region has counted, as somebody reads it who asks this database."""
-    return dict(Counter.objects.values_of(keys_in(using), using=using, region=region))
+    return values_of(keys_in(using), region=region, using=using)
 
 
 def waiting(using: str) -> dict[str, int]:

@@ -13,7 +13,6 @@ from django_counters.stores.sql.dialects.fold import Fold
 from django_counters.stores.sql.dialects.landing import Landing
 from django_counters.stores.sql.dialects.ledger import Ledger
 from django_counters.stores.sql.dialects.positions import Positions
-from django_counters.stores.sql.dialects.regions import Regions
 from django_counters.stores.sql.dialects.rights import Rights
 from django_counters.stores.sql.dialects.samples import Samples
 from django_counters.stores.sql.dialects.spelling import Spelling
@@ -63,7 +62,6 @@ class Dialect(Spelling, Errors):
         self.cells = Cells(self)
         self.actors = Actors(self)
         self.positions = Positions(self)
-        self.regions = Regions(self)
 
     @property
     def present(self) -> str:

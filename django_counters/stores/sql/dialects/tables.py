@@ -20,7 +20,6 @@ ARCHIVE = "django_counters_counterarchive"
 SAMPLES = "django_counters_countersample"
 UNIQUES = "django_counters_counterunique"
 ACTORS = "django_counters_counteractor"
-REGIONS = "django_counters_counterregion"
 
 # The number of the row that is a total, where totals have no column.
 TOTAL = -1

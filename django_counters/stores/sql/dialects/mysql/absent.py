@@ -22,7 +22,6 @@ LACKS: Mapping[str, str] = MappingProxyType(
         ),
         "history": f"HISTORY isn't offered {_POSTGRESQL}, or count by period with PER.",
         "once": f"Counting once per actor isn't offered {_POSTGRESQL}, or remove ONCE.",
-        "regional": f"REGIONAL counters aren't offered {_POSTGRESQL}, or remove REGIONAL.",
     }
 )
 

@@ -86,7 +86,6 @@ class MySQL(Dialect):
         self.landing = MysqlLanding(self)
         self.ledger = NoLedger()
         self.positions = MysqlPositions(self)
-        self.regions = absent("regional")
         self.samples = absent("history")
 
     def unfit(self, connection: Any) -> Iterable[str]:

@@ -17,7 +17,6 @@ from django_counters.stores.sql.dialects.postgresql.functions import (
 )
 from django_counters.stores.sql.dialects.postgresql.landing import PostgresLanding
 from django_counters.stores.sql.dialects.postgresql.ledger import PostgresLedger
-from django_counters.stores.sql.dialects.postgresql.regions import PostgresRegions
 from django_counters.stores.sql.dialects.postgresql.rights import ShardRights, SlotRights
 from django_counters.stores.sql.dialects.postgresql.totals import (
     FunctionReads,
@@ -71,7 +70,6 @@ class PostgreSQL(Dialect):
         super().__init__()
         self.cells = PostgresCells(self)
         self.actors = PostgresActors(self)
-        self.regions = PostgresRegions(self)
         self.ledger = PostgresLedger(self)
         self.landing = PostgresLanding(self)
 

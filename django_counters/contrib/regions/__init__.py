@@ -1,0 +1,58 @@
+"""Counters that several regions count, each in a database of its own.
+
+Add ``"django_counters.contrib.regions"`` to ``INSTALLED_APPS``. Names are resolved on first use:
+Django imports this package before it has models.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django_counters.features import exported
+
+if TYPE_CHECKING:
+    from django_counters.contrib.regions.attribute import CounterOverRegions as CounterOverRegions
+    from django_counters.contrib.regions.attribute import RegionalCounter as RegionalCounter
+    from django_counters.contrib.regions.errors import RegionAway as RegionAway
+    from django_counters.contrib.regions.errors import RegionRestored as RegionRestored
+    from django_counters.contrib.regions.errors import UnsupportedRegions as UnsupportedRegions
+    from django_counters.contrib.regions.fencing import fence as fence
+    from django_counters.contrib.regions.publishing import publish as publish
+    from django_counters.contrib.regions.pulling import pull as pull
+    from django_counters.contrib.regions.reading import avalue as avalue
+    from django_counters.contrib.regions.reading import avalues_of as avalues_of
+    from django_counters.contrib.regions.reading import by_region as by_region
+    from django_counters.contrib.regions.reading import value as value
+    from django_counters.contrib.regions.reading import values_of as values_of
+    from django_counters.contrib.regions.renaming import rename as rename
+    from django_counters.contrib.regions.transfers import atransfer as atransfer
+    from django_counters.contrib.regions.transfers import transfer as transfer
+
+_HOMES = {
+    "CounterOverRegions": "attribute",
+    "RegionAway": "errors",
+    "RegionRestored": "errors",
+    "RegionalCounter": "attribute",
+    "UnsupportedRegions": "errors",
+    "atransfer": "transfers",
+    "avalue": "reading",
+    "avalues_of": "reading",
+    "by_region": "reading",
+    "fence": "fencing",
+    "publish": "publishing",
+    "pull": "pulling",
+    "rename": "renaming",
+    "transfer": "transfers",
+    "value": "reading",
+    "values_of": "reading",
+}
+
+__all__ = sorted(_HOMES)  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> object:
+    return exported(__name__, _HOMES, name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,66 @@
+"""The app's sections of the admin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from django.http import HttpRequest
+from django.utils.translation import gettext as _
+
+from django_counters.admin.overview import age_text
+from django_counters.contrib.regions.declared import is_regional, region_problems
+from django_counters.contrib.regions.reading import by_region
+from django_counters.contrib.regions.state import Exchange, exchanged
+from django_counters.exceptions import CounterError
+from django_counters.features import OnPage, Panel
+from django_counters.observe.facts import Away, asked
+from django_counters.registry import registry
+
+
+class RegionsPanel(Panel):
+    """Shows what each region has counted, and their sum, on the page of a counter."""
+
+    template = "admin/django_counters_regions/panel.html"
+
+    def context(
+        self,
+        request: HttpRequest,  # noqa: ARG002
+        counter: OnPage,
+    ) -> Mapping[str, Any] | None:
+        """Return the amount of each region; None for a counter that isn't regional."""
+        if counter.owner or not is_regional(registry.policy(counter.key)):
+            return None
+        try:
+            found = by_region(counter.key, counter.using)
+        except CounterError:
+            # The overview shows what is wrong with the settings, and the value that a Redis is
+            # unavailable.
+            return None
+        return {"regions": [*found.items(), (_("Together"), sum(found.values()))]}
+
+
+class RegionsSection:
+    """Shows how old each region's publication or copy is, on the overview."""
+
+    template = "admin/django_counters_regions/section.html"
+
+    def context(
+        self,
+        request: HttpRequest,  # noqa: ARG002
+        using: str,
+    ) -> Mapping[str, Any] | None:
+        """Return the age of each region; None if this isn't a region."""
+        if any(region_problems(needed=False)):
+            return None
+        found = asked("regions", using, lambda: exchanged(using))
+        # The findings beside it show why nothing could be read.
+        if isinstance(found, Away) or not found.region:
+            return None
+        return {"regions": list(_ages(found))}
+
+
+def _ages(found: Exchange) -> Iterator[tuple[str, str, str]]:
+    yield found.region, _("published by this region"), age_text(found.published)
+    for peer in found.peers:
+        yield peer.region, _("copied by this region"), age_text(peer.lag)

@@ -1,0 +1,132 @@
+"""The answers of a region to others that reach it over HTTP: `over_http` is on the other side.
+
+A sender without the secret is told nothing. A sender with it reads the counts of regions, and
+changes labels of the region that it says it is.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from django.db import DEFAULT_DB_ALIAS, Error, transaction
+from django.http import (
+    Http404,
+    HttpRequest,
+    HttpResponse,
+    HttpResponseForbidden,
+    HttpResponseNotAllowed,
+)
+from django.views.decorators.csrf import csrf_exempt
+
+from django_counters.contrib.regions import wire
+from django_counters.contrib.regions.database import DatabasePeer
+from django_counters.contrib.regions.declared import Regions, are_there, region_secrets, regions
+from django_counters.contrib.regions.peer import PeerAway
+from django_counters.contrib.regions.sql import Of
+from django_counters.contrib.regions.wire import HEADER, answer_signature, secret_of
+from django_counters.exceptions import CounterError
+
+logger = logging.getLogger("django_counters")
+#: How many bytes a request has at most.
+LARGEST_REQUEST = 2**16
+
+
+class Refused(Exception):
+    """The sender knows the secret, and asks for data that it may not have. The text says why."""
+
+
+@csrf_exempt
+@transaction.non_atomic_requests
+def answer(request: HttpRequest, using: str = DEFAULT_DB_ALIAS) -> HttpResponse:
+    """Answer another region.
+
+    Args:
+        request: signed with a secret of ``COUNTERS_REGION_SECRETS``.
+        using: the database of this region.
+    """
+    if not are_there():
+        raise Http404
+    if request.method != "POST":
+        return HttpResponseNotAllowed(["POST"])
+    declared, body = regions(), request.read(LARGEST_REQUEST + 1)
+    signature = request.headers.get(HEADER, "")
+    secret = secret_of(signature, body, region_secrets())
+    if secret is None or len(body) > LARGEST_REQUEST:
+        logger.warning("A request was refused that no region has signed.")
+        return HttpResponseForbidden()
+    status, found = _answered(body, declared, DatabasePeer(using))
+    packed = wire.packed(found)
+    headers = {HEADER: answer_signature(secret, signature, packed)}
+    return HttpResponse(packed, "application/json", status, headers=headers)
+
+
+def _answered(body: bytes, declared: Regions, here: DatabasePeer) -> tuple[int, dict[str, Any]]:
+    """The status of an answer, and its contents."""
+    try:
+        message = wire.unpacked(body)
+        _check_heading(message, declared, here)
+        ask = _ASKED.get(wire.text(message.get("ask")))
+        if ask is None:
+            raise wire.Malformed("it does not know what it is asked for")
+        return 200, ask(here, message)
+    except wire.Malformed as error:
+        return 400, {"problem": f"it does not understand the request: {error}"}
+    except Refused as error:
+        return 403, {"problem": str(error)}
+    except PeerAway as error:
+        return 409, {"problem": error.reason}
+    except (Error, CounterError) as error:
+        logger.warning("Another region is not answered: %s", error)
+        return 503, {"problem": "its database does not answer"}
+
+
+def _check_heading(message: Mapping[str, Any], declared: Regions, here: DatabasePeer) -> None:
+    """A request is for this region, also by a former name, and of another one.
+
+    Not of one that the settings name: a region that was renamed goes on before they do.
+    """
+    to, sender = wire.region(message.get("to")), wire.region(message.get("from"))
+    if to != declared.own and to not in here.homes():
+        raise Refused(f"the region at its address is {declared.own}")
+    if sender == declared.own:
+        raise Refused(f"the region at its address is {sender} itself")
+
+
+def _known(here: DatabasePeer, message: Mapping[str, Any]) -> dict[str, Any]:
+    known = here.known(wire.region(message.get("region")))
+    return {"marks": wire.marks_out(known.marks), "life": known.life}
+
+
+def _homes(here: DatabasePeer, _message: Mapping[str, Any]) -> dict[str, Any]:
+    homes = here.homes().items()
+    return {"homes": [[name, wire.marks_out(marks)] for name, marks in homes]}
+
+
+def _page(here: DatabasePeer, message: Mapping[str, Any]) -> dict[str, Any]:
+    of = Of(wire.region(message.get("region")), wire.incarnation(message.get("incarnation")))
+    return {"page": wire.page_out(here.page(of, wire.number(message.get("since"))))}
+
+
+def _heard(here: DatabasePeer, message: Mapping[str, Any]) -> dict[str, Any]:
+    heard = here.heard(wire.region(message.get("region")))
+    return {"heard": heard and heard.isoformat()}
+
+
+def _relabel(here: DatabasePeer, message: Mapping[str, Any]) -> dict[str, Any]:
+    """The changes that a region makes in another one: its own labels."""
+    region = wire.region(message.get("region"))
+    if region != message["from"] or region in here.homes():
+        raise Refused("a region greets for itself alone")
+    labels, life = wire.labels_in(message.get("labels")), wire.text(message.get("life"))
+    return {"marks": wire.marks_out(here.relabel(region, labels, life))}
+
+
+_ASKED: Mapping[str, Callable[[DatabasePeer, Mapping[str, Any]], dict[str, Any]]] = {
+    "known": _known,
+    "homes": _homes,
+    "page": _page,
+    "heard": _heard,
+    "relabel": _relabel,
+}

@@ -1,0 +1,142 @@
+"""The app: counters over several regions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from django.apps import AppConfig
+from django.utils.translation import gettext_lazy as _
+
+from django_counters.features import Feature, Finding, Gauge, GaugeValue, Job, Reader
+from django_counters.options import Option, is_integer
+
+if TYPE_CHECKING:
+    from django_counters.conf import Policy
+
+_HERE = "django_counters.contrib.regions"
+
+OPTIONS = (
+    Option(
+        "REGIONAL",
+        False,
+        "True or False",
+        "Whether each [region](../how-to/several-regions.md) counts in a database of its own, and "
+        "reads the values of all of them together.",
+        lambda value: isinstance(value, bool),
+        code="E041",
+    ),
+    Option(
+        "TOP_UP",
+        None,
+        "None or an integer from 1 on",
+        "Below which stock a region is sent more by the one that has the most; see "
+        "[stock in several regions](../how-to/stock-in-several-regions.md). None: never.",
+        lambda value: value is None or is_integer(value, 1),
+        code="E041",
+    ),
+)
+
+
+class RegionsFeature(Feature):
+    """What the app adds to counters."""
+
+    settings = ("COUNTERS_REGION", "COUNTERS_REGIONS", "COUNTERS_REGION_SECRETS")
+    namespace_options = OPTIONS
+    panel = f"{_HERE}.admin.RegionsPanel"
+    section = f"{_HERE}.admin.RegionsSection"
+    commands = {"regions": f"{_HERE}.command"}
+
+    def hints(self) -> Mapping[str, str]:
+        """Return how to correct each finding of the app's checks."""
+        from django_counters.contrib.regions.checks import HINTS
+
+        return HINTS
+
+    def namespace_problems(
+        self, name: str, declared: Mapping[Any, Any]
+    ) -> Iterator[tuple[str, str]]:
+        """Return what ``REGIONAL`` and ``TOP_UP`` can't stand beside."""
+        from django_counters.conf import projections
+        from django_counters.contrib.regions.declared import regional_problems
+
+        against = {
+            option.name.upper(): one.spread for one in projections() for option in one.options
+        }
+        for message in regional_problems(name, declared, against):
+            yield "E041", message
+
+    def namespaces(self, declared: Mapping[str, Policy]) -> Mapping[str, Mapping[str, Any]]:
+        """Return the namespace of stock that regions have sent to each other."""
+        from django_counters.contrib.regions.declared import SENT, is_regional
+
+        if any(map(is_regional, declared.values())):
+            return {SENT: {"REGIONAL": True}}
+        return {}
+
+    def is_spread(self, options: Mapping[str, Any]) -> bool:
+        """Return whether the namespace is ``REGIONAL``."""
+        return bool(options.get("regional"))
+
+    def reader(self, policy: Policy, using: str) -> Reader:
+        """Return what reads the values of all regions together."""
+        from django_counters.contrib.regions.reading import reader_of
+
+        return reader_of(policy, using)
+
+    def landing(self, using: str) -> Hashable:
+        """Return the incarnation and the life of this region, which lands cached counters."""
+        from django_counters.contrib.regions.publishing import landing_life
+
+        return landing_life(using)
+
+    def foreign_databases(self) -> Collection[str]:
+        """Return the databases of other regions."""
+        from django_counters.contrib.regions.declared import elsewhere
+
+        return elsewhere()
+
+    def jobs(self) -> Sequence[Job]:
+        """Return the jobs of a region."""
+        from django_counters.contrib.regions.declared import are_there
+
+        if not are_there():
+            return ()
+        publish, pull = f"{_HERE}.work.publish", f"{_HERE}.work.pull"
+        return (
+            Job("publish", 10, publish, _("let other regions copy what this one has counted")),
+            Job("pull", 10, pull, _("copy what other regions have counted")),
+        )
+
+    def findings(self, using: str) -> Iterator[Finding | GaugeValue]:
+        """Return missing publications and copies, and their ages."""
+        from django_counters.contrib.regions.state import findings
+
+        return findings(using)
+
+    def inquiries(self, using: str) -> Iterator[Finding]:
+        """Return what other regions know of this one."""
+        from django_counters.contrib.regions.state import inquiries
+
+        return inquiries(using)
+
+    def gauges(self) -> Sequence[Gauge]:
+        """Return the ages of publications and copies."""
+        from django_counters.contrib.regions.state import LAG, PUBLISH_AGE
+
+        return (LAG, PUBLISH_AGE)
+
+
+class RegionsConfig(AppConfig):
+    """Registers the checks."""
+
+    name = _HERE
+    label = "django_counters_regions"
+    verbose_name = _("Counters over regions")
+    default_auto_field = "django.db.models.BigAutoField"
+    counters_feature = RegionsFeature()
+
+    def ready(self) -> None:
+        from django_counters.contrib.regions import checks
+
+        checks.register()

@@ -1,0 +1,169 @@
+"""The regional counter of a record: a named one, because no column is counted in two regions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, overload
+from uuid import UUID
+
+from django.core.exceptions import ValidationError
+from django.db import models
+
+from django_counters.contrib.regions.declared import is_regional
+from django_counters.contrib.regions.reading import value, values_of
+from django_counters.exceptions import InvalidKey, UnsavedInstance
+from django_counters.read.values import value_of
+from django_counters.read.values import values_of as counted_of
+from django_counters.registry import registry
+from django_counters.tokens import Token, optional_token
+from django_counters.twins import twin
+from django_counters.types import check_integer
+from django_counters.values import Result
+from django_counters.write.change import Change, named
+from django_counters.write.pipeline import change
+
+
+class RegionalCounter:
+    """An attribute of a model: each record has a counter of a namespace that is ``REGIONAL``.
+
+    It is no column. The counter of a record is named by the namespace and the primary key, such as
+    ``likes:42``. So the record needs the same primary key in all regions, such as a UUID. Deleting
+    a record leaves its counter: others may still count.
+
+    Args:
+        namespace: as it is declared in ``COUNTERS``, for this model alone.
+    """
+
+    def __init__(self, namespace: str) -> None:
+        self.namespace = namespace
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> RegionalCounter: ...
+    @overload
+    def __get__(self, instance: models.Model, owner: type) -> CounterOverRegions: ...
+    def __get__(
+        self, instance: models.Model | None, owner: type
+    ) -> RegionalCounter | CounterOverRegions:
+        """The counter of a record; on the model, the attribute itself."""
+        return self if instance is None else CounterOverRegions(self.key(instance))
+
+    def key(self, record: models.Model) -> str:
+        """The key of the counter of a record.
+
+        Raises:
+            UnsavedInstance: it has no primary key yet.
+            InvalidKey: no record can have that primary key.
+        """
+        if record.pk is None:
+            raise UnsavedInstance(model=record._meta.label)
+        return f"{self.namespace}:{_native(record)}"
+
+    def values_of(
+        self,
+        records: Iterable[models.Model],
+        *,
+        region: str | None = None,
+        using: str | None = None,
+    ) -> dict[models.Model, int]:
+        """What all regions have counted of each record, or one of them; in one query.
+
+        Raises:
+            UnsavedInstance: a record has no primary key yet.
+            UnsupportedRegions: there is no such region.
+        """
+        keys = {record: self.key(record) for record in records}
+        if region is None:
+            found = counted_of(keys.values(), using)
+        else:
+            found = values_of(keys.values(), region=region, using=using)
+        return {record: found[key] for record, key in keys.items()}
+
+    avalues_of = twin(values_of)
+
+
+def _native(record: models.Model) -> object:
+    """The primary key of a record, however it was given: a UUID may be text until it is loaded."""
+    pk: Any = record._meta.pk
+    try:
+        return pk.to_python(record.pk)
+    except ValidationError:
+        reason = f"no record of {record._meta.label} has it"
+        raise InvalidKey(key=record.pk, reason=reason) from None
+
+
+@dataclass(frozen=True, slots=True)
+class CounterOverRegions:
+    """The counter of one record in all regions.
+
+    Attributes:
+        key: its name. Other methods of ``Counter.objects`` take it.
+    """
+
+    key: str
+
+    @property
+    def counter_key(self) -> str:
+        """Return the key, which the template tag ``counter`` shows."""
+        return self.key
+
+    def increment(
+        self, by: int = 1, *, token: str | UUID | Token | None = None, using: str | None = None
+    ) -> Result:
+        """Add ``by`` to what this region has, and return that; see `CounterManager.increment`."""
+        return change(
+            Change(named(self.key, using), check_integer(by), token=optional_token(token))
+        )
+
+    def decrement(
+        self, by: int = 1, *, token: str | UUID | Token | None = None, using: str | None = None
+    ) -> Result:
+        """Subtract ``by`` from what this region has; see `increment`."""
+        return self.increment(check_integer(-check_integer(by)), token=token, using=using)
+
+    def value(self, *, region: str | None = None, using: str | None = None) -> int:
+        """Return what all regions have counted, or one of them."""
+        if region is None:
+            return value_of(self.key, using)
+        return value(self.key, region=region, using=using)
+
+    aincrement, adecrement, avalue = twin(increment), twin(decrement), twin(value)
+
+    # Templates do not call what changes data.
+    increment.alters_data = True  # type: ignore[attr-defined]
+    decrement.alters_data = True  # type: ignore[attr-defined]
+    aincrement.alters_data = True  # type: ignore[attr-defined]
+    adecrement.alters_data = True  # type: ignore[attr-defined]
+
+
+def attribute_problems(all_models: Iterable[type[models.Model]]) -> Iterator[tuple[str, str]]:
+    """The problems of such attributes of models, by the code of the check."""
+    first: dict[str, type[models.Model]] = {}
+    for model in all_models:
+        for name, attribute in _attributes(model):
+            where, namespace = f"{model._meta.label}.{name}", attribute.namespace
+            policy = registry.policies().get(namespace)
+            if policy is None or not is_regional(policy):
+                yield "E043", f"{where}: COUNTERS[{namespace!r}] does not declare REGIONAL."
+            other = first.setdefault(namespace, model)
+            if not (issubclass(model, other) or issubclass(other, model)):
+                yield "E043", f"{where}: {other._meta.label} counts in {namespace!r}, too."
+            if _is_numbered(model._meta.pk):
+                yield "W018", f"{where}: two regions may give one number to different records."
+
+
+def _attributes(model: type[models.Model]) -> Iterator[tuple[str, RegionalCounter]]:
+    """Those of a model and its parents, of each name the nearest."""
+    nearest: dict[str, object] = {}
+    for owner in reversed(model.__mro__):
+        nearest.update(vars(owner))
+    for name, attribute in nearest.items():
+        if isinstance(attribute, RegionalCounter):
+            yield name, attribute
+
+
+def _is_numbered(key: Any) -> bool:
+    """Whether the database numbers records: these, or those whose primary key theirs is."""
+    while key.is_relation:
+        key = key.target_field
+    return isinstance(key, models.AutoField)

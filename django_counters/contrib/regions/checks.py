@@ -1,0 +1,81 @@
+"""The system checks of regions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from django.apps import apps
+from django.apps.config import AppConfig
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Tags, Warning
+from django.core.checks import register as register_check
+from django.db import connections
+
+from django_counters.conf import policies, problems
+from django_counters.contrib.regions.attribute import attribute_problems
+from django_counters.contrib.regions.declared import SENT, is_regional, region_problems
+from django_counters.contrib.regions.sql import STATEMENTS, UNOFFERED
+from django_counters.hints import HINTS as CORE
+from django_counters.tables.standing import COUNTERS
+
+#: How to correct each finding, by its id.
+HINTS: Mapping[str, str] = MappingProxyType(
+    {
+        "E041": "Remove what REGIONAL cannot stand beside.",
+        "E042": 'COUNTERS_REGION is a name such as "eu", COUNTERS_REGIONS a dictionary such as '
+        '{"us": "us_db"} or {"us": "https://us.example/counters/region/"}. '
+        "COUNTERS_REGION_SECRETS is a list of secrets of 32 characters or more.",
+        "E043": "Declare a namespace with REGIONAL for this model alone.",
+        "W018": "Use a UUIDField as the primary key, or silence this warning if one region alone "
+        "makes records.",
+    }
+)
+
+
+def register() -> None:
+    """Register the checks. Called once, when the app is ready."""
+    register_check(check_regions)
+    register_check(check_attributes, Tags.models)
+    register_check(check_databases, Tags.database)
+
+
+def check_regions(
+    app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """E042: the contents of ``COUNTERS_REGION``, its peers and secrets. Connects to nothing."""
+    return [
+        Error(message, hint=HINTS["E042"], id="counters.E042")
+        for message in region_problems(needed=False)
+    ]
+
+
+def check_attributes(
+    app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """E043 and W018: regional counters of records, if the settings can be read."""
+    if any(problems(getattr(settings, "COUNTERS", None))):
+        return []
+    return [
+        (Warning if code == "W018" else Error)(message, hint=HINTS[code], id=f"counters.{code}")
+        for code, message in attribute_problems(apps.get_models())
+    ]
+
+
+def check_databases(
+    app_configs: Sequence[AppConfig] | None = None,
+    databases: Sequence[str] | None = None,
+    **kwargs: Any,
+) -> list[CheckMessage]:
+    """E044: regional counters in a database that can't have any."""
+    setting = getattr(settings, "COUNTERS", None)
+    if any(problems(setting)):
+        return []
+    return [
+        Error(f"COUNTERS[{name!r}]: {UNOFFERED}", hint=CORE["E044"], obj=alias, id="counters.E044")
+        for alias in databases or ()
+        if connections[alias].vendor not in STATEMENTS and COUNTERS.stands_in(alias)
+        for name, policy in policies(setting).items()
+        if is_regional(policy) and name != SENT
+    ]

@@ -1,0 +1,28 @@
+"""The errors of the app."""
+
+from __future__ import annotations
+
+from django.db import OperationalError
+
+from django_counters.exceptions import CounterError, LandingRefused
+
+
+class RegionRestored(LandingRefused):
+    """The region {region} may have been restored: {reason}. Run counters regions fence."""
+
+    region: str
+
+
+class RegionAway(CounterError, OperationalError):
+    """{peer} can't be asked what it has of the region {region}: {reason}."""
+
+    peer: str
+    region: str
+    reason: str
+
+
+class UnsupportedRegions(CounterError, ValueError):
+    """{key} can't be used like that: {reason}."""
+
+    key: str
+    reason: str

@@ -1,0 +1,124 @@
+"""What other regions have published is copied, and stock that was sent here arrives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from django.db import DEFAULT_DB_ALIAS, Error
+
+from django_counters.contrib.regions.declared import Regions, regions
+from django_counters.contrib.regions.errors import RegionAway
+from django_counters.contrib.regions.marks import Mark, Marks, is_ahead, marks_of, present
+from django_counters.contrib.regions.peer import Peer
+from django_counters.contrib.regions.peers import peers_of
+from django_counters.contrib.regions.publishing import Exchanged, greeted, reason_of
+from django_counters.contrib.regions.sql import CLOSED, COMPLETE, Of, store_of
+from django_counters.contrib.regions.transfers import MOST_TOLD, receive, there_is_stock, top_up
+from django_counters.exceptions import CounterError
+from django_counters.registry import registry
+from django_counters.stores.base import Move
+from django_counters.stores.sql.incidents import record
+from django_counters.stores.sql.positions import Moved
+from django_counters.tables import CounterIncident
+from django_counters.types import why_no_key
+
+# For how many seconds a server waits for the next statement of a copying process.
+_LEASE = 60.0
+
+
+def pull(using: str = DEFAULT_DB_ALIAS) -> dict[str, Exchanged]:
+    """Copy what other regions have published since the last time.
+
+    Each page is one transaction: entries, and how far they are. A region that cannot be asked is
+    left out, and says why. Then stock arrives that was sent to this region. Any number can run at
+    once, and one of them works on each region.
+
+    Raises:
+        InvalidConfiguration: this is no region.
+        RegionRestored: as `publish`. No stock arrives.
+    """
+    declared, found = regions(), dict[str, Exchanged]()
+    for name, peer in peers_of(declared).items():
+        done = found[name] = Exchanged()
+        try:
+            _copy(name, peer, declared, using, done)
+        except Moved:
+            done.busy = True
+        except (Error, CounterError) as error:
+            done.problem = reason_of(error)
+    if there_is_stock():
+        _move_stock(declared, found, using)
+    return found
+
+
+def _incarnations(name: str, there: Marks, peer: Peer, declared: Regions) -> Iterator[Of]:
+    """All of a region, and of its former and other names."""
+    known = {declared.own, *declared.peers}
+    homes = {other: marks for other, marks in peer.homes().items() if other not in known}
+    for region, marks in {name: there, **homes}.items():
+        for number in sorted(marks):
+            yield Of(region, number)
+
+
+def _move_stock(declared: Regions, found: dict[str, Exchanged], using: str) -> None:
+    """Let stock arrive that was sent here, and send some to those that have little.
+
+    Not before the others have said that this region was not restored: its stock may have arrived
+    before.
+    """
+    try:
+        of, life = greeted(declared, store_of(using), using)
+        for name, amount in receive(of, life, using).items():
+            found.setdefault(name, Exchanged()).received += amount
+        peers = [Of(name, max(marks_of(name, using), default=1)) for name in declared.peers]
+        for name, amount in top_up(of, life, peers, using).items():
+            found[name].sent += amount
+    except RegionAway as error:
+        found[error.peer].problem = found[error.peer].problem or error.reason
+
+
+def _copy(name: str, peer: Peer, declared: Regions, using: str, done: Exchanged) -> None:
+    """Copy all pages of one region, and say when all of it was here."""
+    # In this order: all that is known here was there before.
+    known, there = marks_of(name, using), peer.marks(name)
+    for of in _incarnations(name, there, peer, declared):
+        while _pulled(of, peer, using, done):
+            pass
+    number, mark = present(there)
+    if mark.timeline != CLOSED and is_ahead(known, number, mark):
+        done.problem = f"{name} was restored from a backup, and is not fenced yet"
+    if there and not (done.busy or done.problem):
+        registry.positions(using).touch(COMPLETE, name)
+
+
+def _pulled(of: Of, peer: Peer, using: str, done: Exchanged) -> bool:
+    """Copy one page; whether there may be more."""
+    positions, here = registry.positions(using), store_of(using)
+    positions.make(of.source, of.part)
+    with here.transaction():
+        held = positions.hold(of.source, of.part, _LEASE)
+        if held is None:
+            done.busy = True
+            return False
+        page = peer.page(of, Mark.of(held).position)
+        if page is None:
+            return False
+        if page.life == CLOSED:
+            # It has ended: pages that were read of it before are of no use.
+            positions.label(of.source, of.part, CLOSED)
+        elif held.timeline not in ("", page.life):
+            # Its server was started. It is going to ask before it publishes.
+            done.problem = f"{of.region} was started, and has not published since"
+            return False
+        entries = [one for one in page.entries if not why_no_key(one[0])]
+        here.store(of, entries)
+        if len(entries) < len(page.entries):
+            # It would be in the way of all that comes after it.
+            keys = sorted(ascii(key) for key, _, _ in page.entries if why_no_key(key))
+            detail = {"reason": "no keys", "keys": keys[:MOST_TOLD], "number": len(keys)}
+            record(CounterIncident.Kind.QUARANTINED, of.source, detail, using)
+        after = f"{page.last}/{page.clock}"
+        positions.move([Move(of.source, of.part, held.position, after, page.life)])
+    done.entries += len(page.entries)
+    done.pages += 1
+    return True

@@ -1,0 +1,134 @@
+"""Values of regional counters: of all regions together, or of one."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django_counters.conf import Policy
+from django_counters.contrib.regions.declared import is_regional, regions
+from django_counters.contrib.regions.errors import UnsupportedRegions
+from django_counters.contrib.regions.sql import source_of, store_of
+from django_counters.read.values import check_keys, reading_alias, with_owed
+from django_counters.registry import registry
+from django_counters.stores.sql.tables import NAMED
+from django_counters.strategies.declaring import Recipe
+from django_counters.tables.standing import COUNTERS
+from django_counters.twins import twin
+from django_counters.types import check_key
+
+
+def key_of(counter: Any) -> str:
+    """Return the key of a counter: of a text, or of the attribute of a `RegionalCounter`."""
+    return check_key(getattr(counter, "key", counter))
+
+
+def values_of(keys: Iterable[str], *, region: str, using: str | None = None) -> dict[str, int]:
+    """Return what one region has counted of each counter, as far as it was copied; in one query.
+
+    Raises:
+        UnsupportedRegions: there is no such region, or a namespace is not ``REGIONAL``.
+        CounterUnavailable: the Redis of a cached counter can't be reached.
+    """
+    names = check_keys(keys)
+    groups: dict[Regional, list[str]] = {}
+    for name in names:
+        policy = registry.policy(name)
+        if not is_regional(policy):
+            raise UnsupportedRegions(key=name, reason="its namespace is not REGIONAL")
+        groups.setdefault(reader_of(policy, reading_alias(policy, using), region), []).append(name)
+    found: dict[Hashable, int] = {}
+    for reader, group in groups.items():
+        found |= reader.values(group)
+    return with_owed(names, found, COUNTERS.reading(using))
+
+
+def value(counter: Any, *, region: str, using: str | None = None) -> int:
+    """Return what one region has counted of a counter; see `values_of`.
+
+    ``counter``: a key, or the attribute of a `RegionalCounter`.
+    """
+    name = key_of(counter)
+    return values_of([name], region=region, using=using)[name]
+
+
+avalues_of, avalue = twin(values_of), twin(value)
+
+
+def reader_of(policy: Policy, using: str, region: str = "") -> Regional:
+    """Return what reads the counters of a namespace: of all regions, or of one."""
+    return Regional(using, region, policy.recipe if policy.recipe.can.outside else None)
+
+
+def by_region(key: str, using: str) -> dict[str, int]:
+    """What each region has counted of a counter, this one first; in one query.
+
+    Increments that wait in a Redis are read, too.
+
+    Raises:
+        InvalidConfiguration: the settings are wrong.
+        CounterUnavailable: the Redis cannot be reached.
+    """
+    declared, recipe = regions(), registry.policy(key).recipe
+    found = store_of(using).each(key, declared.own, here=not recipe.can.outside)
+    if recipe.can.outside:
+        found[declared.own] += registry.strategy(recipe, NAMED, using).value(key)
+    rest = sorted({*found, *declared.peers} - {declared.own})
+    return {name: found.get(name, 0) for name in (declared.own, *rest)}
+
+
+@dataclass(frozen=True, slots=True)
+class Regional:
+    """Reads the counters of one database in one statement.
+
+    Attributes:
+        using: the database.
+        region: the region; empty for all of them.
+        outside: how counters are kept of which a part waits in a Redis; it is asked first.
+    """
+
+    using: str
+    region: str = ""
+    outside: Recipe | None = None
+
+    def value(self, key: Hashable) -> int:
+        """Return one value; zero if there is none."""
+        return self.values([key]).get(key, 0)
+
+    def values(
+        self,
+        keys: Iterable[Hashable],
+        max_age: float | None = None,
+    ) -> Mapping[Hashable, int]:
+        """Return the values that exist among ``keys``; in a database alone, of one moment.
+
+        ``max_age``: in seconds, of the increments that this region has in a Redis.
+
+        Raises:
+            UnsupportedRegions: there is none of that name.
+            CounterUnavailable: the Redis cannot be reached.
+        """
+        names = [str(key) for key in keys]
+        own, store = self._is_own(names), store_of(self.using)
+        if self.outside is None or not own:
+            return store.values(names, self.region or None, own=own)
+        found = dict(registry.strategy(self.outside, NAMED, self.using).values(names, max_age))
+        for key, value in store.values(names, self.region or None, own=False).items():
+            found[key] = found.get(key, 0) + value
+        return found
+
+    def _is_own(self, names: Sequence[str]) -> bool:
+        """Whether what is counted here belongs to it."""
+        if not self.region:
+            return True
+        declared = regions()
+        known = (declared.own, *declared.peers)
+        if self.region not in known and not self._was_there():
+            reason = f"there is no region {self.region!r}; there are: {', '.join(known)}"
+            raise UnsupportedRegions(key=", ".join(names), reason=reason)
+        return self.region == declared.own
+
+    def _was_there(self) -> bool:
+        """Whether it was a region: one that has another name by now, or is gone."""
+        return bool(registry.positions(self.using).of(source_of(self.region)))

@@ -1,0 +1,79 @@
+"""A region gets another name: the former one ends, and its counts stay its own."""
+
+from __future__ import annotations
+
+from django.db import DEFAULT_DB_ALIAS
+
+from django_counters.contrib.regions.declared import Regions, regions, sent_to
+from django_counters.contrib.regions.errors import RegionAway
+from django_counters.contrib.regions.fencing import end
+from django_counters.contrib.regions.marks import Mark, Marks, is_ahead, marks_of, present
+from django_counters.contrib.regions.peers import peers_of
+from django_counters.contrib.regions.publishing import behind, reaching, scopes
+from django_counters.contrib.regions.sql import CLOSED, Of, SqlRegions, store_of
+from django_counters.contrib.regions.transfers import stocks
+from django_counters.exceptions import InvalidConfiguration
+from django_counters.registry import registry
+from django_counters.stores.sql.positions import Position
+
+
+def rename(former: str, using: str = DEFAULT_DB_ALIAS) -> int:
+    """Let the database of a region be the region that ``COUNTERS_REGION`` says; how many entries.
+
+    One transaction: the amount counted under the former name is published under it, for the last
+    time, and what follows is counted under the new one. Counting goes on meanwhile. To repeat it
+    changes nothing.
+
+    Raises:
+        InvalidConfiguration: the database is not that region, or there is a region of the new name,
+            or there is stock in it, which has to be sent away before.
+        RegionAway: a region cannot be asked, or another process publishes. Nothing is changed.
+        RegionRestored: a region knows more of this one than itself: fence it under its former name.
+    """
+    declared, store = regions(), store_of(using)
+    home = marks_of(former, using)
+    number, mark = present(home)
+    if mark.timeline == CLOSED and marks_of(declared.own, using):
+        return 0
+    if not any(one.seen for one in home.values()):
+        raise InvalidConfiguration(problem=f"this database has published nothing as {former!r}.")
+    _ask(declared, former, home)
+    with store.transaction():
+        return _renamed(store, Of(former, number), Of(declared.own, 1), using)
+
+
+def _ask(declared: Regions, former: str, home: Marks) -> None:
+    """Ask all whether the new name is free, and whether the region was restored."""
+    for name, peer in peers_of(declared).items():
+        with reaching(name, former):
+            taken, known = peer.marks(declared.own), peer.marks(former)
+        if taken:
+            problem = f"{name} knows a region {declared.own!r} already."
+            raise InvalidConfiguration(problem=problem)
+        if is_ahead(known, *present(home)):
+            raise behind(former, name)
+
+
+def _renamed(store: SqlRegions, of: Of, to: Of, using: str) -> int:
+    positions = registry.positions(using)
+    held = positions.hold(of.source, of.part)
+    if held is None or held.timeline == CLOSED:
+        reason = "another process publishes or renames at this moment"
+        raise RegionAway(peer=of.region, region=of.region, reason=reason)
+    _refuse_stock(store, of)
+    clock, entries = Mark.of(held).position + 1, 0
+    for low, high in scopes():
+        for page in store.ranges(low, high):
+            entries += store.publish(of, *page, clock)
+        for page in store.ranges(low, high):
+            store.begin(of, to, clock, *page, whole=False)
+    end(store, of, clock, using)
+    positions.put(to.source, to.part, Position("", store.life()))
+    return entries
+
+
+def _refuse_stock(store: SqlRegions, of: Of) -> None:
+    """Refuse to rename a region with stock: others would go on sending to the former name."""
+    if any(store.stock(*scope) for scope in stocks()) or store.above_zero(*sent_to(*of)):
+        problem = "send the stock of this region to others, and let it arrive there, before that."
+        raise InvalidConfiguration(problem=problem)

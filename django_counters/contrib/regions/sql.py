@@ -1,0 +1,419 @@
+"""All SQL about what regions have counted, of each database. Its meaning is in `publishing`."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import NamedTuple
+
+from django.db import connections
+
+from django_counters.exceptions import InvalidConfiguration
+from django_counters.registry import registry
+from django_counters.stores.sql.dialects.positions import POSITIONS
+from django_counters.stores.sql.dialects.spelling import Spelling
+from django_counters.stores.sql.dialects.tables import COUNTER, DELTAS, SHARDS
+from django_counters.stores.sql.session import Session
+from django_counters.stores.sql.tables import NAMED
+
+REGIONS = "django_counters_counterregion"
+_WITHIN = "key >= %(low)s AND key < %(high)s"
+_OWN = "region = %(region)s AND incarnation = %(incarnation)s"
+# The same by the index of keys. A server that has no statistics yet prefers the one of versions,
+# and would read all entries of a region for each page.
+_OWN_BY_KEY = "region || '' = %(region)s AND incarnation = %(incarnation)s"
+
+
+class Statements:
+    """Publishes, copies and adds up entries. Most parameters have names.
+
+    ``low`` and ``high``: keys from the one on and before the other. ``region`` and ``incarnation``:
+    whose entries.
+
+    Attributes:
+        life: the text of the server about itself. Its last word is another one after a restart, and
+            the words before it are other ones where the database has another history.
+        others: what other regions have counted, and less what earlier incarnations of this one have
+            counted, which is in its totals and in their entries. Parameters: `keys`. Rows: key,
+            NULL, amount.
+        other: the same of one region. Parameters: `keys`, region.
+        each: the same, with the region in place of the key. Parameters: `keys`.
+    """
+
+    life = "SELECT 'sqlite'"
+
+    def __init__(self, spelling: Spelling) -> None:
+        self._in = spelling
+        counted = f"NULL, COALESCE(-base, value) FROM {REGIONS} WHERE key {spelling.among()}"
+        self.others, self.each = f"SELECT key, {counted}", f"SELECT region, {counted}"
+        self.other = f"{self.others} AND region = %s"
+
+    #: The key at which the next page begins; no row after the last one. Parameters: low, high,
+    #: most.
+    edge = f"SELECT key FROM {COUNTER} WHERE {_WITHIN} ORDER BY key LIMIT 1 OFFSET %(most)s"
+    #: The same of entries of one incarnation, from ``low`` on.
+    edge_of_entries = (
+        f"SELECT key FROM {REGIONS} WHERE key >= %(low)s AND {_OWN} "
+        "ORDER BY key LIMIT 1 OFFSET %(most)s"
+    )
+
+    @cached_property
+    def publish(self) -> str:
+        """Give each entry whose value has changed its value, and one version.
+
+        Parameters: low, high, region, incarnation, version. A row for each.
+        """
+        typed = self._in.typed
+        value = "h.v - h.base"
+        return (
+            f"{self._here} INSERT INTO {REGIONS} AS t "
+            "(key, region, incarnation, value, version, base) "
+            f"SELECT h.key, {typed('%(region)s', 'text')}, {typed('%(incarnation)s', 'integer')}, "
+            f"{value}, {typed('%(version)s', 'bigint')}, h.base FROM here h "
+            f"WHERE {value} <> h.value {self._in.ordered('h.key')} "
+            "ON CONFLICT (key, region, incarnation) DO UPDATE SET "
+            "value = EXCLUDED.value, version = EXCLUDED.version RETURNING 1"
+        )
+
+    @cached_property
+    def begin(self) -> str:
+        """Begin a new incarnation: what of each counter is known to be counted by earlier ones.
+
+        All of it, where a peer has a later entry than this copy, whose clock is ``clock``: that
+        entry was made of more. Else what was published. Parameters: low, high, region, incarnation,
+        to (the region that goes on), new (its incarnation), clock, all (1: all of each counter). A
+        row for each.
+        """
+        typed = self._in.typed
+        base = (
+            f"CASE WHEN {typed('%(all)s', 'integer')} = 1 "
+            f"OR h.version > {typed('%(clock)s', 'bigint')} THEN h.v "
+            "ELSE h.base + h.value END"
+        )
+        return (
+            f"{self._here} INSERT INTO {REGIONS} (key, region, incarnation, value, version, base) "
+            f"SELECT h.key, {typed('%(to)s', 'text')}, {typed('%(new)s', 'integer')}, 0, 0, "
+            f"{base} FROM here h WHERE {base} <> 0 {self._in.ordered('h.key')} RETURNING 1"
+        )
+
+    @cached_property
+    def _here(self) -> str:
+        """The count of each counter in this region, with amounts that wait for its rollup, and its
+        entry.
+
+        No join: how many entries there are of a region, a server that has no statistics yet guesses
+        wrong.
+        """
+        return (
+            "WITH here AS (SELECT key, SUM(v) AS v, SUM(value) AS value, SUM(base) AS base, "
+            "MAX(version) AS version FROM ("
+            f"SELECT key, value AS v, 0 AS value, 0 AS base, 0 AS version FROM {COUNTER} "
+            f"WHERE {_WITHIN} "
+            f"UNION ALL SELECT key, value, 0, 0, 0 FROM {SHARDS} WHERE {_WITHIN} "
+            f"UNION ALL SELECT key, delta, 0, 0, 0 FROM {DELTAS} "
+            f"WHERE {_WITHIN} AND {self._in.waits} "
+            f"UNION ALL SELECT key, 0, value, COALESCE(base, 0), version FROM {REGIONS} "
+            f"WHERE {_WITHIN} AND {_OWN_BY_KEY}) u GROUP BY key)"
+        )
+
+    #: The entries of whole versions after ``since``, up to the one that is ``most`` entries
+    #: further, with the clock and the life of the same moment, which is looked up once for all of
+    #: them. Rows: key, value, version, clock, life.
+    page = (
+        f"WITH c AS MATERIALIZED (SELECT position, timeline FROM {POSITIONS} "
+        "WHERE source = %(source)s AND part = %(part)s) "
+        f"SELECT key, value, version, c.position, c.timeline FROM c, {REGIONS} "
+        f"WHERE {_OWN} AND version > %(since)s "
+        f"AND version <= COALESCE((SELECT version FROM {REGIONS} WHERE {_OWN} "
+        "AND version > %(since)s ORDER BY version LIMIT 1 OFFSET %(most)s), 9223372036854775807)"
+    )
+
+    @cached_property
+    def store(self) -> str:
+        """Copy entries that are newer than those which are there, in the order of their keys.
+
+        Parameters: region, incarnation, `columns` of key, value, version. A row for each.
+        """
+        rows = self._in.rows(k="text", v="bigint", n="bigint")
+        typed = self._in.typed
+        return (
+            f"INSERT INTO {REGIONS} AS t (key, region, incarnation, value, version) "
+            f"SELECT u.k, {typed('%s', 'text')}, {typed('%s', 'integer')}, u.v, u.n FROM {rows} "
+            f"WHERE true {self._in.ordered('u.k')} ON CONFLICT (key, region, incarnation) "
+            "DO UPDATE SET value = EXCLUDED.value, version = EXCLUDED.version "
+            "WHERE t.version < EXCLUDED.version RETURNING 1"
+        )
+
+    #: Give entries of an incarnation that ends a new version. Parameters: low, high, region,
+    #: incarnation, version. A row for each.
+    end = (
+        f"UPDATE {REGIONS} SET version = %(version)s, base = NULL "
+        f"WHERE {_WITHIN} AND {_OWN} RETURNING 1"
+    )
+    #: Counters that all regions together have above zero. Parameters: low, high, most. Rows: key,
+    #: amount.
+    above_zero = (
+        "SELECT key, SUM(v) FROM ("
+        f"SELECT key, value AS v FROM {COUNTER} WHERE {_WITHIN} UNION ALL "
+        f"SELECT key, COALESCE(-base, value) FROM {REGIONS} WHERE {_WITHIN}) u "
+        "GROUP BY key HAVING SUM(v) > 0 ORDER BY key LIMIT %(most)s"
+    )
+    #: Counters of this region alone that are not zero. Parameters: low, high. Rows: key, amount.
+    stock = (
+        f"SELECT key, SUM(value) FROM (SELECT key, value FROM {COUNTER} WHERE {_WITHIN} "
+        f"UNION ALL SELECT key, value FROM {SHARDS} WHERE {_WITHIN}) u "
+        "GROUP BY key HAVING SUM(value) <> 0 ORDER BY key"
+    )
+    #: Let the entries of a region be nothing. Parameters: low, high, region. A row for each.
+    clear = (
+        f"UPDATE {REGIONS} SET value = 0, base = CASE WHEN base IS NULL THEN NULL ELSE 0 END "
+        f"WHERE {_WITHIN} AND region = %(region)s RETURNING 1"
+    )
+
+    @cached_property
+    def poor(self) -> str:
+        """Keys of which this region has most, and more than ``below``, and another one has less.
+
+        Parameters: low, high, most, region, regions (how many there are), below. Rows: key.
+        """
+        own = f"{self._in.typed('%(region)s', 'text')} AS region"
+        return (
+            "SELECT key FROM (SELECT key, region, SUM(v) AS v FROM ("
+            f"SELECT key, {own}, value AS v FROM {COUNTER} WHERE {_WITHIN} "
+            f"UNION ALL SELECT key, {own}, value FROM {SHARDS} WHERE {_WITHIN} "
+            f"UNION ALL SELECT key, region, COALESCE(-base, value) FROM {REGIONS} WHERE {_WITHIN}"
+            ") a GROUP BY key, region) b GROUP BY key "
+            "HAVING SUM(CASE WHEN v < %(below)s THEN 0 ELSE 1 END) < %(regions)s "
+            "AND MAX(CASE WHEN region = %(region)s THEN v ELSE 0 END) > %(below)s "
+            "AND MAX(v) = MAX(CASE WHEN region = %(region)s THEN v ELSE 0 END) ORDER BY key "
+            "LIMIT %(most)s"
+        )
+
+    #: Forget the entries of a region from an incarnation on. Parameters: region, incarnation.
+    drop = f"DELETE FROM {REGIONS} WHERE region = %s AND incarnation >= %s RETURNING 1"
+    #: The counts of a region, of all counters together. Parameters: region.
+    sum = f"SELECT COALESCE(SUM(value), 0) FROM {REGIONS} WHERE region = %s"
+
+
+_PAGE = 10_000
+#: The timeline of an incarnation that has ended.
+CLOSED = "closed"
+#: How `CounterPosition` begins what it calls regions.
+SOURCES = "region "
+#: What `CounterPosition` calls the moments at which all of a region was published or copied; a part
+#: for each region. They are rows of their own: a page that moves a cursor says nothing of the rest.
+COMPLETE = "region"
+
+
+class Of(NamedTuple):
+    """Whose entries: an incarnation of a region."""
+
+    region: str
+    incarnation: int
+
+    @property
+    def source(self) -> str:
+        """What `CounterPosition` calls it."""
+        return source_of(self.region)
+
+    @property
+    def part(self) -> str:
+        """Which part of that."""
+        return str(self.incarnation)
+
+
+class Page(NamedTuple):
+    """Some entries (key, value, version), and the clock and the life of the same moment."""
+
+    entries: Sequence[tuple[str, int, int]]
+    clock: int
+    life: str
+
+    @property
+    def last(self) -> int:
+        """The newest version in it."""
+        return max(version for _, _, version in self.entries)
+
+
+def source_of(region: str) -> str:
+    """What `CounterPosition` calls a region."""
+    return f"{SOURCES}{region}"
+
+
+def is_another_history(life: str, other: str) -> bool:
+    """Whether more has happened between two lives of a server than that it was started."""
+    return bool(life) and life.rpartition(" ")[0] != other.rpartition(" ")[0]
+
+
+class PostgresStatements(Statements):
+    """The same in PostgreSQL."""
+
+    # A restore of the files of a server starts it. A database that was loaded has another
+    # number, and a server that was recovered or promoted another timeline, with which the names of
+    # its files of WAL begin.
+    life = (
+        "SELECT concat_ws(' ', (SELECT oid FROM pg_database WHERE datname = current_database()), "
+        "left(pg_walfile_name(pg_current_wal_lsn()), 8), "
+        "EXTRACT(EPOCH FROM pg_postmaster_start_time()))"
+    )
+
+
+#: By the vendor of the database. Others aren't offered.
+STATEMENTS = {"postgresql": PostgresStatements, "sqlite": Statements}
+UNOFFERED = (
+    "REGIONAL counters aren't offered on MySQL and MariaDB. Use PostgreSQL, or remove REGIONAL."
+)
+
+
+def store_of(using: str) -> SqlRegions:
+    """Return the entries of a database.
+
+    Raises:
+        InvalidConfiguration: they aren't offered there.
+    """
+    return registry.kept(SqlRegions, using)
+
+
+class SqlRegions:
+    """The entries of one database. Holds no connection."""
+
+    def __init__(self, using: str) -> None:
+        session = Session(using)
+        statements = STATEMENTS.get(connections[using].vendor)
+        if statements is None:
+            raise InvalidConfiguration(problem=UNOFFERED)
+        self._session = session
+        self._sql = statements(session.dialect)
+        self._many = session.dialect.reads(NAMED.quoted(session.quote)).many
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """A transaction whose statements see what was committed before each of them."""
+        with self._session.read_committed():
+            if self._session.dialect.limits_time:
+                # To compile one of these statements takes longer than to execute it.
+                self._session.run(self._session.dialect.hurry("jit"), ("off",))
+            yield
+
+    def life(self) -> str:
+        """The text of the server about itself: another text after a restart, or in a copy."""
+        return str(self._session.run(self._sql.life, (), writes=False)[0][0])
+
+    def values(
+        self, keys: Sequence[str], region: str | None, *, own: bool
+    ) -> Mapping[Hashable, int]:
+        """What regions have counted together, or one of them; in one statement.
+
+        ``own``: with what is counted here.
+        """
+        among = self._session.dialect.keys(keys)
+        sql, params = self._sql.others, [among]
+        if region is not None:
+            sql, params = self._sql.other, [among, region]
+        if own:
+            sql, params = f"{self._many} UNION ALL {sql}", [among, among, among, *params]
+        found: dict[Hashable, int] = {}
+        for key, total, pending in self._session.run(sql, params, writes=False):
+            found[key] = found.get(key, 0) + int(total or 0) + int(pending or 0)
+        return found
+
+    def each(self, key: str, own: str, *, here: bool) -> dict[str, int]:
+        """What each region has counted of one counter; in one statement.
+
+        ``own``: the region of this database; ``here``: with what is counted in it.
+        """
+        among = self._session.dialect.keys([key])
+        sql, found = self._sql.each, {own: 0}
+        params = [among]
+        if here:
+            sql, params = f"{self._many} UNION ALL {sql}", [among] * 4
+        for name, total, pending in self._session.run(sql, params, writes=False):
+            # No region has a colon in its name, and the key of a regional counter has one.
+            region = own if name == key else name
+            found[region] = found.get(region, 0) + int(total or 0) + int(pending or 0)
+        return found
+
+    def ranges(self, low: str, high: str) -> Iterator[tuple[str, str]]:
+        """The pages of counters from a key on and before another one."""
+        return self._ranges(self._sql.edge, {}, low, high)
+
+    def ranges_of(self, of: Of) -> Iterator[tuple[str, str]]:
+        """The pages of the entries of an incarnation."""
+        return self._ranges(self._sql.edge_of_entries, of._asdict(), "", "\U0010ffff")
+
+    def _ranges(
+        self, edge: str, given: dict[str, Hashable], low: str, high: str
+    ) -> Iterator[tuple[str, str]]:
+        while True:
+            params = {**given, "low": low, "high": high, "most": _PAGE}
+            rows = self._session.run(edge, params, writes=False)
+            until = rows[0][0] if rows else high
+            yield low, until
+            if not rows:
+                return
+            low = until
+
+    def publish(self, of: Of, low: str, high: str, version: int) -> int:
+        """Give entries whose value has changed their value and a version; how many."""
+        params = {**of._asdict(), "low": low, "high": high, "version": version}
+        return len(self._session.run(self._sql.publish, params))
+
+    def page(self, of: Of, since: int) -> Page | None:
+        """The next entries after a version; None where there are no more."""
+        params = {**of._asdict(), "source": of.source, "part": of.part}
+        rows = self._session.run(
+            self._sql.page, {**params, "since": since, "most": _PAGE}, writes=False
+        )
+        if not rows:
+            return None
+        # Where it is a copy, the source of the copy is behind the number.
+        clock, _, _ = rows[0][3].partition("/")
+        return Page([row[:3] for row in rows], int(clock or 0), rows[0][4])
+
+    def store(self, of: Of, entries: Sequence[tuple[str, int, int]]) -> int:
+        """Copy entries that are newer; how many."""
+        columns = self._session.dialect.columns(entries)
+        return len(self._session.run(self._sql.store, (*of, *columns)))
+
+    def begin(self, of: Of, to: Of, clock: int, low: str, high: str, *, whole: bool) -> None:
+        """Begin an incarnation after another one; see the statement."""
+        new = {"to": to.region, "new": to.incarnation}
+        params = {**of._asdict(), **new, "clock": clock, "all": int(whole)}
+        self._session.run(self._sql.begin, {**params, "low": low, "high": high})
+
+    def end(self, of: Of, low: str, high: str, version: int) -> None:
+        """Give entries of an incarnation that ends a new version."""
+        params = {**of._asdict(), "low": low, "high": high, "version": version}
+        self._session.run(self._sql.end, params)
+
+    def above_zero(self, low: str, high: str, most: int = _PAGE) -> dict[str, int]:
+        """Counters of which all regions together have something, and how much."""
+        params = {"low": low, "high": high, "most": most}
+        rows = self._session.run(self._sql.above_zero, params, writes=False)
+        return {key: int(amount) for key, amount in rows}
+
+    def stock(self, low: str, high: str) -> dict[str, int]:
+        """The counts of this region alone, of counters with a floor, where it is not zero."""
+        rows = self._session.run(self._sql.stock, {"low": low, "high": high}, writes=False)
+        return {key: int(amount) for key, amount in rows}
+
+    def clear(self, region: str, low: str, high: str) -> None:
+        """Let the entries of a region be nothing: its value is what it has here."""
+        self._session.run(self._sql.clear, {"region": region, "low": low, "high": high})
+
+    def poor(
+        self, region: str, regions: int, below: int, low: str, high: str, most: int
+    ) -> list[str]:
+        """Keys of which a region has most, and another one has less than ``below``."""
+        within = {"low": low, "high": high, "most": most}
+        params = {"region": region, "regions": regions, "below": below, **within}
+        return [key for (key,) in self._session.run(self._sql.poor, params, writes=False)]
+
+    def drop(self, of: Of) -> None:
+        """Forget the entries of a region from an incarnation on."""
+        self._session.run(self._sql.drop, of)
+
+    def sum(self, region: str) -> int:
+        """The counts of a region, of all counters together."""
+        return int(self._session.run(self._sql.sum, (region,), writes=False)[0][0])

@@ -1,1 +1,0 @@
-"""How one region asks another one: through its database, or over HTTP."""
