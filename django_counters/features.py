@@ -31,6 +31,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
 if TYPE_CHECKING:
+    from django.apps import AppConfig
     from django.contrib.admin import AdminSite
     from django.http import HttpRequest
     from django.urls import URLPattern
@@ -445,6 +446,21 @@ def features() -> list[Feature]:
     return [one for one in found.values() if isinstance(one, Feature)]
 
 
+def feature_apps() -> list[AppConfig]:
+    """Return the configs of the installed apps that add something."""
+    return [one for one in apps.get_app_configs() if hasattr(one, "counters_feature")]
+
+
+def needs(app: str) -> None:
+    """Refuse to import a module of an app in contrib that isn't installed.
+
+    Raises:
+        ImproperlyConfigured: the app isn't installed.
+    """
+    if not apps.is_installed(app):
+        raise ImproperlyConfigured(f"Add {app!r} to INSTALLED_APPS.")
+
+
 def absent() -> dict[str, Feature]:
     """Return the features in ``django_counters.contrib`` whose apps aren't installed, by app."""
     installed = {config.name for config in apps.app_configs.values()}
@@ -536,8 +552,7 @@ def exported(app: str, homes: Mapping[str, str], name: str) -> Any:
     """
     if name not in homes:
         raise AttributeError(f"module {app!r} has no attribute {name!r}")
-    if not apps.is_installed(app):
-        raise ImproperlyConfigured(f"Add {app!r} to INSTALLED_APPS.")
+    needs(app)
     return getattr(import_module(f"{app}.{homes[name]}"), name)
 
 

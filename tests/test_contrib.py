@@ -138,10 +138,22 @@ def test_its_calls_name_the_app_that_is_missing(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CAPABILITIES)
-def test_its_models_are_its_own_where_it_is_not_installed(name: str) -> None:
-    """Else a migration of the core would make their tables."""
+def test_its_models_are_refused_where_it_is_not_installed(name: str) -> None:
+    """The core contains their module: else they would be the core's, with a migration there."""
+    app = f"django_counters.contrib.{name}"
     for model in apps.get_app_config(f"django_counters_{name}").get_models():
         assert "app_label" in model._meta.original_attrs
+        script = f"""
+import django
+from django.conf import settings
+settings.configure(INSTALLED_APPS=["django.contrib.auth", "django.contrib.contenttypes",
+    "django_counters"])
+django.setup()
+import {model.__module__}
+"""
+        command = [sys.executable, "-c", script]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert f"Add '{app}' to INSTALLED_APPS." in done.stderr
 
 
 @pytest.mark.parametrize("name", CAPABILITIES)

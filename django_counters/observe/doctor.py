@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 
 from django_counters import clock
 from django_counters.conf import problems
-from django_counters.features import Finding, Verdict, features
+from django_counters.features import Finding, Verdict, feature_apps, features
 from django_counters.observe.facts import RECENT, Facts, Incidents, Unfolded, gather
 from django_counters.observe.members import Members
 from django_counters.observe.redises import LATE, Redis
@@ -129,7 +129,8 @@ def _missing(found: Facts) -> Iterator[Finding]:
     using = found.using
     if found.tables is None or not COUNTERS.stands_in(using):
         return
-    models = apps.get_app_config(CounterIncident._meta.app_label).get_models()
+    configs = [apps.get_app_config(CounterIncident._meta.app_label), *feature_apps()]
+    models = [model for config in configs for model in config.get_models()]
     used = [model for model in models if router.allow_migrate_model(using, model)]
     wanted = {model._meta.db_table for model in used if model._meta.managed}
     missing = wanted - found.tables

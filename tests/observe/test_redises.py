@@ -148,12 +148,13 @@ class TestNotThere:
 @pytest.mark.django_db
 class TestTables:
     @changes_schema
-    def test_one_that_is_missing_is_named(self) -> None:
-        with renamed("django_counters_countersource"):
+    @pytest.mark.parametrize(
+        "table", ["django_counters_countersource", "django_counters_counterhold"]
+    )
+    def test_one_that_is_missing_is_named(self, table: str) -> None:
+        with renamed(table):
             (found,) = examine()
-        assert found.action == (
-            "default does not have the django_counters_countersource: run manage.py migrate"
-        )
+        assert found.action == f"default does not have the {table}: run manage.py migrate"
 
 
 @pytest.mark.django_db

@@ -90,7 +90,7 @@ class TestNothingToFlush:
 
     def test_a_loop_needs_a_pause(self) -> None:
         for seconds in ("0", "-1", "x", "nan", "inf", "86401"):
-            with pytest.raises(CommandError, match="no number of seconds"):
+            with pytest.raises(CommandError, match="isn't a number of seconds"):
                 output("flush", f"--loop={seconds}")
 
 

@@ -24,7 +24,7 @@ from django_counters.tokens import mint, moment_of
 from django_counters.upkeep import partitions
 from django_counters.upkeep.partitions import make_ahead
 from django_counters.upkeep.verify import verify
-from tests.settling import roll_up
+from tests.settling import let_others_end, roll_up
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
 OLD, LATE = 100, 3
@@ -192,6 +192,7 @@ def test_a_follower_locks_the_partitions_of_a_page() -> None:
     entries = list(CounterDelta.objects.order_by("xid", "seq").values_list("token", flat=True))
     read: list[Any] = []
     position = ""
+    let_others_end()
     while (page := CounterDelta.objects.since(position, most=30)).entries:
         assert most_held(partial(CounterDelta.objects.since, position, most=30)) <= SOME
         read += [entry.token for entry in page.entries]

@@ -27,7 +27,12 @@ from django_counters.write.buffers import buffers
 from django_counters.write.thread import Worker
 from tests.write.buffering import LATER, landed
 
-pytestmark = [pytest.mark.rare, pytest.mark.django_db(transaction=True)]
+pytestmark = [
+    pytest.mark.rare,
+    pytest.mark.django_db(transaction=True),
+    # Python drops what a generator raises while it is thrown away, and tells of it.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 HERE = str(Path(write.__file__).parent)
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from django_counters.features import needs
 from django_counters.tables.digest import DigestField
+
+needs("django_counters.contrib.limits")
 
 
 class CounterLimit(models.Model):

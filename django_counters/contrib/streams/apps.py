@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 from django.apps import AppConfig
+from django.conf import settings
 from django.utils.translation import gettext_lazy as _
 
 from django_counters.features import Feature, Finding, Gauge, GaugeValue
@@ -56,3 +58,16 @@ class StreamsConfig(AppConfig):
         from django_counters.contrib.streams import checks
 
         checks.register()
+        if getattr(settings, "COUNTERS_STREAMS", None):
+            _import_first()
+
+
+def _import_first() -> None:
+    """Import the modules that publish.
+
+    A child that is forked while another thread imports them would wait for that thread for ever.
+    """
+    from django_counters.contrib.streams import publishing  # noqa: F401
+
+    if find_spec("redis"):
+        from django_counters.stores.redis import aclient, pending  # noqa: F401
