@@ -29,7 +29,7 @@ def postgres_server() -> Iterator[Postgres]:
     with ExitStack() as stack:
         server = Postgres(stack)
         # Others are copies of its database.
-        ran(server.url, SETTINGS, "django", "migrate", "django_counters", "-v", "0")
+        ran(server.url, SETTINGS, "django", "migrate", "-v", "0")
         yield server
 
 

@@ -113,21 +113,21 @@ def _publish(region: str) -> list[str]:
         return [f"restored {region}"]
     except RegionAway:
         return [f"away {region}"]
-    except (Error, CounterError):
-        return [f"error {region}"]
+    except (Error, CounterError) as error:
+        return [f"error {region} {error!r}"]
 
 
 def _pull(region: str) -> list[str]:
     try:
         found = pull(region)
-    except (Error, CounterError):
-        return [f"error {region}"]
+    except (Error, CounterError) as error:
+        return [f"error {region} {error!r}"]
     return [_line("pulled", f"{region} of {name}", done) for name, done in found.items()]
 
 
 def _line(what: str, whose: str, done: Exchanged) -> str:
     if done.problem:
-        return f"problem {whose}"
+        return f"problem {whose} {done.problem}"
     return f"busy {whose}" if done.busy else f"{what} {whose} {done.entries}"
 
 

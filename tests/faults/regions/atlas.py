@@ -87,7 +87,8 @@ class Atlas:
         children.until(lambda: condition() or errors.exists() or not self._mother.running, PATIENCE)
         log = self.world.path("troupe.log").read_text(errors="replace")[-2000:]
         assert not errors.exists(), errors.read_text()[-3000:]
-        assert condition(), f"seed {self._stage.seed}: no {what} in {PATIENCE} s; {log}"
+        told = dict(self.told())
+        assert condition(), f"seed {self._stage.seed}: no {what} in {PATIENCE} s; {told}; {log}"
 
     def told(self) -> Tally[str]:
         """How often exchangers have said what."""
