@@ -143,6 +143,8 @@ def others() -> int:
         if on_mysql
         else "SELECT COUNT(*) FROM pg_stat_activity "
         "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        # Autovacuum comes and goes.
+        " AND backend_type = 'client backend'"
     )
     return int(number)
 

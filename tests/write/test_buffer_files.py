@@ -298,6 +298,8 @@ def test_the_command_and_what_tells_of_files(root: Path, inner: str, capsys: Any
 
 @pytest.mark.many_writers
 def test_a_living_process_adopts(root: Path, monkeypatch: Any) -> None:
+    # A thread of an earlier test may have one.
+    connected = others()
     Counter.objects.increment("hits:home", 7)
     die()
     monkeypatch.setattr(adopter, "adopt", adopt)
@@ -310,7 +312,7 @@ def test_a_living_process_adopts(root: Path, monkeypatch: Any) -> None:
     # A site that seeds `random` gets the numbers of its seed.
     assert random.getstate() == dice
     # The next time is far away, and the connection is not kept until then.
-    assert eventually(lambda: others() == 0, 10)
+    assert eventually(lambda: others() <= connected, 60)
 
 
 @pytest.mark.many_writers
