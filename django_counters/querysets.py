@@ -23,6 +23,7 @@ from django_counters.projections.event import Event, Tags, Who, event_of
 from django_counters.read.values import check_age
 from django_counters.strategies.declaring import MAX_AGE
 from django_counters.tables.standing import SLOTS
+from django_counters.twins import alters_data
 from django_counters.types import check_integer
 from django_counters.write.chosen import count, field_change
 from django_counters.write.records import of_key
@@ -77,6 +78,7 @@ class CounterQuerySet(models.QuerySet[_Model]):
             clone._rows_class, clone._iterable_class = clone._iterable_class, _CountedIterable
         return clone
 
+    @alters_data
     def increment(
         self,
         /,
@@ -109,6 +111,7 @@ class CounterQuerySet(models.QuerySet[_Model]):
         """
         return self._count("increment", by, 1, event_of(at, tags, who))
 
+    @alters_data
     def decrement(
         self,
         /,
@@ -121,6 +124,8 @@ class CounterQuerySet(models.QuerySet[_Model]):
         """Subtract from counter fields of all records; see `increment`."""
         return self._count("decrement", by, -1, event_of(at, tags, who))
 
+    # Not by `twin`: the mypy plugin of Django copies methods of querysets to managers, not names.
+    @alters_data
     async def aincrement(
         self,
         /,
@@ -133,6 +138,7 @@ class CounterQuerySet(models.QuerySet[_Model]):
         """`increment` for async code."""
         return await sync_to_async(self._count)("increment", by, 1, event_of(at, tags, who))
 
+    @alters_data
     async def adecrement(
         self,
         /,
@@ -195,6 +201,7 @@ class CounterQuerySet(models.QuerySet[_Model]):
         clone.query.deferred_loading = (frozenset(wanted), is_defer)
         return clone
 
+    @alters_data
     def update(self, **kwargs: Any) -> int:
         """Django's; an expression is about the column, also after `with_counts`."""
         clone = self.all()
@@ -202,8 +209,6 @@ class CounterQuerySet(models.QuerySet[_Model]):
             if field.name in kwargs:
                 clone.query.annotations.pop(field.name, None)
         return super(CounterQuerySet, clone).update(**kwargs)
-
-    update.alters_data = True  # type: ignore[attr-defined]
 
     def bulk_create(
         self,
@@ -226,6 +231,7 @@ class CounterQuerySet(models.QuerySet[_Model]):
             objs, batch_size, ignore_conflicts, update_conflicts, update_fields, unique_fields
         )
 
+    @alters_data
     def adjust_many(
         self,
         name: str,
@@ -276,16 +282,10 @@ class CounterQuerySet(models.QuerySet[_Model]):
             return amounts
         return {key: field.units(amount) for key, amount in amounts.items()}
 
+    @alters_data
     async def aadjust_many(self, name: str, **asked: Any) -> AdjustedMany:
         """`adjust_many` for async code."""
         return await sync_to_async(self.adjust_many)(name, **asked)
-
-    increment.alters_data = True  # type: ignore[attr-defined]
-    decrement.alters_data = True  # type: ignore[attr-defined]
-    aincrement.alters_data = True  # type: ignore[attr-defined]
-    adecrement.alters_data = True  # type: ignore[attr-defined]
-    adjust_many.alters_data = True  # type: ignore[attr-defined]
-    aadjust_many.alters_data = True  # type: ignore[attr-defined]
 
 
 class _CountedIterable(_ModelIterable):

@@ -1,4 +1,4 @@
-"""Makes the async twin of a function or a method."""
+"""Makes the async twin of a function or a method, and marks those that templates must not call."""
 
 from __future__ import annotations
 
@@ -8,6 +8,13 @@ from typing import Any, ParamSpec, TypeVar
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def alters_data(work: _F) -> _F:
+    """Mark a function that changes data: Django's templates don't call it, nor its twin."""
+    work.alters_data = True  # type: ignore[attr-defined]
+    return work
 
 
 def twin(work: Callable[_P, _R]) -> Callable[_P, Coroutine[Any, Any, _R]]:

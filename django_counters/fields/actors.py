@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from asgiref.sync import sync_to_async
 from django.db import connections, models, router
 
 from django_counters.projections.event import Event, Who
 from django_counters.read import actors
 from django_counters.read.actors import Actor
+from django_counters.twins import alters_data, twin
 from django_counters.write.actors import Toggled, toggle
 from django_counters.write.records import native_of
 
@@ -21,6 +21,7 @@ class CountingActors:
     _field: Any  # a CounterField; said so, its descriptor would hide it from type checkers
     _instance: models.Model
 
+    @alters_data
     def toggle(self, who: Who, *, using: str | None = None) -> Toggled:
         """Count an actor that does not count yet, else take the count back; see `increment`.
 
@@ -61,23 +62,9 @@ class CountingActors:
         key = str(self._field._key(self._instance, alias))
         return actors.actors(place.measure, key, limit, before, alias, place.table.label)
 
-    async def atoggle(self, who: Who, *, using: str | None = None) -> Toggled:
-        """`toggle` for async code."""
-        return await sync_to_async(self.toggle)(who, using=using)
-
-    async def ahas(self, who: Who, *, using: str | None = None) -> bool:
-        """`has` for async code."""
-        return await sync_to_async(self.has)(who, using=using)
-
-    async def aactors(
-        self, *, limit: int = 20, before: str | None = None, using: str | None = None
-    ) -> list[Actor]:
-        """`actors` for async code."""
-        return await sync_to_async(self.actors)(limit=limit, before=before, using=using)
-
-    # Templates do not call what changes data.
-    toggle.alters_data = True  # type: ignore[attr-defined]
-    atoggle.alters_data = True  # type: ignore[attr-defined]
+    atoggle = twin(toggle)
+    ahas = twin(has)
+    aactors = twin(actors)
 
 
 def has_many(

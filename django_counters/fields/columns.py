@@ -7,7 +7,6 @@ from copy import copy
 from inspect import getattr_static
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from asgiref.sync import sync_to_async
 from django.apps import apps
 from django.core import checks
 from django.core.exceptions import SynchronousOnlyOperation
@@ -21,6 +20,7 @@ from django_counters.fields.values import CounterOf, CounterValue, NotLoaded, no
 from django_counters.projections.event import Who
 from django_counters.read.series import RecordSeries, series_of_all
 from django_counters.tables.total import TotalAttribute
+from django_counters.twins import twin
 from django_counters.write.records import native_of
 
 
@@ -67,11 +67,7 @@ class CounterAttribute(TotalAttribute):
         """
         return has_many(self.field, self._heir or self.field.model, records, who, using)
 
-    async def ahas_many(
-        self, records: Iterable[object], who: Who, *, using: str | None = None
-    ) -> set[Any]:
-        """`has_many` for async code."""
-        return await sync_to_async(self.has_many)(records, who, using=using)
+    ahas_many = twin(has_many)
 
     def __get__(self, instance: models.Model | None, cls: type[models.Model] | None = None) -> Any:
         if instance is None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from asgiref.sync import sync_to_async
 from django.db import models
 
+from django_counters.twins import alters_data, twin
 from django_counters.values import Result
 from django_counters.write import maximum
 
@@ -17,6 +17,7 @@ class CountingMaxima:
     _field: Any  # a CounterField; said so, its descriptor would hide it from type checkers
     _instance: models.Model
 
+    @alters_data
     def maximum(self, number: int, *, using: str | None = None) -> Result:
         """Set the row to ``number`` if its value is smaller; see `CounterManager.maximum`.
 
@@ -34,10 +35,4 @@ class CountingMaxima:
             instance.__dict__[field.attname] = result.value
         return result
 
-    async def amaximum(self, number: int, *, using: str | None = None) -> Result:
-        """`maximum` for async code."""
-        return await sync_to_async(self.maximum)(number, using=using)
-
-    # Templates do not call what changes data.
-    maximum.alters_data = True  # type: ignore[attr-defined]
-    amaximum.alters_data = True  # type: ignore[attr-defined]
+    amaximum = twin(maximum)

@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from asgiref.sync import sync_to_async
 from django.db import models
 from django.db.models.sql import InsertQuery
 
@@ -20,7 +19,7 @@ from django_counters.read.quotas import QuotaUsage, usage_of
 from django_counters.read.series import Series, series_of
 from django_counters.tables.total import Loaded
 from django_counters.tokens import Token
-from django_counters.twins import twin
+from django_counters.twins import alters_data, twin
 from django_counters.types import Reading, bounds_of_call, check_integer
 from django_counters.values import NoNumber, Result
 from django_counters.write.change import Ref
@@ -42,6 +41,7 @@ class Counting(CountingActors, CountingMaxima):
         """Set the value of the instance, which the next access returns. Writes no row."""
         self._instance.__dict__[self._field.attname] = value
 
+    @alters_data
     def increment(
         self,
         by: int = 1,
@@ -83,6 +83,7 @@ class Counting(CountingActors, CountingMaxima):
         )
         return result
 
+    @alters_data
     def decrement(
         self,
         by: int = 1,
@@ -163,10 +164,9 @@ class Counting(CountingActors, CountingMaxima):
         """
         return usage_of(self._field.ref(self._instance, using))
 
-    async def aquotas(self, *, using: str | None = None) -> tuple[QuotaUsage, ...]:
-        """`quotas` for async code."""
-        return await sync_to_async(self.quotas)(using=using)
+    aquotas = twin(quotas)
 
+    @alters_data
     def adjust(
         self,
         *,
@@ -209,6 +209,7 @@ class Counting(CountingActors, CountingMaxima):
             self.show(row.after)
         return row
 
+    @alters_data
     def reset(
         self,
         *,
@@ -244,92 +245,11 @@ class Counting(CountingActors, CountingMaxima):
         )
 
     aadjust = twin(adjust)
-
     areset = twin(reset)
-
-    async def aread(
-        self,
-        *,
-        consistency: str = "exact",
-        max_age: float | None = None,
-        using: str | None = None,
-    ) -> Reading:
-        """`read` for async code."""
-        return await sync_to_async(self.read)(consistency=consistency, max_age=max_age, using=using)
-
-    async def avalue(
-        self,
-        *,
-        consistency: str = "exact",
-        max_age: float | None = None,
-        using: str | None = None,
-    ) -> int:
-        """`value` for async code."""
-        return await sync_to_async(self.value)(
-            consistency=consistency, max_age=max_age, using=using
-        )
-
-    async def aincrement(
-        self,
-        by: int = 1,
-        *,
-        floor: int | None = None,
-        ceiling: int | None = None,
-        token: str | UUID | Token | None = None,
-        immediately: bool = False,
-        at: datetime | None = None,
-        tags: Tags | None = None,
-        who: Who = None,
-        using: str | None = None,
-    ) -> Result:
-        """`increment` for async code."""
-        return await sync_to_async(self.increment)(
-            by,
-            floor=floor,
-            ceiling=ceiling,
-            token=token,
-            immediately=immediately,
-            at=at,
-            tags=tags,
-            who=who,
-            using=using,
-        )
-
-    async def adecrement(
-        self,
-        by: int = 1,
-        *,
-        floor: int | None = None,
-        ceiling: int | None = None,
-        token: str | UUID | Token | None = None,
-        immediately: bool = False,
-        at: datetime | None = None,
-        tags: Tags | None = None,
-        who: Who = None,
-        using: str | None = None,
-    ) -> Result:
-        """`decrement` for async code."""
-        return await sync_to_async(self.decrement)(
-            by,
-            floor=floor,
-            ceiling=ceiling,
-            token=token,
-            immediately=immediately,
-            at=at,
-            tags=tags,
-            who=who,
-            using=using,
-        )
-
-    # Templates do not call what changes data.
-    increment.alters_data = True  # type: ignore[attr-defined]
-    decrement.alters_data = True  # type: ignore[attr-defined]
-    adjust.alters_data = True  # type: ignore[attr-defined]
-    aadjust.alters_data = True  # type: ignore[attr-defined]
-    reset.alters_data = True  # type: ignore[attr-defined]
-    areset.alters_data = True  # type: ignore[attr-defined]
-    aincrement.alters_data = True  # type: ignore[attr-defined]
-    adecrement.alters_data = True  # type: ignore[attr-defined]
+    aread = twin(read)
+    avalue = twin(value)
+    aincrement = twin(increment)
+    adecrement = twin(decrement)
 
 
 class SavedRaw:

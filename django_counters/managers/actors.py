@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from asgiref.sync import sync_to_async
-
 from django_counters.managers.past import PastManager
 from django_counters.managers.rows import Row
 from django_counters.projections.event import Event, Who
@@ -14,6 +12,7 @@ from django_counters.read.actors import Actor
 from django_counters.read.values import check_keys
 from django_counters.registry import registry
 from django_counters.tables.standing import COUNTERS
+from django_counters.twins import twin
 from django_counters.types import check_key
 from django_counters.write.actors import Toggled, toggle
 from django_counters.write.change import named
@@ -80,27 +79,7 @@ class ActorManager(PastManager[Row]):
         )
         return actors.actors(measure, key, limit, before, alias, key)
 
-    async def atoggle(self, key: str, who: Who, *, using: str | None = None) -> Toggled:
-        """`toggle` for async code."""
-        return await sync_to_async(self.toggle)(key, who, using=using)
-
-    async def ahas(self, key: str, who: Who, *, using: str | None = None) -> bool:
-        """`has` for async code."""
-        return await sync_to_async(self.has)(key, who, using=using)
-
-    async def ahas_many(
-        self, keys: Iterable[str], who: Who, *, using: str | None = None
-    ) -> set[str]:
-        """`has_many` for async code."""
-        return await sync_to_async(self.has_many)(keys, who, using=using)
-
-    async def aactors(
-        self,
-        key: str,
-        *,
-        limit: int = 20,
-        before: str | None = None,
-        using: str | None = None,
-    ) -> list[Actor]:
-        """`actors` for async code."""
-        return await sync_to_async(self.actors)(key, limit=limit, before=before, using=using)
+    atoggle = twin(toggle)
+    ahas = twin(has)
+    ahas_many = twin(has_many)
+    aactors = twin(actors)

@@ -10,7 +10,7 @@ from django_counters.adjustments import STEP
 from django_counters.adjustments.models import CounterAdjustment
 from django_counters.managers.rows import Row, RowsManager
 from django_counters.tokens import Token
-from django_counters.twins import twin
+from django_counters.twins import alters_data, twin
 from django_counters.write.change import named
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 class AdjustingManager(RowsManager[Row]):
     """Corrects counters: by a change that is kept, with who made it and why."""
 
+    @alters_data
     def adjust(
         self,
         key: str,
@@ -92,6 +93,7 @@ class AdjustingManager(RowsManager[Row]):
             allow_below_floor=allow_below_floor,
         )
 
+    @alters_data
     def reset(
         self,
         key: str,
@@ -128,6 +130,7 @@ class AdjustingManager(RowsManager[Row]):
             using=using,
         )
 
+    @alters_data
     def adjust_many(
         self,
         *,
@@ -180,6 +183,7 @@ class AdjustingManager(RowsManager[Row]):
             progress=progress,
         )
 
+    @alters_data
     def forget(self, key: str, *, using: str | None = None) -> int:
         """Set a counter to zero, as if it had never been counted, and return its last value.
 
@@ -200,19 +204,6 @@ class AdjustingManager(RowsManager[Row]):
         return forget(key, using or self._db)
 
     aforget = twin(forget)
-
     aadjust = twin(adjust)
-
     areset = twin(reset)
-
     aadjust_many = twin(adjust_many)
-
-    # Templates do not call what changes data.
-    adjust.alters_data = True  # type: ignore[attr-defined]
-    adjust_many.alters_data = True  # type: ignore[attr-defined]
-    forget.alters_data = True  # type: ignore[attr-defined]
-    aforget.alters_data = True  # type: ignore[attr-defined]
-    aadjust.alters_data = True  # type: ignore[attr-defined]
-    reset.alters_data = True  # type: ignore[attr-defined]
-    areset.alters_data = True  # type: ignore[attr-defined]
-    aadjust_many.alters_data = True  # type: ignore[attr-defined]

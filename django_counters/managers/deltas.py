@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Any, NoReturn, TypeVar
 from uuid import UUID
 
-from asgiref.sync import sync_to_async
 from django.db import models
 
 from django_counters import clock
@@ -15,6 +14,7 @@ from django_counters.projections.event import Tags, Who, event_of
 from django_counters.stores.sql.following import Passed, Place, SqlFollowing
 from django_counters.tables.delta import DeltaColumns
 from django_counters.tokens import Token, moment_of
+from django_counters.twins import twin
 from django_counters.types import check_delta
 from django_counters.values import Appended, LedgerPage
 from django_counters.write import entries
@@ -143,43 +143,7 @@ class DeltaManager(_RowsManager[_Row]):
         values = (found.token, clock.shown(moment_of(found.token)), *found[1:])
         return self.model.from_db(using or self.db, names, values)
 
-    async def asince(
-        self, position: str = "", *, most: int = 1000, using: str | None = None
-    ) -> LedgerPage[_Row]:
-        """`since` for async code."""
-        return await sync_to_async(self.since)(position, most=most, using=using)
-
-    async def aend(self, *, using: str | None = None) -> str:
-        """`end` for async code."""
-        return await sync_to_async(self.end)(using=using)
-
-    async def aappend(
-        self,
-        key: str,
-        delta: int,
-        *,
-        token: str | UUID | Token | None = None,
-        at: datetime | None = None,
-        tags: Tags | None = None,
-        who: Who = None,
-        using: str | None = None,
-    ) -> Appended:
-        """`append` for async code."""
-        return await sync_to_async(self.append)(
-            key, delta, token=token, at=at, tags=tags, who=who, using=using
-        )
-
-    async def aappend_many(
-        self,
-        deltas: Iterable[Pair | Tokened],
-        *,
-        copy: bool = False,
-        at: datetime | None = None,
-        tags: Tags | None = None,
-        who: Who = None,
-        using: str | None = None,
-    ) -> AppendedMany:
-        """`append_many` for async code."""
-        return await sync_to_async(self.append_many)(
-            deltas, copy=copy, at=at, tags=tags, who=who, using=using
-        )
+    asince = twin(since)
+    aend = twin(end)
+    aappend = twin(append)
+    aappend_many = twin(append_many)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from asgiref.sync import sync_to_async
-
 from django_counters.managers.actors import ActorManager
 from django_counters.managers.rows import Row
+from django_counters.twins import alters_data, twin
 from django_counters.values import Result
 from django_counters.write import maximum
 from django_counters.write.change import named
@@ -14,6 +13,7 @@ from django_counters.write.change import named
 class MaximumManager(ActorManager[Row]):
     """Keeps the largest number that was seen."""
 
+    @alters_data
     def maximum(self, key: str, number: int, *, using: str | None = None) -> Result:
         """Set a counter to ``number`` if its value is smaller, in one atomic step.
 
@@ -41,10 +41,4 @@ class MaximumManager(ActorManager[Row]):
         """
         return maximum.maximum(named(key, using or self._db), number)
 
-    async def amaximum(self, key: str, number: int, *, using: str | None = None) -> Result:
-        """`maximum` for async code."""
-        return await sync_to_async(self.maximum)(key, number, using=using)
-
-    # Templates do not call what changes data.
-    maximum.alters_data = True  # type: ignore[attr-defined]
-    amaximum.alters_data = True  # type: ignore[attr-defined]
+    amaximum = twin(maximum)

@@ -14,6 +14,7 @@ from django_counters.read.history import Explanation
 from django_counters.read.points import Bucket
 from django_counters.read.quotas import QuotaUsage, usage_of
 from django_counters.read.series import Series
+from django_counters.twins import twin
 from django_counters.write.change import named
 
 
@@ -99,28 +100,9 @@ class PastManager(AdjustingManager[Row]):
         """
         return history.explain(key, last, using or self._db)
 
-    async def ahistory(
-        self,
-        key: str,
-        by: str = "hour",
-        *,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        tz: tzinfo | None = None,
-        using: str | None = None,
-    ) -> list[Bucket]:
-        """`history` for async code."""
-        return await sync_to_async(self.history)(
-            key, by, since=since, until=until, tz=tz, using=using
-        )
-
-    async def avalue_at(self, key: str, moment: datetime, *, using: str | None = None) -> int:
-        """`value_at` for async code."""
-        return await sync_to_async(self.value_at)(key, moment, using=using)
-
-    async def aquotas(self, key: str, *, using: str | None = None) -> tuple[QuotaUsage, ...]:
-        """`quotas` for async code."""
-        return await sync_to_async(self.quotas)(key, using=using)
+    ahistory = twin(history)
+    avalue_at = twin(value_at)
+    aquotas = twin(quotas)
 
     async def aexplain(  # type: ignore[override]
         self, key: str, *, last: int = 10, using: str | None = None

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TypeVar
 
-from asgiref.sync import sync_to_async
 from django.db import connections, models
 
 from django_counters.projections.event import Tags, Who, event_of
 from django_counters.tables.counter import CounterColumns
+from django_counters.twins import alters_data, twin
 from django_counters.types import check_integer
 from django_counters.write import pipeline
 
@@ -19,6 +19,7 @@ Row = TypeVar("Row", bound=CounterColumns)
 class CounterRows(models.QuerySet[Row]):
     """Rows of named counters."""
 
+    @alters_data
     def increment(
         self, by: int = 1, *, at: datetime | None = None, tags: Tags | None = None, who: Who = None
     ) -> int:
@@ -48,29 +49,15 @@ class CounterRows(models.QuerySet[Row]):
             )
         return len(keys)
 
+    @alters_data
     def decrement(
         self, by: int = 1, *, at: datetime | None = None, tags: Tags | None = None, who: Who = None
     ) -> int:
         """Subtract ``by`` from every counter of the queryset; see `increment`."""
         return self.increment(check_integer(-check_integer(by)), at=at, tags=tags, who=who)
 
-    async def aincrement(
-        self, by: int = 1, *, at: datetime | None = None, tags: Tags | None = None, who: Who = None
-    ) -> int:
-        """`increment` for async code."""
-        return await sync_to_async(self.increment)(by, at=at, tags=tags, who=who)
-
-    async def adecrement(
-        self, by: int = 1, *, at: datetime | None = None, tags: Tags | None = None, who: Who = None
-    ) -> int:
-        """`decrement` for async code."""
-        return await sync_to_async(self.decrement)(by, at=at, tags=tags, who=who)
-
-    # Templates do not call what changes data.
-    increment.alters_data = True  # type: ignore[attr-defined]
-    decrement.alters_data = True  # type: ignore[attr-defined]
-    aincrement.alters_data = True  # type: ignore[attr-defined]
-    adecrement.alters_data = True  # type: ignore[attr-defined]
+    aincrement = twin(increment)
+    adecrement = twin(decrement)
 
 
 RowsManager = models.Manager.from_queryset(CounterRows)

@@ -6,13 +6,13 @@ from datetime import datetime
 from typing import TypeVar
 from uuid import UUID
 
-from asgiref.sync import sync_to_async
 from django.db import models
 
 from django_counters.projections.event import Tags, Who, event_of
 from django_counters.read.values import value_of
 from django_counters.tables.shard import ShardColumns
 from django_counters.tokens import Token, optional_token
+from django_counters.twins import twin
 from django_counters.types import check_integer
 from django_counters.values import Result
 from django_counters.write.change import Change, in_shards
@@ -78,40 +78,6 @@ class ShardManager(models.Manager[_Row]):
         """The exact value of a counter: its total and its shards, in one statement."""
         return value_of(key, using or self._db)
 
-    async def aincrement(
-        self,
-        key: str,
-        by: int = 1,
-        *,
-        shard_key: object = None,
-        token: str | UUID | Token | None = None,
-        at: datetime | None = None,
-        tags: Tags | None = None,
-        who: Who = None,
-        using: str | None = None,
-    ) -> Result:
-        """`increment` for async code."""
-        return await sync_to_async(self.increment)(
-            key, by, shard_key=shard_key, token=token, at=at, tags=tags, who=who, using=using
-        )
-
-    async def adecrement(
-        self,
-        key: str,
-        by: int = 1,
-        *,
-        shard_key: object = None,
-        token: str | UUID | Token | None = None,
-        at: datetime | None = None,
-        tags: Tags | None = None,
-        who: Who = None,
-        using: str | None = None,
-    ) -> Result:
-        """`decrement` for async code."""
-        return await sync_to_async(self.decrement)(
-            key, by, shard_key=shard_key, token=token, at=at, tags=tags, who=who, using=using
-        )
-
-    async def avalue(self, key: str, *, using: str | None = None) -> int:
-        """`value` for async code."""
-        return await sync_to_async(self.value)(key, using=using)
+    aincrement = twin(increment)
+    adecrement = twin(decrement)
+    avalue = twin(value)

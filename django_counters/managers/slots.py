@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
-from asgiref.sync import sync_to_async
 from django.db import models
 
 from django_counters.adjustments.models import CounterAdjustment
@@ -179,60 +178,9 @@ class SlotManager(models.Manager[_Row]):
         )
 
     aadjust = twin(adjust)
-
     areset = twin(reset)
-
-    async def aincrement(
-        self,
-        record: models.Model,
-        name: str,
-        by: int = 1,
-        *,
-        token: str | UUID | Token | None = None,
-        at: datetime | None = None,
-        tags: Tags | None = None,
-        who: Who = None,
-        using: str | None = None,
-    ) -> Result:
-        """`increment` for async code."""
-        return await sync_to_async(self.increment)(
-            record, name, by, token=token, at=at, tags=tags, who=who, using=using
-        )
-
-    async def adecrement(
-        self,
-        record: models.Model,
-        name: str,
-        by: int = 1,
-        *,
-        token: str | UUID | Token | None = None,
-        at: datetime | None = None,
-        tags: Tags | None = None,
-        who: Who = None,
-        using: str | None = None,
-    ) -> Result:
-        """`decrement` for async code."""
-        return await sync_to_async(self.decrement)(
-            record, name, by, token=token, at=at, tags=tags, who=who, using=using
-        )
-
-    async def avalue(self, record: models.Model, name: str, *, using: str | None = None) -> int:
-        """`value` for async code."""
-        return await sync_to_async(self.value)(record, name, using=using)
-
-    async def avalues_of(
-        self, records: Iterable[models.Model], name: str, *, using: str | None = None
-    ) -> dict[Any, int]:
-        """`values_of` for async code."""
-        return await sync_to_async(self.values_of)(records, name, using=using)
-
-    async def aread(
-        self,
-        record: models.Model,
-        name: str,
-        *,
-        consistency: str = "exact",
-        using: str | None = None,
-    ) -> Reading:
-        """`read` for async code."""
-        return await sync_to_async(self.read)(record, name, consistency=consistency, using=using)
+    aincrement = twin(increment)
+    adecrement = twin(decrement)
+    avalue = twin(value)
+    avalues_of = twin(values_of)
+    aread = twin(read)

@@ -8,7 +8,6 @@ from datetime import datetime, timedelta, tzinfo
 from itertools import repeat
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
-from asgiref.sync import sync_to_async
 from django.db import models
 
 from django_counters import clock
@@ -33,6 +32,7 @@ from django_counters.read.top import Placed, Ranked, place, top
 from django_counters.read.uniques import Distinct, UniquePoint
 from django_counters.sketches import Sketch
 from django_counters.tables.total import TotalField
+from django_counters.twins import twin
 from django_counters.types import check_key
 
 #: A value of a tag: a text, or an integer, which is counted as its text.
@@ -162,17 +162,9 @@ class _Asking(Generic[_Row, _Total]):
         """The count of all of the time; without a time, of all that is kept."""
         raise NotImplementedError
 
-    async def alist(self) -> _Rows[_Row]:
-        """`list` for async code."""
-        return await sync_to_async(self.list)()
-
-    async def aeach(self) -> dict[Any, _Rows[_Row]]:
-        """`each` for async code."""
-        return await sync_to_async(self.each)()
-
-    async def atotal(self) -> _Total:
-        """`total` for async code."""
-        return await sync_to_async(self.total)()
+    alist = twin(list)
+    aeach = twin(each)
+    atotal = twin(total)
 
     def _rows(self, told: Found, key: str) -> _Rows[_Row]:
         raise NotImplementedError
@@ -266,17 +258,9 @@ class Series(_Asking[Point, int]):
             for summed in ((True,) if self._asked.span.by is None else (True, False))
         )
 
-    async def aunique(self) -> Distinct:
-        """`unique` for async code."""
-        return await sync_to_async(self.unique)()
-
-    async def aunique_each(self) -> dict[Any, Distinct]:
-        """`unique_each` for async code."""
-        return await sync_to_async(self.unique_each)()
-
-    async def auniques(self) -> _Rows[UniquePoint]:
-        """`uniques` for async code."""
-        return await sync_to_async(self.uniques)()
+    aunique = twin(unique)
+    aunique_each = twin(unique_each)
+    auniques = twin(uniques)
 
     def occurred(self) -> Occurred:
         """How often the counters were changed in all of the time, and the mean of the changes.
@@ -292,13 +276,8 @@ class Series(_Asking[Point, int]):
         self._check_time()
         return occurrences.points(self._asked)
 
-    async def aoccurred(self) -> Occurred:
-        """`occurred` for async code."""
-        return await sync_to_async(self.occurred)()
-
-    async def aoccurrences(self) -> _Rows[OccurrencePoint]:
-        """`occurrences` for async code."""
-        return await sync_to_async(self.occurrences)()
+    aoccurred = twin(occurred)
+    aoccurrences = twin(occurrences)
 
     def top(self, n: int = 10, *, against: int | None = None) -> list[Ranked]:
         """The counters that have counted most in one period, the largest first: at most ``n``.
@@ -329,9 +308,7 @@ class Series(_Asking[Point, int]):
         """
         return top(self._asked, n, against)
 
-    async def atop(self, n: int = 10, *, against: int | None = None) -> list[Ranked]:
-        """`top` for async code."""
-        return await sync_to_async(self.top)(n, against=against)
+    atop = twin(top)
 
     def place(self) -> Placed:
         """Which place one counter has in one period, among all of its namespace or of its field.
@@ -348,9 +325,7 @@ class Series(_Asking[Point, int]):
         """
         return place(self._asked)
 
-    async def aplace(self) -> Placed:
-        """`place` for async code."""
-        return await sync_to_async(self.place)()
+    aplace = twin(place)
 
     def _rows(self, told: Found, key: str) -> list[Point]:
         return points_of(told.starts, told.amounts.get((key, ())))
@@ -386,9 +361,7 @@ class Splits(_Asking[Split, dict[Any, int]]):
         ordered = sorted(told.items(), key=lambda item: order_of(item[1], item[0][1]))
         return {one[0] if len(one) == 1 else one: number for (_, one), number in ordered}
 
-    async def aunique(self) -> dict[Any, Distinct]:
-        """`unique` for async code."""
-        return await sync_to_async(self.unique)()
+    aunique = twin(unique)
 
     def occurred(self) -> dict[Any, Occurred]:
         """How often they were changed in all of the time, by value, the most often first.
@@ -400,9 +373,7 @@ class Splits(_Asking[Split, dict[Any, int]]):
         ordered = sorted(told.items(), key=lambda item: order_of(item[1].number, item[0]))
         return {one[0] if len(one) == 1 else one: occurred for one, occurred in ordered}
 
-    async def aoccurred(self) -> dict[Any, Occurred]:
-        """`occurred` for async code."""
-        return await sync_to_async(self.occurred)()
+    aoccurred = twin(occurred)
 
     def _rows(self, told: Found, key: str) -> list[Split]:
         rows = [

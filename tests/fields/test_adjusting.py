@@ -85,6 +85,8 @@ class TestRecord:
     def test_templates_do_not_adjust(self) -> None:
         assert Post.objects.create().likes.adjust.alters_data  # type: ignore[attr-defined]
         assert Counter.objects.adjust.alters_data  # type: ignore[attr-defined]
+        assert Counter.objects.aadjust.alters_data  # type: ignore[attr-defined]
+        assert Post.objects.aadjust_many.alters_data  # type: ignore[attr-defined]
 
 
 def preview_of(post: Post) -> Any:

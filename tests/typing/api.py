@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import assert_type
+from decimal import Decimal
+from typing import Any, assert_type
 
 from django.http import HttpRequest, HttpResponse
 
@@ -15,7 +16,9 @@ from django_counters import (
     Reading,
     Unknown,
 )
+from django_counters.adjustments.models import CounterAdjustment
 from django_counters.contrib.limits import Limit, Taken, limited
+from django_counters.fields import AmountReading, CountedAmount
 from django_counters.intake.flush import Report, flush
 from django_counters.models import (
     Counter,
@@ -27,7 +30,9 @@ from django_counters.models import (
     TotalField,
 )
 from django_counters.read.occurrences import Occurred, OccurrencePoint
-from tests.testapp.models import Article, Post, Product, Ticket
+from django_counters.read.points import Point
+from django_counters.read.top import Ranked
+from tests.testapp.models import Account, Article, Post, Product, Ticket
 
 
 def named() -> None:
@@ -85,6 +90,26 @@ async def asearch(request: HttpRequest) -> HttpResponse:
 async def named_async() -> None:
     assert_type(await limited("1/s", by="user")(asearch)(HttpRequest()), HttpResponse)
     assert_type(await Counter.objects.aincrement("a"), Counted | Unknown)
+    assert_type(await Counter.objects.aadjust("a", by=1, reason="b", actor="c"), CounterAdjustment)
+    assert_type(await Counter.objects.filter(key="a").aincrement(2), int)
+    assert_type(await CounterShard.objects.adecrement("a"), Counted | Unknown)
+    assert_type(await CounterDelta.objects.aappend("a", 1), Appended)
+    await Counter.objects.areset("a", reason="b")  # type: ignore[call-arg]
+    series = Counter.objects.series("a").per("day").last(2)
+    assert_type(await series.alist(), list[Point])
+    assert_type(await series.atotal(), int)
+    assert_type(await series.by("b").atotal(), dict[Any, int])
+    assert_type(await series.atop(3, against=1), list[Ranked])
+
+
+async def fields_async(post: Post, account: Account) -> None:
+    assert_type(await post.views.aread(max_age=1), Reading)
+    assert_type(await post.views.adecrement(2, floor=0), Counted | Unknown)
+    assert_type(await Post.objects.aincrement(views=1), int)
+    assert_type(await Post.likes.ahas_many([1], "ann"), set[Any])
+    assert_type(await account.balance.adecrement(Decimal("0.5")), CountedAmount | Unknown)
+    assert_type(await account.balance.aread(), AmountReading)
+    assert_type(await account.balance.avalue(), Decimal)
 
 
 def fields(post: Post, product: Product) -> None:

@@ -38,7 +38,7 @@ from django_counters.signals import batch_applied
 from django_counters.strategies.base import Strategy
 from django_counters.tables.standing import COUNTERS
 from django_counters.tokens import Token, check_token, mint
-from django_counters.twins import twin
+from django_counters.twins import alters_data, twin
 from django_counters.types import UNBOUNDED, Batch, Bounds, Delta, check_delta, steering
 from django_counters.write.change import Change, Ref, is_spread
 from django_counters.write.pipeline import owed, settle
@@ -88,6 +88,7 @@ class Hold:
     replayed: bool
     using: str
 
+    @alters_data
     def commit(self, quantity: int | None = None) -> Hold:
         """Sell it, or ``quantity`` of it: the rest goes back in the same transaction.
 
@@ -102,6 +103,7 @@ class Hold:
         """
         return _commit(self.token, quantity, self.using)
 
+    @alters_data
     def release(self) -> bool:
         """Give it back; return False if it was given back before.
 
@@ -123,9 +125,6 @@ class Hold:
         """
         return _extend(self.token, minutes, self.using)
 
-    # Templates do not call what changes data.
-    commit.alters_data = True  # type: ignore[attr-defined]
-    release.alters_data = True  # type: ignore[attr-defined]
     acommit = twin(commit)
     arelease = twin(release)
     aextend = twin(extend)
@@ -177,6 +176,7 @@ def store(using: str) -> SqlHolds:
     return registry.kept(SqlHolds, using)
 
 
+@alters_data
 def hold(
     counter: str | Counting | Ref,
     quantity: int = 1,
@@ -224,8 +224,6 @@ def hold(
     return made
 
 
-# Templates do not call what changes data.
-hold.alters_data = True  # type: ignore[attr-defined]
 ahold = twin(hold)
 
 
@@ -442,6 +440,7 @@ def stocktake(counter: str | Counting | Ref, *, using: str | None = None) -> Sto
 astocktake = twin(stocktake)
 
 
+@alters_data
 def release(
     token: str | UUID | Token,
     *,
@@ -475,7 +474,6 @@ def release(
         return correct(ref, order, hold.using, audit)
 
 
-release.alters_data = True  # type: ignore[attr-defined]
 arelease = twin(release)
 
 

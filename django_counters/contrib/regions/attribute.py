@@ -17,7 +17,7 @@ from django_counters.read.values import value_of
 from django_counters.read.values import values_of as counted_of
 from django_counters.registry import registry
 from django_counters.tokens import Token, optional_token
-from django_counters.twins import twin
+from django_counters.twins import alters_data, twin
 from django_counters.types import check_integer
 from django_counters.values import Result
 from django_counters.write.change import Change, named
@@ -107,6 +107,7 @@ class CounterOverRegions:
         """Return the key, which the template tag ``counter`` shows."""
         return self.key
 
+    @alters_data
     def increment(
         self, by: int = 1, *, token: str | UUID | Token | None = None, using: str | None = None
     ) -> Result:
@@ -115,6 +116,7 @@ class CounterOverRegions:
             Change(named(self.key, using), check_integer(by), token=optional_token(token))
         )
 
+    @alters_data
     def decrement(
         self, by: int = 1, *, token: str | UUID | Token | None = None, using: str | None = None
     ) -> Result:
@@ -128,12 +130,6 @@ class CounterOverRegions:
         return value(self.key, region=region, using=using)
 
     aincrement, adecrement, avalue = twin(increment), twin(decrement), twin(value)
-
-    # Templates do not call what changes data.
-    increment.alters_data = True  # type: ignore[attr-defined]
-    decrement.alters_data = True  # type: ignore[attr-defined]
-    aincrement.alters_data = True  # type: ignore[attr-defined]
-    adecrement.alters_data = True  # type: ignore[attr-defined]
 
 
 def attribute_problems(all_models: Iterable[type[models.Model]]) -> Iterator[tuple[str, str]]:

@@ -37,7 +37,7 @@ from django_counters.stores.sql.incidents import record
 from django_counters.tables import CounterIncident
 from django_counters.tables.standing import COUNTERS
 from django_counters.tokens import Token
-from django_counters.twins import twin
+from django_counters.twins import alters_data, twin
 from django_counters.types import check_integer, check_key, key_range, why_no_key
 from django_counters.values import Result, result_of
 from django_counters.write.change import named
@@ -268,6 +268,7 @@ def _take_away(key: str, region: str, using: str) -> None:
     adjust(ref, to=0, reason=reason, actor="counters regions fence")
 
 
+@alters_data
 def transfer(
     counter: Any,
     amount: int,
@@ -340,6 +341,3 @@ def _refuse_unfenced(region: str, using: str) -> None:
 
 
 atransfer = twin(transfer)
-# Templates don't call what changes data.
-transfer.alters_data = True  # type: ignore[attr-defined]
-atransfer.alters_data = True  # type: ignore[attr-defined]
