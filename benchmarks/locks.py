@@ -84,8 +84,8 @@ def _fill(number: int) -> int:
 
 def _calls() -> dict[str, Callable[[], object]]:
     from django_counters import clock
+    from django_counters.metrics.doctor import examine
     from django_counters.models import Counter, CounterDelta
-    from django_counters.observe.doctor import examine
     from django_counters.stores.sql.horizon import SqlHorizon
     from django_counters.tokens import mint
     from django_counters.upkeep.verify import verify

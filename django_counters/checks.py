@@ -19,9 +19,8 @@ from django_counters.features import absent, features
 from django_counters.fields import CounterField
 from django_counters.hints import HINTS
 from django_counters.jobs import upkeep_problems
+from django_counters.metrics.facts import databases, weaknesses
 from django_counters.models import Counter, CounterDelta, CounterMeasure
-from django_counters.observe.facts import databases
-from django_counters.observe.redises import weaknesses
 from django_counters.stores.redis.addresses import is_other_cache
 from django_counters.stores.sql.dialects import DIALECTS
 from django_counters.tenants import SETTING as TENANT

@@ -261,7 +261,8 @@ class Feature:
     #: transactions. It raises an exception of REST framework to refuse. Without an app that has
     #: such a function, a check refuses these rates.
     charge: str = ""
-    #: Metrics that count signals, in each process that imports `django_counters.metrics`.
+    #: Metrics that count signals, in each process that imports
+    #: `django_counters.metrics.prometheus`.
     tallies: Sequence[Tally] = ()
     #: The dotted path of a `Panel`. It is made for each page.
     panel: str = ""

@@ -9,8 +9,8 @@ from django.db import models, transaction
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from django_counters.metrics.doctor import examine
 from django_counters.models import SlottedCounter
-from django_counters.observe.doctor import examine
 from django_counters.upkeep.rollup import rollup
 from tests import machines
 from tests.testapp.models import Country, Gadget, Post, Song

@@ -29,9 +29,9 @@ from django_counters.exceptions import InvalidConfiguration
 from django_counters.features import Finding, overview_sections
 from django_counters.fields.columns import counter_fields
 from django_counters.measure import Measure
+from django_counters.metrics.doctor import facts_of, to_do
+from django_counters.metrics.facts import PARTS, RECENT, Away, Facts, attempt, databases
 from django_counters.models import AdjustmentRequest, Counter, CounterCell, CounterIncident
-from django_counters.observe.doctor import facts_of, to_do
-from django_counters.observe.facts import PARTS, RECENT, Away, Facts, asked, databases
 from django_counters.read.series import RecordSeries, Series, series_of_all
 from django_counters.read.top import Ranked
 from django_counters.read.uniques import Distinct
@@ -128,7 +128,7 @@ def _tops(using: str) -> list[Top]:
     found = []
     for ranks in ranked:
         period = CounterCell.Period[ranks.measure.top[-1].upper()].label
-        told = asked(ranks.subject, using, partial(_told, ranks, using))
+        told = attempt(ranks.subject, using, partial(_told, ranks, using))
         rows, problem = ((), told.reason) if isinstance(told, Away) else (told, "")
         found.append(Top(ranks.subject, period, rows, problem))
     return found

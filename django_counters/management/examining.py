@@ -11,7 +11,7 @@ from django.core.management.base import CommandError, OutputWrapper
 from django.utils.translation import gettext as _
 
 from django_counters.features import Finding, Verdict
-from django_counters.observe.doctor import examine, verdict
+from django_counters.metrics.doctor import examine, verdict
 
 # The findings that explain a verdict come first.
 _FIRST = (Verdict.ACT, Verdict.WARN, Verdict.OK)

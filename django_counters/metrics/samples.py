@@ -1,23 +1,313 @@
-"""Turns what was gathered into samples of metrics."""
+"""All metrics, and their samples of one database, gathered in a thread and in limited time."""
 
 from __future__ import annotations
 
+import logging
+import os
+import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
 
-from django_counters.features import GaugeValue
-from django_counters.metrics import names
-from django_counters.metrics.gathering import Scrape
-from django_counters.metrics.names import Declared
-from django_counters.models import CounterIncident
-from django_counters.observe.facts import Facts
-from django_counters.observe.redises import Redis
+from django.db import connections
+
+from django_counters.features import Gauge, GaugeValue, features, tallies
+from django_counters.metrics.doctor import NEEDED, to_do
+from django_counters.metrics.facts import Away, Facts, Redis, attempt, gather, growing
 from django_counters.stores.redis.breaker import STATES
+from django_counters.tables import CounterIncident
+from django_counters.tenants import acting_for, tenant
 from django_counters.write.adopting import directories, left
 from django_counters.write.buffers import buffers
 
+logger = logging.getLogger("django_counters")
 PARTS = ("database", "pending", "ledger", "incidents", "requests", "rooms", "redis", "findings")
+
+
+class Declared(NamedTuple):
+    """One metric.
+
+    Attributes:
+        name: as Prometheus has it; of a counter with ``_total``.
+        kind: how Prometheus reads it.
+        labels: each has few values, which settings and code fix. A key is never a label.
+        meaning: its help text.
+    """
+
+    name: str
+    kind: Literal["counter", "histogram", "gauge"]
+    labels: tuple[str, ...]
+    meaning: str
+
+
+def _counter(name: str, meaning: str, *labels: str) -> Declared:
+    return Declared(name, "counter", ("database", *labels), meaning)
+
+
+def _histogram(name: str, meaning: str, *labels: str) -> Declared:
+    return Declared(name, "histogram", ("database", *labels), meaning)
+
+
+def _gauge(name: str, meaning: str, *labels: str) -> Declared:
+    return Declared(name, "gauge", ("database", *labels), meaning)
+
+
+# Counted in each process, as it happens.
+CHANGES = _counter(
+    "django_counters_changes_total",
+    "Changes of a counter that calls made; direction is up or down.",
+    "strategy",
+    "direction",
+)
+AMOUNT = _counter(
+    "django_counters_amount_total",
+    "By how much those changes went up or down.",
+    "strategy",
+    "direction",
+)
+BATCH_SIZE = _histogram(
+    "django_counters_batch_size", "How many counters one batch changed.", "strategy"
+)
+UPKEEP_SECONDS = _histogram(
+    "django_counters_upkeep_seconds",
+    "How long a flush or a rollup took that ended without an error.",
+    "work",
+)
+UPKEEP_SIZE = _histogram(
+    "django_counters_upkeep_batch_size",
+    "How many totals a flush or a rollup changed; one that it changed twice counts twice.",
+    "work",
+)
+HAPPENED = (CHANGES, AMOUNT, BATCH_SIZE, UPKEEP_SECONDS, UPKEEP_SIZE)
+
+
+def happened() -> tuple[Declared, ...]:
+    """Return all metrics that are counted as it happens, with those of installed apps."""
+    own = (Declared(one.name, "counter", one.labels, one.meaning) for one in tallies())
+    return (*HAPPENED, *own)
+
+
+# Asked on each scrape.
+UP = _gauge(
+    "django_counters_up",
+    "1 if a part of the state could be asked, else 0: then its metrics are not there.",
+    "part",
+)
+GATHER_SECONDS = _gauge("django_counters_gather_seconds", "How long it took to ask all of it.")
+PENDING_COUNTERS = _gauge(
+    "django_counters_pending_counters",
+    "How many counters have something pending, by the strategy that they declare.",
+    "strategy",
+    "redis",
+)
+PENDING_ROWS = _gauge(
+    "django_counters_pending_rows",
+    "How many shards, slots and entries of the ledger wait for a rollup.",
+    "strategy",
+)
+PENDING_GENERATIONS = _gauge(
+    "django_counters_pending_generations",
+    "How many generations wait in a Redis for a flush.",
+    "redis",
+)
+ROLLUP_LAG = _gauge(
+    "django_counters_rollup_lag_seconds",
+    "How old the totals of the ledger are: the time since the last rollup that folded it.",
+)
+FLUSH_LAG = _gauge(
+    "django_counters_flush_lag_seconds",
+    "For how long something waits in a Redis at most; 0 where nothing does.",
+    "redis",
+)
+FENCED = _gauge(
+    "django_counters_ledger_fenced",
+    "1 if the ledger came from another server and cannot be rolled up, else 0.",
+)
+PARTITIONS = _gauge(
+    "django_counters_partitions_ahead",
+    "How many partitions of the ledger follow the present one without a gap.",
+)
+REDIS_UP = _gauge(
+    "django_counters_redis_up", "1 if a Redis answered what waits there, else 0.", "redis"
+)
+BREAKER = _gauge(
+    "django_counters_breaker_state",
+    "1 for the state of the breaker in the process that was scraped, 0 for the other states.",
+    "redis",
+    "state",
+)
+INCIDENTS = _gauge(
+    "django_counters_recent_incidents", "How many incidents there were in the last 7 days.", "kind"
+)
+REQUESTS = _gauge(
+    "django_counters_adjustment_requests", "How many adjustments wait for a second person."
+)
+CREATED = _gauge(
+    "django_counters_created_counters",
+    "How many counters of a namespace were created over HTTP.",
+    "namespace",
+)
+MOST_CREATED = _gauge(
+    "django_counters_created_counters_most",
+    "How many may be: `max_counters`. Where it is reached, new names are refused.",
+    "namespace",
+)
+FINDINGS = _gauge(
+    "django_counters_findings",
+    "How many findings of `counters doctor` need an action.",
+)
+BUFFERED = _gauge(
+    "django_counters_buffered_amount",
+    "How much waits in buffers of the process that was scraped, up and down together.",
+    "strategy",
+)
+BUFFER_AGE = _gauge(
+    "django_counters_buffer_age_seconds",
+    "For how long something waits there at most; 0 where nothing does.",
+    "strategy",
+)
+LEFT_FILES = _gauge(
+    "django_counters_left_files",
+    "How many files of buffers wait on this machine whose processes have ended.",
+)
+STATE = (
+    *(UP, GATHER_SECONDS, PENDING_COUNTERS, PENDING_ROWS, PENDING_GENERATIONS),
+    *(
+        ROLLUP_LAG,
+        FLUSH_LAG,
+    ),
+    *(FENCED, PARTITIONS, REDIS_UP, BREAKER, INCIDENTS, REQUESTS, CREATED, MOST_CREATED),
+    *(FINDINGS, BUFFERED, BUFFER_AGE, LEFT_FILES),
+)
+
+
+def declared_for(gauge: Gauge) -> Declared:
+    """Return the metric of an app's gauge."""
+    return _gauge(gauge.name, gauge.meaning, *gauge.labels)
+
+
+def state() -> tuple[Declared, ...]:
+    """Return all metrics that are asked on each scrape, including those of apps."""
+    return (*STATE, *(declared_for(gauge) for one in features() for gauge in one.gauges()))
+
+
+@dataclass(frozen=True, slots=True)
+class Scrape:
+    """The source of the metrics of one database.
+
+    Attributes:
+        facts: the state of its counters.
+        needed: how many findings need a person; None while a part of them is unknown.
+        seconds: how long it took to gather all of it.
+    """
+
+    facts: Facts
+    needed: int | None = None
+    seconds: float | None = None
+
+
+def scraping(using: str) -> Iterator[Scrape]:
+    """Ask one database, and yield what is known after each part. Logs parts that are away."""
+    began = time.monotonic()
+    found = gather(Facts(using), "tables")
+    yield Scrape(found)
+    if found.has_counters:
+        for more in growing(found, *NEEDED, "requests"):
+            found = more
+            yield Scrape(found)
+        needed = attempt("findings", using, lambda: _needed(found))
+        if isinstance(needed, Away):
+            found, needed = replace(found, away=(*found.away, needed)), None
+        yield Scrape(found, needed, time.monotonic() - began)
+    for away in found.away:
+        logger.warning("Metrics: %s of the database %s is away: %s", away.part, using, away.reason)
+
+
+def _needed(found: Facts) -> int | None:
+    """The number of findings, if all is known: a part of them would look like an improvement."""
+    is_whole = all(getattr(found, part) is not None for part in NEEDED)
+    return len(to_do(found)) if is_whole else None
+
+
+class _Run:
+    """One gathering, in a thread and on connections of its own."""
+
+    def __init__(self, using: str) -> None:
+        self.began = time.monotonic()
+        self.done = threading.Event()
+        self.found = Scrape(Facts(using))
+        self._tenant = tenant()
+        # A daemon thread that hangs does not keep the process from ending.
+        thread = threading.Thread(target=self._gather, daemon=True, name="django_counters-metrics")
+        try:
+            thread.start()
+        except RuntimeError:
+            logger.exception("Metrics: there is no thread to ask the database %s in.", using)
+            self.done.set()
+
+    @property
+    def age(self) -> float:
+        return time.monotonic() - self.began
+
+    def _gather(self) -> None:
+        try:
+            with acting_for(self._tenant):
+                for found in scraping(self.found.facts.using):
+                    self.found = found
+        finally:
+            try:
+                connections.close_all()
+            finally:
+                self.done.set()
+
+
+class Gathering:
+    """Gathers one database, one run at a time for any number of scrapes.
+
+    Args:
+        using: the database.
+        max_age: how many seconds an answer is reused.
+        patience: how many seconds to wait for a run. The parts known by then are the answer. A
+            longer run has no answer afterwards, and no other begins before it ends.
+    """
+
+    def __init__(self, using: str, max_age: float, patience: float) -> None:
+        self._using = using
+        self._max_age = max_age
+        self._patience = patience
+        self._forget()
+
+    def _forget(self) -> None:
+        self._lock = threading.Lock()
+        self._run: _Run | None = None
+        # Last: another thread that sees it takes the new lock.
+        self._pid = os.getpid()
+
+    def begin(self) -> _Run:
+        """The run whose answer to use: the last one, or a new one."""
+        if self._pid != os.getpid():
+            # A fork has no threads of its parent.
+            self._forget()
+        with self._lock:
+            run = self._run
+            if run is None or (run.done.is_set() and run.age >= self._max_age):
+                run = self._run = _Run(self._using)
+            return run
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no run of it goes on."""
+        run = self._run
+        return run is None or run.done.is_set()
+
+    def answer(self, run: _Run) -> Scrape:
+        """The findings of a run when it ends or takes too long."""
+        if run.done.wait(max(0.0, self._patience - run.age)):
+            return run.found
+        late = run.age > self._patience + self._max_age
+        return Scrape(Facts(self._using)) if late else run.found
 
 
 class Sample(NamedTuple):
@@ -28,20 +318,20 @@ class Sample(NamedTuple):
     value: float
 
 
-def samples(scrape: Scrape) -> Iterator[Sample]:
-    """All that is known of one database."""
+def samples_of(scrape: Scrape) -> Iterator[Sample]:
+    """Yield the samples of one database: of every part that was read."""
     found, using = scrape.facts, scrape.facts.using
     for part, is_up in zip(PARTS, _up(scrape), strict=True):
-        yield Sample(names.UP, (using, part), is_up)
+        yield Sample(UP, (using, part), is_up)
     if scrape.seconds is not None:
-        yield Sample(names.GATHER_SECONDS, (using,), scrape.seconds)
+        yield Sample(GATHER_SECONDS, (using,), scrape.seconds)
     if found.requests is not None:
-        yield Sample(names.REQUESTS, (using,), found.requests)
+        yield Sample(REQUESTS, (using,), found.requests)
     for room in found.rooms or ():
-        yield Sample(names.CREATED, (using, room.namespace), room.created)
-        yield Sample(names.MOST_CREATED, (using, room.namespace), room.most)
+        yield Sample(CREATED, (using, room.namespace), room.created)
+        yield Sample(MOST_CREATED, (using, room.namespace), room.most)
     if scrape.needed is not None:
-        yield Sample(names.FINDINGS, (using,), scrape.needed)
+        yield Sample(FINDINGS, (using,), scrape.needed)
     yield from _buffers(using)
     yield from _waits(found)
     yield from _ledger(found)
@@ -66,10 +356,10 @@ def _buffers(using: str) -> Iterator[Sample]:
         amounts[of.recipe.strategy] += waits.amount
         ages[of.recipe.strategy] = max(ages.get(of.recipe.strategy, 0.0), waits.age)
     for strategy, age in ages.items():
-        yield Sample(names.BUFFERED, (using, strategy), amounts[strategy])
-        yield Sample(names.BUFFER_AGE, (using, strategy), age)
+        yield Sample(BUFFERED, (using, strategy), amounts[strategy])
+        yield Sample(BUFFER_AGE, (using, strategy), age)
     if directories():
-        yield Sample(names.LEFT_FILES, (using,), sum(1 for _ in left(using)))
+        yield Sample(LEFT_FILES, (using,), sum(1 for _ in left(using)))
 
 
 def _waits(found: Facts) -> Iterator[Sample]:
@@ -85,19 +375,19 @@ def _waits(found: Facts) -> Iterator[Sample]:
         rows["ledger"] += found.ledger.entries
         counters["ledger"] += found.ledger.counters
     for strategy, number in rows.items():
-        yield Sample(names.PENDING_ROWS, (found.using, strategy), number)
-        yield Sample(names.PENDING_COUNTERS, (found.using, strategy, ""), counters[strategy])
+        yield Sample(PENDING_ROWS, (found.using, strategy), number)
+        yield Sample(PENDING_COUNTERS, (found.using, strategy, ""), counters[strategy])
 
 
 def _ledger(found: Facts) -> Iterator[Sample]:
     ledger, labels = found.ledger, (found.using,)
     if ledger is None:
         return
-    yield Sample(names.FENCED, labels, bool(ledger.fenced))
+    yield Sample(FENCED, labels, bool(ledger.fenced))
     if ledger.lag is not None:
-        yield Sample(names.ROLLUP_LAG, labels, ledger.lag.total_seconds())
+        yield Sample(ROLLUP_LAG, labels, ledger.lag.total_seconds())
     if ledger.partitions_ahead is not None:
-        yield Sample(names.PARTITIONS, labels, ledger.partitions_ahead)
+        yield Sample(PARTITIONS, labels, ledger.partitions_ahead)
 
 
 def _incidents(found: Facts) -> Iterator[Sample]:
@@ -105,22 +395,22 @@ def _incidents(found: Facts) -> Iterator[Sample]:
         return
     numbers = {one.kind: one.number for one in found.incidents}
     for kind in {**dict.fromkeys(CounterIncident.Kind.values, 0), **numbers}:
-        yield Sample(names.INCIDENTS, (found.using, kind), numbers.get(kind, 0))
+        yield Sample(INCIDENTS, (found.using, kind), numbers.get(kind, 0))
 
 
 def _added(found: Facts) -> Iterator[Sample]:
     for one in found.added or ():
         if isinstance(one, GaugeValue):
-            yield Sample(names.declared_for(one.gauge), (found.using, *one.labels), one.value)
+            yield Sample(declared_for(one.gauge), (found.using, *one.labels), one.value)
 
 
 def _redis(using: str, redis: Redis) -> Iterator[Sample]:
     labels = (using, redis.name)
-    yield Sample(names.REDIS_UP, labels, redis.generations is not None)
-    for state in STATES if redis.breaker else ():
-        yield Sample(names.BREAKER, (*labels, state), state == redis.breaker)
+    yield Sample(REDIS_UP, labels, redis.generations is not None)
+    for name in STATES if redis.breaker else ():
+        yield Sample(BREAKER, (*labels, name), name == redis.breaker)
     if redis.generations is not None:
         lag = redis.lag.total_seconds() if redis.lag else 0.0
-        yield Sample(names.FLUSH_LAG, labels, max(lag, 0.0))
-        yield Sample(names.PENDING_GENERATIONS, labels, redis.generations)
-        yield Sample(names.PENDING_COUNTERS, (using, "cached", redis.name), redis.counters)
+        yield Sample(FLUSH_LAG, labels, max(lag, 0.0))
+        yield Sample(PENDING_GENERATIONS, labels, redis.generations)
+        yield Sample(PENDING_COUNTERS, (using, "cached", redis.name), redis.counters)

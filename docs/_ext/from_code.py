@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import fields
 from functools import partial
 from importlib import import_module
-from importlib.machinery import SourceFileLoader
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
@@ -22,6 +21,7 @@ import django_counters
 from django_counters import access, conf, exceptions
 from django_counters.contrib.streams import declared as streams
 from django_counters.features import actions
+from django_counters.metrics import samples
 from django_counters.options import Option
 
 Row = tuple[str, ...]
@@ -210,11 +210,7 @@ def _listed(names: Iterable[str]) -> str:
 
 def metrics_rows() -> Iterator[Row]:
     """All metrics: those that are counted as it happens, and those that are asked on a scrape."""
-    # The module alone: the rest of its package needs prometheus_client.
-    loader = SourceFileLoader("names", str(PACKAGE / "metrics" / "names.py"))
-    names = ModuleType("names")
-    loader.exec_module(names)
-    for when, metrics in (("as it happens", names.happened()), ("on a scrape", names.state())):
+    for when, metrics in (("as it happens", samples.happened()), ("on a scrape", samples.state())):
         for one in metrics:
             yield f"`{one.name}`", one.kind, _listed(one.labels), when, one.meaning
 

@@ -11,7 +11,8 @@ import pytest
 from django.http import HttpRequest
 from django.test import RequestFactory, override_settings
 
-from django_counters.metrics import exposition, names
+from django_counters.metrics import samples
+from django_counters.metrics.prometheus import exposition
 from tests.docs.pages import DOCS, blocks, text_of
 
 GUIDE = DOCS / "how-to" / "monitor.md"
@@ -19,7 +20,7 @@ BOARD = json.loads(text_of(DOCS / "how-to" / "grafana.json"))
 # Those of an app of the tests have names of their own.
 DECLARED = {
     metric.name: metric
-    for metric in (*names.happened(), *names.state())
+    for metric in (*samples.happened(), *samples.state())
     if metric.name.startswith("django_counters_")
 }
 NAME = re.compile(r"\b(django_counters_[a-z_]+)")

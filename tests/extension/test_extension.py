@@ -28,11 +28,10 @@ from django_counters.exceptions import (
 )
 from django_counters.features import features
 from django_counters.intake.flush import flush
-from django_counters.metrics.gathering import scraping
-from django_counters.metrics.samples import Sample, samples
+from django_counters.metrics.doctor import facts_of, findings
+from django_counters.metrics.facts import PARTS, databases
+from django_counters.metrics.samples import Sample, samples_of, scraping
 from django_counters.models import Counter
-from django_counters.observe.doctor import facts_of, findings
-from django_counters.observe.facts import PARTS, databases
 from django_counters.registry import registry
 from django_counters.stores.sql.dialects import dialect_of
 from django_counters.testing import override_counters
@@ -51,9 +50,9 @@ def output(*arguments: str) -> str:
     return out.getvalue().strip()
 
 
-def samples_of(using: str) -> list[Sample]:
+def sampled(using: str) -> list[Sample]:
     *_, scrape = scraping(using)
-    return list(samples(scrape))
+    return list(samples_of(scrape))
 
 
 def test_no_file_of_the_package_knows_it() -> None:
@@ -184,7 +183,7 @@ def test_monitoring_leaves_foreign_databases_out(monkeypatch: pytest.MonkeyPatch
 
 def test_a_scrape_has_its_gauge() -> None:
     Mood.objects.create(key="a", text="sad")
-    (told,) = [one for one in samples_of("default") if one.metric.name == "moods_sad_counters"]
+    (told,) = [one for one in sampled("default") if one.metric.name == "moods_sad_counters"]
     assert (told.metric.labels, told.labels, told.value) == (
         ("database", "text"),
         ("default", "sad"),
@@ -283,7 +282,7 @@ def test_it_refuses_changes_over_http(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_its_metric_counts_a_signal() -> None:
-    from django_counters import metrics  # noqa: F401 - it begins to count
+    from django_counters.metrics import prometheus  # noqa: F401 - it begins to count
 
     def counted() -> float:
         return REGISTRY.get_sample_value("moods_cheered_total", {"mood": "calm"}) or 0

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from prometheus_client import REGISTRY
 
-from django_counters import metrics
-from django_counters.metrics import names
+from django_counters.metrics import prometheus, samples
 from django_counters.signals import batch_applied, upkeep_done
 
 Way = tuple[str, str, str]
@@ -18,7 +17,7 @@ Counted = dict[Way, tuple[int, int]]
 LABELS = ("database", "strategy", "direction")
 
 
-RECEIVERS = ((batch_applied, metrics._count_batch), (upkeep_done, metrics._count_upkeep))
+RECEIVERS = ((batch_applied, prometheus._count_batch), (upkeep_done, prometheus._count_upkeep))
 
 
 def _disconnect() -> None:
@@ -32,8 +31,8 @@ _disconnect()
 
 def _begin_at_zero() -> None:
     """Beside the amounts of some tests, a float has no place for a change of one."""
-    metrics._meter.cache_clear()
-    for metric in (metrics._changes, metrics._amount, metrics._batch_size):
+    prometheus._meter.cache_clear()
+    for metric in (prometheus._changes, prometheus._amount, prometheus._batch_size):
         metric.clear()
 
 
@@ -58,7 +57,7 @@ def _logged(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -
 
 def totals() -> Counted:
     """How many changes there were, and by how much, for each way."""
-    found: dict[str, dict[Way, int]] = {names.CHANGES.name: {}, names.AMOUNT.name: {}}
+    found: dict[str, dict[Way, int]] = {samples.CHANGES.name: {}, samples.AMOUNT.name: {}}
     for metric in REGISTRY.collect():
         for sample in metric.samples:
             if sample.name in found:

@@ -18,9 +18,9 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_families
 from prometheus_client.parser import text_string_to_metric_families as families
 
-from django_counters import metrics
 from django_counters.intake.flush import flush
-from django_counters.metrics import CountersCollector, exposition, names
+from django_counters.metrics import prometheus, samples
+from django_counters.metrics.prometheus import CountersCollector, exposition
 from django_counters.models import Counter
 from django_counters.upkeep.rollup import rollup
 
@@ -28,7 +28,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 ROOT = Path(__file__).parent.parent.parent
 # Those of an app of the tests have names of their own.
 ALL = [
-    one for one in (*names.happened(), *names.state()) if one.name.startswith("django_counters_")
+    one
+    for one in (*samples.happened(), *samples.state())
+    if one.name.startswith("django_counters_")
 ]
 OPEN = "application/openmetrics-text; version=1.0.0"
 PATIENCE = 60
@@ -38,7 +40,7 @@ PATIENCE = 60
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No answer that an earlier test has got, and nothing registered afterwards."""
     collector = CountersCollector("default", max_age=0, patience=PATIENCE)
-    monkeypatch.setattr(metrics, "_state", collector)
+    monkeypatch.setattr(prometheus, "_state", collector)
     yield
     if collector in REGISTRY._collector_to_names:
         REGISTRY.unregister(collector)
@@ -87,7 +89,7 @@ def test_a_batch_counts_as_many_as_it_has_counters() -> None:
     Counter.objects.increment_many({"pages:a": 1, "pages:b": 1, "pages:c": 1})
     Counter.objects.increment("pages:a")
     labels = {"database": "default", "strategy": "exact"}
-    name = names.BATCH_SIZE.name
+    name = samples.BATCH_SIZE.name
     found = [REGISTRY.get_sample_value(f"{name}_{part}", labels) for part in ("count", "sum")]
     assert found == [2, 4]
 
@@ -98,7 +100,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
 django.setup()
 from django.db import connections
 connections["default"].settings_dict["NAME"] = os.environ["METRICS_DATABASE"]
-import django_counters.metrics
+import django_counters.metrics.prometheus
 """
 COUNT = """
 import sys
@@ -110,7 +112,7 @@ rollup()
 """
 SCRAPE = """
 from django.test import RequestFactory
-from django_counters.metrics import exposition
+from django_counters.metrics.prometheus import exposition
 print(exposition(RequestFactory().get("/metrics")).content.decode())
 """
 
@@ -149,12 +151,12 @@ def test_several_processes_are_added_up(tmp_path: Path) -> None:
         (one,) = (s.value for s in family.samples if (s.name, s.labels) == (name, labels))
         return one
 
-    assert value(names.CHANGES.name, **exact) == 42
-    assert value(names.AMOUNT.name, **exact) == 84
+    assert value(samples.CHANGES.name, **exact) == 42
+    assert value(samples.AMOUNT.name, **exact) == 84
     upkeep = {"database": "default", "work": "rollup"}
-    assert value(f"{names.UPKEEP_SECONDS.name}_count", **upkeep) == 2
+    assert value(f"{samples.UPKEEP_SECONDS.name}_count", **upkeep) == 2
     # The state is asked once, by the one that is scraped.
-    assert value(names.UP.name, database="default", part="database") == 1
+    assert value(samples.UP.name, database="default", part="database") == 1
     assert Counter.objects.value("pages:30") == 60
 
 
@@ -164,7 +166,7 @@ def test_the_package_works_without_prometheus_client() -> None:
         "import django; django.setup()\n"
         "import pkgutil, django_counters\n"
         "for each in pkgutil.walk_packages(django_counters.__path__, 'django_counters.'):\n"
-        "    if each.name.split('.')[1] not in ('metrics', 'background'):\n"
+        "    if not each.name.endswith(('metrics.prometheus', '.background')):\n"
         "        __import__(each.name)\n"
     )
     own = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.settings"}

@@ -24,7 +24,7 @@ from tests.docs.pages import DOCS, blocks
 from tests.testapp.models import Account, Article, Post, Song
 
 pytestmark = pytest.mark.django_db(transaction=True)
-PANEL = "django_counters.panels.CountersPanel"
+PANEL = "django_counters.metrics.panel.CountersPanel"
 (RECIPE,) = blocks(DOCS / "how-to" / "debug-toolbar.md", "python")
 NAMESPACES: dict[str, Any] = {
     "views": {"STRATEGY": "cached", "OPTIONS": {"timeout": 10}},

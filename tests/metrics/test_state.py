@@ -15,14 +15,13 @@ from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 from prometheus_client import CollectorRegistry
 
-from django_counters import clock, metrics
+from django_counters import clock
 from django_counters.intake.flush import flush
-from django_counters.metrics import CountersCollector, gathering, names
-from django_counters.metrics.gathering import Gathering, Scrape, scraping
-from django_counters.metrics.samples import PARTS, Sample, samples
+from django_counters.metrics import facts, prometheus, samples
+from django_counters.metrics.facts import Facts
+from django_counters.metrics.prometheus import CountersCollector
+from django_counters.metrics.samples import PARTS, Gathering, Sample, Scrape, samples_of, scraping
 from django_counters.models import Counter, CounterIncident
-from django_counters.observe import facts
-from django_counters.observe.facts import Facts
 from django_counters.stores.sql.incidents import record
 from django_counters.tables.horizon import CounterHorizon
 from django_counters.testing import override_counters
@@ -50,7 +49,7 @@ def _namespaces(cached: str) -> Iterator[None]:
 def now(using: str = "default") -> dict[str, Values]:
     """The samples of one database, by metric and labels; without the database."""
     *_, scrape = scraping(using)
-    return by_name(samples(scrape))
+    return by_name(samples_of(scrape))
 
 
 def ask_instead(
@@ -82,24 +81,24 @@ def count_everywhere(number: int = 1) -> None:
 def test_what_waits_is_told_where_it_waits() -> None:
     count_everywhere(3)
     found = now()
-    assert found[names.PENDING_ROWS.name] == {("sharded",): 3, ("slotted",): 3, ("ledger",): 3}
-    assert found[names.PENDING_COUNTERS.name] == {
+    assert found[samples.PENDING_ROWS.name] == {("sharded",): 3, ("slotted",): 3, ("ledger",): 3}
+    assert found[samples.PENDING_COUNTERS.name] == {
         ("sharded", ""): 3,
         ("slotted", ""): 3,
         ("ledger", ""): 3,
         ("cached", "default"): 3,
     }
-    assert 0 < found[names.FLUSH_LAG.name][("default",)] < 60
-    assert 1 <= found[names.PENDING_GENERATIONS.name][("default",)] <= 3
-    assert set(found[names.UP.name].values()) == {1}
-    assert found[names.REDIS_UP.name] == {("default",): 1}
-    assert found[names.FENCED.name] == {(): 0}
+    assert 0 < found[samples.FLUSH_LAG.name][("default",)] < 60
+    assert 1 <= found[samples.PENDING_GENERATIONS.name][("default",)] <= 3
+    assert set(found[samples.UP.name].values()) == {1}
+    assert found[samples.REDIS_UP.name] == {("default",): 1}
+    assert found[samples.FENCED.name] == {(): 0}
 
 
 def is_young() -> bool:
     """Whether the totals are of now. Tests beside this one keep a rollup from knowing it."""
     roll_up()
-    return 0 <= now().get(names.ROLLUP_LAG.name, {}).get((), -1) < 60
+    return 0 <= now().get(samples.ROLLUP_LAG.name, {}).get((), -1) < 60
 
 
 @commits
@@ -108,13 +107,13 @@ def test_after_upkeep_nothing_waits() -> None:
     flush()
     assert eventually(is_young, 60)
     found = now()
-    assert set(found[names.PENDING_ROWS.name].values()) == {0}
-    assert set(found[names.PENDING_COUNTERS.name].values()) == {0}
-    assert found[names.FLUSH_LAG.name] == {("default",): 0}
-    assert found[names.GATHER_SECONDS.name][()] > 0
+    assert set(found[samples.PENDING_ROWS.name].values()) == {0}
+    assert set(found[samples.PENDING_COUNTERS.name].values()) == {0}
+    assert found[samples.FLUSH_LAG.name] == {("default",): 0}
+    assert found[samples.GATHER_SECONDS.name][()] > 0
     # A rollup makes the totals young, also where nothing waits.
     CounterHorizon._base_manager.update(as_of=clock.now() - timedelta(hours=1))
-    assert now()[names.ROLLUP_LAG.name][()] == pytest.approx(3600, abs=60)
+    assert now()[samples.ROLLUP_LAG.name][()] == pytest.approx(3600, abs=60)
     assert eventually(is_young, 60)
 
 
@@ -122,8 +121,8 @@ def test_all_kinds_of_incidents_are_told() -> None:
     record(CounterIncident.Kind.LOST, "default", {"amounts": {"views:a": 3}}, "default")
     found = now()
     expected = {(kind,): float(kind == "lost") for kind in CounterIncident.Kind.values}
-    assert found[names.INCIDENTS.name] == expected
-    assert found[names.FINDINGS.name][()] >= 1
+    assert found[samples.INCIDENTS.name] == expected
+    assert found[samples.FINDINGS.name][()] >= 1
 
 
 @commits
@@ -143,11 +142,11 @@ def test_a_redis_that_is_away_is_told() -> None:
     away = {"default": {"BACKEND": DJANGO, "LOCATION": "unix:///nonexistent/metrics-away"}}
     with override_settings(CACHES=away):
         found = now()
-    up = found[names.UP.name]
+    up = found[samples.UP.name]
     assert {part for (part,), value in up.items() if not value} == {"redis"}
-    assert found[names.REDIS_UP.name] == {("default",): 0}
-    assert names.FLUSH_LAG.name not in found
-    assert sum(found[names.BREAKER.name].values()) == 1
+    assert found[samples.REDIS_UP.name] == {("default",): 0}
+    assert samples.FLUSH_LAG.name not in found
+    assert sum(found[samples.BREAKER.name].values()) == 1
 
 
 @pytest.mark.parametrize("error", [OperationalError, ZeroDivisionError])
@@ -159,19 +158,19 @@ def test_a_part_that_is_away_hides_no_other(
 
     ask_instead(monkeypatch, "ledger", fail)
     found = now()
-    assert {part for (part,), value in found[names.UP.name].items() if not value} == {
+    assert {part for (part,), value in found[samples.UP.name].items() if not value} == {
         "ledger",
         "findings",
     }
-    assert names.ROLLUP_LAG.name not in found
-    assert names.INCIDENTS.name in found
+    assert samples.ROLLUP_LAG.name not in found
+    assert samples.INCIDENTS.name in found
     # Fewer than there are would look as if somebody had done something.
-    assert names.FINDINGS.name not in found
+    assert samples.FINDINGS.name not in found
     assert "the ledger is away" in caplog.text
 
 
 def up_of(collector: CountersCollector) -> dict[tuple[str, str], float]:
-    (family,) = (one for one in collector.collect() if one.name == names.UP.name)
+    (family,) = (one for one in collector.collect() if one.name == samples.UP.name)
     return {(s.labels["database"], s.labels["part"]): s.value for s in family.samples}
 
 
@@ -215,7 +214,7 @@ class TestTheCollector:
         closed: list[bool] = []
         run = Gathering("default", max_age=0, patience=60)
         monkeypatch.setattr(connections, "close_all", lambda: closed.append(True))
-        monkeypatch.setattr(gathering, "scraping", lambda using: ())
+        monkeypatch.setattr(samples, "scraping", lambda using: ())
         run.answer(run.begin())
         assert closed == [True]
 
@@ -223,11 +222,11 @@ class TestTheCollector:
         monkeypatch.setattr(Gathering, "begin", lambda self: pytest.fail("it was asked"))
         CollectorRegistry().register(CountersCollector())
         described = {family.name for family in CountersCollector().describe()}
-        assert described == {metric.name for metric in names.state()}
+        assert described == {metric.name for metric in samples.state()}
 
     def test_whatever_is_declared_may_be_told(self) -> None:
-        declared = {one for one in vars(names).values() if isinstance(one, names.Declared)}
-        assert declared == {*names.HAPPENED, *names.STATE}
+        declared = {one for one in vars(samples).values() if isinstance(one, samples.Declared)}
+        assert declared == {*samples.HAPPENED, *samples.STATE}
 
 
 class Slow:
@@ -249,7 +248,7 @@ class Slow:
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
     database = Slow()
-    monkeypatch.setattr(gathering, "scraping", database)
+    monkeypatch.setattr(samples, "scraping", database)
     yield database
     database.go_on.set()
 
@@ -283,12 +282,12 @@ class TestScrapesAtTheSameTime:
         self, slow: Slow, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         collector = CountersCollector("default", max_age=60, patience=0)
-        monkeypatch.setattr(metrics, "tenant", lambda: "first")
+        monkeypatch.setattr(prometheus, "tenant", lambda: "first")
         up_of(collector)
         assert slow.begun.wait(60)
-        monkeypatch.setattr(gathering, "scraping", lambda using: ())
+        monkeypatch.setattr(samples, "scraping", lambda using: ())
         for number in range(300):
-            monkeypatch.setattr(metrics, "tenant", lambda number=number: f"tenant {number}")
+            monkeypatch.setattr(prometheus, "tenant", lambda number=number: f"tenant {number}")
             collector._gathering("default").begin().done.wait(60)
         assert len(collector._gatherings) <= 101
         # The one that still asks is asked for no second time.

@@ -23,7 +23,7 @@ from django_counters.intake.redis_generations import Step
 from django_counters.models import Counter
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
-from tests.observe.test_redises import NOBODY
+from tests.metrics.test_redises import NOBODY
 from tests.regions.regions import EU, TABLES, US, Region, _regional, exchange  # noqa: F401 - a fixture
 from tests.strategies.test_cached_flush import Killed, kill_at
 

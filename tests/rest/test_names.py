@@ -11,11 +11,10 @@ from django.test import override_settings
 
 from django_counters.access import CREATED
 from django_counters.checks import check_setting
-from django_counters.metrics import names
-from django_counters.metrics.gathering import scraping
-from django_counters.metrics.samples import samples
+from django_counters.metrics import samples
+from django_counters.metrics.doctor import examine
+from django_counters.metrics.samples import samples_of, scraping
 from django_counters.models import Counter
-from django_counters.observe.doctor import examine
 from django_counters.registry import registry
 from django_counters.rest.admission import admit
 from django_counters.testing import assert_counts, override_counters
@@ -83,9 +82,9 @@ def test_a_namespace_that_is_full_is_told(as_: As, caplog: pytest.LogCaptureFixt
             full = [one.subject for one in examine() if one.needed and "full" in one.action]
             assert full == told
         *_, scrape = scraping("default")
-        values = {(s.metric, *s.labels[1:]): s.value for s in samples(scrape)}
-    assert values[names.CREATED, "likes"] == values[names.MOST_CREATED, "likes"] == 2
-    assert values[names.UP, "rooms"] == 1
+        values = {(s.metric, *s.labels[1:]): s.value for s in samples_of(scrape)}
+    assert values[samples.CREATED, "likes"] == values[samples.MOST_CREATED, "likes"] == 2
+    assert values[samples.UP, "rooms"] == 1
     # When it becomes full, and not whenever somebody is refused.
     (line,) = [line for line in caplog.messages if "is full" in line]
     assert "'likes'" in line

@@ -12,8 +12,8 @@ import redis
 from asgiref.sync import async_to_sync
 
 from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
+from django_counters.metrics.facts import weaknesses
 from django_counters.models import Counter, CounterDelta
-from django_counters.observe.redises import weaknesses
 from django_counters.registry import pending_in
 from django_counters.stores.redis.addresses import TIMEOUT, address_of
 from django_counters.stores.redis.breaker import Breaker

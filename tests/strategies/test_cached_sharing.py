@@ -14,8 +14,8 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from django_counters.intake.flush import flush
+from django_counters.metrics.doctor import examine
 from django_counters.models import Counter, CounterBatch, CounterIncident
-from django_counters.observe.doctor import examine
 from django_counters.registry import registry, slots_of
 from django_counters.stores.sql.identity import identity_of
 from django_counters.testing import isolated_counters, override_counters

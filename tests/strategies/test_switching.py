@@ -15,8 +15,8 @@ from django_counters.exceptions import (
     InsufficientCount,
     Shortfall,
 )
+from django_counters.metrics.doctor import examine
 from django_counters.models import Counter, CounterDelta, CounterShard, SlottedCounter
-from django_counters.observe.doctor import examine
 from django_counters.testing import assert_counts, override_counters
 from django_counters.types import INT8
 from django_counters.upkeep.rollup import rollup

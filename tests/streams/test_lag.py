@@ -11,10 +11,9 @@ from django.test.utils import CaptureQueriesContext
 
 from django_counters.contrib.streams.lag import LAG_SECONDS, behind
 from django_counters.features import Finding
-from django_counters.metrics.gathering import scraping
-from django_counters.metrics.samples import samples
+from django_counters.metrics.doctor import examine
+from django_counters.metrics.samples import samples_of, scraping
 from django_counters.models import CounterPosition
-from django_counters.observe.doctor import examine
 from django_counters.registry import registry
 from django_counters.stores.sql.positions import Position
 from tests.streams.conftest import Clicks
@@ -30,7 +29,7 @@ def of_streams() -> list[Finding]:
 
 def lags() -> dict[str, float]:
     *_, scrape = scraping("default")
-    found = (one for one in samples(scrape) if one.metric.name == LAG_SECONDS.name)
+    found = (one for one in samples_of(scrape) if one.metric.name == LAG_SECONDS.name)
     return {one.labels[1]: one.value for one in found}
 
 

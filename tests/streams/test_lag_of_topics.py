@@ -11,9 +11,8 @@ from django.db.models import F
 from django.test import override_settings
 
 from django_counters.contrib.streams.lag import LAG_MESSAGES, behind
-from django_counters.metrics import names
-from django_counters.metrics.gathering import scraping
-from django_counters.metrics.samples import samples
+from django_counters.metrics import samples
+from django_counters.metrics.samples import samples_of, scraping
 from django_counters.models import CounterPosition
 from django_counters.registry import registry
 from tests.streams.conftest import broker as broker  # a fixture
@@ -30,9 +29,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def waiting() -> dict[str, float]:
     *_, scrape = scraping("default")
-    told = list(samples(scrape))
+    told = list(samples_of(scrape))
     # A scrape has no others.
-    assert {one.metric for one in told} <= set(names.state())
+    assert {one.metric for one in told} <= set(samples.state())
     found = (one for one in told if one.metric.name == LAG_MESSAGES.name)
     return {one.labels[1]: one.value for one in found}
 

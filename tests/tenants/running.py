@@ -38,7 +38,7 @@ def acting_for(tenant: str) -> Iterator[None]:
 
 def deferred() -> dict[str, Any]:
     """Count as the first tenant and commit as the second one; what each of them has then."""
-    from django_counters.metrics import CountersCollector
+    from django_counters.metrics.prometheus import CountersCollector
     from django_counters.models import Counter, CounterDelta, CounterMeasure, CounterTag
     from django_counters.registry import registry
     from django_counters.signals import counter_adjusted, incident_recorded

@@ -25,7 +25,7 @@ from django_counters.stores.redis.keys import SLOTS
 from django_counters.testing import override_counters
 from django_counters.types import INT8
 from django_counters.upkeep.sources import sources
-from tests.observe.test_redises import NOBODY
+from tests.metrics.test_redises import NOBODY
 from tests.stores.redis.counting import eventually
 from tests.upkeep.test_command import output
 

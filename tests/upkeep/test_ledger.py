@@ -11,6 +11,7 @@ from django.db import transaction
 
 from django_counters.exceptions import CounterOverflow
 from django_counters.features import Verdict
+from django_counters.metrics.doctor import examine
 from django_counters.models import (
     Counter,
     CounterDelta,
@@ -18,7 +19,6 @@ from django_counters.models import (
     CounterIncident,
     CounterShard,
 )
-from django_counters.observe.doctor import examine
 from django_counters.testing import assert_counts
 from django_counters.types import INT8
 from django_counters.upkeep.ledger import rebase

@@ -13,8 +13,8 @@ import pytest
 from django.db import connection, transaction
 
 from django_counters import clock
+from django_counters.metrics.doctor import examine
 from django_counters.models import Counter, CounterDelta
-from django_counters.observe.doctor import examine
 from django_counters.stores.sql.horizon import SqlHorizon
 from django_counters.stores.sql.inquiry import SqlInquiry
 from django_counters.stores.sql.partitions import SqlPartitions

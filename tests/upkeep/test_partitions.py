@@ -15,10 +15,10 @@ from django_counters import clock
 from django_counters.checks import check_databases
 from django_counters.exceptions import PartitionMissing
 from django_counters.hints import HINTS
+from django_counters.metrics.doctor import examine
 from django_counters.models import (
     CounterDelta,
 )
-from django_counters.observe.doctor import examine
 from django_counters.stores.sql.partitions import SqlPartitions
 from django_counters.testing import assert_counts, override_counters
 from django_counters.tokens import mint, moment_of

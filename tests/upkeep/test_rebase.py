@@ -13,6 +13,7 @@ from django.db.transaction import TransactionManagementError
 
 from django_counters import clock
 from django_counters.exceptions import LedgerFenced, LedgerIncomplete
+from django_counters.metrics.doctor import examine
 from django_counters.models import (
     Counter,
     CounterDelta,
@@ -21,7 +22,6 @@ from django_counters.models import (
     CounterPartition,
     CounterShard,
 )
-from django_counters.observe.doctor import examine
 from django_counters.stores.sql.partitions import SqlPartitions
 from django_counters.testing import assert_counts
 from django_counters.tokens import mint

@@ -10,8 +10,8 @@ import pytest
 from django.core.management import call_command
 
 from django_counters.intake.flush import flush
+from django_counters.metrics.doctor import examine
 from django_counters.models import CounterIncident, SlottedCounter
-from django_counters.observe.doctor import examine
 from django_counters.registry import pending_in
 from django_counters.types import Delta
 from django_counters.upkeep import renames

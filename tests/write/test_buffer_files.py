@@ -16,10 +16,9 @@ from django.db import connections
 
 from django_counters import clock
 from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
-from django_counters.metrics.gathering import scraping
-from django_counters.metrics.samples import samples
+from django_counters.metrics.doctor import examine
+from django_counters.metrics.samples import samples_of, scraping
 from django_counters.models import Counter, CounterIncident, CounterPosition
-from django_counters.observe.doctor import examine
 from django_counters.stores.sql.partitions import Busy
 from django_counters.testing import override_counters
 from django_counters.types import Cell
@@ -283,7 +282,7 @@ def test_the_command_and_what_tells_of_files(root: Path, inner: str, capsys: Any
     (found,) = [one for one in examine() if one.subject == "files of buffers"]
     assert (found.strategy, found.rows, found.counters, found.needed) == (inner, 1, 3, False)
     *_, scrape = scraping("default")
-    told = [one.value for one in samples(scrape) if one.metric.name.endswith("left_files")]
+    told = [one.value for one in samples_of(scrape) if one.metric.name.endswith("left_files")]
     assert told == [1]
     strange = root / ("0" * 32)
     strange.mkdir()

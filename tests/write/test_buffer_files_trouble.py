@@ -15,9 +15,9 @@ from django.core.management import CommandError, call_command
 from django.db import transaction
 
 from django_counters.exceptions import CounterUnavailable
+from django_counters.metrics.doctor import examine
+from django_counters.metrics.facts import filed
 from django_counters.models import Counter, CounterIncident
-from django_counters.observe.doctor import examine
-from django_counters.observe.filed import filed
 from django_counters.types import INT8
 from django_counters.write import landing, mapped, page
 from django_counters.write.adopting import adopt, left

@@ -28,10 +28,9 @@ from django_counters.exceptions import (
     UnsupportedBounds,
     UnsupportedMaximum,
 )
-from django_counters.metrics.gathering import scraping
-from django_counters.metrics.samples import samples
+from django_counters.metrics.doctor import examine
+from django_counters.metrics.samples import samples_of, scraping
 from django_counters.models import Counter, CounterCell, CounterIncident, CounterPosition
-from django_counters.observe.doctor import examine
 from django_counters.signals import batch_applied
 from django_counters.strategies.base import Summed
 from django_counters.testing import override_counters
@@ -459,7 +458,7 @@ def test_the_doctor_and_metrics_tell_what_waits(inner: str) -> None:
     (found,) = [one for one in examine() if one.subject == "buffer of this process"]
     assert (found.strategy, found.counters, found.needed) == (inner, 2, False)
     *_, scrape = scraping("default")
-    told = {one.metric.name: one for one in samples(scrape) if one.labels == ("default", inner)}
+    told = {one.metric.name: one for one in samples_of(scrape) if one.labels == ("default", inner)}
     amount, age = (
         told["django_counters_buffered_amount"],
         told["django_counters_buffer_age_seconds"],

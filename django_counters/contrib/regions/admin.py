@@ -14,7 +14,7 @@ from django_counters.contrib.regions.reading import by_region
 from django_counters.contrib.regions.state import Exchange, exchanged
 from django_counters.exceptions import CounterError
 from django_counters.features import OnPage, Panel
-from django_counters.observe.facts import Away, asked
+from django_counters.metrics.facts import Away, attempt
 from django_counters.registry import registry
 
 
@@ -53,7 +53,7 @@ class RegionsSection:
         """Return the age of each region; None if this isn't a region."""
         if any(region_problems(needed=False)):
             return None
-        found = asked("regions", using, lambda: exchanged(using))
+        found = attempt("regions", using, lambda: exchanged(using))
         # The findings beside it show why nothing could be read.
         if isinstance(found, Away) or not found.region:
             return None

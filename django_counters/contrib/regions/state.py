@@ -19,7 +19,7 @@ from django_counters.contrib.regions.marks import Marks, is_ahead, marks_of, pre
 from django_counters.contrib.regions.publishing import known_by
 from django_counters.contrib.regions.sql import CLOSED, COMPLETE, source_of
 from django_counters.features import Finding, Gauge, GaugeValue
-from django_counters.observe.redises import reason_of
+from django_counters.metrics.facts import reason_of
 from django_counters.registry import registry
 from django_counters.stores.sql.positions import Age
 from django_counters.tables import CounterPosition

@@ -15,7 +15,7 @@ from django_counters import clock
 from django_counters.contrib.streams.consuming import Waiting, backend_of
 from django_counters.contrib.streams.declared import streams
 from django_counters.features import Finding, Gauge, GaugeValue
-from django_counters.observe.redises import LATE, reason_of
+from django_counters.metrics.facts import LATE, reason_of
 from django_counters.stores.sql.positions import Position
 from django_counters.tables import CounterPosition
 from django_counters.tables.standing import COUNTERS

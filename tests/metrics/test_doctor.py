@@ -13,6 +13,7 @@ from django.test import override_settings
 from django_counters import clock
 from django_counters.adjustments import guard
 from django_counters.features import Finding
+from django_counters.metrics.doctor import examine
 from django_counters.models import (
     Counter,
     CounterHorizon,
@@ -20,7 +21,6 @@ from django_counters.models import (
     CounterShard,
     SlottedCounter,
 )
-from django_counters.observe.doctor import examine
 from django_counters.testing import override_counters
 from django_counters.upkeep.rollup import rollup
 from tests.schemas import changes_schema

@@ -25,7 +25,7 @@ _present: ContextVar[CountersPanel | None] = ContextVar("django_counters_panel",
 
 
 class CountersPanel(Panel):
-    """Lists the changes of a request: ``"django_counters.panels.CountersPanel"``.
+    """Lists the changes of a request: ``"django_counters.metrics.panel.CountersPanel"``.
 
     It listens to `batch_applied` while a request runs that the toolbar shows. At any other time
     nothing is connected.

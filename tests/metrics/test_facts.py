@@ -15,16 +15,15 @@ from django.test.utils import CaptureQueriesContext
 
 from django_counters import clock
 from django_counters.exceptions import CounterUnavailable
+from django_counters.metrics import facts
+from django_counters.metrics.doctor import facts_of, findings
+from django_counters.metrics.facts import PARTS, Facts, Rate
 from django_counters.models import (
     AdjustmentRequest,
     Counter,
     CounterBatch,
     SlottedCounter,
 )
-from django_counters.observe import rates
-from django_counters.observe.doctor import facts_of, findings
-from django_counters.observe.facts import PARTS, Facts
-from django_counters.observe.rates import Rate
 from django_counters.stores.redis.breaker import FAILURES
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
@@ -89,7 +88,7 @@ class TestRates:
     def test_more_than_can_be_counted_quickly_is_said_to_be_more(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(rates, "MOST_ENTRIES", 2)
+        monkeypatch.setattr(facts, "MOST_ENTRIES", 2)
         for minutes_ago in (1, 2, 30):
             entered(minutes_ago)
         assert overview().entries == (Rate(10, 2), Rate(60, 2, capped=True))

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
+from django_counters.metrics.facts import Filed, filed
 from django_counters.models import Counter
-from django_counters.observe.filed import Filed, filed
 from django_counters.write import adopting, mapped
 from tests.write.filing import _root, die, files  # noqa: F401 - a fixture
 

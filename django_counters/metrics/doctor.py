@@ -15,9 +15,16 @@ from django.utils.translation import gettext as _
 from django_counters import clock
 from django_counters.conf import problems
 from django_counters.features import Finding, Verdict, feature_apps, features
-from django_counters.observe.facts import RECENT, Facts, Incidents, Unfolded, gather
-from django_counters.observe.members import Members
-from django_counters.observe.redises import LATE, Redis
+from django_counters.metrics.facts import (
+    LATE,
+    RECENT,
+    Facts,
+    Incidents,
+    Members,
+    Redis,
+    Unfolded,
+    gather,
+)
 from django_counters.tables import CounterIncident
 from django_counters.tables.standing import COUNTERS
 from django_counters.upkeep.ledger import State

@@ -22,9 +22,9 @@ from django_counters import checks, clock
 from django_counters.features import Finding
 from django_counters.hints import HINTS
 from django_counters.intake.flush import flush
+from django_counters.metrics.doctor import examine
+from django_counters.metrics.facts import weaknesses
 from django_counters.models import Counter, CounterIncident, CounterSource
-from django_counters.observe.doctor import examine
-from django_counters.observe.redises import weaknesses
 from django_counters.stores.redis import keys
 from django_counters.stores.sql.incidents import record
 from django_counters.stores.sql.partitions import SqlPartitions

@@ -1,0 +1,500 @@
+"""Facts: the state of one database's counters, read part by part. Changes nothing."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from functools import cache, partial
+from itertools import chain
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from uuid import UUID
+
+from django.db import Error, connections, router, transaction
+from django.db.models import Count, Max, Q, Sum
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
+
+from django_counters import clock
+from django_counters.access import created_key
+from django_counters.adjustments.models import AdjustmentRequest, CounterAdjustment
+from django_counters.exceptions import CounterError, CounterUnavailable, OutcomeUnknown
+from django_counters.features import Finding, GaugeValue, features
+from django_counters.read.values import values_of
+from django_counters.registry import registry
+from django_counters.stores.redis.commands import Refused
+from django_counters.stores.sql.identity import identity_of
+from django_counters.tables import CounterBatch, CounterIncident, CounterMember
+from django_counters.tables.standing import COUNTERS, ENTRIES
+from django_counters.tokens import milliseconds_of, mint, moment_of
+from django_counters.upkeep.ledger import State, state
+from django_counters.upkeep.places import Stranger, places, strangers
+from django_counters.upkeep.sources import Source, known
+from django_counters.write.adopting import standing
+
+if TYPE_CHECKING:
+    from django_counters.stores.redis.pending import RedisPending
+
+logger = logging.getLogger("django_counters")
+# How long an incident is recent.
+RECENT = timedelta(days=7)
+OLDEST_REDIS = (6, 2)
+# A working flush or rollup comes far earlier.
+LATE = timedelta(minutes=10)
+# The errors of a server that gives no answer.
+UNANSWERED = (CounterUnavailable, OutcomeUnknown, Refused)
+# Minutes.
+PERIODS = (10, 60)
+# A rate counts no more entries, to be quick on a busy site.
+MOST_ENTRIES = 100_000
+_DAY = timedelta(days=1)
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Away:
+    """A part that could not be read, and why."""
+
+    part: str
+    reason: str
+    error: Exception = field(compare=False, repr=False)
+
+
+class Unfolded(NamedTuple):
+    """Rows of shards or slots that wait for a rollup.
+
+    Attributes:
+        subject: the namespace, or the field.
+        strategy: the strategy that the counters have now.
+        left_by: the strategy that has written the rows.
+        rows: the number of rows.
+        counters: the number of their counters.
+    """
+
+    subject: str
+    strategy: str
+    left_by: str
+    rows: int
+    counters: int
+
+
+class Members(NamedTuple):
+    """The members of one namespace or field that wait for a rollup.
+
+    Attributes:
+        subject: the namespace, or ``app.Model.field``.
+        rows: how many members wait.
+        counters: the number of their counters.
+        age: how long ago it was declared: none of them waits for longer.
+    """
+
+    subject: str
+    rows: int
+    counters: int
+    age: timedelta
+
+    def waits(self, idle: timedelta | None) -> timedelta:
+        """For how long some of them may have waited, given how long ago the last rollup was."""
+        return self.age if idle is None else min(self.age, idle)
+
+
+@dataclass(frozen=True, slots=True)
+class Redis:
+    """The state of one Redis of cached counters.
+
+    Attributes:
+        source: which one.
+        problem: why it did not answer; empty if it did, or was not asked yet.
+        generations: how many generations of increments wait there; None if that is unknown.
+        counters: the number of their counters, at most: one that is in two of them counts twice,
+            and tokens and cells count, too.
+        lag: the age of the oldest generation; None if nothing waits.
+        is_foreign: whether the increments belong to another database.
+        is_late: whether they wait for too long, and nothing has landed meanwhile.
+        weak: the check and the message of each reason why it may lose increments, if it is used.
+        breaker: the worst breaker of its servers in this process; None before the first call.
+    """
+
+    source: Source
+    problem: str = ""
+    generations: int | None = None
+    counters: int = 0
+    lag: timedelta | None = None
+    is_foreign: bool = False
+    is_late: bool = False
+    weak: tuple[tuple[str, str], ...] = ()
+    breaker: Literal["closed", "half-open", "open"] | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name in the database."""
+        return self.source.name
+
+
+class Filed(NamedTuple):
+    """The amount that waits for one database, of processes that live and of those that have ended.
+
+    Attributes:
+        files: how many there are.
+        sums: how many counters wait, each once for each file that it is in.
+        lag: the age of the oldest file; None where there is none.
+    """
+
+    files: int
+    sums: int
+    lag: timedelta | None
+
+
+@dataclass(frozen=True, slots=True)
+class Incidents:
+    """Recent incidents of one kind: how many, and when the last one was."""
+
+    kind: str
+    label: str
+    number: int
+    last: datetime
+
+
+class Room(NamedTuple):
+    """A namespace: how many of its counters were created over HTTP, and how many may be."""
+
+    namespace: str
+    created: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """How much came in over the last minutes.
+
+    Attributes:
+        minutes: the number of minutes.
+        amount: how much came in.
+        capped: whether there was more, which was not counted.
+    """
+
+    minutes: int
+    amount: int
+    capped: bool = False
+
+    @property
+    def per_minute(self) -> float:
+        """How much came in within a minute, on average."""
+        return self.amount / self.minutes
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The state of the counters of one database. Unknown parts are None.
+
+    Attributes:
+        using: the database.
+        tables: the names of all its tables.
+        spread: the amount that waits in shards and slots.
+        members: the actors who wait to be put into sets.
+        ledger: the state of the ledger.
+        redises: the state of each Redis.
+        filed: the amount that waits in files of buffers on this machine.
+        incidents: the recent incidents, by kind.
+        requests: how many adjustments wait for a second person.
+        rooms: how many counters were created over HTTP.
+        strangers: the rows of fields and models that the project has removed.
+        guard: the state of the guard of the adjustments, if it is wrong; else empty.
+        added: the findings of other apps, and the values of their gauges.
+        landed: how much came from Redis.
+        entries: how many entries the ledger got, by the time of their tokens.
+        away: the parts that could not be read.
+    """
+
+    using: str
+    tables: frozenset[str] | None = None
+    spread: tuple[Unfolded, ...] | None = None
+    members: tuple[Members, ...] | None = None
+    ledger: State | None = None
+    redises: tuple[Redis, ...] | None = None
+    filed: Filed | None = None
+    incidents: tuple[Incidents, ...] | None = None
+    requests: int | None = None
+    rooms: tuple[Room, ...] | None = None
+    strangers: tuple[Stranger, ...] | None = None
+    guard: str | None = None
+    added: tuple[Finding | GaugeValue, ...] | None = None
+    landed: tuple[Rate, ...] | None = None
+    entries: tuple[Rate, ...] | None = None
+    away: tuple[Away, ...] = ()
+
+    @property
+    def has_counters(self) -> bool | None:
+        """Whether the table of counters exists; None if that is unknown."""
+        return None if self.tables is None else COUNTERS.model._meta.db_table in self.tables
+
+
+def gather(found: Facts, *parts: str) -> Facts:
+    """Read those of `PARTS` that are not known yet, and add them.
+
+    The number of queries does not depend on how much was counted.
+    """
+    for more in growing(found, *parts):
+        found = more
+    return found
+
+
+def growing(found: Facts, *parts: str) -> Iterator[Facts]:
+    """Read them as `gather` does, and yield after each part, so that a slow part hides no other."""
+    for part in parts:
+        if getattr(found, part) is not None:
+            continue
+        label, read = PARTS[part]
+        answer = attempt(_(label), found.using, partial(read, found.using))
+        if isinstance(answer, Away):
+            found = replace(found, away=(*found.away, answer))
+        else:
+            found = replace(found, **{part: answer})
+        yield found
+        for redises in _answering(found) if part == "redises" else ():
+            found = replace(found, redises=redises)
+            yield found
+
+
+def _answering(found: Facts) -> Iterator[tuple[Redis, ...]]:
+    """Yield after each Redis. If one doesn't answer, its problem is the answer."""
+    identity, redises = cache(partial(identity_of, found.using)), list(found.redises or ())
+    for at, redis in enumerate(redises):
+        if redis.source.pending is not None:
+            answer = attempt(redis.name, found.using, partial(_ask, redis, found.using, identity))
+            if isinstance(answer, Away):
+                answer = replace(redis, problem=answer.reason)
+            redises[at] = replace(answer, breaker=redis.source.pending.breaker())
+            yield tuple(redises)
+
+
+def attempt(part: str, using: str, read: Callable[[], _T]) -> _T | Away:
+    """Return a part's value, or `Away`: an error in one part must not hide the others."""
+    # PostgreSQL refuses statements in a transaction in which one has failed.
+    held = connections[using].in_atomic_block
+    try:
+        with transaction.atomic(using) if held else nullcontext():
+            return read()
+    except Exception as error:
+        if not isinstance(error, (Error, CounterError, *UNANSWERED)):
+            logger.exception("%s of the database %s cannot be asked.", part, using)
+        return Away(part, reason_of(error), error)
+
+
+def databases() -> list[str]:
+    """Return all databases of this site that may have the tables of counters."""
+    others = {alias for one in features() for alias in one.foreign_databases()}
+    return [alias for alias in connections if alias not in others and COUNTERS.stands_in(alias)]
+
+
+def _spread(using: str) -> tuple[Unfolded, ...]:
+    """Return the shards and slots that wait for a rollup."""
+    found = []
+    for place in places(using):
+        if place.strategy:
+            left = place.left or place.folding.left()
+            if left.rows:
+                found.append(Unfolded(place.label, place.strategy, "slotted", *left))
+        else:
+            for namespace, left in place.folding.namespaces().items():
+                strategy = registry.policy(f"{namespace}:" if namespace else "").recipe.strategy
+                subject = namespace or _("(no namespace)")
+                found.append(Unfolded(subject, strategy, "sharded", *left))
+    return tuple(found)
+
+
+def _members(using: str) -> tuple[Members, ...]:
+    """Return the pending members of a database. One query."""
+    if not router.allow_migrate_model(using, CounterMember):
+        return ()
+    rows = CounterMember._base_manager.using(using).values("measure__name", "measure__made_at")
+    found = rows.annotate(rows=Count("member"), counters=Count("key", distinct=True))
+    return tuple(
+        Members(
+            row["measure__name"],
+            row["rows"],
+            row["counters"],
+            clock.utc() - clock.meant(row["measure__made_at"]),
+        )
+        for row in found.order_by("measure__name")
+    )
+
+
+def _redises(using: str) -> tuple[Redis, ...]:
+    """Return each Redis of a database. Sends nothing to it yet."""
+    return tuple(Redis(source, source.problem) for source in known(using))
+
+
+def _ask(redis: Redis, using: str, identity: Callable[[], str]) -> Redis:
+    """Ask one Redis. ``identity``: the identity of the database.
+
+    Raises:
+        CounterUnavailable, OutcomeUnknown, Refused: it does not answer, or answers an error.
+    """
+    source, pending = redis.source, redis.source.pending
+    assert pending is not None, "one that cannot be found is not asked"
+    slots, owner = pending.waiting(), pending.owner()
+    generations = sum(slot.places + bool(slot.open) for slot in slots)
+    # The sealed generations, and the open ones with increments.
+    oldest = [slot.oldest for slot in slots if slot.places]
+    oldest += [slot.generation for slot in slots if slot.open]
+    lag = clock.utc() - min(moment_of(UUID(one)) for one in oldest) if oldest else None
+    landed = CounterBatch._base_manager.using(using).filter(
+        source=pending.source, applied_at__gt=clock.now() - LATE
+    )
+    is_used = source.is_declared and (source.was_flushed or generations)
+    return replace(
+        redis,
+        generations=generations,
+        counters=sum(slot.open + slot.sealed for slot in slots),
+        lag=lag,
+        is_foreign=owner != "" and owner != identity(),
+        is_late=lag is not None and lag > LATE and not landed.exists(),
+        weak=tuple(weaknesses(pending)) if is_used else (),
+    )
+
+
+def weaknesses(pending: RedisPending) -> Iterator[tuple[str, str]]:
+    """W012 to W015 and W023: why this Redis may lose or refuse increments. Asks one server of a
+    cluster."""
+    name = pending.name
+    told: dict[str, str] = {}
+    try:
+        for section in ("server", "memory", "persistence"):
+            told.update(pending.information(section))
+        pending.waiting()  # in scripts, as increments do
+    except UNANSWERED as error:
+        yield "W014", f"Redis {name} can't be used: {reason_of(error)}."
+        return
+    policy = told.get("maxmemory_policy", "")
+    if policy.startswith("allkeys"):
+        yield "W012", f"The Redis {name} may throw increments away: its policy is {policy}."
+    if told.get("aof_enabled") == "0":
+        yield "W013", f"The Redis {name} forgets increments when it stops: it has no AOF."
+    if told.get("redis_mode") == "cluster" and pending.together:
+        yield "W023", f"Redis {name} is a node of a cluster, but isn't declared as a cluster."
+    version = told.get("redis_version", "")
+    number = re.match(r"(\d+)\.(\d+)", version)
+    if number and tuple(map(int, number.groups())) < OLDEST_REDIS:
+        yield "W015", f"The Redis {name} is {version}: older than 6.2, and not tested."
+
+
+def reason_of(error: Exception) -> str:
+    """Return the first line of a server's or driver's error."""
+    text = error.reason if isinstance(error, CounterUnavailable) else str(error)
+    return text.strip().partition("\n")[0].rstrip(".")
+
+
+def filed(using: str) -> Filed:
+    """What all files of buffers hold that this machine sees. Memory alone is not seen."""
+    found = list(standing(using))
+    made = min((one.head.made for one in found), default=None)
+    lag = None if made is None else max(clock.utc() - made, timedelta(0))
+    return Filed(len(found), sum(len(one.entries) for one in found), lag)
+
+
+def _incidents(using: str) -> tuple[Incidents, ...]:
+    """Return the recent incidents of each kind."""
+    if not router.allow_migrate_model(using, CounterIncident):
+        return ()
+    labels = {kind: str(label) for kind, label in CounterIncident.Kind.choices}
+    recent = CounterIncident._base_manager.using(using).filter(found_at__gt=clock.now() - RECENT)
+    kinds = recent.values("kind").annotate(number=Count("pk"), last=Max("found_at"))
+    return tuple(
+        Incidents(row["kind"], labels.get(row["kind"], row["kind"]), row["number"], row["last"])
+        for row in kinds.order_by("kind")
+    )
+
+
+def _rooms(using: str) -> tuple[Room, ...]:
+    """Return the namespaces in which the API may create counters in this database."""
+    if COUNTERS.writing() != using:
+        return ()
+    caps = {
+        namespace: policy.access.max_counters
+        for namespace, policy in registry.policies().items()
+        if policy.access.creates
+    }
+    created = values_of(map(created_key, caps), using)
+    return tuple(Room(name, created[created_key(name)], most) for name, most in caps.items())
+
+
+def _requests(using: str) -> int:
+    waits = AdjustmentRequest.State.WAITING
+    return AdjustmentRequest._base_manager.using(using).filter(state=waits).count()
+
+
+def _guard(using: str) -> str:
+    """Return the state of the adjustments' guard, if it is wrong."""
+    if not router.allow_migrate_model(using, CounterAdjustment):
+        return ""
+    from django_counters.adjustments import guard
+
+    found = guard.state(using)
+    return "" if found == guard.wanted_state(using) else found
+
+
+def _landed(using: str) -> tuple[Rate, ...]:
+    """Return the rate of increments that were flushed from Redis."""
+    since = {minutes: clock.now() - timedelta(minutes=minutes) for minutes in PERIODS}
+    rows = CounterBatch._base_manager.using(using).filter(applied_at__gt=min(since.values()))
+    sums = rows.aggregate(
+        **{
+            f"of_{minutes}": Sum("total", filter=Q(applied_at__gt=moment), default=0)
+            for minutes, moment in since.items()
+        }
+    )
+    return tuple(Rate(minutes, int(sums[f"of_{minutes}"])) for minutes in PERIODS)
+
+
+def _entries(using: str) -> tuple[Rate, ...]:
+    """Return the rate of new ledger entries."""
+    return tuple(_rate(minutes, using) for minutes in PERIODS)
+
+
+def _rate(minutes: int, using: str) -> Rate:
+    """Count by the tokens' index, which begins with their time, in the last partitions only."""
+    now = clock.utc()
+    since = now - timedelta(minutes=minutes)
+    ends = {"token__gte": _first(since), "token__lt": _first(now + timedelta(milliseconds=1))}
+    # A day more, because the column may be in any time zone.
+    rows = ENTRIES.rows(using).filter(created_at__gte=clock.shown(since - _DAY), **ends)
+    number = rows.order_by().values("token")[: MOST_ENTRIES + 1].count()
+    return Rate(minutes, min(number, MOST_ENTRIES), capped=number > MOST_ENTRIES)
+
+
+def _first(moment: datetime) -> UUID:
+    """The least token of a millisecond."""
+    return UUID(int=milliseconds_of(mint(moment)) << 80)
+
+
+_TO_DO = gettext_noop("work to do")
+# All parts in their order: the name for people, and how to read it.
+PARTS: Mapping[str, tuple[str, Callable[[str], Any]]] = MappingProxyType(
+    {
+        "tables": (
+            gettext_noop("database"),
+            lambda using: frozenset(connections[using].introspection.table_names()),
+        ),
+        "spread": (gettext_noop("shards and slots"), _spread),
+        "members": (gettext_noop("members"), _members),
+        "ledger": (gettext_noop("ledger"), state),
+        "redises": (gettext_noop("Redis"), _redises),
+        "filed": (gettext_noop("files of buffers"), filed),
+        "incidents": (gettext_noop("incidents"), _incidents),
+        "rooms": (_TO_DO, _rooms),
+        "strangers": (_TO_DO, lambda using: tuple(strangers(using))),
+        "guard": (_TO_DO, _guard),
+        "added": (
+            _TO_DO,
+            lambda using: tuple(chain.from_iterable(one.findings(using) for one in features())),
+        ),
+        "requests": (gettext_noop("requests"), _requests),
+        "landed": (gettext_noop("landed increments"), _landed),
+        "entries": (gettext_noop("entries"), _entries),
+    }
+)

@@ -1,1 +1,0 @@
-"""The state of counters, for pages, commands and metrics. Changes nothing."""
