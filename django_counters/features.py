@@ -31,7 +31,6 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
 if TYPE_CHECKING:
-    from django.apps import AppConfig
     from django.contrib.admin import AdminSite
     from django.http import HttpRequest
     from django.urls import URLPattern
@@ -435,21 +434,23 @@ class Feature:
         return ()
 
 
-def features() -> list[Feature]:
-    """Return the features of the installed apps, in the order of ``INSTALLED_APPS``."""
+def installed() -> dict[str, Feature]:
+    """Return the features of the installed apps by app, in the order of ``INSTALLED_APPS``."""
     # Before the apps are ready there are none.
     configs = apps.app_configs.values()
-    found = {config.name: getattr(config, "counters_feature", None) for config in configs}
-    for name, one in found.items():
-        if one is not None and not isinstance(one, Feature):
-            told = f"counters_feature of {name} is {one!r}. Set it to an instance of a Feature."
-            raise ImproperlyConfigured(told)
-    return [one for one in found.values() if isinstance(one, Feature)]
+    declared = {config.name: getattr(config, "counters_feature", None) for config in configs}
+    for name, feature in declared.items():
+        if feature is not None and not isinstance(feature, Feature):
+            problem = (
+                f"counters_feature of {name} is {feature!r}. Set it to an instance of a Feature."
+            )
+            raise ImproperlyConfigured(problem)
+    return {name: feature for name, feature in declared.items() if isinstance(feature, Feature)}
 
 
-def feature_apps() -> list[AppConfig]:
-    """Return the configs of the installed apps that add something."""
-    return [one for one in apps.get_app_configs() if hasattr(one, "counters_feature")]
+def features() -> list[Feature]:
+    """Return the features of the installed apps, in the order of ``INSTALLED_APPS``."""
+    return list(installed().values())
 
 
 def needs(app: str) -> None:

@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 
 from django_counters import clock
 from django_counters.conf import problems
-from django_counters.features import Finding, Verdict, feature_apps, features
+from django_counters.features import Finding, Verdict, features, installed
 from django_counters.metrics.facts import (
     LATE,
     RECENT,
@@ -136,7 +136,8 @@ def _missing(found: Facts) -> Iterator[Finding]:
     using = found.using
     if found.tables is None or not COUNTERS.stands_in(using):
         return
-    configs = [apps.get_app_config(CounterIncident._meta.app_label), *feature_apps()]
+    names = {"django_counters", *installed()}
+    configs = [config for config in apps.get_app_configs() if config.name in names]
     models = [model for config in configs for model in config.get_models()]
     used = [model for model in models if router.allow_migrate_model(using, model)]
     wanted = {model._meta.db_table for model in used if model._meta.managed}
