@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from django.utils.module_loading import import_string
 
-from django_counters.features import absent_charge, actions
+from django_counters.features import absent_app, actions, features
 from django_counters.rates import check_burst, rate_of
 from django_counters.types import short_key
 
@@ -201,9 +201,10 @@ def _limit_problems(declared: Mapping[Any, Any]) -> Iterator[str]:
     elif burst is not None:
         yield "API: a burst is that of a 'limit'."
     yield from _network_problems(declared.get("network_limits"))
-    for option in ("limit", "network_limits"):
-        if declared.get(option) and (app := absent_charge()):
-            yield f"API: {option} needs {app} in INSTALLED_APPS."
+    wanted = [option for option in ("limit", "network_limits") if declared.get(option)]
+    if wanted and not any(feature.charge for feature in features()):
+        app = absent_app(lambda feature: feature.charge) or "an app for rates"
+        yield from (f"API: {option} needs {app} in INSTALLED_APPS." for option in wanted)
 
 
 def _network_problems(networks: object) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from os.path import isabs
 from typing import Any, NamedTuple
 
-from django_counters.features import absent_outlets, outlets
+from django_counters.features import Feature, absent_app, outlets
 from django_counters.options import did_you_mean, is_integer, seconds
 
 SECONDS, MOST = 1.0, 10_000
@@ -104,9 +104,10 @@ def _destination_problems(declared: Mapping[Any, Any]) -> Iterator[str]:
         return
     known = tuple(outlets())
     if not isinstance(to, str) or to not in known:
-        needed = [] if known else absent_outlets()
-        yield from (f"BUFFER: 'to' needs {app!r} in INSTALLED_APPS." for app in needed)
-        if not needed:
+        app = absent_app(lambda feature: type(feature).outlets is not Feature.outlets)
+        if app and not known:
+            yield f"BUFFER: 'to' needs {app} in INSTALLED_APPS."
+        else:
             names = ", ".join(map(repr, known)) or "none"
             guess = did_you_mean(to, known)
             yield f"BUFFER: 'to' is the name of an outlet, not {to!r}; there are: {names}.{guess}"

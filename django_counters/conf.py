@@ -21,7 +21,7 @@ from django_counters.access import (
 )
 from django_counters.buffering import Buffering, buffering_of, buffering_problems
 from django_counters.exceptions import InvalidConfiguration, InvalidDelta
-from django_counters.features import Feature, app_of, features
+from django_counters.features import Feature, absent_app, features
 from django_counters.measure import Measure
 from django_counters.options import Option, did_you_mean, is_integer
 from django_counters.projections.actors import ACTORS
@@ -307,16 +307,23 @@ def _name_problems(name: object) -> Iterator[Problem]:
         yield Problem("E002", f"{name!r} cannot be a namespace: {reason}.")
 
 
+def _unknown_option(where: str, name: Any, known: tuple[str, ...]) -> Problem:
+    def has(feature: Feature) -> bool:
+        projected = (option for projection in feature.options for option in projection.options)
+        added = (*feature.namespace_options, *projected)
+        return name in (option.name.upper() for option in added)
+
+    if app := absent_app(has):
+        return Problem("E062", f"{where}: {name} needs {app} in INSTALLED_APPS.")
+    guess = did_you_mean(name, known)
+    return Problem("E003", f"{where} has an unknown option {name!r}.{guess}")
+
+
 def _option_problems(where: str, declared: Mapping[Any, Any]) -> Iterator[Problem]:
     known = tuple(option.name for option in namespace_options())
     for name in declared:
-        if name in known:
-            continue
-        if app := app_of(str(name)):
-            yield Problem("E062", f"{where}: {name} needs {app!r} in INSTALLED_APPS.")
-        else:
-            guess = did_you_mean(name, known)
-            yield Problem("E003", f"{where} has an unknown option {name!r}.{guess}")
+        if name not in known:
+            yield _unknown_option(where, name, known)
     strategy = declared.get("STRATEGY", "exact")
     if strategy in tuple(strategies()):
         yield from _strategy_problems(where, strategies()[strategy], declared)

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 from types import MappingProxyType
@@ -463,42 +464,38 @@ def needs(app: str) -> None:
         raise ImproperlyConfigured(f"Add {app!r} to INSTALLED_APPS.")
 
 
+@cache
+def _contributed(folders: tuple[str, ...]) -> dict[str, Feature]:
+    contrib = "django_counters.contrib"
+    modules = (import_module(f"{contrib}.{module.name}.apps") for module in iter_modules(folders))
+    configs = (value for module in modules for value in vars(module).values())
+    declared = ((config, getattr(config, "counters_feature", None)) for config in configs)
+    return {config.name: value for config, value in declared if isinstance(value, Feature)}
+
+
 def absent() -> dict[str, Feature]:
     """Return the features in ``django_counters.contrib`` whose apps aren't installed, by app."""
-    installed = {config.name for config in apps.app_configs.values()}
-    contrib = import_module("django_counters.contrib")
-    names = (f"{contrib.__name__}.{one.name}" for one in iter_modules(contrib.__path__))
-    modules = {name: import_module(f"{name}.apps") for name in names if name not in installed}
-    return {
-        name: one.counters_feature
-        for name, module in modules.items()
-        for one in vars(module).values()
-        if isinstance(getattr(one, "counters_feature", None), Feature)
-    }
+    names = {config.name for config in apps.app_configs.values()}
+    folders = tuple(import_module("django_counters.contrib").__path__)
+    contributed = _contributed(folders).items()
+    return {name: feature for name, feature in contributed if name not in names}
 
 
-def app_of(option: str) -> str:
-    """Return the app in ``django_counters.contrib`` that has to be installed for an option.
+def absent_app(has: Callable[[Feature], object]) -> str:
+    """Return which apps in ``django_counters.contrib`` have to be installed for something.
 
-    Empty if no app has this option, or if its app is installed.
+    Args:
+        has: whether a feature has it.
+
+    Returns:
+        Their names in quotes, joined by "or"; empty if no absent app has it.
     """
-    for name, feature in absent().items():
-        known = (*feature.namespace_options, *(o for one in feature.options for o in one.options))
-        if option in (one.name.upper() for one in known):
-            return name
-    return ""
+    return " or ".join(repr(name) for name, feature in absent().items() if has(feature))
 
 
 def charges() -> list[Callable[[Any, str, Any, int], object]]:
     """Return the functions that the API calls before it changes counters."""
     return [import_string(one.charge) for one in features() if one.charge]
-
-
-def absent_charge() -> str:
-    """Return which app the rates of ``API`` need; empty if one is installed."""
-    if any(one.charge for one in features()):
-        return ""
-    return next((repr(name) for name, one in absent().items() if one.charge), "an app for rates")
 
 
 def tallies() -> list[Tally]:
@@ -509,11 +506,6 @@ def tallies() -> list[Tally]:
 def outlets() -> dict[str, Callable[[Any, str], Any]]:
     """Return where buffers can send their pages: `Feature.outlets` of all installed apps."""
     return {name: make for one in features() for name, make in one.outlets().items()}
-
-
-def absent_outlets() -> list[str]:
-    """Return the apps in ``django_counters.contrib`` with outlets that aren't installed."""
-    return [name for name, one in absent().items() if type(one).outlets is not Feature.outlets]
 
 
 def forgetting() -> list[Feature]:

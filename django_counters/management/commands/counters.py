@@ -117,7 +117,8 @@ class Command(BaseCommand):
         examining.add_arguments(sub["doctor"])
         for name, module in _modules().items():
             module.add_arguments(subs.add_parser(name, help=module.HELP, parents=[_common()]))
-        for name, app in _absent().items():
+        missing = ((app, name) for app, feature in absent().items() for name in feature.commands)
+        for app, name in missing:
             # Nothing is an option here, so that any arguments lead to the line to add.
             bare = subs.add_parser(name, add_help=False, prefix_chars="\0")
             bare.add_argument("arguments", nargs="*")
@@ -315,11 +316,6 @@ def _known_job(name: str, known: Mapping[str, Job]) -> str:
 def _modules() -> dict[str, Any]:
     """Return the modules of the sub-commands of apps."""
     return {name: import_module(path) for one in features() for name, path in one.commands.items()}
-
-
-def _absent() -> dict[str, str]:
-    """Return the apps that aren't installed, by their sub-commands."""
-    return {name: app for app, one in absent().items() for name in one.commands}
 
 
 def _explained() -> tuple[type[Exception], ...]:
