@@ -532,22 +532,27 @@ def actions() -> dict[str, str]:
     return {name: permission for one in features() for name, permission in one.actions.items()}
 
 
-def exported(app: str, homes: Mapping[str, str], name: str) -> Any:
-    """Return what an app in contrib exports under a name, for the ``__getattr__`` of its module.
+def exported(
+    app: str, homes: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of an app's package in contrib.
+
+    The names are resolved on first use, because Django imports the package before it has models.
+    Without the app in ``INSTALLED_APPS``, they raise `ImproperlyConfigured`.
 
     Args:
         app: its dotted path.
         homes: the modules of its names.
-        name: the name.
-
-    Raises:
-        AttributeError: it has no such name.
-        ImproperlyConfigured: the app isn't installed.
     """
-    if name not in homes:
-        raise AttributeError(f"module {app!r} has no attribute {name!r}")
-    needs(app)
-    return getattr(import_module(f"{app}.{homes[name]}"), name)
+    names = sorted(homes)
+
+    def value(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {app!r} has no attribute {name!r}")
+        needs(app)
+        return getattr(import_module(f"{app}.{homes[name]}"), name)
+
+    return value, lambda: names, names
 
 
 def overview_sections(request: HttpRequest, using: str) -> list[tuple[str, Mapping[str, Any]]]:

@@ -47,12 +47,4 @@ _HOMES = {
     "values_of": "reading",
 }
 
-__all__ = sorted(_HOMES)  # noqa: PLE0605
-
-
-def __getattr__(name: str) -> object:
-    return exported(__name__, _HOMES, name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__, __all__ = exported(__name__, _HOMES)

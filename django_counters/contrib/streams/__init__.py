@@ -6,7 +6,7 @@ Django imports this package before it has models.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from django_counters.features import exported
 
@@ -27,12 +27,4 @@ _HOMES = {
     "streams": "declared",
 }
 
-__all__ = sorted(_HOMES)  # noqa: PLE0605
-
-
-def __getattr__(name: str) -> Any:
-    return exported(__name__, _HOMES, name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__, __all__ = exported(__name__, _HOMES)
