@@ -45,8 +45,6 @@ class CounterHold(models.Model):
     created_at = models.DateTimeField(_("created at"))
 
     class Meta:
-        # The core app contains this module, too.
-        app_label = "django_counters_holds"
         verbose_name = _("counter hold")
         verbose_name_plural = _("counter holds")
         db_table = "django_counters_counterhold"

@@ -25,8 +25,6 @@ class CounterLimit(models.Model):
     moments = models.JSONField(_("moments"), null=True)
 
     class Meta:
-        # The core app contains this module, too.
-        app_label = "django_counters_limits"
         verbose_name = _("counter limit")
         verbose_name_plural = _("counter limits")
         db_table = "django_counters_counterlimit"

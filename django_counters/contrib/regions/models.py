@@ -31,8 +31,6 @@ class CounterRegion(models.Model):
     base = models.BigIntegerField(_("base"), null=True, blank=True, default=None)
 
     class Meta:
-        # The core app contains this module, too.
-        app_label = "django_counters_regions"
         db_table = "django_counters_counterregion"
         verbose_name = _("counter region")
         verbose_name_plural = _("counter regions")
