@@ -109,7 +109,7 @@ def test_give_back_what_is_held_of_a_record(page: Page, log_in: LogIn) -> None:
     page.get_by_label("Reason").fill(WHY)
     # It is not covered by the form of the record.
     page.get_by_role("button", name="Give back").click()
-    page.get_by_text("2 were given back: adjustment 1.").wait_for()
+    page.get_by_text("Gave back 2: adjustment 1.").wait_for()
     assert lamp.stock.value() == 5
 
 

@@ -52,7 +52,11 @@ def test_there_is_advice_for_each_error_and_for_no_other() -> None:
     row = re.compile(r"^\| `([A-Z]\w+)` \|", re.MULTILINE)
     rows = set(row.findall(text_of(REFERENCE / "errors.md")))
     # An error of a capability may stand on its page.
-    told = {name for page in (DOCS / "how-to").glob("*.md") for name in row.findall(text_of(page))}
+    told = {
+        name
+        for page in (*DOCS.glob("*.md"), *(DOCS / "how-to").glob("*.md"))
+        for name in row.findall(text_of(page))
+    }
     assert {name for name in names if hasattr(exceptions, name)} <= rows
     assert names & public <= rows | told
     assert rows <= public

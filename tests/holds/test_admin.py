@@ -121,7 +121,7 @@ class TestFields:
         holds.hold(post.likes, 1, token="other")
         page = html_of(root, url)
         first, second = (section(page, f"holds-testapp-Post-{name}") for name in ("views", "likes"))
-        assert ("Held (views)" in first, "Held (likes)" in second) == (True, True)
+        assert ("Active holds (views)" in first, "Active holds (likes)" in second) == (True, True)
         assert rows_of(first)[1][:1] + rows_of(first)[1][3:4] == ["2", "basket"]
         assert "<script>" not in first
         link = release_address(post.pk, "testapp.Post.views").replace("&", "&amp;")

@@ -45,7 +45,7 @@ class HoldsPanel(Panel):
         try:
             rows = of(ref_of(counter.owner, counter.key, counter.using), limit=_MOST)
         except InvalidKey:
-            # A row that other code has made: nothing of it can be held.
+            # Other code made a row with an invalid key. It can't have holds.
             rows = []
         url = form_url(counter.site, _RELEASE, counter.field, counter.key)
         release_url = url if counter.adjusts else ""
@@ -78,11 +78,11 @@ def _release(request: HttpRequest, counter: Ref) -> None:
     except forms.ValidationError as error:
         messages.error(request, " ".join([_("Reason:"), *error.messages]))
     except (HoldEnded, HoldMissing):
-        messages.warning(request, _("This is not held any more. Nothing was changed."))
+        messages.warning(request, _("The hold has ended before. Nothing was changed."))
     except CounterError as error:
         messages.error(request, said(error))
     else:
-        text = _("%(quantity)s were given back: adjustment %(number)s.")
+        text = _("Gave back %(quantity)s: adjustment %(number)s.")
         numbers = {"quantity": grouped(row.delta), "number": number_format(row.number)}
         messages.success(request, text % numbers)
 

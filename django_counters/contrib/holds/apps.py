@@ -18,7 +18,7 @@ _FOLDER = __name__.rpartition(".")[0]
 
 
 class Holds(Feature):
-    """What holds add to counters."""
+    """The options, jobs, routes and admin panel of holds."""
 
     options = (OPTIONS,)
     actions: Mapping[str, str] = {"hold": "django_counters_holds.hold_counter"}
@@ -41,8 +41,8 @@ class Holds(Feature):
     def keeps_rows(self, field: BaseCounterField) -> bool:
         """Return whether open holds of a deleted record could come back to another one.
 
-        A field without a floor rarely has holds: they aren't worth a signal, for which Django loads
-        all rows that a queryset deletes, unless another record can get the same key.
+        A field without a floor rarely has holds. A signal for it isn't worth its price, because
+        Django then loads all rows that a queryset deletes, unless another record can get the key.
         """
         from django.db.models import AutoField
 

@@ -116,11 +116,11 @@ class Hold:
     def extend(self, *, minutes: float) -> Hold:
         """Hold it for at least so many minutes from now; never for less than before.
 
-        It ends ``hold_minutes`` after it was made at the latest: read ``expires_at``.
+        A hold lasts at most ``hold_minutes``, extensions included: read ``expires_at``.
 
         Raises:
             HoldExpired, HoldEnded: it isn't held any more.
-            HoldLimitExceeded: it would hold more than the limits admit.
+            HoldLimitExceeded: it would exceed a limit of held quantities.
             HoldMissing, RetryTransaction.
         """
         return _extend(self.token, minutes, self.using)
@@ -189,11 +189,11 @@ def hold(
 ) -> Hold:
     """Take ``quantity`` from a counter and hold it for so many minutes.
 
-    The value of the counter is what is available. The row of the hold and the change of the counter
-    are one step: a crash leaves both or neither. No call is refused while enough is available:
-    expired holds are given back before. The counter stays at its floor or above, and at zero or
-    above if it declares none. Signals, periods and transactions are those of a decrement. The new
-    value is set on the instance of a field's value.
+    The counter's value is the available quantity. The hold's row and the counter's change are one
+    step: a crash leaves both or neither. Expired holds are given back first, so no call is refused
+    while enough is available. The counter stays at its floor or above, and at zero or above if it
+    declares none. Signals, periods and transactions work as for a decrement. If you pass a field's
+    value, its instance gets the new value.
 
     With a ``token`` (a cart) the same call returns the same hold for 30 days; read its ``state``.
     If several calls use one token at once, one takes the quantity and the others wait for it.
@@ -236,7 +236,7 @@ def _hold(ref: Ref, request: HoldRequest) -> Hold:
     if made is not None:
         return made
     while True:
-        # Expired holds are free: no caller is refused while they would be enough.
+        # Expired holds are free: no call is refused while they would be enough.
         is_more = expire_of(ref) == AT_ONCE
         try:
             return _step_by_step(ref, request, delta, limits)
@@ -262,8 +262,8 @@ def _check_limits(ref: Ref, request: HoldRequest, limits: HoldLimits) -> None:
     """Refuse more than may be held at once; the row of ``request`` is already there."""
     if limits.per_actor is None and limits.in_total is None:
         return
-    found = store(ref.using).quantities(ref.owner, ref.text, request.actor)
-    for held, limit in zip(found, (limits.per_actor, limits.in_total), strict=True):
+    quantities = store(ref.using).quantities(ref.owner, ref.text, request.actor)
+    for held, limit in zip(quantities, (limits.per_actor, limits.in_total), strict=True):
         if limit is not None and held > limit:
             before = held - request.quantity
             raise HoldLimitExceeded(
@@ -272,16 +272,16 @@ def _check_limits(ref: Ref, request: HoldRequest, limits: HoldLimits) -> None:
 
 
 def check_holds(ref: Ref) -> None:
-    """Refuse a counter of which nothing can be held."""
+    """Refuse a counter that can't be held."""
     reason = ""
     if not can_hold(ref.recipe.can):
         reason = f"{ref.strategy} counters can't promise a quantity"
     elif ref.buffer is not None:
-        reason = "increments in the buffers of other processes are not known"
+        reason = "other processes may have increments of it in their buffers"
     elif is_spread(ref):
-        reason = "other databases count it, too"
+        reason = "other databases also count it"
     elif has_places(ref):
-        reason = "it has decimal places, and holds are of whole quantities"
+        reason = "it has decimal places, and a hold is a whole quantity"
     elif ref.measure is not None and (why := irreversible(declared_options(ref))):
         reason = f"{why}. Hold another counter"
     if reason:
@@ -294,7 +294,7 @@ def _request(
     check_holds(ref)
     limits = limits_of(ref)
     if max(len(ref.owner), len(ref.text)) > NAME_LENGTH:
-        reason = f"to be held it may have {NAME_LENGTH} characters"
+        reason = f"a counter that is held has a name of at most {NAME_LENGTH} characters"
         raise InvalidKey(key=ref.label, reason=reason)
     if len(note) > NAME_LENGTH:
         raise ValueError(f"A note has at most {NAME_LENGTH} characters, not {len(note)}.")
@@ -314,16 +314,16 @@ def name_of(token: object) -> str:
     Raises:
         InvalidToken: it isn't a token.
     """
-    found = check_token(token)
-    if "\0" in found.text and not found.scope:
-        raise InvalidToken(token=found.text, reason="it contains a NUL")
-    return found.digest.hex() if found.scope else found.text
+    checked = check_token(token)
+    if "\0" in checked.text and not checked.scope:
+        raise InvalidToken(token=checked.text, reason="it contains a NUL")
+    return checked.digest.hex() if checked.scope else checked.text
 
 
 def _positive(quantity: object) -> int:
     number = check_delta(quantity)
     if number < 0:
-        raise InvalidDelta(delta=quantity, reason="a held quantity is above zero")
+        raise InvalidDelta(delta=quantity, reason="a hold needs a quantity above zero")
     return number
 
 
@@ -388,13 +388,13 @@ def _hold_of(row: Row, using: str, *, available: int | None = None, replayed: bo
     )
 
 
-def _same(found: Row | None, request: HoldRequest, using: str) -> Hold:
+def _same(row: Row | None, request: HoldRequest, using: str) -> Hold:
     """Return the hold that an earlier call has made with the same token."""
-    if found is None:
+    if row is None:
         raise RetryTransaction(what="the hold")
-    if (*found[1:4], found.actor) != (*request[1:4], request.actor):
+    if (*row[1:4], row.actor) != (*request[1:4], request.actor):
         raise TokenConflict(token=request.token)
-    return _hold_of(found, using, replayed=True)
+    return _hold_of(row, using, replayed=True)
 
 
 def find(token: str | UUID | Token, *, using: str | None = None) -> Hold:
@@ -426,7 +426,7 @@ def stocktake(counter: str | Counting | Ref, *, using: str | None = None) -> Sto
     for audits, not for pages.
 
     Raises:
-        UnsupportedHold: nothing can be held of the counter.
+        UnsupportedHold: the counter can't be held.
         InvalidKey, UnsavedInstance, RecordMissing, CounterUnavailable.
     """
     ref = ref_to(counter, using)
@@ -502,7 +502,7 @@ def _commit(name: str, quantity: object, using: str) -> Hold:
 
 
 def _refuse_commit(row: Row, wanted: int | None) -> None:
-    """Raise why a hold was not committed, unless it was before, with the same quantity."""
+    """Raise the reason for a refused commit; return if the same quantity was sold before."""
     if row.state == State.COMMITTED and row.sold == (wanted or row.quantity):
         return
     if row.runs and wanted is not None and wanted > row.quantity:
@@ -514,7 +514,7 @@ def _refuse_commit(row: Row, wanted: int | None) -> None:
 def _ended(row: Row) -> Exception:
     """Return why a hold can't be changed any more."""
     if row.runs:
-        # It wasn't running for the statement that was to change it.
+        # The statement that should have changed it didn't see it running.
         return RetryTransaction(what="the hold")
     kind = HoldExpired if row.state in (State.HELD, State.EXPIRED) else HoldEnded
     state = State(row.state).name.lower()
@@ -545,7 +545,7 @@ def _extend(name: str, minutes: object, using: str) -> Hold:
         limits = limits_of(ref)
     except RecordMissing:
         ref, limits = None, HoldLimits(None, None, MOST_MINUTES)
-    # It never ends later than one that was made with the most minutes.
+    # A hold never ends later than if it had been made with the most minutes.
     seconds = min(_seconds(minutes), max(limits.minutes * 60 - row.age, 0))
     holds = store(using)
     if ref is None or (limits.per_actor is None and limits.in_total is None):
@@ -555,8 +555,7 @@ def _extend(name: str, minutes: object, using: str) -> Hold:
         with corrections.correcting("the hold"):
             until = holds.extend(name, seconds)
             if until is not None:
-                # Another call may have found it expired before this commits, and held its
-                # quantity.
+                # Before this commits, another call may see it expired and hold its quantity.
                 if holds.waits_for_others:
                     corrections.hold([ref.key])
                 request = HoldRequest(*row[:4], seconds, actor=row.actor)
@@ -586,9 +585,9 @@ def _credit(ref: Ref, quantity: int) -> None:
 
 
 def expire_of(ref: Ref, limit: int = AT_ONCE) -> int:
-    """Give back expired holds of a counter; return how many.
+    """Give back expired holds of a counter; return their number.
 
-    A concurrent call waits for the first one, and then finds the rest.
+    A concurrent call waits for the first one, and then gives back the rest.
 
     Raises:
         RecordMissing: the record is gone.

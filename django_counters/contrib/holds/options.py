@@ -29,7 +29,7 @@ LIMITS = (
         "held_per_actor",
         None,
         "None or an integer from 1 on",
-        "How much of one counter one actor may [hold](../how-to/reserve-stock.md#hold-limits) at "
+        "How much of one counter one actor may [hold](../holds.md#hold-limits) at "
         "once. Each hold then needs `who`. None: any quantity.",
         _is_quantity,
     ),
@@ -44,7 +44,7 @@ LIMITS = (
         "hold_minutes",
         MOST_MINUTES,
         f"an integer from 1 to {MOST_MINUTES}",
-        "How many minutes after it was made a hold ends at the latest, extensions included.",
+        "A hold's longest duration in minutes, extensions included.",
         lambda value: is_integer(value, 1, MOST_MINUTES),
     ),
 )
@@ -62,7 +62,7 @@ def _against(
     bounds: object,  # noqa: ARG001
     **options: object,
 ) -> Iterator[str]:
-    limits = ", ".join(one.name for one in LIMITS if options[one.name] != one.default)
+    limits = ", ".join(o.name for o in LIMITS if options[o.name] != o.default)
     if not limits:
         return
     from django_counters.conf import irreversible
@@ -82,5 +82,5 @@ OPTIONS = Projection(
     in_fields="E020",
     against=_against,
     merges=True,
-    spread="no database knows in time what others count",
+    spread="each database sees other databases' counts too late",
 )

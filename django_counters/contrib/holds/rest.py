@@ -30,7 +30,7 @@ from django_counters.tokens import TOKEN_LENGTH, Token
 from django_counters.types import steering
 
 PROBLEMS: Mapping[type[Exception], Kind] = {
-    errors.HoldMissing: Kind(404, "not-found", (), "There is no such hold of yours."),
+    errors.HoldMissing: Kind(404, "not-found", (), "You have no hold with this token."),
     errors.HoldExpired: Kind(
         409, "hold-expired", ("key", "quantity", "state"), "The hold has expired."
     ),
@@ -55,7 +55,7 @@ class MayHold(CounterPermission):
 class Minutes(Amount):
     """The duration of a hold in minutes, up to 30 days."""
 
-    default_error_messages = {"most": f"It is at most {MOST_MINUTES}."}
+    default_error_messages = {"most": f"A hold lasts at most {MOST_MINUTES} minutes."}
 
     def to_internal_value(self, data: Any) -> int:
         minutes = super().to_internal_value(data)
@@ -65,7 +65,7 @@ class Minutes(Amount):
 
 
 class HoldBody(Body):
-    """How much to hold, and for how many minutes."""
+    """A quantity to hold, and the duration in minutes."""
 
     quantity = Amount(default=1)
     minutes = Minutes(default=15)
@@ -86,19 +86,19 @@ class ReleaseBody(Body):
 
 
 class CommitBody(ReleaseBody):
-    """The hold to sell, and the quantity, if not all of it."""
+    """The hold to sell, and the quantity. Default: all of it."""
 
     quantity = Amount(required=False)
 
 
 class ExtendBody(ReleaseBody):
-    """The hold to keep, and for how many minutes from now."""
+    """The hold to extend, and its new duration in minutes from now."""
 
     minutes = Minutes(default=15)
 
 
 class HoldAnswer(Described):
-    """The present state of a hold. ``available`` is null if this request has taken nothing."""
+    """The present state of a hold. ``available`` is null if this request took nothing."""
 
     id = serializers.CharField()
     key = serializers.CharField()
@@ -133,7 +133,9 @@ class HoldView(CounterView):
         body = self.checked(HoldBody)
         text = key_of(request)
         if text is None:
-            raise drf.ValidationError({"Idempotency-Key": ["It is needed: it names the hold."]})
+            raise drf.ValidationError(
+                {"Idempotency-Key": ["This header is required. It names the hold."]}
+            )
         self.admit_changes({key: (target, -body["quantity"])}, {})
         made = hold(target.ref, **body, token=_token(request, text), who=actor_in(request))
         response = _response(target, made, text)
@@ -154,10 +156,10 @@ class EndView(CounterView):
             HoldMissing: there is none, or it is another client's.
         """
         self.admit_changes({target.key: (target, 0)}, {})
-        found = self.named(target, text)
-        if (found.field, found.key) != (target.ref.owner, target.ref.text):
+        own = self.named(target, text)
+        if (own.field, own.key) != (target.ref.owner, target.ref.text):
             raise errors.HoldMissing(token=text)
-        return found
+        return own
 
     def named(self, target: Target, text: str) -> Hold:
         """Return the hold with this Idempotency-Key.
@@ -170,14 +172,14 @@ class EndView(CounterView):
 
 @described("commit", HoldAnswer, KEY, body=CommitBody)
 class CommitView(EndView):
-    """Sell what is held."""
+    """Sell a held quantity."""
 
     may: ClassVar[type[CounterPermission]] = MayDecrement
 
     def post(self, request: Request, key: str) -> Response:  # noqa: ARG002
-        """All of it, or a part: the rest goes back. Sent again, it changes nothing.
+        """Sells all of it, or a part; the rest goes back. A repeated request changes nothing.
 
-        `token` is the Idempotency-Key of a hold of yours, or the `id` of anybody's.
+        `token` is the Idempotency-Key of your hold, or the `id` of any client's hold.
         """
         target = self.target(key)
         body = self.checked(CommitBody)
@@ -194,24 +196,24 @@ class CommitView(EndView):
 
 @described("release", HoldAnswer, KEY, body=ReleaseBody)
 class ReleaseView(EndView):
-    """Give back what you hold."""
+    """Give back your hold."""
 
     def post(self, request: Request, key: str) -> Response:
-        """Sent again, it changes nothing."""
+        """A repeated request changes nothing."""
         target = self.target(key)
         text = self.checked(ReleaseBody)["token"]
-        found = self.hold_of(target, text)
-        replayed = not found.release()
-        ended = find(_token(request, text), using=found.using)
+        own = self.hold_of(target, text)
+        replayed = not own.release()
+        ended = find(_token(request, text), using=own.using)
         return _response(target, ended, text, replayed=replayed)
 
 
 @described("extend", HoldAnswer, KEY, body=ExtendBody)
 class ExtendView(EndView):
-    """Hold it for longer."""
+    """Extend a hold."""
 
     def post(self, request: Request, key: str) -> Response:  # noqa: ARG002
-        """For at least so many minutes from now, and never for less than before."""
+        """The hold ends at least so many minutes from now, and never earlier than before."""
         target = self.target(key)
         body = self.checked(ExtendBody)
         extended = self.hold_of(target, body["token"]).extend(minutes=body["minutes"])
@@ -219,22 +221,22 @@ class ExtendView(EndView):
 
 
 def _token(request: Request, text: str) -> Token:
-    """Return the token of a hold, which differs between clients."""
+    """Return the token of a client's hold. It differs between clients."""
     principal = hashlib.sha256(principal_of(request).encode("utf-8", "surrogatepass"))
     return Token(text, f"hold {principal.hexdigest()}")
 
 
-def _response(target: Target, found: Hold, text: str, *, replayed: bool | None = None) -> Response:
+def _response(target: Target, row: Hold, text: str, *, replayed: bool | None = None) -> Response:
     body: dict[str, Any] = {
-        "id": found.token,
+        "id": row.token,
         "key": target.key,
         "token": text,
-        "quantity": found.quantity,
-        "sold": found.sold,
-        "state": found.state,
-        "expires_at": iso(found.expires_at),
-        "available": found.available,
-        "replayed": found.replayed if replayed is None else replayed,
+        "quantity": row.quantity,
+        "sold": row.sold,
+        "state": row.state,
+        "expires_at": iso(row.expires_at),
+        "available": row.available,
+        "replayed": row.replayed if replayed is None else replayed,
     }
     return Response(body, headers={"Cache-Control": "no-store"})
 

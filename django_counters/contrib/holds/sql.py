@@ -26,14 +26,13 @@ _OF = f"h.field = %s AND h.key = %s AND h.state = {HELD}"
 
 
 class Statements:
-    """The statements about holds. "Now" is the server's clock, after all waiting.
+    """The statements of holds. "Now" is the server's clock, read after all waiting.
 
     Attributes:
-        take: all of a hold of a named counter in one statement: the row, then the total. Rows: the
-            new value, and when the hold expires in microseconds since 1970; NULL, and nothing
-            changed, if the token is in use or the total doesn't admit it. Empty: there is no such
-            statement. Parameters: token, key, quantity, the least value that admits it, seconds,
-            note, actor.
+        take: hold a named counter in one statement: the row, then the total. Rows: the new value,
+            and the expiry in microseconds since 1970; NULL, and nothing changed, if the token is
+            in use or the total is too low. Empty if the database has no such statement.
+            Parameters: token, key, quantity, the least sufficient value, seconds, note, actor.
     """
 
     take = ""
@@ -42,8 +41,8 @@ class Statements:
         now, later = spelling.clock, spelling.later()
         ends = spelling.since_1970("expires_at")
         running = f"{_MINE} AND expires_at > {now}"
-        #: Make a row, unless there is one. Parameters: token, label, key, quantity, note, actor,
-        #: seconds. Rows: when it expires.
+        #: Make a row, unless it exists. Parameters: token, label, key, quantity, note, actor,
+        #: seconds. Rows: its expiry.
         self.claim = (
             f"INSERT INTO {HOLDS} (token, field, key, quantity, sold, state, note, actor, "
             f"expires_at, created_at) VALUES (%s, %s, %s, %s, 0, {HELD}, %s, %s, {later}, {now}) "
@@ -52,63 +51,63 @@ class Statements:
         age = f"{spelling.microseconds} - {spelling.since_1970('created_at')}"
         columns = "token, field, h.key, quantity, sold, state, note, actor, "
         columns += f"{age}, {ends}, expires_at <= {now}"
-        #: One row, and whether its time is over. Parameters: token.
+        #: One row, and whether it has expired. Parameters: token.
         self.find = f"SELECT {columns} FROM {HOLDS} h WHERE token = %s"
-        #: Those of a counter that are held, the first to expire first. Parameters: label, key, how
-        #: many at most.
+        #: A counter's active holds, the first to expire first. Parameters: label, key, limit.
         self.held = f"SELECT {columns} FROM {HOLDS} h WHERE {_OF} ORDER BY expires_at LIMIT %s"
-        #: How much of a counter is held and not over: by one actor, and in total. Parameters:
+        #: The unexpired held quantities of a counter: one actor's, and the total. Parameters:
         #: actor, label, key.
         self.quantities = (
             f"SELECT SUM(CASE WHEN actor = %s THEN quantity END), SUM(quantity) FROM {HOLDS} h "
             f"WHERE {_OF} AND expires_at > {now}"
         )
-        #: Sell all of it. Parameters: token. Rows, as of the next one: token, label, key, quantity.
-        told = "RETURNING token, field, key, quantity"
+        #: Sell all of it. Parameters: token. Rows, also of the next one: token, label, key,
+        #: quantity.
+        returning = "RETURNING token, field, key, quantity"
         self.commit = (
-            f"UPDATE {HOLDS} SET state = {COMMITTED}, sold = quantity WHERE {running} {told}"
+            f"UPDATE {HOLDS} SET state = {COMMITTED}, sold = quantity WHERE {running} {returning}"
         )
-        #: Sell a part of it. Parameters: how many, token, how many.
+        #: Sell a part of it. Parameters: quantity, token, quantity.
         self.commit_some = (
             f"UPDATE {HOLDS} SET state = {COMMITTED}, sold = %s "
-            f"WHERE {running} AND quantity >= %s {told}"
+            f"WHERE {running} AND quantity >= %s {returning}"
         )
-        #: Give it back. Parameters: token. Rows: as of ``commit``.
-        self.release = f"UPDATE {HOLDS} SET state = {RELEASED} WHERE {_MINE} {told}"
-        #: Let it expire later, never earlier. Parameters: seconds, seconds, token. Rows: when.
+        #: Give it back. Parameters: token. Rows: those of ``commit``.
+        self.release = f"UPDATE {HOLDS} SET state = {RELEASED} WHERE {_MINE} {returning}"
+        #: Move its expiry later, never earlier. Parameters: seconds, seconds, token. Rows: expiry.
         self.extend = (
             f"UPDATE {HOLDS} SET expires_at = CASE WHEN expires_at > {later} THEN expires_at "
             f"ELSE {later} END WHERE {running} RETURNING {ends}"
         )
-        #: The quantities held and sold, the total and the amount pending for it, of one moment.
-        #: Parameters: label, key, those of ``Reads.one``, which stands where the braces are.
+        #: The held and sold quantities, the total and its pending amount, of one moment.
+        #: Parameters: label, key, those of ``Reads.one``, which replaces the braces.
         self.stock = (
             f"SELECT h.held, h.sold, r.* FROM (SELECT SUM(CASE WHEN state = {HELD} THEN quantity "
             f"END) AS held, SUM(sold) AS sold FROM {HOLDS} t WHERE t.field = %s AND t.key = %s) h "
             "CROSS JOIN ({}) r"
         )
         over = f"state = {HELD} AND expires_at <= {now}"
-        #: Whether any of a counter are over. Parameters: label, key.
+        #: Whether a counter has expired holds. Parameters: label, key.
         self.overdue = f"SELECT 1 FROM {HOLDS} h WHERE {_OF} AND expires_at <= {now} LIMIT 1"
-        #: End those of a counter that are over, but those that another transaction is ending.
-        #: Parameters: label, key, how many at most. Rows: quantities.
+        #: End a counter's expired holds, except those that another transaction is ending.
+        #: Parameters: label, key, limit. Rows: quantities.
         self.expire = (
             f"WITH due AS MATERIALIZED (SELECT token FROM {HOLDS} h WHERE {_OF} "
             f"AND expires_at <= {now} ORDER BY expires_at LIMIT %s{spelling.held}"
             f"{spelling.skipping}) UPDATE {HOLDS} SET state = {EXPIRED} "
             f"WHERE token IN (SELECT token FROM due) AND {over} RETURNING quantity"
         )
-        #: The counters of those that have been over for longest. Parameters: how many rows.
+        #: The counters of the holds that expired first. Parameters: the number of holds.
         self.due = (
             f"SELECT d.field, d.key FROM (SELECT h.field, h.key, h.expires_at FROM {HOLDS} h "
             f"WHERE {over} ORDER BY expires_at LIMIT %s) d GROUP BY d.field, d.key "
             "ORDER BY MIN(d.expires_at)"
         )
-        #: Forget some that have ended and expired long ago. Parameters: seconds, how many.
+        #: Delete some ended holds that expired long ago. Parameters: seconds, limit.
         old = f"WHERE state <> {HELD} AND expires_at < {spelling.ago()} LIMIT %s"
         self.prune = self._delete_some(spelling, old)
-        #: Counters with holds that have been over for long. Parameters: seconds. Rows: label, key,
-        #: how much of each.
+        #: Counters with active holds that expired long ago. Parameters: seconds. Rows: label, key,
+        #: quantity.
         self.forgotten = (
             f"SELECT h.field, h.key, SUM(h.quantity) FROM {HOLDS} h WHERE h.state = {HELD} "
             f"AND h.expires_at < {spelling.ago()} GROUP BY h.field, h.key ORDER BY h.field, h.key"
@@ -138,8 +137,8 @@ class InMysql(Statements):
             f"{MADE.replace('SELECT 1 FROM DUAL', f'SELECT {ends} FROM {HOLDS}')} "
             "AND token = @djc_token"
         )
-        told = f"SELECT token, field, `key`, quantity FROM {HOLDS} WHERE token = @djc_token"
-        changed = f"{told} AND ROW_COUNT() > 0"
+        row = f"SELECT token, field, `key`, quantity FROM {HOLDS} WHERE token = @djc_token"
+        changed = f"{row} AND ROW_COUNT() > 0"
         self.commit = (
             f"SET @djc_token = %s; UPDATE {HOLDS} SET state = {COMMITTED}, sold = quantity "
             f"WHERE {running}; {changed}"
@@ -173,8 +172,8 @@ class InMysql(Statements):
         return delete_some(HOLDS, which, "1", named_by={"token": TEXT})
 
 
-# The row comes first, so that a transaction that comes second with a token takes nothing, and the
-# total is locked for as short as can be.
+# The row comes first. So a second transaction with the same token takes nothing, and the total is
+# locked as briefly as possible.
 FUNCTION = f"""
 CREATE OR REPLACE FUNCTION django_counters_hold(
   t text, k text, q bigint, bound bigint, seconds float8, said text, whose text,
@@ -214,14 +213,14 @@ def statements(using: str) -> Statements:
 
 _PAGE = 1000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-#: How long a hold is kept after its expiry, and so how long its token can be repeated.
+#: The time from a hold's expiry until its row is deleted. Until then its token can be repeated.
 KEPT = timedelta(days=30)
-#: How long after its expiry a hold that has not ended is a drift.
+#: The time from an active hold's expiry until it is reported as a drift.
 LATE = timedelta(hours=1)
 
 
 class HoldRequest(NamedTuple):
-    """A quantity to hold, and for how many seconds."""
+    """A quantity to hold, and the duration in seconds."""
 
     token: str
     label: str
@@ -233,7 +232,7 @@ class HoldRequest(NamedTuple):
 
 
 class Row(NamedTuple):
-    """The row of a hold. ``age`` in seconds; ``over``: whether its time is over."""
+    """The row of a hold. ``age`` is in seconds; ``over``: whether it has expired."""
 
     token: str
     label: str
@@ -249,7 +248,7 @@ class Row(NamedTuple):
 
     @property
     def runs(self) -> bool:
-        """Return whether it is held and its time isn't over."""
+        """Return whether it is held and hasn't expired."""
         return self.state == HELD and not self.over
 
 
@@ -276,7 +275,7 @@ class SqlHolds:
         return self._session.all_or_nothing()
 
     def take(self, request: HoldRequest, least: int) -> tuple[int, datetime] | None:
-        """Hold a quantity of a named counter in one statement; return its value and the expiry.
+        """Hold a quantity of a named counter in one statement; return the value and the expiry.
 
         None, and nothing changed, if the token is in use or the total is below ``least``.
         """
@@ -306,7 +305,7 @@ class SqlHolds:
         return [_row(row) for row in rows]
 
     def quantities(self, label: str, key: str, actor: str) -> tuple[int, int]:
-        """Return how much of a counter is held and not over: by one actor, and in total."""
+        """Return the unexpired held quantities of a counter: the actor's, and the total."""
         rows = self._session.run(self._sql.quantities, (actor, label, key), writes=False)
         ((own, total),) = rows
         return int(own or 0), int(total or 0)
@@ -327,26 +326,26 @@ class SqlHolds:
         return _moment(rows[0][0]) if rows else None
 
     def overdue(self, label: str, key: str) -> bool:
-        """Return whether a counter has holds that are over and not ended."""
+        """Return whether a counter has active holds that have expired."""
         return bool(self._session.run(self._sql.overdue, (label, key), writes=False))
 
     def expire(self, label: str, key: str, limit: int) -> list[int]:
-        """End holds of a counter that are over; return their quantities."""
+        """End expired holds of a counter; return their quantities."""
         return [int(q) for (q,) in self._run(self._sql.expire, (label, key, limit))]
 
     def due(self, limit: int) -> list[tuple[str, str]]:
-        """Return the counters of holds that are over, the oldest first."""
+        """Return the counters of expired holds, the oldest first."""
         rows = self._session.run(self._sql.due, (limit,), writes=False)
         return [(str(label), str(key)) for label, key in rows]
 
     def forgotten(self) -> list[tuple[str, str, int]]:
-        """Return the counters with holds that were over an hour ago, and how much of each."""
+        """Return the counters of active holds that expired over an hour ago, and the quantities."""
         late = (LATE.total_seconds(),)
         rows = self._session.run(self._sql.forgotten, late, writes=False)
         return [(str(label), str(key), int(quantity)) for label, key, quantity in rows]
 
     def prune(self) -> int:
-        """Delete holds that ended 30 days ago, in small batches; return how many."""
+        """Delete ended holds that expired over 30 days ago, in batches; return their number."""
         gone = 0
         while rows := len(self._session.run(self._sql.prune, (KEPT.total_seconds(), _PAGE))):
             gone += rows
@@ -386,5 +385,5 @@ def _moment(microseconds: int) -> datetime:
 
 def _row(row: Sequence[Any]) -> Row:
     token, label, key, quantity, sold, state, note, actor, age, ends, over = row
-    told = (int(quantity), int(sold), state, note, actor, int(age) / 1_000_000)
-    return Row(token, label, key, *told, _moment(ends), bool(over))
+    columns = (int(quantity), int(sold), state, note, actor, int(age) / 1_000_000)
+    return Row(token, label, key, *columns, _moment(ends), bool(over))

@@ -22,9 +22,9 @@ _TOKENS = 500
 
 
 def expire_holds(using: str = DEFAULT_DB_ALIAS) -> int:
-    """Give back all expired holds; return how many.
+    """Give back all expired holds; return their number.
 
-    Each counter has a transaction of its own. Holds of a deleted record end as well. Holds of a
+    Each counter has a transaction of its own. Holds of a deleted record also end. Holds of a
     deleted model become an incident, because their record can't be found. The clock is the
     database's.
     """
@@ -60,7 +60,7 @@ def _expired(label: str, key: str, using: str) -> int:
 
 
 def _ref(label: str, key: str, using: str) -> Ref:
-    """Return a counter by the name that it had."""
+    """Return a counter by its present or former name."""
     try:
         return ref_of(label, key, using)
     except InvalidAdjustment:
@@ -73,14 +73,14 @@ def _ended(label: str, key: str, using: str) -> list[int]:
 
 
 def prune_holds(using: str = DEFAULT_DB_ALIAS) -> int:
-    """Delete holds that ended 30 days ago, in small batches; return how many."""
+    """Delete ended holds that expired over 30 days ago, in batches; return their number."""
     if not router.allow_migrate_model(using, CounterHold):
         return 0
     return store(using).prune()
 
 
 def overdue(using: str) -> Iterator[Drift]:
-    """Return counters with holds that expired an hour ago: the quantities are still missing."""
+    """Yield the counters of holds that expired over an hour ago and weren't given back."""
     if router.allow_migrate_model(using, CounterHold):
         for label, key, quantity in store(using).forgotten():
             yield Drift(f"{label}:{key}" if label else key, 0, quantity)
@@ -89,7 +89,7 @@ def overdue(using: str) -> Iterator[Drift]:
 def end_holds(owner: str, keys: Sequence[str], using: str) -> None:
     """End the holds of counters without giving anything back.
 
-    A hold that another transaction is ending is left to it: it would wait for the totals.
+    Skips holds that another transaction is ending: it may wait for totals locked by this one.
     """
     if not router.allow_migrate_model(using, CounterHold):
         return
@@ -97,7 +97,7 @@ def end_holds(owner: str, keys: Sequence[str], using: str) -> None:
         field=owner, key__in=keys, state=CounterHold.State.HELD
     )
     skips = connections[using].features.has_select_for_update_skip_locked
-    # Signals that are sent by hand come without a transaction.
+    # A signal that a project sends by hand comes without a transaction.
     with transaction.atomic(using=using):
         tokens = list(held.select_for_update(skip_locked=skips).values_list("pk", flat=True))
         for start in range(0, len(tokens), _TOKENS):
@@ -106,7 +106,7 @@ def end_holds(owner: str, keys: Sequence[str], using: str) -> None:
 
 
 def forget_holder(actor: str, using: str, *, dry_run: bool) -> int:
-    """Clear the actor of a person's holds; return how many there were."""
+    """Clear the actor of a person's holds; return the number of holds."""
     if not router.allow_migrate_model(using, CounterHold):
         return 0
     with Session(using).translated():
