@@ -15,6 +15,8 @@ from django.db import connections, router
 from django.db.models.signals import post_migrate, pre_migrate
 from django.utils.translation import gettext_lazy as _
 
+from django_counters.features import charges, features
+
 
 class CountersConfig(AppConfig):
     """Registers the checks, listens for settings."""
@@ -40,22 +42,25 @@ class CountersConfig(AppConfig):
         setting_changed.connect(forget_recipes)
         pre_migrate.connect(guard_columns, sender=self)
         post_migrate.connect(prepare_database, sender=self)
-        if apps.is_installed("rest_framework"):
-            # An extra: by its name, for nothing of the core may need it.
-            import_module("django_counters.rest.checks")
-            import_module("django_counters.rest.serializers")
 
 
 def import_first() -> None:
-    """Import what counting needs, which the core can do without.
+    """Import what counting needs, which the core and other apps can do without.
 
     A child that is forked while another thread imports it would wait for that thread for ever.
     """
     engines = [str(database.get("ENGINE")) for database in settings.DATABASES.values()]
+    names = [name for feature in features() for name in feature.imported_first()]
     if find_spec("psycopg") and any(e.endswith(("postgresql", "postgis")) for e in engines):
-        from django_counters.stores.sql import wire  # noqa: F401
+        names.append("django_counters.stores.sql.wire")
     if find_spec("redis") and _needs_redis():
-        from django_counters.stores.redis import aclient, pending  # noqa: F401
+        names += ["django_counters.stores.redis.aclient", "django_counters.stores.redis.pending"]
+    if apps.is_installed("rest_framework"):
+        names += ["django_counters.rest.checks", "django_counters.rest.serializers"]
+        charges()
+    for name in names:
+        # By their names: most need an extra.
+        import_module(name)
 
 
 def _has_buffers() -> bool:

@@ -275,6 +275,14 @@ class Feature:
     #: these modules whenever it starts.
     commands: Mapping[str, str] = {}
 
+    def imported_first(self) -> Sequence[str]:
+        """Return the modules that counting imports when it first needs them.
+
+        Called when the core is ready, which imports them: a child that is forked while another
+        thread imports a module waits for that thread forever.
+        """
+        return ()
+
     def functions(self, vendor: str) -> Sequence[str]:  # noqa: ARG002
         """Return ``CREATE FUNCTION`` statements, each of a unique name ``django_counters_…``.
 

@@ -20,6 +20,13 @@ class StreamsFeature(Feature):
     settings = ("COUNTERS_STREAMS",)
     commands = {"consume": "django_counters.contrib.streams.consume"}
 
+    def imported_first(self) -> list[str]:
+        """Return what publishes to declared streams."""
+        if not getattr(settings, "COUNTERS_STREAMS", None):
+            return []
+        client = ["django_counters.stores.redis.client"] if find_spec("redis") else []
+        return ["django_counters.contrib.streams.publishing", *client]
+
     def outlets(self) -> Mapping[str, Callable[[Any, str], Any]]:
         """Return what publishes to each stream."""
         from django_counters.contrib.streams.declared import stream_names
@@ -58,16 +65,3 @@ class StreamsConfig(AppConfig):
         from django_counters.contrib.streams import checks
 
         checks.register()
-        if getattr(settings, "COUNTERS_STREAMS", None):
-            _import_first()
-
-
-def _import_first() -> None:
-    """Import the modules that publish.
-
-    A child that is forked while another thread imports them would wait for that thread for ever.
-    """
-    from django_counters.contrib.streams import publishing  # noqa: F401
-
-    if find_spec("redis"):
-        from django_counters.stores.redis import aclient, pending  # noqa: F401
