@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.contrib import admin
 
-from django_counters.adjustments.admin import AdjustmentAdmin, RequestAdmin
+from django_counters.admin.adjusting import AdjustmentAdmin, RequestAdmin
 from django_counters.admin.columns import CounterFilter, Sparkline
 from django_counters.admin.counters import CounterAdmin
 from django_counters.admin.fields import CounterFieldsAdmin

@@ -13,11 +13,9 @@ from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
-# First, because adjustments.admin needs it. Django begins with this module if its app comes first.
-import django_counters.admin  # noqa: F401
-from django_counters.adjustments.admin import AdjustingMixin, form_url
 from django_counters.adjustments.forms import AdjustForm
 from django_counters.adjustments.orders import request_id_of
+from django_counters.admin.adjusting import AdjustingMixin, form_url
 from django_counters.admin.readonly import address
 from django_counters.admin.refusals import said
 from django_counters.contrib.holds.errors import HoldEnded, HoldMissing
