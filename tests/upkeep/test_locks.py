@@ -211,3 +211,25 @@ def test_a_verification_locks_one_sealed_partition_after_the_other() -> None:
 @pytest.mark.usefixtures("_old_partitions")
 def test_doctor_locks_no_partition_that_it_counts() -> None:
     assert most_held(lambda: examine("default")) <= FEW
+
+
+@pytest.mark.parametrize("declared", [{"STRATEGY": "sharded"}, {"STRATEGY": "exact"}])
+def test_a_new_counter_locks_nothing_of_a_ledger_that_was_never_used(
+    declared: dict[str, Any],
+) -> None:
+    ledger = CounterDelta._meta.db_table
+    with override_counters(hits=declared), transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(f"ALTER SEQUENCE {ledger}_seq_seq RESTART")
+        assert Counter.objects.increment("hits:a") == 1
+        Counter.objects.increment_many({"hits:a": 1, "hits:b": 2})
+        assert Counter.objects.values_of(["hits:a", "hits:b", "hits:c"]) == {
+            **{"hits:a": 2, "hits:b": 2, "hits:c": 0}
+        }
+        assert Counter.objects.value("hits:d") == 0
+        cursor.execute(
+            "SELECT relation::regclass::text FROM pg_locks WHERE pid = pg_backend_pid() "
+            "AND locktype = 'relation' AND relation::regclass::text LIKE %s",
+            [f"{ledger}%"],
+        )
+        assert {name for (name,) in cursor.fetchall()} <= {f"{ledger}_seq_seq"}
+        transaction.set_rollback(True)

@@ -20,6 +20,11 @@ SEQUENCE = f"{DELTAS}_seq_seq"
 # How far entries are numbered.
 NUMBERED = f"COALESCE(pg_sequence_last_value('{SEQUENCE}'::regclass), 0)"
 
+# Entries of a counter without a total wait only if its row was deleted. New counters have no row
+# either, sharded ones until their first rollup. They pay for a look at the partitions only in a
+# database whose ledger was used.
+LOST = f"t.key IS NULL AND {NUMBERED} > 0"
+
 # A transaction that runs has a number that is not below the horizon, and an entry one above the
 # fence. Where it is otherwise, the table came from another server, or without its sequence, and the
 # entry would never be read. Only a rebase makes a fence, so nearly no transaction has to look.
@@ -255,7 +260,7 @@ RETURNS TABLE (k text, waits numeric) STABLE {INDEXED} AS $body$
 DECLARE h bigint; f bigint; since timestamptz;
 BEGIN
   ks := ARRAY(SELECT u.k FROM unnest(ks) AS u (k) LEFT JOIN {COUNTER} t ON t.key = u.k
-    WHERE t.key IS NULL OR t.outside IS NOT NULL);
+    WHERE t.outside IS NOT NULL OR {LOST});
   IF cardinality(ks) > 0 THEN
     {_STATE}
     RETURN QUERY EXECUTE 'SELECT e.key::text, SUM(e.delta) {_WAITS} AND e.key = ANY ($4) '
