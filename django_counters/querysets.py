@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
 
 from asgiref.sync import sync_to_async
 from django.contrib.contenttypes.models import ContentType
@@ -14,7 +14,6 @@ from django.db import models, router
 from django.db.models.functions import Cast, Coalesce
 from django.db.models.query import ModelIterable
 
-from django_counters.adjustments import STEP
 from django_counters.exceptions import UnsupportedConsistency
 from django_counters.fields import CounterField, counter_fields
 from django_counters.fields.amounts import Amount
@@ -33,7 +32,7 @@ _PAGE = 500
 _VALUE: models.BigIntegerField[int, int] = models.BigIntegerField()
 
 if TYPE_CHECKING:
-    from django_counters.adjustments.cases import AdjustedMany, Progress
+    from django_counters.adjustments.cases import AdjustedMany, CaseOptions
 
     _ModelIterable = ModelIterable[Any]
 else:
@@ -238,15 +237,7 @@ class CounterQuerySet(models.QuerySet[_Model]):
         *,
         to: Mapping[Any, Amount] | None = None,
         by: Mapping[Any, Amount] | None = None,
-        reason: str,
-        actor: object,
-        case: str,
-        approver: object = None,
-        request_id: str = "",
-        allow_below_floor: bool = False,
-        dry_run: bool = False,
-        step: int = STEP,
-        progress: Progress | None = None,
+        **options: Unpack[CaseOptions],
     ) -> AdjustedMany:
         """Adjust one counter field of many records, by their primary keys.
 
@@ -261,19 +252,8 @@ class CounterQuerySet(models.QuerySet[_Model]):
         to, by = (self._in_units(name, amounts) for amounts in (to, by))
         from django_counters.adjustments.cases import adjust_many, given
 
-        return adjust_many(
-            given(to, by, lambda pk: of_key(self.model, name, pk, alias)),
-            "by" if to is None else "to",
-            reason=reason,
-            actor=actor,
-            case=case,
-            approver=approver,
-            request_id=request_id,
-            allow_below_floor=allow_below_floor,
-            dry_run=dry_run,
-            step=step,
-            progress=progress,
-        )
+        refs = given(to, by, lambda pk: of_key(self.model, name, pk, alias))
+        return adjust_many(refs, "by" if to is None else "to", **options)
 
     def _in_units(self, name: str, amounts: Mapping[Any, Any] | None) -> Mapping[Any, Any] | None:
         """Amounts as the column has them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Required, TypedDict
 
 from django_counters.adjustments import STEP
 from django_counters.adjustments.adjustment import (
@@ -57,6 +57,20 @@ class AdjustedMany:
 
 
 Progress = Callable[[AdjustedMany], None]
+
+
+class CaseOptions(TypedDict, total=False):
+    """Keyword arguments of `CounterManager.adjust_many`, which documents them, but the amounts."""
+
+    reason: Required[str]
+    actor: Required[object]
+    case: Required[str]
+    approver: object
+    request_id: str
+    allow_below_floor: bool
+    dry_run: bool
+    step: int
+    progress: Progress | None
 
 
 def given(to: object, by: object, ref_of: Callable[[Any], Ref]) -> Mapping[Ref, object]:

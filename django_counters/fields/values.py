@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from copy import copy
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 from uuid import UUID
 
 from django.db import models
 from django.db.models.sql import InsertQuery
 
+from django_counters.adjustments import AdjustOptions, ResetOptions
 from django_counters.adjustments.models import CounterAdjustment
 from django_counters.fields.actors import CountingActors
 from django_counters.fields.base import BaseCounterField
 from django_counters.fields.maxima import CountingMaxima
-from django_counters.projections.event import Tags, Who, event_of
+from django_counters.projections.event import BoundOptions, Tags, Who, event_of
 from django_counters.read.quotas import QuotaUsage, usage_of
 from django_counters.read.series import Series, series_of
+from django_counters.read.values import ReadOptions
 from django_counters.tables.total import Loaded
 from django_counters.tokens import Token
 from django_counters.twins import alters_data, twin
@@ -84,31 +86,9 @@ class Counting(CountingActors, CountingMaxima):
         return result
 
     @alters_data
-    def decrement(
-        self,
-        by: int = 1,
-        *,
-        floor: int | None = None,
-        ceiling: int | None = None,
-        token: str | UUID | Token | None = None,
-        immediately: bool = False,
-        at: datetime | None = None,
-        tags: Tags | None = None,
-        who: Who = None,
-        using: str | None = None,
-    ) -> Result:
+    def decrement(self, by: int = 1, **options: Unpack[BoundOptions]) -> Result:
         """Subtract ``by`` from the row; see `increment`."""
-        return self.increment(
-            check_integer(-check_integer(by)),
-            floor=floor,
-            ceiling=ceiling,
-            token=token,
-            immediately=immediately,
-            at=at,
-            tags=tags,
-            who=who,
-            using=using,
-        )
+        return self.increment(-check_integer(by), **options)
 
     def read(
         self,
@@ -129,13 +109,7 @@ class Counting(CountingActors, CountingMaxima):
         reading: Reading = self._field.read(self._instance, consistency, using, max_age)
         return reading
 
-    def value(
-        self,
-        *,
-        consistency: str = "exact",
-        max_age: float | None = None,
-        using: str | None = None,
-    ) -> int:
+    def value(self, **options: Unpack[ReadOptions]) -> int:
         """The present value, not that of the instance; of a cached field as fresh as asked for.
 
         As `CounterManager.value`: with ``consistency="cached"`` other fields are read exactly.
@@ -144,9 +118,9 @@ class Counting(CountingActors, CountingMaxima):
             UnsavedInstance, RecordMissing: there is no row.
             CounterUnavailable: the exact value cannot be told.
         """
-        if consistency == "cached" and not self._field.recipe.can.cached:
-            consistency = "exact"
-        return self.read(consistency=consistency, max_age=max_age, using=using).value
+        if options.get("consistency") == "cached" and not self._field.recipe.can.cached:
+            options["consistency"] = "exact"
+        return self.read(**options).value
 
     @property
     def series(self) -> Series:
@@ -167,21 +141,7 @@ class Counting(CountingActors, CountingMaxima):
     aquotas = twin(quotas)
 
     @alters_data
-    def adjust(
-        self,
-        *,
-        to: int | None = None,
-        by: int | None = None,
-        expected: int | None = None,
-        reason: str,
-        actor: object,
-        approver: object = None,
-        case: str = "",
-        request_id: str = "",
-        token: str | UUID | Token | None = None,
-        allow_below_floor: bool = False,
-        using: str | None = None,
-    ) -> CounterAdjustment:
+    def adjust(self, **options: Unpack[AdjustOptions]) -> CounterAdjustment:
         """Set the row right, and keep for ever what it was, who did it and why.
 
         As `CounterManager.adjust`, with its arguments and its errors; the value that it leaves is
@@ -192,37 +152,14 @@ class Counting(CountingActors, CountingMaxima):
         """
         from django_counters.adjustments.adjustment import adjust
 
-        row = adjust(
-            of_record(self._instance, self._field.name, using),
-            to=to,
-            by=by,
-            expected=expected,
-            reason=reason,
-            actor=actor,
-            approver=approver,
-            case=case,
-            request_id=request_id,
-            token=token,
-            allow_below_floor=allow_below_floor,
-        )
+        using = options.pop("using", None)
+        row = adjust(of_record(self._instance, self._field.name, using), **options)
         if not row.replayed:
             self.show(row.after)
         return row
 
     @alters_data
-    def reset(
-        self,
-        *,
-        expected: int | None = None,
-        reason: str,
-        actor: object,
-        approver: object = None,
-        case: str = "",
-        request_id: str = "",
-        token: str | UUID | Token | None = None,
-        allow_below_floor: bool = False,
-        using: str | None = None,
-    ) -> CounterAdjustment:
+    def reset(self, **options: Unpack[ResetOptions]) -> CounterAdjustment:
         """Set the row to zero, and keep for ever what it was, who did it and why.
 
         As `CounterManager.reset`, with its arguments and its errors; zero is then on the
@@ -231,18 +168,7 @@ class Counting(CountingActors, CountingMaxima):
         Raises:
             UnsavedInstance, RecordMissing: there is no row.
         """
-        return self.adjust(
-            to=0,
-            expected=expected,
-            reason=reason,
-            actor=actor,
-            approver=approver,
-            case=case,
-            request_id=request_id,
-            token=token,
-            allow_below_floor=allow_below_floor,
-            using=using,
-        )
+        return self.adjust(to=0, **options)
 
     aadjust = twin(adjust)
     areset = twin(reset)

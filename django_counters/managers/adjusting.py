@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 from uuid import UUID
 
-from django_counters.adjustments import STEP
+from django_counters.adjustments import STEP, ResetOptions
 from django_counters.adjustments.models import CounterAdjustment
 from django_counters.managers.rows import Row, RowsManager
 from django_counters.tokens import Token
@@ -94,20 +94,7 @@ class AdjustingManager(RowsManager[Row]):
         )
 
     @alters_data
-    def reset(
-        self,
-        key: str,
-        *,
-        expected: int | None = None,
-        reason: str,
-        actor: object,
-        approver: object = None,
-        case: str = "",
-        request_id: str = "",
-        token: str | UUID | Token | None = None,
-        allow_below_floor: bool = False,
-        using: str | None = None,
-    ) -> CounterAdjustment:
+    def reset(self, key: str, **options: Unpack[ResetOptions]) -> CounterAdjustment:
         """Set a counter to zero, and keep for ever what it was, who did it and why.
 
         As ``adjust(key, to=0)``, with its arguments, its errors and its promises. ``before`` of the
@@ -116,19 +103,7 @@ class AdjustingManager(RowsManager[Row]):
         of zero. A ceiling below zero refuses, and so does a floor above it unless
         ``allow_below_floor``.
         """
-        return self.adjust(
-            key,
-            to=0,
-            expected=expected,
-            reason=reason,
-            actor=actor,
-            approver=approver,
-            case=case,
-            request_id=request_id,
-            token=token,
-            allow_below_floor=allow_below_floor,
-            using=using,
-        )
+        return self.adjust(key, to=0, **options)
 
     @alters_data
     def adjust_many(

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
+from typing import Unpack
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
 
 from django_counters.managers.buffers import BufferManager
 from django_counters.managers.rows import Row
-from django_counters.projections.event import Event, Tags, Who, event_of
+from django_counters.projections.event import CountOptions, OnceOptions, Tags, Who, event_of
 from django_counters.read import values
+from django_counters.read.values import ReadOptions
 from django_counters.tokens import Token, check_token, optional_token
-from django_counters.types import UNBOUNDED, Bounds, Reading, bounds_of_call, check_integer
+from django_counters.types import UNBOUNDED, Reading, bounds_of_call, check_integer
 from django_counters.values import CountedMany, Result
 from django_counters.write import pipeline
 from django_counters.write.buffered import abuffered
@@ -102,48 +104,18 @@ class CounterManager(BufferManager[Row]):
         delta = check_integer(by)
         bounds = bounds_of_call(floor, ceiling)
         event = event_of(at, tags, who)
-        return self._change(key, delta, bounds, shard_key, token, immediately, event, using)
+        once = None if token is None else check_token(token)
+        ref = named(key, using or self._db)
+        return pipeline.change(
+            Change(ref, delta, bounds, shard_key, once, immediately, True, event)
+        )
 
-    def decrement(
-        self,
-        key: str,
-        by: int = 1,
-        *,
-        floor: int | None = None,
-        ceiling: int | None = None,
-        shard_key: object = None,
-        token: str | UUID | Token | None = None,
-        immediately: bool = False,
-        at: datetime | None = None,
-        tags: Tags | None = None,
-        who: Who = None,
-        using: str | None = None,
-    ) -> Result:
+    def decrement(self, key: str, by: int = 1, **options: Unpack[CountOptions]) -> Result:
         """Subtract ``by`` from a counter; see `increment`.
 
         With a floor, two buyers of the last unit cannot both get it.
         """
-        delta = check_integer(-check_integer(by))
-        bounds = bounds_of_call(floor, ceiling)
-        event = event_of(at, tags, who)
-        return self._change(key, delta, bounds, shard_key, token, immediately, event, using)
-
-    def _change(
-        self,
-        key: object,
-        by: int,
-        bounds: Bounds,
-        shard_key: object,
-        token: object,
-        immediately: bool,
-        event: Event,
-        using: str | None,
-    ) -> Result:
-        given = None if token is None else check_token(token)
-        ref = named(key, using or self._db)
-        return pipeline.change(
-            Change(ref, by, bounds, shard_key, given, immediately, collects=True, event=event)
-        )
+        return self.increment(key, -check_integer(by), **options)
 
     def increment_many(
         self,
@@ -167,35 +139,22 @@ class CounterManager(BufferManager[Row]):
             CounterOverflow: a sum does not fit. On PostgreSQL a surrounding transaction is then
                 broken, as after any database error: put the call into ``atomic()`` to go on.
         """
-        return pipeline.change_many(deltas, 1, using or self._db, token, event_of(at, tags, who))
+        return pipeline.change_many(deltas, using or self._db, token, event_of(at, tags, who))
 
     def decrement_many(
-        self,
-        deltas: Mapping[str, int],
-        *,
-        token: str | UUID | Token | None = None,
-        at: datetime | None = None,
-        tags: Tags | None = None,
-        who: Who = None,
-        using: str | None = None,
+        self, deltas: Mapping[str, int], **options: Unpack[OnceOptions]
     ) -> CountedMany:
         """Subtract from many counters, all or none (a cart); see `increment_many`."""
-        return pipeline.change_many(deltas, -1, using or self._db, token, event_of(at, tags, who))
+        return self.increment_many(pipeline.negated(deltas), **options)
 
-    def value(
-        self,
-        key: str,
-        *,
-        consistency: str = "exact",
-        max_age: float | None = None,
-        using: str | None = None,
-    ) -> int:
+    def value(self, key: str, **options: Unpack[ReadOptions]) -> int:
         """The value of a counter; zero if it was never counted. See `values_of`.
 
         Raises:
             CounterUnavailable: the database, or the Redis of a cached counter, cannot be asked.
         """
-        return values.value_of(key, using or self._db, consistency, max_age)
+        options["using"] = options.get("using") or self._db
+        return values.value_of(key, **options)
 
     def values_of(
         self,
@@ -254,7 +213,7 @@ class CounterManager(BufferManager[Row]):
             UnsupportedConsistency: the counter's strategy does not offer ``consistency``.
             CounterUnavailable: an exact value cannot be told.
         """
-        return values.read(key, consistency, using or self._db, max_age)
+        return values.read(key, using or self._db, consistency, max_age)
 
     async def aincrement(
         self,
@@ -272,71 +231,23 @@ class CounterManager(BufferManager[Row]):
         using: str | None = None,
     ) -> Result:
         """`increment` for async code; as atomic as its twin."""
-        return await self._achange(
-            key,
-            check_integer(by),
-            bounds_of_call(floor, ceiling),
-            shard_key,
-            token,
-            immediately,
-            event_of(at, tags, who),
-            using,
-        )
-
-    async def adecrement(
-        self,
-        key: str,
-        by: int = 1,
-        *,
-        floor: int | None = None,
-        ceiling: int | None = None,
-        shard_key: object = None,
-        token: str | UUID | Token | None = None,
-        immediately: bool = False,
-        at: datetime | None = None,
-        tags: Tags | None = None,
-        who: Who = None,
-        using: str | None = None,
-    ) -> Result:
-        """`decrement` for async code; as atomic as its twin."""
-        return await self._achange(
-            key,
-            check_integer(-check_integer(by)),
-            bounds_of_call(floor, ceiling),
-            shard_key,
-            token,
-            immediately,
-            event_of(at, tags, who),
-            using,
-        )
-
-    async def _achange(
-        self,
-        key: str,
-        by: int,
-        bounds: Bounds,
-        shard_key: object,
-        token: object,
-        immediately: bool,
-        event: Event,
-        using: str | None,
-    ) -> Result:
-        database = using or self._db
-        if not by:
-            return await sync_to_async(self._change)(
-                key, by, bounds, shard_key, token, immediately, event, using
-            )
-        if bounds is UNBOUNDED and token is None and not immediately:
-            waits = abuffered(Change(named(key, database), by, event=event))
+        delta = check_integer(by)
+        bounds = bounds_of_call(floor, ceiling)
+        event = event_of(at, tags, who)
+        once, database = optional_token(token), using or self._db
+        ref = named(key, database)
+        change = Change(ref, delta, bounds, shard_key, once, immediately, True, event)
+        if delta and bounds is UNBOUNDED:
+            waits = abuffered(change)
             if waits is not None:
                 return waits
-        if bounds is UNBOUNDED and is_native([key], database, writes=True):
-            ref = named(key, database)
-            given = optional_token(token)
-            return await pipeline.achange(Change(ref, by, token=given, event=event))
-        return await sync_to_async(self._change)(
-            key, by, bounds, shard_key, token, immediately, event, using
-        )
+            if is_native([key], database, writes=True):
+                return await pipeline.achange(change)
+        return await sync_to_async(pipeline.change)(change)
+
+    async def adecrement(self, key: str, by: int = 1, **options: Unpack[CountOptions]) -> Result:
+        """`decrement` for async code; as atomic as its twin."""
+        return await self.aincrement(key, -check_integer(by), **options)
 
     async def aincrement_many(
         self,
@@ -349,76 +260,37 @@ class CounterManager(BufferManager[Row]):
         using: str | None = None,
     ) -> CountedMany:
         """`increment_many` for async code."""
-        if token is None and is_native(deltas, using or self._db, writes=True):
-            return await pipeline.achange_many(
-                deltas, 1, using or self._db, event_of(at, tags, who)
-            )
-        return await sync_to_async(self.increment_many)(
-            deltas, token=token, at=at, tags=tags, who=who, using=using
-        )
+        event, database = event_of(at, tags, who), using or self._db
+        if token is None and is_native(deltas, database, writes=True):
+            return await pipeline.achange_many(deltas, database, event)
+        return await sync_to_async(pipeline.change_many)(deltas, database, token, event)
 
     async def adecrement_many(
-        self,
-        deltas: Mapping[str, int],
-        *,
-        token: str | UUID | Token | None = None,
-        at: datetime | None = None,
-        tags: Tags | None = None,
-        who: Who = None,
-        using: str | None = None,
+        self, deltas: Mapping[str, int], **options: Unpack[OnceOptions]
     ) -> CountedMany:
         """`decrement_many` for async code."""
-        if token is None and is_native(deltas, using or self._db, writes=True):
-            return await pipeline.achange_many(
-                deltas, -1, using or self._db, event_of(at, tags, who)
-            )
-        return await sync_to_async(self.decrement_many)(
-            deltas, token=token, at=at, tags=tags, who=who, using=using
-        )
+        return await self.aincrement_many(pipeline.negated(deltas), **options)
 
-    async def avalue(
-        self,
-        key: str,
-        *,
-        consistency: str = "exact",
-        max_age: float | None = None,
-        using: str | None = None,
-    ) -> int:
+    async def avalue(self, key: str, **options: Unpack[ReadOptions]) -> int:
         """`value` for async code."""
-        database = using or self._db
-        if is_native([key], database, writes=False):
-            return (await values.avalues_of([key], database, consistency, max_age))[key]
-        return await sync_to_async(self.value)(
-            key, consistency=consistency, max_age=max_age, using=using
-        )
+        options["using"] = using = options.get("using") or self._db
+        if is_native([key], using, writes=False):
+            return (await values.avalues_of([key], **options))[key]
+        return await sync_to_async(self.value)(key, **options)
 
     async def avalues_of(
-        self,
-        keys: Iterable[str],
-        *,
-        consistency: str = "exact",
-        max_age: float | None = None,
-        using: str | None = None,
+        self, keys: Iterable[str], **options: Unpack[ReadOptions]
     ) -> dict[str, int]:
         """`values_of` for async code."""
+        options["using"] = using = options.get("using") or self._db
         names = keys if isinstance(keys, str) else list(keys)
-        if is_native(names, using or self._db, writes=False):
-            return await values.avalues_of(names, using or self._db, consistency, max_age)
-        return await sync_to_async(self.values_of)(
-            names, consistency=consistency, max_age=max_age, using=using
-        )
+        if is_native(names, using, writes=False):
+            return await values.avalues_of(names, **options)
+        return await sync_to_async(self.values_of)(names, **options)
 
-    async def aread(
-        self,
-        key: str,
-        *,
-        consistency: str = "exact",
-        max_age: float | None = None,
-        using: str | None = None,
-    ) -> Reading:
+    async def aread(self, key: str, **options: Unpack[ReadOptions]) -> Reading:
         """`read` for async code."""
-        if is_native([key], using or self._db, writes=False):
-            return await values.aread(key, consistency, using or self._db, max_age)
-        return await sync_to_async(self.read)(
-            key, consistency=consistency, max_age=max_age, using=using
-        )
+        options["using"] = using = options.get("using") or self._db
+        if is_native([key], using, writes=False):
+            return await values.aread(key, **options)
+        return await sync_to_async(self.read)(key, **options)

@@ -44,9 +44,7 @@ class CounterRows(models.QuerySet[Row]):
                 # SQLite gives up at once where a reader becomes a writer: be one from the start.
                 self.model._base_manager.using(rows.db).filter(key="").update(value=0)
             keys = list(rows)
-            pipeline.change_many(
-                dict.fromkeys(keys, delta), 1, rows.db, None, event_of(at, tags, who)
-            )
+            pipeline.change_many(dict.fromkeys(keys, delta), rows.db, None, event_of(at, tags, who))
         return len(keys)
 
     @alters_data

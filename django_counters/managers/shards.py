@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TypeVar
+from typing import TypeVar, Unpack
 from uuid import UUID
 
 from django.db import models
 
-from django_counters.projections.event import Tags, Who, event_of
+from django_counters.projections.event import ShardOptions, Tags, Who, event_of
 from django_counters.read.values import value_of
 from django_counters.tables.shard import ShardColumns
 from django_counters.tokens import Token, optional_token
@@ -56,23 +56,9 @@ class ShardManager(models.Manager[_Row]):
             Change(ref, delta, route=shard_key, token=given, event=event_of(at, tags, who))
         )
 
-    def decrement(
-        self,
-        key: str,
-        by: int = 1,
-        *,
-        shard_key: object = None,
-        token: str | UUID | Token | None = None,
-        at: datetime | None = None,
-        tags: Tags | None = None,
-        who: Who = None,
-        using: str | None = None,
-    ) -> Result:
+    def decrement(self, key: str, by: int = 1, **options: Unpack[ShardOptions]) -> Result:
         """Subtract ``by`` from a counter; see `increment`."""
-        delta = check_integer(-check_integer(by))
-        return self.increment(
-            key, delta, shard_key=shard_key, token=token, at=at, tags=tags, who=who, using=using
-        )
+        return self.increment(key, -check_integer(by), **options)
 
     def value(self, key: str, *, using: str | None = None) -> int:
         """The exact value of a counter: its total and its shards, in one statement."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 from uuid import UUID
 
 from django.db import models
 
+from django_counters.adjustments import AdjustOptions, ResetOptions
 from django_counters.adjustments.models import CounterAdjustment
-from django_counters.projections.event import Tags, Who, event_of
+from django_counters.projections.event import OnceOptions, Tags, Who, event_of
 from django_counters.read.records import read, values_of
 from django_counters.tables.slot import SlotColumns
 from django_counters.tokens import Token, optional_token
@@ -59,22 +60,10 @@ class SlotManager(models.Manager[_Row]):
         return change(Change(ref, delta, token=given, event=event_of(at, tags, who)))
 
     def decrement(
-        self,
-        record: models.Model,
-        name: str,
-        by: int = 1,
-        *,
-        token: str | UUID | Token | None = None,
-        at: datetime | None = None,
-        tags: Tags | None = None,
-        who: Who = None,
-        using: str | None = None,
+        self, record: models.Model, name: str, by: int = 1, **options: Unpack[OnceOptions]
     ) -> Result:
         """Subtract ``by`` from a counter of a record; see `increment`."""
-        delta = check_integer(-check_integer(by))
-        return self.increment(
-            record, name, delta, token=token, at=at, tags=tags, who=who, using=using
-        )
+        return self.increment(record, name, -check_integer(by), **options)
 
     def value(self, record: models.Model, name: str, *, using: str | None = None) -> int:
         """The exact value of a counter of a record; zero if it was never counted."""
@@ -98,21 +87,7 @@ class SlotManager(models.Manager[_Row]):
         return read(record, name, consistency, using or self._db)
 
     def adjust(
-        self,
-        record: models.Model,
-        name: str,
-        *,
-        to: int | None = None,
-        by: int | None = None,
-        expected: int | None = None,
-        reason: str,
-        actor: object,
-        approver: object = None,
-        case: str = "",
-        request_id: str = "",
-        token: str | UUID | Token | None = None,
-        allow_below_floor: bool = False,
-        using: str | None = None,
+        self, record: models.Model, name: str, **options: Unpack[AdjustOptions]
     ) -> CounterAdjustment:
         """Set a counter of a record right, and keep for ever who did it and why.
 
@@ -122,37 +97,13 @@ class SlotManager(models.Manager[_Row]):
             UnsavedInstance: the record has no row yet.
             RecordMissing: the name is a field, and the row of the record is gone.
         """
-        alias = using or self._db
         from django_counters.adjustments.adjustment import adjust
 
-        return adjust(
-            of_record(record, name, alias),
-            to=to,
-            by=by,
-            expected=expected,
-            reason=reason,
-            actor=actor,
-            approver=approver,
-            case=case,
-            request_id=request_id,
-            token=token,
-            allow_below_floor=allow_below_floor,
-        )
+        using = options.pop("using", None) or self._db
+        return adjust(of_record(record, name, using), **options)
 
     def reset(
-        self,
-        record: models.Model,
-        name: str,
-        *,
-        expected: int | None = None,
-        reason: str,
-        actor: object,
-        approver: object = None,
-        case: str = "",
-        request_id: str = "",
-        token: str | UUID | Token | None = None,
-        allow_below_floor: bool = False,
-        using: str | None = None,
+        self, record: models.Model, name: str, **options: Unpack[ResetOptions]
     ) -> CounterAdjustment:
         """Set a counter of a record to zero, and keep for ever who did it and why.
 
@@ -162,20 +113,7 @@ class SlotManager(models.Manager[_Row]):
             UnsavedInstance: the record has no row yet.
             RecordMissing: the name is a field, and the row of the record is gone.
         """
-        return self.adjust(
-            record,
-            name,
-            to=0,
-            expected=expected,
-            reason=reason,
-            actor=actor,
-            approver=approver,
-            case=case,
-            request_id=request_id,
-            token=token,
-            allow_below_floor=allow_below_floor,
-            using=using,
-        )
+        return self.adjust(record, name, to=0, **options)
 
     aadjust = twin(adjust)
     areset = twin(reset)

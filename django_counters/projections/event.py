@@ -6,12 +6,13 @@ import json
 import unicodedata
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypedDict
 from uuid import UUID
 
 from django.db import models
 
 from django_counters.exceptions import InvalidActor
+from django_counters.tokens import Token
 
 #: Values by the names of tags.
 Tags = Mapping[str, str | int | None]
@@ -20,6 +21,34 @@ Who: TypeAlias = str | int | UUID | models.Model | None
 
 WHO_LENGTH = 64
 _SMALL = 10**WHO_LENGTH // 10
+
+
+class OnceOptions(TypedDict, total=False):
+    """Keyword arguments of every change; `CounterManager.increment` documents them."""
+
+    token: str | UUID | Token | None
+    at: datetime | None
+    tags: Tags | None
+    who: Who
+    using: str | None
+
+
+class ShardOptions(OnceOptions, total=False):
+    """Keyword arguments of a change in shards."""
+
+    shard_key: object
+
+
+class BoundOptions(OnceOptions, total=False):
+    """Keyword arguments of a change of a counter field."""
+
+    floor: int | None
+    ceiling: int | None
+    immediately: bool
+
+
+class CountOptions(BoundOptions, ShardOptions, total=False):
+    """Keyword arguments of a change of a named counter."""
 
 
 class Event(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import TypedDict, TypeVar
 
 from django_counters.conf import EXACT, Policy
 from django_counters.exceptions import (
@@ -28,6 +28,16 @@ from django_counters.write.pipeline import outside
 
 _Reader = TypeVar("_Reader", bound=Reader)
 Values = dict[Hashable, int]
+
+
+class ReadOptions(TypedDict, total=False):
+    """Keyword arguments of `CounterManager.read` and `CounterManager.values_of`."""
+
+    consistency: str
+    max_age: float | None
+    using: str | None
+
+
 _YEAR = 366 * 86_400
 
 
@@ -35,12 +45,12 @@ def value_of(
     key: object,
     using: str | None,
     consistency: str = "exact",
-    age: object = None,
+    max_age: object = None,
 ) -> int:
     """The value of one number; zero if it was never counted."""
     name = check_key(key)
     if consistency != "exact":
-        return values_of([name], using, consistency, age)[name]
+        return values_of([name], using, consistency, max_age)[name]
     policy = registry.policy(name)
     if policy.buffer is not None:
         return values_of([name], using)[name]
@@ -137,7 +147,9 @@ def check_age(max_age: object) -> float:
     raise InvalidPeriod(period=max_age, known="a number of seconds, not below zero")
 
 
-def read(key: object, consistency: str, using: str | None, max_age: object = None) -> Reading:
+def read(
+    key: object, using: str | None, consistency: str = "exact", max_age: object = None
+) -> Reading:
     """One value, and the known details of it."""
     name = check_key(key)
     policy = registry.policy(name)
@@ -176,7 +188,10 @@ def reading_alias(policy: Policy, using: str | None) -> str:
 
 
 async def avalues_of(
-    keys: Iterable[object], using: str | None, consistency: str, max_age: object
+    keys: Iterable[object],
+    using: str | None,
+    consistency: str = "exact",
+    max_age: object = None,
 ) -> dict[str, int]:
     """`values_of` for async code, of counters that are not counted in the database."""
     names = check_keys(keys)
@@ -191,7 +206,9 @@ async def avalues_of(
     return {name: found.get(name, 0) for name in names}
 
 
-async def aread(key: object, consistency: str, using: str | None, max_age: object) -> Reading:
+async def aread(
+    key: object, using: str | None, consistency: str = "exact", max_age: object = None
+) -> Reading:
     """`read` for async code, of a counter that is not counted in the database."""
     name = check_key(key)
     alias = COUNTERS.writing(using)

@@ -156,16 +156,17 @@ def _uuid(ref: Ref, token: Token) -> UUID:
     return token.uuid
 
 
+def negated(deltas: object) -> dict[str, int]:
+    """The changes that subtract what these add."""
+    return {check_key(key): -check_integer(by) for key, by in check_mapping(deltas).items()}
+
+
 def change_many(
-    deltas: object,
-    sign: int,
-    using: str | None,
-    token: object = None,
-    event: Event = PLAIN,
+    deltas: object, using: str | None, token: object = None, event: Event = PLAIN
 ) -> CountedMany:
     """Change many named counters, all or none."""
     alias = COUNTERS.writing(using)
-    batch = _checked(deltas, sign, event, alias)
+    batch = _checked(deltas, event, alias)
     idle = [named(key, alias) for key, by in check_mapping(deltas).items() if not by]
     if not batch and not idle:
         return CountedMany({})
@@ -209,28 +210,25 @@ def _kept(
     return {str(delta.key): found[str(delta.key)] for delta in batch}
 
 
-async def achange_many(deltas: object, sign: int, using: str | None, event: Event) -> CountedMany:
+async def achange_many(deltas: object, using: str | None, event: Event) -> CountedMany:
     """`change_many` for async code, for strategies outside of the database."""
     alias = COUNTERS.writing(using)
     groups: dict[Outside, list[Delta]] = {}
     for name in {namespace_of(str(key)) for key in check_mapping(deltas)}:
         await _know(registry.policy(f"{name}:").measure, alias)
-    batch = _checked(deltas, sign, event, alias)
+    batch = _checked(deltas, event, alias)
     for delta in batch:
         recipe = registry.policy(str(delta.key)).recipe
         groups.setdefault(outside(recipe, NAMED, alias), []).append(delta)
     if len(groups) != 1 or len(batch) < len(check_mapping(deltas)):
-        return await sync_to_async(change_many)(deltas, sign, using, None, event)
+        return await sync_to_async(change_many)(deltas, using, None, event)
     ((strategy, group),) = groups.items()
     return CountedMany(_by_text(await aapplied(strategy, Batch(tuple(group)), alias)))
 
 
-def _checked(deltas: object, sign: int, event: Event, using: str) -> tuple[Delta, ...]:
+def _checked(deltas: object, event: Event, using: str) -> tuple[Delta, ...]:
     """The deltas for many keys, with the declarations of their namespaces; none for zeros."""
-    checked = {
-        check_key(key): check_integer(sign * check_integer(by))
-        for key, by in check_mapping(deltas).items()
-    }
+    checked = {check_key(key): check_integer(by) for key, by in check_mapping(deltas).items()}
     return tuple(_delta(key, by, event, using) for key, by in checked.items() if by)
 
 

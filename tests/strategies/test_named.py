@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,7 +12,9 @@ from asgiref.sync import async_to_sync
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from django_counters import clock
+from django_counters import CounterValue, clock
+from django_counters.adjustments import AdjustOptions
+from django_counters.adjustments.cases import CaseOptions
 from django_counters.exceptions import (
     CounterOverflow,
     InsufficientCount,
@@ -19,10 +23,19 @@ from django_counters.exceptions import (
     UnsupportedBounds,
     UnsupportedConsistency,
 )
-from django_counters.models import Counter, CounterDelta, CounterShard
+from django_counters.managers import CounterManager, ShardManager, SlotManager
+from django_counters.models import Counter, CounterDelta, CounterShard, SlottedCounter
+from django_counters.projections.event import (
+    BoundOptions,
+    CountOptions,
+    OnceOptions,
+    ShardOptions,
+)
+from django_counters.read.values import ReadOptions
 from django_counters.testing import assert_counts, override_counters
 from django_counters.types import INT8
 from django_counters.values import Appended
+from tests.testapp.models import Post
 
 pytestmark = pytest.mark.django_db
 LOWEST, HIGHEST = INT8
@@ -275,6 +288,58 @@ def test_every_call_has_its_async_twin(strategy: str) -> None:
     assert_counts({"n:a": 4, "n:b": -2})
     assert async_to_sync(calls_of_other_managers)() == [5, 3, 14]
     assert_counts({"n:c": 14, "n:d": 1})
+
+
+@pytest.mark.django_db(transaction=True)
+@strategies("exact", "cached")
+def test_unknown_options_are_refused(strategy: str) -> None:
+    post = Post.objects.create()
+    objects: Any = Counter.objects
+    who: dict[str, Any] = {"reason": "counted by hand", "actor": "a clerk"}
+    calls: list[Callable[..., Any]] = [
+        *(partial(call, "n:a") for call in (objects.increment, objects.decrement, objects.value)),
+        *(partial(call, {"n:a": 1}) for call in (objects.increment_many, objects.decrement_many)),
+        *(partial(call, "n:a", by=1, **who) for call in (objects.adjust, objects.reset)),
+        partial(SlottedCounter.objects.decrement, post, "likes"),
+        partial(SlottedCounter.objects.adjust, post, "likes", by=1, **who),
+        partial(CounterShard.objects.decrement, "n:a"),
+        *(post.likes.decrement, post.likes.value, partial(post.likes.adjust, by=1, **who)),
+        partial(Post.objects.adjust_many, "likes", by={post.pk: 1}, case="c", **who),
+    ]
+    twins = (objects.aincrement, objects.adecrement, objects.avalue, objects.aread)
+    calls += [async_to_sync(partial(call, "n:a")) for call in twins]
+    calls.append(async_to_sync(partial(objects.adecrement_many, {"n:a": 1})))
+    for call in calls:
+        with pytest.raises(TypeError, match="flor"):
+            call(flor=0)
+    assert Counter.objects.value("n:a") == 0
+
+
+@strategies("exact")
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        (CounterManager.increment, CountOptions),
+        (CounterManager.increment_many, OnceOptions),
+        (CounterManager.aincrement, CountOptions),
+        (CounterManager.aincrement_many, OnceOptions),
+        (CounterManager.read, ReadOptions),
+        (CounterManager.values_of, ReadOptions),
+        (CounterManager.adjust, AdjustOptions),
+        (CounterManager.adjust_many, CaseOptions),
+        (ShardManager.increment, ShardOptions),
+        (SlotManager.increment, OnceOptions),
+        (CounterValue.increment, BoundOptions),
+        (CounterValue.read, ReadOptions),
+    ],
+)
+def test_options_are_the_keyword_arguments_of_a_method(
+    method: Callable[..., Any], options: Any, strategy: str
+) -> None:
+    parameters = inspect.signature(method).parameters.values()
+    named = {one.name for one in parameters if one.kind is one.KEYWORD_ONLY}
+    assert named - set(options.__annotations__) <= {"to", "by", "using"}
+    assert set(options.__annotations__) <= named
 
 
 @strategies("exact", "sharded", "ledger")

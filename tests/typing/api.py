@@ -119,6 +119,19 @@ def fields(post: Post, product: Product) -> None:
     assert_type(Post.objects.with_counts("views").get(), Post)
 
 
+def options(post: Post) -> None:
+    """Keyword arguments are known where one type names them for several methods."""
+    Counter.objects.decrement("a", flor=0)  # type: ignore[call-arg]
+    Counter.objects.decrement("a", floor="0")  # type: ignore[arg-type]
+    Counter.objects.value("a", max_age="1")  # type: ignore[arg-type]
+    CounterShard.objects.decrement("a", floor=0)  # type: ignore[call-arg]
+    SlottedCounter.objects.decrement(post, "views", shard_key=1)  # type: ignore[call-arg]
+    post.views.decrement(shard_key=1)  # type: ignore[call-arg]
+    post.views.adjust(by=1, actor="a")  # type: ignore[call-arg]
+    post.views.reset(reason="a", actor="b", by=1)  # type: ignore[call-arg]
+    Post.objects.adjust_many("views", by={1: 1}, reason="a", actor="b")  # type: ignore[call-arg]
+
+
 def cached() -> None:
     objects = Counter.objects
     assert_type(objects.increment("a", immediately=True), Counted | Unknown)

@@ -145,7 +145,7 @@ def _arrive(arrivals: Sequence[tuple[str, str, str, int]], using: str) -> None:
         deltas[key] = -amount
         deltas[stock] = deltas.get(stock, 0) + amount
     with transaction.atomic(using):
-        change_many(deltas, 1, using)
+        change_many(deltas, using)
 
 
 def top_up(of: Of, life: str, peers: Sequence[Of], using: str) -> dict[str, int]:
@@ -202,7 +202,7 @@ def _share(
 def _sent(key: str, amount: int, sender: str, to: Of, using: str) -> bool:
     """Send stock; False where it was sold meanwhile."""
     try:
-        change_many({key: -amount, sent_key(key, *to, sender): amount}, 1, using)
+        change_many({key: -amount, sent_key(key, *to, sender): amount}, using)
     except InsufficientCount:
         return False
     return True
@@ -312,7 +312,7 @@ def transfer(
         reason = "nothing was copied of its present incarnation: run counters upkeep pull"
         raise RegionAway(peer=to, region=declared.own, reason=reason)
     sent = check_key(sent_key(name, to, last, declared.own))
-    found = change_many({name: -number, sent: number}, 1, alias, token)
+    found = change_many({name: -number, sent: number}, alias, token)
     return result_of(found[name], replayed=found.replayed)
 
 
