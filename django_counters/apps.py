@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
-from pkgutil import iter_modules
+from typing import TYPE_CHECKING
 
 from django.apps import AppConfig, apps
 from django.conf import settings
@@ -15,7 +15,10 @@ from django.db import connections, router
 from django.db.models.signals import post_migrate, pre_migrate
 from django.utils.translation import gettext_lazy as _
 
-from django_counters.features import charges, features
+from django_counters.features import absent, charges, features
+
+if TYPE_CHECKING:
+    from django.db.migrations import Migration
 
 
 class CountersConfig(AppConfig):
@@ -41,6 +44,7 @@ class CountersConfig(AppConfig):
         setting_changed.connect(registry.forget_policies)
         setting_changed.connect(forget_recipes)
         pre_migrate.connect(guard_columns, sender=self)
+        pre_migrate.connect(keep_what_others_need, sender=self)
         post_migrate.connect(prepare_database, sender=self)
 
 
@@ -82,6 +86,32 @@ def _needs_redis() -> bool:
     return any(one.can.outside and one.name in found for one in STRATEGIES)
 
 
+def keep_what_others_need(
+    using: str, plan: Sequence[tuple[Migration, bool]] = (), **_: object
+) -> None:
+    """Receive ``pre_migrate``: refuse to unapply migrations on which those of an absent app depend.
+
+    Django sees the migrations of installed apps only. It would go on, and refuse each ``migrate``
+    after the app is added again.
+
+    Raises:
+        CommandError: names the app and the remedy.
+    """
+    from django.core.management.base import CommandError
+    from django.db.migrations.recorder import MigrationRecorder
+
+    if not any(back and migration.app_label == "django_counters" for migration, back in plan):
+        return
+    applied = {label for label, _name in MigrationRecorder(connections[using]).applied_migrations()}
+    for name in absent():
+        label = f"django_counters_{name.rpartition('.')[2]}"
+        if label in applied:
+            raise CommandError(
+                f"{name!r} isn't installed, but its migrations are applied and depend on these. "
+                f"Add it to INSTALLED_APPS, run manage.py migrate {label} zero, and remove it."
+            )
+
+
 def prepare_database(using: str, **_: object) -> None:
     """Receives ``post_migrate``: makes what belongs to the tables and Django does not know of."""
     from django_counters.adjustments.guard import make as make_guard
@@ -96,11 +126,7 @@ def prepare_database(using: str, **_: object) -> None:
     from django_counters.upkeep.rollup import fold_renamed
 
     vendor = connections[using].vendor
-    if (
-        vendor in DIALECTS
-        and router.allow_migrate_model(using, Counter)
-        and not _is_between_migrations(using)
-    ):
+    if vendor in DIALECTS and router.allow_migrate_model(using, Counter):
         DIALECTS[vendor].install(using)
         make_guard(using)
         if CounterDelta._meta.db_table in connections[using].introspection.table_names():
@@ -115,18 +141,3 @@ def prepare_database(using: str, **_: object) -> None:
             make_measures(using)
     # Content types may have new numbers now.
     registry.forget_strategies()
-
-
-def _is_between_migrations(using: str) -> bool:
-    """Whether some of our migrations are applied and the last one isn't: tables are older ones."""
-    from django.db.migrations.recorder import MigrationRecorder
-
-    from django_counters import migrations
-
-    if "django_counters" in getattr(settings, "MIGRATION_MODULES", {}):
-        return False
-    recorded = MigrationRecorder(connections[using]).applied_migrations()
-    applied = {name for app, name in recorded if app == "django_counters"}
-    return (
-        bool(applied) and max(one.name for one in iter_modules(migrations.__path__)) not in applied
-    )

@@ -31,7 +31,9 @@ ROOMS_OF_SQL = re.compile(
 
 def test_a_file_is_short_and_its_name_says_what_it_holds() -> None:
     assert len(SOURCES) > 100
-    assert [path for path in SOURCES if len(path.read_text().splitlines()) > 700] == []
+    # Django writes a migration, and all tables of an app are in its first one.
+    chapters = [path for path in SOURCES if path.parent.name != "migrations"]
+    assert [path for path in chapters if len(path.read_text().splitlines()) > 700] == []
     assert [path for path in SOURCES if path.stem in NAMES_THAT_REFUSE_NOTHING] == []
 
 

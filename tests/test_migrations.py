@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,9 +20,10 @@ from django.db.migrations import (
 )
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.operations.base import Operation
+from django.db.migrations.recorder import MigrationRecorder
 from django.db.migrations.state import ProjectState
 
-from django_counters.models import Counter
+from django_counters.models import Counter, CounterDelta
 
 LABEL = "django_counters"
 
@@ -39,13 +43,61 @@ def test_any_migration_can_be_the_last_one_and_the_app_can_go_and_return() -> No
             call_command("migrate", LABEL, name, verbosity=0)
             call_command("migrate", "contenttypes", verbosity=0)
         call_command("migrate", LABEL, "zero", verbosity=0)
-        assert Counter._meta.db_table not in connection.introspection.table_names()
+        # Those of the apps in contrib go first, as they depend on it.
+        assert [name for name in connection.introspection.table_names() if LABEL in name] == []
+        applied = MigrationRecorder(connection).applied_migrations()
+        assert [label for label, _ in applied if label.startswith(LABEL)] == []
         for name in sorted(ours):
             call_command("migrate", LABEL, name, verbosity=0)
         assert Counter.objects.increment("a") == 1
     finally:
         # Those of other apps that build on it have gone with it: other tests need their columns.
         call_command("migrate", verbosity=0)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("backwards", [False, True])
+def test_it_can_be_shown_as_sql(backwards: bool) -> None:
+    shown = call_command("sqlmigrate", LABEL, "0001", backwards=backwards, stdout=StringIO())
+    assert connection.ops.quote_name(CounterDelta._meta.db_table) in shown
+    if connection.vendor == "postgresql" and not backwards:
+        assert "PARTITION BY RANGE (created_at)" in shown
+
+
+class TestAppsThatAreRemoved:
+    """Django reads the migrations of installed apps only."""
+
+    MANAGE = """
+import sys
+from django.conf import settings
+from django.core.management import execute_from_command_line
+
+folder, extra, *command = sys.argv[1:]
+settings.configure(
+    INSTALLED_APPS=["django.contrib.auth", "django.contrib.contenttypes", "django_counters",
+        *extra.split()],
+    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": f"{folder}/db"}},
+)
+execute_from_command_line(["manage.py", *command])
+"""
+
+    @pytest.mark.parametrize("name", ["holds", "limits", "regions"])
+    def test_their_migrations_are_unapplied_first(self, name: str, tmp_path: Path) -> None:
+        app, label = f"django_counters.contrib.{name}", f"{LABEL}_{name}"
+
+        def manage(extra: str, *command: str) -> str:
+            argv = [sys.executable, "-c", self.MANAGE, str(tmp_path), extra, *command]
+            return subprocess.run(argv, capture_output=True, text=True, check=False).stderr
+
+        assert manage(app, "migrate") == ""
+        refused = manage("", "migrate", LABEL, "zero")
+        assert f"{app!r} isn't installed" in refused
+        assert f"manage.py migrate {label} zero" in refused
+        # Nothing has been unapplied: the app can be added again.
+        assert manage(app, "migrate") == ""
+        assert manage(app, "migrate", label, "zero") == ""
+        assert manage("", "migrate", LABEL, "zero") == ""
+        assert manage(app, "migrate") == ""
 
 
 @pytest.mark.django_db

@@ -287,7 +287,7 @@ class TestMaking:
             cursor.execute(left)
             assert len(cursor.fetchall()) == 2
             try:
-                call_command("migrate", "django_counters", "0002", verbosity=0)
+                call_command("migrate", "django_counters", "zero", verbosity=0)
                 cursor.execute(left)
                 assert cursor.fetchall() == []
             finally:

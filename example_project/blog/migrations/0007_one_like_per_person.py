@@ -24,7 +24,7 @@ class Migration(migrations.Migration):
     dependencies: ClassVar[list[tuple[str, str]]] = [
         ("blog", "0006_top_of_the_week"),
         ("contenttypes", "0002_remove_content_type_name"),
-        ("django_counters", "0006_actors"),
+        ("django_counters", "0001_initial"),
     ]
 
     operations = [

@@ -9,7 +9,7 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ("django_counters", "0012_occurrences"),
+        ("django_counters", "0001_initial"),
     ]
 
     operations = [

@@ -8,7 +8,9 @@ import django_counters.tables.digest
 class Migration(migrations.Migration):
     initial = True
 
-    dependencies = []
+    dependencies = [
+        ("django_counters", "0001_initial"),
+    ]
 
     operations = [
         migrations.CreateModel(

@@ -388,12 +388,14 @@ class Ledger:
     Attributes:
         partition_by: what follows the definition of the table of entries.
         prepare: statements that make what Django does not know of.
+        undo: statements that remove what does not go with the table.
         forget: archive, then delete the entries of before a moment, where there are no partitions.
             Parameters: a moment. Rows of the second one: delta, xid, seq.
     """
 
     partition_by = ""
     prepare: tuple[str, ...]
+    undo: tuple[str, ...] = ()
     forget: tuple[str, str]
     appends: Appends
     inquiry: Inquiry

@@ -51,4 +51,5 @@ class NoLedger(Ledger):
         f"CREATE TABLE IF NOT EXISTS {CHAIN} (id bigint PRIMARY KEY) ENGINE = InnoDB",
         f"INSERT IGNORE INTO {CHAIN} (id) VALUES (1)",
     )
+    undo = (f"DROP TABLE IF EXISTS {CHAIN}",)
     appends = inquiry = rolling = following = absent("ledger")
