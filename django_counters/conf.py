@@ -5,7 +5,7 @@ Strategies and projections declare their options beside themselves, and are list
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -21,7 +21,7 @@ from django_counters.access import (
 )
 from django_counters.buffering import Buffering, buffering_of, buffering_problems
 from django_counters.exceptions import InvalidConfiguration, InvalidDelta
-from django_counters.features import Feature, absent_app, features
+from django_counters.features import Feature, Reader, absent_app, features
 from django_counters.measure import Measure
 from django_counters.options import Option, did_you_mean, is_integer
 from django_counters.projections.actors import ACTORS
@@ -129,8 +129,8 @@ class Policy:
     ``history``: the period of its recorded totals; empty where none are recorded.
     ``history_days``: for how long those are kept. ``access``: who may reach the counters over
     HTTP. ``measure``: the measure beside the total; None where none is declared. ``buffer``: how
-    increments wait in their process; None where they do not. ``spread``: the feature with
-    which other databases count these counters, too; None if this one counts alone.
+    increments wait in their process; None where they do not. ``spread``: what makes their reader
+    if other databases count them, too; None if this one counts alone.
     """
 
     recipe: Recipe = EXACT
@@ -142,7 +142,7 @@ class Policy:
     access: Access = CLOSED
     measure: Measure | None = None
     buffer: Buffering | None = None
-    spread: Feature | None = None
+    spread: Callable[[Any, str], Reader] | None = None
 
     @property
     def max_age(self) -> float:
@@ -241,7 +241,7 @@ def _policy(name: str, declared: Mapping[str, Any]) -> Policy:
         access=access_of(declared.get("API")),
         measure=measure_of(name, options),
         buffer=buffering_of(declared.get("BUFFER")),
-        spread=next((one for one in features() if one.is_spread(options)), None),
+        spread=next(filter(None, (one.spread(options) for one in features())), None),
     )
 
 

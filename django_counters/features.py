@@ -41,6 +41,45 @@ if TYPE_CHECKING:
     from django_counters.projections.base import Projection
 
 
+# Data that hooks take and return.
+
+
+class Reader(Protocol):
+    """Reads the values of counters of one database."""
+
+    def value(self, key: Hashable) -> int:
+        """Return one value; zero if the counter was never counted."""
+
+    def values(
+        self, keys: Iterable[Hashable], max_age: float | None = None
+    ) -> Mapping[Hashable, int]:
+        """Return the values that exist. Cached ones are up to ``max_age`` seconds old."""
+
+
+class Job(NamedTuple):
+    """Work that has to be done again and again.
+
+    Attributes:
+        name: one word; ``counters upkeep NAME`` does this job alone.
+        every: after how many seconds ``counters upkeep --loop`` and the Celery task do it again.
+        path: the dotted path of a function. It takes the alias of a database and returns `Done`.
+            Several processes can call it at once, and each call can be killed.
+        help: what it does, for ``counters upkeep --list``.
+        local: it works on this machine, as on its files: each call does it, on each machine.
+    """
+
+    name: str
+    every: float
+    path: str
+    help: str | Promise
+    local: bool = False
+
+    def run(self, using: str) -> Done:
+        """Do it once, in one database."""
+        done: Done = import_string(self.path)(using)
+        return done
+
+
 class Done(NamedTuple):
     """The result of a job.
 
@@ -53,6 +92,14 @@ class Done(NamedTuple):
     text: str
     data: Mapping[str, Any]
     problems: Sequence[str] = ()
+
+
+class Drift(NamedTuple):
+    """A counter with a wrong total: the ``expected`` one, and the ``actual`` one."""
+
+    key: str
+    expected: int
+    actual: int
 
 
 class Verdict(StrEnum):
@@ -97,14 +144,6 @@ class Finding:
         return Verdict.WARN if self.warns else Verdict.OK
 
 
-class Drift(NamedTuple):
-    """A counter with a wrong total: the ``expected`` one, and the one that was ``found``."""
-
-    key: str
-    expected: int
-    found: int
-
-
 class Tally(NamedTuple):
     """A metric of an app: how often a signal was sent.
 
@@ -141,30 +180,6 @@ class GaugeValue(NamedTuple):
     gauge: Gauge
     labels: tuple[str, ...]
     value: float
-
-
-class Job(NamedTuple):
-    """Work that has to be done again and again.
-
-    Attributes:
-        name: one word; ``counters upkeep NAME`` does this job alone.
-        every: after how many seconds ``counters upkeep --loop`` and the Celery task do it again.
-        path: the dotted path of a function. It takes the alias of a database and returns `Done`.
-            Several processes can call it at once, and each call can be killed.
-        help: what it does, for ``counters upkeep --list``.
-        local: it works on this machine, as on its files: each call does it, on each machine.
-    """
-
-    name: str
-    every: float
-    path: str
-    help: str | Promise
-    local: bool = False
-
-    def run(self, using: str) -> Done:
-        """Do it once, in one database."""
-        done: Done = import_string(self.path)(using)
-        return done
 
 
 class OnPage(NamedTuple):
@@ -223,94 +238,26 @@ class Section(Protocol):
         """Return the template's context for one database; None hides the section."""
 
 
-class Reader(Protocol):
-    """Reads the values of counters of one database."""
-
-    def value(self, key: Hashable) -> int:
-        """Return one value; zero if the counter was never counted."""
-
-    def values(
-        self, keys: Iterable[Hashable], max_age: float | None = None
-    ) -> Mapping[Hashable, int]:
-        """Return the values that exist. Cached ones are up to ``max_age`` seconds old."""
+# The hooks.
 
 
 class Feature:
     """What one app adds. It overrides what it needs; each method here adds nothing."""
 
+    # Options of namespaces and fields.
+
     #: Options of namespaces and fields, with their checks. `conf` reads them whenever it parses
     #: ``COUNTERS``, and `CounterField` when it is made. Their values are in
     #: ``registry.policy(key).options`` of declared namespaces, and among the arguments of a field.
     options: Sequence[Projection] = ()
+
     #: Options of namespaces alone, in capitals. Their values are in
     #: ``registry.policy(key).options``, too.
     namespace_options: Sequence[Option] = ()
+
     #: The names of the settings that only this app reads. While the app of a capability in
     #: ``django_counters.contrib`` isn't installed, a check reports each of them that is set.
     settings: Sequence[str] = ()
-    #: The dotted path of a module with ``urlpatterns``, which `django_counters.rest.urls` includes,
-    #: and perhaps ``PROBLEMS``, a mapping of errors to `rest.problems.Kind`.
-    rest: str = ""
-    #: Actions of the API that namespaces and ``expose()`` can permit, and the Django permission
-    #: that ``"permission"`` asks for: ``{"cheer": "shop.cheer_counter"}``. A view names its action
-    #: by a subclass of `rest.permissions.CounterPermission`.
-    actions: Mapping[str, str] = MappingProxyType({})
-    #: The dotted path of a function ``charge(request, namespace, access, changes)`` that keeps the
-    #: rates ``limit``, ``burst`` and ``network_limits`` of ``API``. The API calls it with the
-    #: `Access` of a namespace and the number of its counters, before it changes them, outside of
-    #: transactions. It raises an exception of REST framework to refuse. Without an app that has
-    #: such a function, a check refuses these rates.
-    charge: str = ""
-    #: Metrics that count signals, in each process that imports
-    #: `django_counters.metrics.prometheus`.
-    tallies: Sequence[Tally] = ()
-    #: The dotted path of a `Panel`. It is made for each page.
-    panel: str = ""
-    #: The dotted path of a `Section`. It is made for each overview.
-    section: str = ""
-    #: Errors that say what to do: the command prints them without a traceback.
-    explained: Sequence[type[Exception]] = ()
-    #: Sub-commands of ``manage.py counters``, by name: the dotted path of a module with ``HELP``,
-    #: ``add_arguments(parser)`` and ``handle(command, using, **options)``. The command imports
-    #: these modules whenever it starts.
-    commands: Mapping[str, str] = {}
-
-    def imported_first(self) -> Sequence[str]:
-        """Return the modules that counting imports when it first needs them.
-
-        Called when the core is ready, which imports them: a child that is forked while another
-        thread imports a module waits for that thread forever.
-        """
-        return ()
-
-    def functions(self, vendor: str) -> Sequence[str]:  # noqa: ARG002
-        """Return ``CREATE FUNCTION`` statements, each of a unique name ``django_counters_…``.
-
-        Called after each ``migrate``, in the transaction that makes them. Other projects on the
-        same database without this app leave them alone.
-
-        Args:
-            vendor: the database vendor: ``"postgresql"``, ``"mysql"`` or ``"sqlite"``.
-        """
-        return ()
-
-    def jobs(self) -> Sequence[Job]:
-        """Return the periodic jobs. Called by ``counters upkeep``, and by the Celery task."""
-        return ()
-
-    def prune(self, using: str) -> Mapping[str, int]:  # noqa: ARG002
-        """Delete expired rows: how many of each kind, which the command prints.
-
-        Called outside of transactions, by ``counters upkeep prune``. Deletes in small batches.
-        """
-        return {}
-
-    def remembers(self) -> bool:
-        """Return whether a process or Redis now keeps something that tenants must not share.
-
-        Called by the check E060. Connects to nothing.
-        """
-        return False
 
     def hints(self) -> Mapping[str, str]:
         """Return what to do about each problem of its options, by the id of the check."""
@@ -338,20 +285,35 @@ class Feature:
         """
         return {}
 
-    def is_spread(self, options: Mapping[str, Any]) -> bool:  # noqa: ARG002
-        """Return whether other databases count the counters of a namespace with these options, too.
+    # The write path.
 
-        Then values are read by this app's `reader`, and what one database can't promise is refused:
-        bounds of a call, maxima, holds and readings. Called whenever ``COUNTERS`` is parsed.
+    def imported_first(self) -> Sequence[str]:
+        """Return the modules that counting imports when it first needs them.
+
+        Called when the core is ready, which imports them: a child that is forked while another
+        thread imports a module waits for that thread forever.
         """
-        return False
+        return ()
 
-    def reader(self, policy: Any, using: str) -> Reader:
-        """Return what reads the values of counters for which `is_spread` holds, by their policy.
+    def functions(self, vendor: str) -> Sequence[str]:  # noqa: ARG002
+        """Return ``CREATE FUNCTION`` statements, each of a unique name ``django_counters_…``.
 
-        Called for each read. Equal readers read their counters together.
+        Called after each ``migrate``, in the transaction that makes them. Other projects on the
+        same database without this app leave them alone.
+
+        Args:
+            vendor: the database vendor: ``"postgresql"``, ``"mysql"`` or ``"sqlite"``.
         """
-        raise NotImplementedError
+        return ()
+
+    def outlets(self) -> Mapping[str, Callable[[Any, str], Any]]:
+        """Return where buffers can send their pages, by the name in ``BUFFER = {"to": name}``.
+
+        Each value takes a `Recipe` and the alias of a database, and returns a
+        `write.landing.Lander`. Called by the check of ``BUFFER``, and outside of transactions
+        when a process makes a buffer.
+        """
+        return {}
 
     def landing(self, using: str) -> Hashable:  # noqa: ARG002
         """Return what has to stay the same while cached counters land in a database.
@@ -364,10 +326,6 @@ class Feature:
         """
         return None
 
-    def foreign_databases(self) -> Collection[str]:
-        """Return the databases that belong to other sites: monitoring leaves them out."""
-        return ()
-
     def keeps_rows(self, field: Any) -> bool:  # noqa: ARG002
         """Return whether records of a `CounterField` may have rows to forget.
 
@@ -375,6 +333,40 @@ class Feature:
         its records without loading them. Called when models are made.
         """
         return True
+
+    # Reading.
+
+    def spread(
+        self,
+        options: Mapping[str, Any],  # noqa: ARG002
+    ) -> Callable[[Any, str], Reader] | None:
+        """Return what reads values if other databases count these counters, too; else None.
+
+        It takes the policy and the alias of a database. It is called for each read; equal readers
+        read their counters together. What one database can't promise is refused: bounds of a call,
+        maxima, holds and readings. Called whenever ``COUNTERS`` is parsed.
+
+        Args:
+            options: the options of a namespace.
+        """
+        return None
+
+    # Upkeep.
+
+    def jobs(self) -> Sequence[Job]:
+        """Return the periodic jobs. Called by ``counters upkeep``, and by the Celery task."""
+        return ()
+
+    def prune(self, using: str) -> Mapping[str, int]:  # noqa: ARG002
+        """Delete expired rows: how many of each kind, which the command prints.
+
+        Called outside of transactions, by ``counters upkeep prune``. Deletes in small batches.
+        """
+        return {}
+
+    def drifts(self, using: str) -> Iterator[Drift]:  # noqa: ARG002
+        """Return the counters whose numbers are wrong. Called by ``counters verify``."""
+        return iter(())
 
     def forget(self, owner: str, keys: Sequence[str], using: str) -> None:
         """Delete what belongs to counters, as if they had never been counted.
@@ -411,18 +403,44 @@ class Feature:
         """
         return {}
 
-    def outlets(self) -> Mapping[str, Callable[[Any, str], Any]]:
-        """Return where buffers can send their pages, by the name in ``BUFFER = {"to": name}``.
+    def remembers(self) -> bool:
+        """Return whether a process or Redis now keeps something that tenants must not share.
 
-        Each value takes a `Recipe` and the alias of a database, and returns a
-        `write.landing.Lander`. Called by the check of ``BUFFER``, and outside of transactions
-        when a process makes a buffer.
+        Called by the check E060. Connects to nothing.
         """
-        return {}
+        return False
 
-    def drifts(self, using: str) -> Iterator[Drift]:  # noqa: ARG002
-        """Return the counters whose numbers are wrong. Called by ``counters verify``."""
-        return iter(())
+    # The admin.
+
+    #: The dotted path of a `Panel`. It is made for each page.
+    panel: str = ""
+
+    #: The dotted path of a `Section`. It is made for each overview.
+    section: str = ""
+
+    # The API.
+
+    #: The dotted path of a module with ``urlpatterns``, which `django_counters.rest.urls` includes,
+    #: and perhaps ``PROBLEMS``, a mapping of errors to `rest.problems.Kind`.
+    rest: str = ""
+
+    #: Actions of the API that namespaces and ``expose()`` can permit, and the Django permission
+    #: that ``"permission"`` asks for: ``{"cheer": "shop.cheer_counter"}``. A view names its action
+    #: by a subclass of `rest.permissions.CounterPermission`.
+    actions: Mapping[str, str] = MappingProxyType({})
+
+    #: The dotted path of a function ``charge(request, namespace, access, changes)`` that keeps the
+    #: rates ``limit``, ``burst`` and ``network_limits`` of ``API``. The API calls it with the
+    #: `Access` of a namespace and the number of its counters, before it changes them, outside of
+    #: transactions. It raises an exception of REST framework to refuse. Without an app that has
+    #: such a function, a check refuses these rates.
+    charge: str = ""
+
+    # Monitoring.
+
+    #: Metrics that count signals, in each process that imports
+    #: `django_counters.metrics.prometheus`.
+    tallies: Sequence[Tally] = ()
 
     def findings(self, using: str) -> Iterator[Finding | GaugeValue]:  # noqa: ARG002
         """Return findings for an operator, and the values of `gauges`.
@@ -438,9 +456,23 @@ class Feature:
         """
         return iter(())
 
+    def foreign_databases(self) -> Collection[str]:
+        """Return the databases that belong to other sites: monitoring leaves them out."""
+        return ()
+
     def gauges(self) -> Sequence[Gauge]:
         """Return the metrics whose values `findings` returns. Called on each scrape."""
         return ()
+
+    # Commands.
+
+    #: Sub-commands of ``manage.py counters``, by name: the dotted path of a module with ``HELP``,
+    #: ``add_arguments(parser)`` and ``handle(command, using, **options)``. The command imports
+    #: these modules whenever it starts.
+    commands: Mapping[str, str] = {}
+
+
+# What the core calls: the features that are installed, and those that aren't.
 
 
 def installed() -> dict[str, Feature]:
@@ -460,16 +492,6 @@ def installed() -> dict[str, Feature]:
 def features() -> list[Feature]:
     """Return the features of the installed apps, in the order of ``INSTALLED_APPS``."""
     return list(installed().values())
-
-
-def needs(app: str) -> None:
-    """Refuse to import a module of an app in contrib that isn't installed.
-
-    Raises:
-        ImproperlyConfigured: the app isn't installed.
-    """
-    if not apps.is_installed(app):
-        raise ImproperlyConfigured(f"Add {app!r} to INSTALLED_APPS.")
 
 
 @cache
@@ -501,43 +523,14 @@ def absent_app(has: Callable[[Feature], object]) -> str:
     return " or ".join(repr(name) for name, feature in absent().items() if has(feature))
 
 
-def charges() -> list[Callable[[Any, str, Any, int], object]]:
-    """Return the functions that the API calls before it changes counters."""
-    return [import_string(one.charge) for one in features() if one.charge]
+def needs(app: str) -> None:
+    """Refuse to import a module of an app in contrib that isn't installed.
 
-
-def tallies() -> list[Tally]:
-    """Return the metrics that count signals of apps."""
-    return [tally for one in features() for tally in one.tallies]
-
-
-def outlets() -> dict[str, Callable[[Any, str], Any]]:
-    """Return where buffers can send their pages: `Feature.outlets` of all installed apps."""
-    return {name: make for one in features() for name, make in one.outlets().items()}
-
-
-def forgetting() -> list[Feature]:
-    """Return the features that have something to forget."""
-    return [one for one in features() if type(one).forget is not Feature.forget]
-
-
-def panels() -> list[Panel]:
-    """Return the sections that apps add to the page of a counter."""
-    return [import_string(one.panel)() for one in features() if one.panel]
-
-
-def sections(
-    request: HttpRequest, counters: Iterable[OnPage]
-) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return template and context of each section of these counters."""
-    shown = panels()
-    found = ((one, one.context(request, each)) for each in counters for one in shown)
-    return [(one.template, context) for one, context in found if context is not None]
-
-
-def actions() -> dict[str, str]:
-    """Return the actions that apps add to the API, with their permissions."""
-    return {name: permission for one in features() for name, permission in one.actions.items()}
+    Raises:
+        ImproperlyConfigured: the app isn't installed.
+    """
+    if not apps.is_installed(app):
+        raise ImproperlyConfigured(f"Add {app!r} to INSTALLED_APPS.")
 
 
 def exported(
@@ -566,18 +559,64 @@ def exported(
     return resolved, lambda: names, names
 
 
-def overview_sections(request: HttpRequest, using: str) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return template and context of each section that apps add to the overview."""
-    made: list[Section] = [import_string(one.section)() for one in features() if one.section]
-    found = ((one.template, one.context(request, using)) for one in made)
-    return [(template, context) for template, context in found if context is not None]
+# What the core calls: the declarations of all installed features together.
+
+
+def outlets() -> dict[str, Callable[[Any, str], Any]]:
+    """Return where buffers can send their pages: `Feature.outlets` of all installed apps."""
+    return {name: make for feature in features() for name, make in feature.outlets().items()}
 
 
 def landings(using: str) -> list[Hashable]:
     """Return what has to stay the same while cached counters land: `Feature.landing` of all."""
-    return [one.landing(using) for one in features()]
+    return [feature.landing(using) for feature in features()]
+
+
+def forgetting() -> list[Feature]:
+    """Return the features that have something to forget."""
+    return [feature for feature in features() if type(feature).forget is not Feature.forget]
+
+
+def panels() -> list[Panel]:
+    """Return the sections that apps add to the page of a counter."""
+    return [import_string(feature.panel)() for feature in features() if feature.panel]
+
+
+def sections(
+    request: HttpRequest, counters: Iterable[OnPage]
+) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return template and context of each section of these counters."""
+    present = panels()
+    pairs = ((panel, panel.context(request, each)) for each in counters for panel in present)
+    return [(panel.template, context) for panel, context in pairs if context is not None]
+
+
+def overview_sections(request: HttpRequest, using: str) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return template and context of each section that apps add to the overview."""
+    present: list[Section] = [
+        import_string(feature.section)() for feature in features() if feature.section
+    ]
+    pairs = ((section, section.context(request, using)) for section in present)
+    return [(section.template, context) for section, context in pairs if context is not None]
 
 
 def rest_modules() -> list[Any]:
     """Return the modules that apps add to the API."""
-    return [import_module(one.rest) for one in features() if one.rest]
+    return [import_module(feature.rest) for feature in features() if feature.rest]
+
+
+def actions() -> dict[str, str]:
+    """Return the actions that apps add to the API, with their permissions."""
+    return {
+        name: permission for feature in features() for name, permission in feature.actions.items()
+    }
+
+
+def charges() -> list[Callable[[Any, str, Any, int], object]]:
+    """Return the functions that the API calls before it changes counters."""
+    return [import_string(feature.charge) for feature in features() if feature.charge]
+
+
+def tallies() -> list[Tally]:
+    """Return the metrics that count signals of apps."""
+    return [tally for feature in features() for tally in feature.tallies]

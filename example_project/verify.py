@@ -230,7 +230,7 @@ def by_person(before: Snapshot, after: Snapshot, expected: Counter[str]) -> list
 def drifts() -> list[str]:
     """Where a total of the ledger is not what its entries say, or likes are not their people."""
     return [
-        f"{drift.key}: {drift.found} instead of {drift.expected}"
+        f"{drift.key}: {drift.actual} instead of {drift.expected}"
         for namespace in ("orders", LIKES)
         for drift in verify(namespace=namespace).drifts
     ]

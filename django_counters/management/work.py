@@ -113,7 +113,7 @@ def verified(using: str, **asked: Any) -> Done:
     text = f"{report.checked} counters and {report.partitions} sealed partitions checked"
     if report.measures:
         text = f"{text}; {report.measures} kinds of counters compared with their actors"
-    shown = [f"{d.key}: {d.found}, not {d.expected}" for d in report.drifts[:MOST_SHOWN]]
+    shown = [f"{d.key}: {d.actual}, not {d.expected}" for d in report.drifts[:MOST_SHOWN]]
     wrong = f"{len(drifts)} are not what they should be: {', '.join(shown)}"
     data = {"database": using, **asdict(report), "drifts": drifts}
     return Done(text, data, [wrong] if drifts else [])

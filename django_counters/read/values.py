@@ -177,7 +177,7 @@ def _readable(policy: Policy, using: str | None) -> Reader:
     """The reader: all strategies that keep everything in the database read it in the same way."""
     outside = policy.recipe if policy.recipe.can.outside else None
     if policy.spread is not None:
-        return policy.spread.reader(policy, reading_alias(policy, using))
+        return policy.spread(policy, reading_alias(policy, using))
     return registry.strategy(outside or EXACT, NAMED, reading_alias(policy, using))
 
 

@@ -81,7 +81,7 @@ def verify(
         further = chain.from_iterable(one.drifts(using) for one in features())
         report.drifts += (one for one in further if one.key.startswith(prefix))
     for drift in report.drifts:
-        detail = {"expected": drift.expected, "found": drift.found}
+        detail = {"expected": drift.expected, "actual": drift.actual}
         record(CounterIncident.Kind.DRIFT, drift.key, detail, using)
     return report
 

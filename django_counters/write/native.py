@@ -18,7 +18,7 @@ from django_counters.write.collector import collector_of
 def is_native(keys: object, using: str | None, *, writes: bool) -> bool:
     """Whether all of these are cached, and nothing of synchronous code comes into it.
 
-    What other databases count, too, is read by the feature that spreads it.
+    What other databases count, too, is read by the app that spreads it.
     """
     if within_synchronous_code() or not isinstance(keys, Iterable):
         # That code may have a transaction open, which only its own thread can see.

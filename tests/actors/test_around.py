@@ -203,7 +203,7 @@ def test_verify_names_those_that_differ() -> None:
     CounterActor.objects.filter(measure__name="claps").delete()
     Note.objects.filter(pk=note.pk).update(likes=7)
     SlottedCounter._base_manager.filter(name="stars").update(count=3)
-    found = {drift.key: (drift.expected, drift.found) for drift in verify().drifts}
+    found = {drift.key: (drift.expected, drift.actual) for drift in verify().drifts}
     named = {"claps:page": (0, 1), "likes:page": (1, 5), "stars:page": (1, 0)}
     slots = {one for one in found if ".stars:" in one}
     assert found == {
@@ -312,4 +312,4 @@ def test_a_count_that_is_too_low_keeps_nobody_from_being_forgotten() -> None:
         Counter._base_manager.filter(key="floored:page").update(value=0)
         assert forget_actor("ann")["taken_back"] == 1
         assert not CounterActor.objects.exists()
-        assert [(one.expected, one.found) for one in verify().drifts] == [(0, -1)]
+        assert [(one.expected, one.actual) for one in verify().drifts] == [(0, -1)]

@@ -35,7 +35,7 @@ def url() -> str:
 def problems() -> Iterator[None]:
     """Something has to be done, and a Redis cannot be reached."""
     CounterShard.objects.increment("likes:a")
-    record(CounterIncident.Kind.DRIFT, "a", {"expected": 1, "found": 2}, "default")
+    record(CounterIncident.Kind.DRIFT, "a", {"expected": 1, "actual": 2}, "default")
     with override_settings(CACHES=NOBODY), override_counters(views={"STRATEGY": "cached"}):
         yield
 

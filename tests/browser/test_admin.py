@@ -37,7 +37,7 @@ def busy(cached: str) -> Iterator[None]:
     flush()
     Counter.objects.increment("views:a")
     CounterShard.objects.increment("likes:a", 3)
-    record(CounterIncident.Kind.DRIFT, "orders:eu", {"expected": 1, "found": 2}, "default")
+    record(CounterIncident.Kind.DRIFT, "orders:eu", {"expected": 1, "actual": 2}, "default")
     orders = {"STRATEGY": "ledger"}
     with override_counters(orders=orders):
         Counter.objects.increment_many({f"orders:{place}": 5 for place in ("eu", "us", "jp")})

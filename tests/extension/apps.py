@@ -12,7 +12,6 @@ from django_counters.exceptions import LandingRefused
 from django_counters.features import Drift, Feature, Finding, Gauge, GaugeValue, Job, Reader, Tally
 from django_counters.options import Option
 from django_counters.projections.base import Projection
-from tests.extension.errors import NoMood
 
 MOODS = ("calm", "loud")
 SAD = Gauge("moods_sad_counters", "How many counters are sad.", ("text",))
@@ -52,7 +51,6 @@ class Moods(Feature):
     foreign: Collection[str] = ()
     rest = "tests.extension.rest"
     panel = "tests.extension.admin.MoodPanel"
-    explained = (NoMood,)
     actions = MappingProxyType({"cheer": "moods.add_mood"})
     tallies = (
         Tally("moods_cheered_total", "How many were.", ("mood",), "tests.extension.work.cheered"),
@@ -75,13 +73,10 @@ class Moods(Feature):
         shared = any(policy.options.get("shared") for policy in declared.values())
         return {"moods.shared": {"STRATEGY": "sharded"}} if shared else {}
 
-    def is_spread(self, options: Mapping[str, Any]) -> bool:
-        return bool(options.get("shared"))
+    def spread(self, options: Mapping[str, Any]) -> Callable[[Any, str], Reader] | None:
+        from tests.extension.work import doubled
 
-    def reader(self, policy: Any, using: str) -> Reader:
-        from tests.extension.work import Doubled
-
-        return Doubled(using)
+        return doubled if options.get("shared") else None
 
     def landing(self, using: str) -> Hashable:
         if self.lands is None:

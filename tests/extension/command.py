@@ -5,9 +5,8 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 
-from tests.extension.errors import NoMood
 from tests.extension.models import Mood
 
 HELP = "show the mood of a counter"
@@ -22,9 +21,9 @@ def handle(command: BaseCommand, using: str, *, key: str, **_options: Any) -> No
     """Print the mood.
 
     Raises:
-        NoMood: there is none.
+        CommandError: there is none.
     """
     mood = Mood.objects.using(using).filter(key=key).last()
     if mood is None:
-        raise NoMood(f"{key} has no mood. Add one first.")
+        raise CommandError(f"{key} has no mood. Add one first.")
     command.stdout.write(mood.text)

@@ -38,7 +38,7 @@ def test_pending_entries_count_without_a_total(lose: Callable[[], None]) -> None
         assert counters.read("led:a").value == 5
         assert counters.value_at("led:a", clock.now() + timedelta(minutes=1)) == 5
         assert counters.explain("led:a").value == 5
-        assert Drift("led:a", expected=5, found=0) in verify().drifts
+        assert Drift("led:a", expected=5, actual=0) in verify().drifts
         roll_up()
         assert_counts({"led:a": 5})
 
@@ -125,4 +125,4 @@ def _expect(value: int) -> None:
     assert counters.explain("led:a").value == value
     lost = not counters.filter(key="led:a", outside__isnull=False).exists()
     found = [drift for drift in verify().drifts if drift.key == "led:a"]
-    assert found == ([Drift("led:a", expected=5, found=0)] if lost else [])
+    assert found == ([Drift("led:a", expected=5, actual=0)] if lost else [])

@@ -72,7 +72,7 @@ class TestLedger:
         out = StringIO()
         with pytest.raises(CommandError, match="1 are not what they should be: a:1: 7, not 0"):
             call_command("counters", "verify", "--json", stdout=out)
-        assert json.loads(out.getvalue())["drifts"] == [{"key": "a:1", "expected": 0, "found": 7}]
+        assert json.loads(out.getvalue())["drifts"] == [{"key": "a:1", "expected": 0, "actual": 7}]
         assert output("verify", "--namespace", "b").startswith("1 counters")
         assert output("verify", "--sample", "0") == "0 counters and 0 sealed partitions checked"
         assert Counter.objects.get(key="a:1").value == 7

@@ -106,7 +106,7 @@ class TestSealing:
     def test_entries_that_are_gone_are_found(self, kept: list[UUID]) -> None:
         sealed = maintain(width=QUARTER).sealed
         CounterDelta.objects.filter(token=kept[1])._raw_delete("default")
-        found = {drift.key: (drift.expected, drift.found) for drift in verify().drifts}
+        found = {drift.key: (drift.expected, drift.actual) for drift in verify().drifts}
         (partition,) = set(found) - {"a"}
         assert partition in sealed
         assert found == {"a": (4, 5), partition: (11, 10)}
@@ -118,7 +118,7 @@ class TestSealing:
         maintain(width=QUARTER)
         execute(f"UPDATE {DELTAS} SET key = 'x:y' WHERE token = %s", kept[1])
         found = {drift.key: drift for drift in verify(namespace=namespace).drifts}
-        assert (found["x:y"].expected, found["x:y"].found) == (1, 0)
+        assert (found["x:y"].expected, found["x:y"].actual) == (1, 0)
 
     def test_a_seal_whose_record_alone_is_gone_is_made_again(self, kept: list[UUID]) -> None:
         sealed = maintain(width=QUARTER).sealed

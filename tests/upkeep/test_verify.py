@@ -70,7 +70,7 @@ class TestVerify:
         roll_up()
         set_by_hand("a", value)
         report = verify()
-        assert report.drifts == [Drift("a", expected=5, found=value - 10)]
+        assert report.drifts == [Drift("a", expected=5, actual=value - 10)]
         assert_counts({"a": value})
 
     @pytest.mark.django_db(transaction=True)
@@ -78,7 +78,7 @@ class TestVerify:
         append("a")
         roll_up()
         Counter.objects.all().delete()
-        assert verify().drifts == [Drift("a", expected=5, found=0)]
+        assert verify().drifts == [Drift("a", expected=5, actual=0)]
 
     @pytest.mark.django_db(transaction=True)
     def test_an_entry_that_is_gone(self) -> None:
@@ -87,7 +87,7 @@ class TestVerify:
         CounterDelta.objects.filter(pk=CounterDelta.objects.filter(key="a")[0].pk)._raw_delete(
             "default"
         )
-        assert verify().drifts == [Drift("a", expected=5, found=10)]
+        assert verify().drifts == [Drift("a", expected=5, actual=10)]
 
 
 class TestIncidents:
@@ -100,7 +100,7 @@ class TestIncidents:
             verify()
         (incident,) = CounterIncident.objects.all()
         assert (incident.kind, incident.subject) == ("drift", "a")
-        assert incident.detail == {"expected": 0, "found": 3}
+        assert incident.detail == {"expected": 0, "actual": 3}
         assert incident.found_at <= clock.now()
         assert str(incident) == "drift: a"
         assert heard == [(CounterIncident, incident, "default")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from django.apps import AppConfig
@@ -74,15 +74,9 @@ class RegionsFeature(Feature):
             return {SENT: {"REGIONAL": True}}
         return {}
 
-    def is_spread(self, options: Mapping[str, Any]) -> bool:
-        """Return whether the namespace is ``REGIONAL``."""
-        return bool(options.get("regional"))
-
-    def reader(self, policy: Policy, using: str) -> Reader:
-        """Return what reads the values of all regions together."""
-        from django_counters.contrib.regions.reading import reader_of
-
-        return reader_of(policy, using)
+    def spread(self, options: Mapping[str, Any]) -> Callable[[Policy, str], Reader] | None:
+        """Return what reads the values of all regions together, if a namespace is ``REGIONAL``."""
+        return _reader if options.get("regional") else None
 
     def landing(self, using: str) -> Hashable:
         """Return the incarnation and the life of this region, which lands cached counters."""
@@ -125,6 +119,12 @@ class RegionsFeature(Feature):
         from django_counters.contrib.regions.state import LAG, PUBLISH_AGE
 
         return (LAG, PUBLISH_AGE)
+
+
+def _reader(policy: Policy, using: str) -> Reader:
+    from django_counters.contrib.regions.reading import reader_of
+
+    return reader_of(policy, using)
 
 
 class RegionsConfig(AppConfig):

@@ -137,7 +137,7 @@ class Command(BaseCommand):
             act = getattr(self, f"_{options['work'].replace('-', '_')}")
         try:
             act(using, **options)
-        except _explained() as error:
+        except _EXPLAINED as error:
             raise CommandError(str(error)) from error
 
     def _print(self, as_json: bool, data: object, text: str) -> None:
@@ -282,7 +282,7 @@ class Command(BaseCommand):
         goes_on: Callable[[], bool] = lambda: True,
     ) -> tuple[list[str], list[Exception]]:
         """Do the jobs, and print what they did; the problems, and errors that nobody expects."""
-        explained = (*_explained(), *_PASSING)
+        explained = (*_EXPLAINED, *_PASSING)
         results: dict[str, Any] = {}
         problems: dict[str, None] = {}
         errors: list[Exception] = []
@@ -316,11 +316,6 @@ def _known_job(name: str, known: Mapping[str, Job]) -> str:
 def _modules() -> dict[str, Any]:
     """Return the modules of the sub-commands of apps."""
     return {name: import_module(path) for one in features() for name, path in one.commands.items()}
-
-
-def _explained() -> tuple[type[Exception], ...]:
-    """The errors that say what to do, those of other apps too."""
-    return (*_EXPLAINED, *(kind for one in features() for kind in one.explained))
 
 
 def _turns(seconds: float, wait: Wait) -> Iterator[None]:
