@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from django_counters.adjustments.cases import AdjustedMany as AdjustedMany
+    from django_counters.decimals import DecimalCounterField as DecimalCounterField
     from django_counters.exceptions import ApprovalRequired as ApprovalRequired
     from django_counters.exceptions import AssignmentIgnored as AssignmentIgnored
     from django_counters.exceptions import CeilingExceeded as CeilingExceeded
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
     from django_counters.fields import CachedCounterField as CachedCounterField
     from django_counters.fields import CounterField as CounterField
     from django_counters.fields import CounterValue as CounterValue
-    from django_counters.fields import DecimalCounterField as DecimalCounterField
     from django_counters.fields import IntegerCounterField as IntegerCounterField
     from django_counters.querysets import CounterQuerySet as CounterQuerySet
     from django_counters.read.history import Explanation as Explanation
@@ -98,7 +98,7 @@ _HOMES = {
     "CounterQuerySet": "querysets",
     "CounterUnavailable": "exceptions",
     "CounterValue": "fields",
-    "DecimalCounterField": "fields",
+    "DecimalCounterField": "decimals",
     "Explanation": "read.history",
     "HistoryNotKept": "exceptions",
     "Handle": "write.handle",

@@ -14,16 +14,14 @@ from django.db import models, router
 from django.db.models.functions import Cast, Coalesce
 from django.db.models.query import ModelIterable
 
-from django_counters.exceptions import UnsupportedConsistency
+from django_counters.exceptions import CounterError, UnsupportedConsistency
 from django_counters.fields import CounterField, counter_fields
-from django_counters.fields.amounts import Amount
-from django_counters.fields.units import in_amounts
 from django_counters.projections.event import Event, Tags, Who, event_of
 from django_counters.read.values import check_age
 from django_counters.strategies.declaring import MAX_AGE
 from django_counters.tables.standing import SLOTS
 from django_counters.twins import alters_data
-from django_counters.types import check_integer
+from django_counters.types import Amount, check_integer
 from django_counters.write.chosen import count, field_change
 from django_counters.write.records import of_key
 
@@ -172,8 +170,12 @@ class CounterQuerySet(models.QuerySet[_Model]):
         using = named or router.db_for_write(self.model, **hints)
         changes = [field_change(fields[n], by, using, event) for n, by in deltas.items()]
         self._result_cache = None
-        with in_amounts([fields[name] for name in deltas]):
+        try:
             return count(self, using, changes)
+        except CounterError as error:
+            for name in deltas:
+                fields[name].present_error(error)
+            raise
 
     def _counter_fields(self, names: Iterable[str]) -> dict[str, CounterField]:
         """The counter fields of the model by their names, among which these are."""

@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import NamedTuple, TypeVar
 from uuid import UUID
 
@@ -14,6 +15,8 @@ from django_counters.exceptions import InvalidDelta, InvalidKey
 from django_counters.measure import KINDS, SUM
 
 K = TypeVar("K", bound=Hashable)
+# By how much callers count a field; a `Decimal` if it has decimal places.
+Amount = Decimal | int
 INT8 = (-(2**63), 2**63 - 1)
 KEY_LENGTH = 200
 # Of a record's key as text, and of app.Model.field, in the tables that name any counter.

@@ -23,7 +23,7 @@ from django_counters.exceptions import CounterError
 from django_counters.features import Done
 from django_counters.types import check_delta, check_integer
 from django_counters.write.change import Ref
-from django_counters.write.records import has_places, ref_of
+from django_counters.write.records import is_whole, ref_of
 
 _MOST_SHOWN = 20
 _KNOWN = ("counter", "field", "to", "by")
@@ -164,7 +164,7 @@ def _read(
             if None in row or None in row.values():
                 raise ValueError("it has not as many cells as the head")
             ref = ref_of(row.get("field") or field, row["counter"], using)
-            if has_places(ref):
+            if not is_whole(ref):
                 raise ValueError(f"{ref.owner} has decimal places: adjust it in Python")
             yield number, ref, check(_integer(row[how]))
         except (CounterError, ValueError) as error:

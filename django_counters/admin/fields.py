@@ -140,7 +140,7 @@ def _places(page: CounterFieldsAdmin, record: Any) -> Iterator[tuple[str, str, R
     """The counters of a record: how forms name them, and what people call them."""
     for name in _counters(page.opts):
         field: Any = page.opts.get_field(name)
-        if field.places is not None:
+        if not field.is_whole:
             # The forms are of integers: 5 would be 0.05.
             continue
         with suppress(CounterError):

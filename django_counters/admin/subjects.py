@@ -16,7 +16,7 @@ from django_counters.admin.readonly import row_url
 from django_counters.exceptions import CounterError
 from django_counters.models import Counter, SlottedCounter
 from django_counters.write.change import Ref
-from django_counters.write.records import has_places, ref_of
+from django_counters.write.records import is_whole, ref_of
 
 
 class Seen(NamedTuple):
@@ -46,7 +46,7 @@ def seen(site: AdminSite, request: HttpRequest, field: str, key: str) -> Seen:
         subject = ref_of(field, key)
     except CounterError as error:
         raise Http404(str(error)) from error
-    if has_places(subject):
+    if not is_whole(subject):
         # The forms and pages here are of integers: 5 would be 0.05.
         raise Http404
     model = apps.get_model(field.rpartition(".")[0]) if field else Counter

@@ -1,11 +1,5 @@
 """Counters in the rows of the project's own models."""
 
-from django_counters.fields.amounts import (
-    AmountOf,
-    AmountReading,
-    CountedAmount,
-    CounterAmount,
-)
 from django_counters.fields.columns import (
     CachedCounterField,
     CounterAttribute,
@@ -13,23 +7,15 @@ from django_counters.fields.columns import (
     IntegerCounterField,
     counter_fields,
 )
-from django_counters.fields.decimals import DecimalCounterField
 from django_counters.fields.deleting import follow_deletes as _follow_deletes  # noqa: F401
-from django_counters.fields.units import AmountField
 from django_counters.fields.values import CounterOf, CounterValue
 
 __all__ = [
-    "AmountField",
-    "AmountOf",
-    "AmountReading",
     "CachedCounterField",
-    "CountedAmount",
-    "CounterAmount",
     "CounterAttribute",
     "CounterField",
     "CounterOf",
     "CounterValue",
-    "DecimalCounterField",
     "IntegerCounterField",
     "counter_fields",
 ]

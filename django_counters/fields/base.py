@@ -10,7 +10,12 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import connections, models, router
 
 from django_counters.conf import COMMON, EXACT, field_options, field_strategies, measure_of
-from django_counters.exceptions import InitialOutOfBounds, InvalidDelta, UnsavedInstance
+from django_counters.exceptions import (
+    CounterError,
+    InitialOutOfBounds,
+    InvalidDelta,
+    UnsavedInstance,
+)
 from django_counters.features import forgetting
 from django_counters.measure import Measure
 from django_counters.projections.event import PLAIN, Event
@@ -83,12 +88,15 @@ class BaseCounterField(TotalField):
         super().contribute_to_class(cls, name, private_only)
 
     def units(self, amount: Any) -> Any:
-        """The number in the column for the number of a caller."""
+        """Return the column's number for a caller's number; `present` is its inverse."""
         return amount
 
     def declared_units(self, amount: Any) -> Any:
-        """The same for the declaration of the field, right or wrong."""
+        """Return the same for the field's declaration, right or wrong."""
         return amount
+
+    def present_error(self, error: CounterError) -> None:
+        """Replace the column's numbers in an error about this field by those of callers."""
 
     @property
     def exact_field(self) -> models.Field[Any, Any]:

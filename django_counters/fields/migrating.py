@@ -11,7 +11,6 @@ from django.db.migrations import AlterField, Migration, SeparateDatabaseAndState
 from django.db.models.functions import Floor
 
 from django_counters.fields.base import BaseCounterField
-from django_counters.fields.units import AmountField
 
 _DECIMAL = ("DecimalField", "FloatField")
 _REMEDY = (
@@ -61,10 +60,12 @@ def _changed(connection: Any, old: Any, new: Any) -> Any:
     if isinstance(new, BaseCounterField):
         if _column_type(connection, old) not in _DECIMAL:
             return rows.none()
-        return rows.exclude(**{old.name: 0 if new.places else Floor(old.name)})
-    if not isinstance(old, AmountField) or isinstance(new, AmountField):
+        return rows.exclude(**{old.name: Floor(old.name) if new.is_whole else 0})
+    # The fields of other packages have the numbers of their columns.
+    was_whole, is_whole = (getattr(field, "is_whole", True) for field in (old, new))
+    if was_whole or not is_whole or new.get_internal_type() not in _DECIMAL:
         return rows.none()
-    return rows.exclude(**{old.name: 0}) if new.get_internal_type() in _DECIMAL else rows.none()
+    return rows.exclude(**{old.name: 0})
 
 
 def _column_type(connection: Any, field: Any) -> str | None:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from django.core import checks
 from django.db import models
 
 from django_counters import conf
 from django_counters.fields.base import BaseCounterField
-from django_counters.fields.units import MOST_PLACES
 from django_counters.hints import HINTS
-from django_counters.options import is_integer
 from django_counters.write.records import can_be_slotted
 
 
 def problems(field: BaseCounterField) -> Iterator[checks.CheckMessage]:
-    """Yield E010 to E018, E020, E024, E028, E030, E034, E037, E038, W010 and W024 for one field."""
+    """Yield E010 to E018, E020, E024, E028, E030, E034, E037, W010 and W024 for one field."""
     for code, message in _all(field):
         kind = checks.Warning if code.startswith("W") else checks.Error
         yield kind(message, hint=HINTS[code], obj=field, id=f"counters.{code}")
@@ -24,7 +22,6 @@ def problems(field: BaseCounterField) -> Iterator[checks.CheckMessage]:
 
 def _all(field: BaseCounterField) -> Iterator[tuple[str, str]]:
     yield from _strategy(field)
-    yield from _places(field)
     yield from _bounds(field)
     if field.null:
         yield "E012", "A counter cannot be null: it starts at zero."
@@ -108,17 +105,6 @@ def _others_with(name: str, strategy: str) -> list[str]:
     known = conf.field_strategies()
     owners = [one for one in known if name in {option.name for option in known[one].fields or ()}]
     return [] if strategy in owners or strategy not in known else owners
-
-
-def _places(field: BaseCounterField) -> Iterator[tuple[str, str]]:
-    if field.places is None:
-        return
-    if not is_integer(field.places, 1, MOST_PLACES):
-        yield "E038", f"The places {field.places!r} are no integer from 1 to {MOST_PLACES}."
-    if field.options.get("once") is not None:
-        yield "E038", "once cannot be with places: people have no decimals."
-    if isinstance(field.options.get("ceiling"), Mapping):
-        yield "E038", "a ceiling of periods cannot be with places: it is for integers."
 
 
 def _bounds(field: BaseCounterField) -> Iterator[tuple[str, str]]:

@@ -11,7 +11,6 @@ from django.apps import apps
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from django_counters.fields.units import amount_of
 from django_counters.signals import batch_applied
 from django_counters.types import Batch
 from django_counters.values import NewValues, result_of
@@ -83,17 +82,12 @@ class CountersPanel(Panel):
 def _row(subject: str, key: Hashable, by: int, values: NewValues) -> dict[str, str]:
     """One change as texts. An unknown value has the reason instead of a number."""
     result = result_of(values[key])
-    places = _places(subject)
-    return {
-        "counter": f"{subject}:{key}" if subject else str(key),
-        "by": f"{amount_of(by, places):+}",
-        "value": "" if result.value is None else str(amount_of(result.value, places)),
-        "reason": getattr(result, "reason", ""),
-    }
-
-
-def _places(subject: str) -> int:
-    """The decimal places of a counter of records; 0 where its numbers are integers."""
     label, _, name = subject.rpartition(".")
     column = column_of(apps.get_model(label), name) if label else None
-    return (column and column.places) or 0
+    present = column.present if column else int
+    return {
+        "counter": f"{subject}:{key}" if subject else str(key),
+        "by": f"{present(by):+}",
+        "value": "" if result.value is None else str(present(result.value)),
+        "reason": getattr(result, "reason", ""),
+    }

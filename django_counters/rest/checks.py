@@ -48,7 +48,7 @@ def _problems(view_set: Any) -> Iterator[tuple[str, str]]:
     if queryset is None:
         # Its get_queryset() needs a request.
         return
-    known = {field.name for field in counter_fields(queryset.model) if field.places is None}
+    known = {field.name for field in counter_fields(queryset.model) if field.is_whole}
     for field in view_set.counter_fields:
         if field not in known:
             yield "E047", f"{name}: {queryset.model._meta.label} has no counter field {field!r}."

@@ -93,7 +93,7 @@ def expose(
         if name not in fields:
             problem = f"{model._meta.label} has no counter field {name!r}."
             raise InvalidConfiguration(problem=problem)
-        if fields[name].places is not None:
+        if not fields[name].is_whole:
             problem = f"{model._meta.label}.{name} has decimal places, and the API has integers."
             raise InvalidConfiguration(problem=problem)
     for name in names:

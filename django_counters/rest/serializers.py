@@ -6,7 +6,6 @@ from typing import Any
 
 from rest_framework import serializers
 
-from django_counters.fields import DecimalCounterField
 from django_counters.tables.total import TotalField
 
 # Of 64 bits there are 19.
@@ -16,6 +15,12 @@ _SHOWN = ("label", "help_text", "style", "source")
 
 class CounterSerializerField(serializers.IntegerField):
     """A read-only counter: ``save()`` would not write the number that a client sent."""
+
+    def __new__(cls, **kwargs: Any) -> Any:
+        """Make the field of decimals if the model's field has decimal places."""
+        if kwargs.get("decimal_places"):
+            return DecimalCounterSerializerField(**kwargs)
+        return super().__new__(cls, **kwargs)
 
     def __init__(self, **kwargs: Any) -> None:
         # The other options are about input.
@@ -32,7 +37,4 @@ class DecimalCounterSerializerField(serializers.DecimalField):
 
 
 _MAPPING: Any = serializers.ModelSerializer.serializer_field_mapping
-_MAPPING |= {
-    TotalField: CounterSerializerField,
-    DecimalCounterField: DecimalCounterSerializerField,
-}
+_MAPPING[TotalField] = CounterSerializerField

@@ -120,7 +120,7 @@ class CountingViewSet(GenericViewSet[Any]):
             raise drf.NotFound(reason if settings.DEBUG else NO_SUCH)
         # request.user is a lazy object: it has the model's _meta, and a class of its own.
         model = record._meta.model
-        found = [one for one in counter_fields(model) if (one.name, one.places) == (name, None)]
+        found = [one for one in counter_fields(model) if one.name == name and one.is_whole]
         if not found:
             problem = f"{type(self).__name__}: {model._meta.label} has no counter field {name!r}"
             raise InvalidConfiguration(problem=f"{problem}, or it has decimal places.")

@@ -143,12 +143,16 @@ class TotalField(PlainColumn, _BigIntegerField):
 
     descriptor_class = TotalAttribute
     strategy = "exact"
-    #: How many decimal places its amounts have; None where they are integers.
-    places: int | None = None
+    #: Whether callers have the column's own numbers; else `present` converts them.
+    is_whole = True
     #: By how much one person alone may adjust it; None: by any amount.
     approve_above: int | None = None
     #: The measure; None where none is declared.
     measure: Measure | None = None
+
+    def present(self, number: int) -> Any:
+        """Return a number of the column as callers have it."""
+        return number
 
     def declared(self) -> Any:
         """Where the totals of a counter of records stand, and how they are counted."""

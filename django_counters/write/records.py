@@ -82,11 +82,11 @@ def declared_options(ref: Ref) -> Mapping[str, Any]:
     return getattr(column_of(*record), "options", {})
 
 
-def has_places(ref: Ref) -> bool:
-    """Whether a counter is a column of units, which people know as amounts with decimal places."""
+def is_whole(ref: Ref) -> bool:
+    """Return whether callers have a counter's own numbers, and not amounts with decimal places."""
     record = ref.table.pending.record
     column = column_of(*record) if record else None
-    return column is not None and column.places is not None
+    return column is None or column.is_whole
 
 
 def checked(record: object, name: object) -> tuple[type[models.Model], str]:

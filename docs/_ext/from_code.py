@@ -33,6 +33,7 @@ SUBJECTS = {
     "conf.py": OF_SETTING,
     "checks.py": "databases",
     "columns.py": "lists of the admin",
+    "decimals.py": OF_FIELDS,
     "problems.py": OF_FIELDS,
     "backlog.py": "the Redis of cached counters",
     "limit.py": "settings",

@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from django_counters import AssignmentIgnored, DecimalCounterField
 from django_counters.contrib import holds
 from django_counters.contrib.holds.errors import UnsupportedHold
+from django_counters.decimals import amount_of, units_of
 from django_counters.exceptions import (
     ApprovalRequired,
     CeilingExceeded,
@@ -34,7 +35,6 @@ from django_counters.exceptions import (
     ValueChanged,
     ValueNotKnown,
 )
-from django_counters.fields.units import amount_of, units_of
 from django_counters.types import INT8
 from django_counters.upkeep.rollup import rollup
 from tests.fields.test_schema import check_ids
@@ -524,7 +524,7 @@ def test_what_migrations_keep() -> None:
     declared: dict[str, Any] = {"places": 2, "floor": 0, "ceiling": D("9.99"), "default": D("0.5")}
     name, path, args, options = DecimalCounterField(**declared, strategy="slotted").deconstruct()
     assert (path, options) == (
-        "django_counters.fields.DecimalCounterField",
+        "django_counters.decimals.DecimalCounterField",
         {**declared, "strategy": "slotted"},
     )
     again = DecimalCounterField(*args, **options)

@@ -14,7 +14,8 @@ from django.db.migrations.state import ProjectState
 from django.db.models import F
 from django.db.models.signals import pre_migrate
 
-from django_counters.fields import CounterField, DecimalCounterField
+from django_counters.decimals import DecimalCounterField
+from django_counters.fields import CounterField
 
 pytestmark = pytest.mark.django_db(transaction=True)
 MONEY = models.DecimalField(max_digits=9, decimal_places=2, null=True)

@@ -18,7 +18,7 @@ from django_counters import (
 )
 from django_counters.adjustments.models import CounterAdjustment
 from django_counters.contrib.limits import Limit, Taken, limited
-from django_counters.fields import AmountReading, CountedAmount
+from django_counters.decimals import AmountReading, CountedAmount
 from django_counters.intake.flush import Report, flush
 from django_counters.models import (
     Counter,

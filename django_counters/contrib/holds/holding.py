@@ -42,7 +42,7 @@ from django_counters.twins import alters_data, twin
 from django_counters.types import UNBOUNDED, Batch, Bounds, Delta, check_delta, steering
 from django_counters.write.change import Change, Ref, is_spread
 from django_counters.write.pipeline import owed, settle
-from django_counters.write.records import declared_options, has_places, ref_of, ref_to
+from django_counters.write.records import declared_options, is_whole, ref_of, ref_to
 from django_counters.write.telling import applied, tell
 
 if TYPE_CHECKING:
@@ -280,7 +280,7 @@ def check_holds(ref: Ref) -> None:
         reason = "other processes may have increments of it in their buffers"
     elif is_spread(ref):
         reason = "other databases also count it"
-    elif has_places(ref):
+    elif not is_whole(ref):
         reason = "it has decimal places, and a hold is a whole quantity"
     elif ref.measure is not None and (why := irreversible(declared_options(ref))):
         reason = f"{why}. Hold another counter"
