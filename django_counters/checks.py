@@ -158,7 +158,8 @@ def check_tenants(
     elif _remembered() or any(one.remembers() for one in features()):
         for alias in connections:
             connection = connections[alias]
-            if makes_cursors(connection) and router.allow_migrate_model(alias, Counter):
+            backend: Any = type(connection)
+            if makes_cursors(backend) and router.allow_migrate_model(alias, Counter):
                 engine = type(connection).__module__
                 message = (
                     f"The backend of the database {alias!r}, {engine}, makes its own cursors, as "

@@ -34,8 +34,7 @@ from django_counters.strategies.base import Outside, Strategy
 from django_counters.strategies.declaring import Recipe
 from django_counters.strategies.in_place import CACHED_AS_EXACT
 from django_counters.tenants import SETTING as TENANT
-from django_counters.tenants import tenant
-from django_counters.types import namespace_of
+from django_counters.tenants import named_callable, tenant
 
 if TYPE_CHECKING:
     from django_counters.stores.redis.pending import RedisPending
@@ -84,7 +83,7 @@ class Registry:
 
     @property
     def _of(self) -> _Memory:
-        name = tenant()
+        name = tenant() if named_callable() else ""
         known = self._memories.get(name)
         return known or self._keep(self._memories, name, _Memory())
 
@@ -109,7 +108,9 @@ class Registry:
         """The policy of the namespace of ``key``."""
         kept = self._policies
         declared = kept[0] if kept else self.policies()
-        return declared.get(namespace_of(key)) or declared[DEFAULT]
+        # As `namespace_of`: this runs once for each increment.
+        head, colon, _ = key.partition(":")
+        return declared.get(head if colon else "") or declared[DEFAULT]
 
     def forget_policies(self, *, setting: str, **_: object) -> None:
         """Receives Django's ``setting_changed``."""

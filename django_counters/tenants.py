@@ -115,17 +115,12 @@ def _forget(*, setting: str, **_: object) -> None:
         _context.cache_clear()
 
 
-def makes_cursors(connection: BaseDatabaseWrapper) -> bool:
+@lru_cache(maxsize=32)
+def makes_cursors(backend: type[BaseDatabaseWrapper]) -> bool:
     """Return whether a backend outside of Django has its own way to make a cursor.
 
     Such a backend may set the tenant there, so every statement needs a new cursor.
     """
-    backend: Any = type(connection)
-    return _overrides(backend)
-
-
-@lru_cache(maxsize=32)
-def _overrides(backend: type[BaseDatabaseWrapper]) -> bool:
     return any(
         name in vars(base)
         for base in backend.__mro__

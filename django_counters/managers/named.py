@@ -12,7 +12,15 @@ from asgiref.sync import sync_to_async
 
 from django_counters.managers.buffers import BufferManager
 from django_counters.managers.rows import Row
-from django_counters.projections.event import CountOptions, OnceOptions, Tags, Who, event_of
+from django_counters.projections.event import (
+    PLAIN,
+    CountOptions,
+    Event,
+    OnceOptions,
+    Tags,
+    Who,
+    event_of,
+)
 from django_counters.read import values
 from django_counters.read.values import ReadOptions
 from django_counters.tokens import Token, check_token, optional_token
@@ -103,7 +111,7 @@ class CounterManager(BufferManager[Row]):
         """
         delta = check_integer(by)
         bounds = bounds_of_call(floor, ceiling)
-        event = event_of(at, tags, who)
+        event = PLAIN if at is None and tags is None and who is None else Event(at, tags, who)
         once = None if token is None else check_token(token)
         ref = named(key, using or self._db)
         return pipeline.change(

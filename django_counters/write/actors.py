@@ -34,11 +34,6 @@ class Toggled(NamedTuple):
     result: Result
 
 
-def counts_once(ref: Ref) -> Once | None:
-    """The declaration; None where an actor may count any number of times."""
-    return None if ref.measure is None else ref.measure.once
-
-
 def measure_of(measure: Measure | None, key: str) -> tuple[Measure, Once]:
     """The measure of a counter that counts once for each actor, and its declaration.
 

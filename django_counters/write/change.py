@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from django.db import models
+from django.db import models, router
 
 from django_counters.buffering import Buffering
 from django_counters.exceptions import UnsupportedBounds
@@ -110,7 +110,8 @@ class Change(NamedTuple):
         Raises:
             InvalidActor: the counter counts once for each actor; see `write.actors`.
         """
-        refuse_uncounted(self.ref.measure, self.ref.label)
+        if self.ref.measure is not None:
+            refuse_uncounted(self.ref.measure, self.ref.label)
         return self.apart
 
     @property
@@ -195,7 +196,8 @@ def named(key: object, using: str | None = None, recipe: Recipe | None = None) -
     """
     name = check_key(key)
     policy = registry.policy(name)
-    alias = COUNTERS.writing(using)
+    # As `Standing.writing`: this runs once for each increment.
+    alias = using or router.db_for_write(COUNTERS.model)
     found = recipe or policy.recipe
     limit, measure = policy.approve_above, policy.measure
     # A call that names a recipe wants no detour.

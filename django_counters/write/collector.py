@@ -126,7 +126,8 @@ _collectors: ContextVar[Mapping[tuple[str, str], Collector | AsyncCollector]] = 
 
 def collector_of(using: str) -> Collector | AsyncCollector | None:
     """What collects for a database here: on the present connection, and not yet closed."""
-    collector = _collectors.get().get((using, tenant()))
+    collectors = _collectors.get()
+    collector = collectors.get((using, tenant())) if collectors else None
     if collector is None or collector.closed:
         return None
     connection = connections[using]

@@ -21,6 +21,7 @@ from django_counters.exceptions import (
 from django_counters.measure import Measure
 from django_counters.projections.event import PLAIN, Event
 from django_counters.registry import registry
+from django_counters.signals import batch_applied
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.tables import NAMED
 from django_counters.strategies.base import Outside, Strategy
@@ -40,9 +41,9 @@ from django_counters.types import (
     namespace_of,
     sums_of,
 )
-from django_counters.values import CountedMany, NewValues, Result, Unknown, result_of
+from django_counters.values import Counted, CountedMany, NewValues, Result, Unknown, result_of
 from django_counters.write.acollector import AsyncCollector
-from django_counters.write.actors import change_of_actor, counts_once
+from django_counters.write.actors import change_of_actor
 from django_counters.write.buffered import buffered, keep
 from django_counters.write.change import Change, Ref, check_event, named
 from django_counters.write.collector import Collector, acollecting, collecting, collector_of
@@ -59,20 +60,24 @@ def change(asked: Change) -> Result:
     if not asked.by:
         check_event(ref, asked.event)
         return result_of(_present(ref)) if asked.token is None else _change_once(asked, asked.token)
-    if counts_once(ref):
+    if ref.measure is not None and ref.measure.once is not None:
         return change_of_actor(asked)
     waits = None if ref.buffer is None else buffered(asked)
     if waits is not None:
         return waits
     if asked.token is not None:
         return _change_once(asked, asked.token)
-    if asked.collects and not asked.immediately:
-        collector = collector_of(ref.using)
-        if collector is not None:
-            return result_of(_collect(collector, (asked.delta,), ref.using)[ref.text])
+    collects = asked.collects and not asked.immediately
+    collector = collector_of(ref.using) if collects else None
+    if collector is not None:
+        return result_of(_collect(collector, (asked.delta,), ref.using)[ref.text])
     batch = Batch((asked.delta,), None, asked.immediately)
     strategy = registry.strategy(ref.recipe, ref.table, ref.using)
-    return result_of(applied(strategy, batch, ref.using, ref.table.label)[ref.key])
+    values = strategy.apply(batch)
+    if batch_applied.receivers:
+        tell(strategy, batch, values, ref.using, ref.table.label)
+    value = values[ref.key]
+    return Counted(value) if type(value) is int else result_of(value)
 
 
 def _present(ref: Ref) -> int | Unknown:

@@ -284,7 +284,7 @@ class TestWhoeverLooksSeesAll:
         assert seen == ["SELECT 1", "SELECT 1"]
 
     def test_one_who_was_there_before(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("django_counters.stores.sql.cursors._UNTRACED", False)
+        monkeypatch.setattr("django_counters.stores.sql.session._UNTRACED", False)
         with watched() as seen:
             Session("default").run("SELECT 1", ())
         assert seen == ["SELECT 1"]
