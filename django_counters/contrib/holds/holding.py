@@ -218,7 +218,8 @@ def hold(
         CounterUnavailable, ReadOnlyDatabase, OutcomeUnknown: as for an increment.
     """
     ref = ref_to(counter, using)
-    made = _hold(ref, _request(ref, quantity, minutes, token, note, who))
+    limits = limits_of(ref)
+    made = _hold(ref, _request(ref, limits, quantity, minutes, token, note, who), limits)
     if made.available is not None and not isinstance(counter, str | Ref):
         counter.show(made.available)
     return made
@@ -227,8 +228,7 @@ def hold(
 ahold = twin(hold)
 
 
-def _hold(ref: Ref, request: HoldRequest) -> Hold:
-    limits = limits_of(ref)
+def _hold(ref: Ref, request: HoldRequest, limits: HoldLimits) -> Hold:
     if not ref.owner:
         settle([ref.text], ref.using)
     delta = _delta(ref, -request.quantity)
@@ -289,10 +289,15 @@ def check_holds(ref: Ref) -> None:
 
 
 def _request(
-    ref: Ref, quantity: object, minutes: object, token: object, note: str, who: object
+    ref: Ref,
+    limits: HoldLimits,
+    quantity: object,
+    minutes: object,
+    token: object,
+    note: str,
+    who: object,
 ) -> HoldRequest:
     check_holds(ref)
-    limits = limits_of(ref)
     if max(len(ref.owner), len(ref.text)) > NAME_LENGTH:
         reason = f"a counter that is held has a name of at most {NAME_LENGTH} characters"
         raise InvalidKey(key=ref.label, reason=reason)
