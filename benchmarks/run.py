@@ -47,6 +47,11 @@ def main(argv: Sequence[str]) -> int:
 
         calls.show()
         return 0
+    if options.beside:
+        from benchmarks import beside
+
+        beside.show(options.beside)
+        return 0
     from benchmarks.catalogue import groups
 
     known = [name for group in groups(vendor) for name in group.names()]
@@ -61,6 +66,7 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--case", action="append", default=[], help="only this; can be repeated")
     parser.add_argument("--growth", action="store_true", help="also how costs grow: minutes more")
     parser.add_argument("--calls", action="store_true", help="count calls of functions instead")
+    parser.add_argument("--beside", metavar="COMMIT", help="ratios to the rates of another commit")
     parser.add_argument("--quick", action="store_true", help="rows with a target, in short rounds")
     parser.add_argument(
         "--publish", action="store_true", help="measure all, and write docs/benchmarks"
