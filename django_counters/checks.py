@@ -19,10 +19,10 @@ from django_counters.features import absent, features
 from django_counters.fields import CounterField
 from django_counters.hints import HINTS
 from django_counters.jobs import upkeep_problems
-from django_counters.metrics.facts import databases, weaknesses
 from django_counters.models import Counter, CounterDelta, CounterMeasure
 from django_counters.stores.redis.addresses import is_other_cache
 from django_counters.stores.sql.dialects import DIALECTS
+from django_counters.tables.standing import databases
 from django_counters.tenants import SETTING as TENANT
 from django_counters.tenants import makes_cursors, named_callable
 from django_counters.upkeep.actors import once_places
@@ -119,6 +119,8 @@ def check_servers(
     app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
     """W012 to W015, W023, with ``check --deploy``: how the Redis of cached counters is set up."""
+    from django_counters.metrics.facts import weaknesses
+
     return [
         Warning(message, hint=HINTS[code], id=f"counters.{code}")
         for source in declared_sources(*_used())

@@ -30,13 +30,13 @@ from django_counters.features import Finding, overview_sections
 from django_counters.fields.columns import counter_fields
 from django_counters.measure import Measure
 from django_counters.metrics.doctor import facts_of, to_do
-from django_counters.metrics.facts import PARTS, RECENT, Away, Facts, attempt, databases
+from django_counters.metrics.facts import PARTS, RECENT, Away, Facts, attempt
 from django_counters.models import AdjustmentRequest, Counter, CounterCell, CounterIncident
 from django_counters.read.series import RecordSeries, Series, series_of_all
 from django_counters.read.top import Ranked
 from django_counters.read.uniques import Distinct
 from django_counters.registry import registry
-from django_counters.tables.standing import COUNTERS
+from django_counters.tables.standing import COUNTERS, databases
 from django_counters.write.chosen import Rows
 
 _BREAKERS: Mapping[str | None, Any] = MappingProxyType(

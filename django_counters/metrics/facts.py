@@ -285,12 +285,6 @@ def attempt(part: str, using: str, read: Callable[[], _T]) -> _T | Away:
         return Away(part, reason_of(error), error)
 
 
-def databases() -> list[str]:
-    """Return all databases of this site that may have the tables of counters."""
-    others = {alias for one in features() for alias in one.foreign_databases()}
-    return [alias for alias in connections if alias not in others and COUNTERS.stands_in(alias)]
-
-
 def _spread(using: str) -> tuple[Unfolded, ...]:
     """Return the shards and slots that wait for a rollup."""
     found = []

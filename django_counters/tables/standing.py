@@ -10,8 +10,9 @@ from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 from django.apps import apps
-from django.db import models, router
+from django.db import connections, models, router
 
+from django_counters.features import features
 from django_counters.tables.counter import CounterColumns
 from django_counters.tables.delta import DeltaColumns
 from django_counters.tables.slot import SlotColumns
@@ -57,3 +58,9 @@ class Standing(Generic[_Columns]):
 COUNTERS: Standing[CounterColumns] = Standing("Counter")
 SLOTS: Standing[SlotColumns] = Standing("SlottedCounter")
 ENTRIES: Standing[DeltaColumns] = Standing("CounterDelta")
+
+
+def databases() -> list[str]:
+    """Return all databases of this site that may have the tables of counters."""
+    others = {alias for one in features() for alias in one.foreign_databases()}
+    return [alias for alias in connections if alias not in others and COUNTERS.stands_in(alias)]

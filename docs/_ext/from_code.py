@@ -35,7 +35,7 @@ SUBJECTS = {
     "columns.py": "lists of the admin",
     "decimals.py": OF_FIELDS,
     "problems.py": OF_FIELDS,
-    "backlog.py": "the Redis of cached counters",
+    "facts.py": "the Redis of cached counters",
     "limit.py": "settings",
     "rest/checks.py": "view sets",
     "streams/declared.py": "settings",

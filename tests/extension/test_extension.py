@@ -29,11 +29,12 @@ from django_counters.exceptions import (
 from django_counters.features import features
 from django_counters.intake.flush import flush
 from django_counters.metrics.doctor import facts_of, findings
-from django_counters.metrics.facts import PARTS, databases
+from django_counters.metrics.facts import PARTS
 from django_counters.metrics.samples import Sample, samples_of, scraping
 from django_counters.models import Counter
 from django_counters.registry import registry
 from django_counters.stores.sql.dialects import dialect_of
+from django_counters.tables.standing import databases
 from django_counters.testing import override_counters
 from tests.admin.reading import html_of
 from tests.extension import diary
