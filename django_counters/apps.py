@@ -15,7 +15,7 @@ from django.db import connections, router
 from django.db.models.signals import post_migrate, pre_migrate
 from django.utils.translation import gettext_lazy as _
 
-from django_counters.features import absent, charges, features
+from django_counters.features import absent, charges, contrib_label, features
 
 if TYPE_CHECKING:
     from django.db.migrations import Migration
@@ -104,7 +104,7 @@ def keep_what_others_need(
         return
     applied = {label for label, _name in MigrationRecorder(connections[using]).applied_migrations()}
     for name in absent():
-        label = f"django_counters_{name.rpartition('.')[2]}"
+        label = contrib_label(name)
         if label in applied:
             raise CommandError(
                 f"{name!r} isn't installed, but its migrations are applied and depend on these. "

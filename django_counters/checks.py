@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from django_counters.conf import policies, problems
 from django_counters.exceptions import InvalidConfiguration
-from django_counters.features import absent, features
+from django_counters.features import absent, contrib_label, features
 from django_counters.fields import CounterField
 from django_counters.hints import HINTS
 from django_counters.jobs import upkeep_problems
@@ -187,7 +187,7 @@ def check_databases(
     databases: Sequence[str] | None = None,
     **kwargs: Any,
 ) -> list[CheckMessage]:
-    """E006, E007, E044, W011, W019 and W020: whether databases can keep their counters."""
+    """E006, E007, E044, E063, W011, W019, W020: whether databases can keep their counters."""
     used = [alias for alias in databases or () if router.allow_migrate_model(alias, Counter)]
     return [
         *(
@@ -210,7 +210,26 @@ def check_databases(
             for alias in used
             for message in _other_zones(alias)
         ),
+        *(
+            Error(message, hint=HINTS["E063"], obj=alias, id="counters.E063")
+            for alias in used
+            for message in _left_behind(alias)
+        ),
     ]
+
+
+def _left_behind(alias: str) -> Iterator[str]:
+    """Yield what apps in contrib have left in a database in which they were installed before."""
+    removed = {name: feature for name, feature in absent().items() if feature.tables}
+    if not removed or connections[alias].vendor not in DIALECTS:
+        return
+    tables = set(connections[alias].introspection.table_names())
+    for name, feature in removed.items():
+        for what, rows, remedy in feature.leftovers(alias) if tables >= {*feature.tables} else ():
+            yield (
+                f"{name!r} isn't installed, and its tables still have {what} ({rows}). To do "
+                f"without it, {remedy}, then run manage.py migrate {contrib_label(name)} zero."
+            )
 
 
 def _other_zones(alias: str) -> list[str]:

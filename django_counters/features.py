@@ -102,6 +102,20 @@ class Drift(NamedTuple):
     actual: int
 
 
+class Leftover(NamedTuple):
+    """Rows that matter, though the app that looks after them isn't installed.
+
+    Attributes:
+        what: what they are.
+        rows: how many there are.
+        remedy: what to do about them before the app is removed.
+    """
+
+    what: str
+    rows: int
+    remedy: str
+
+
 class Verdict(StrEnum):
     """The urgency of a finding: nothing to do, unusual but no action, action needed."""
 
@@ -403,6 +417,17 @@ class Feature:
         """
         return {}
 
+    #: The tables that `leftovers` reads. They are in the database of their counters.
+    tables: Sequence[str] = ()
+
+    def leftovers(self, using: str) -> Iterator[Leftover]:  # noqa: ARG002
+        """Return the rows that must not be left behind when the app is removed.
+
+        Called by ``check --database`` while the app is in `django_counters.contrib`, isn't
+        installed, and its `tables` exist. It imports no models.
+        """
+        return iter(())
+
     def remembers(self) -> bool:
         """Return whether a process or Redis now keeps something that tenants must not share.
 
@@ -509,6 +534,11 @@ def absent() -> dict[str, Feature]:
     folders = tuple(import_module("django_counters.contrib").__path__)
     contributed = _contributed(folders).items()
     return {name: feature for name, feature in contributed if name not in names}
+
+
+def contrib_label(app: str) -> str:
+    """Return the label of an app in ``django_counters.contrib``."""
+    return f"django_counters_{app.rpartition('.')[2]}"
 
 
 def absent_app(has: Callable[[Feature], object]) -> str:

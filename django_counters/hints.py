@@ -74,6 +74,7 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "E061": 'COUNTERS_UPKEEP has seconds for names of jobs: {"rollup": 30}. '
         "manage.py counters upkeep --list names them.",
         "E062": "Add the app to INSTALLED_APPS and run manage.py migrate, or remove the setting.",
+        "E063": "Add the app to INSTALLED_APPS again: nothing else looks after these rows.",
         "E047": "Name counter fields of the model, without decimal places, in counter_fields.",
         "W010": "Remove the index, or silence this warning where the counter seldom changes.",
         "W011": "Run manage.py counters upkeep partitions, as the owner of the table, every hour.",

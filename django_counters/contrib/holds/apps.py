@@ -9,7 +9,7 @@ from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _
 
 from django_counters.contrib.holds.options import OPTIONS, can_hold
-from django_counters.features import Drift, Feature, Job
+from django_counters.features import Drift, Feature, Job, Leftover
 
 if TYPE_CHECKING:
     from django_counters.fields.base import BaseCounterField
@@ -21,6 +21,7 @@ class Holds(Feature):
     """The options, jobs, routes and admin panel of holds."""
 
     options = (OPTIONS,)
+    tables = ("django_counters_counterhold",)
     actions: Mapping[str, str] = {"hold": "django_counters_holds.hold_counter"}
     rest = f"{_FOLDER}.rest"
     panel = f"{_FOLDER}.admin.HoldsPanel"
@@ -70,6 +71,13 @@ class Holds(Feature):
         from django_counters.contrib.holds.upkeep import forget_holder
 
         return {"holds": forget_holder(actor, using, dry_run=dry_run)}
+
+    def leftovers(self, using: str) -> Iterator[Leftover]:
+        """Return active holds, whose stock never comes back."""
+        from django_counters.contrib.holds.sql import SqlHolds
+
+        if active := SqlHolds(using).active():
+            yield Leftover("open holds", active, "commit or release them")
 
     def drifts(self, using: str) -> Iterator[Drift]:
         from django_counters.contrib.holds.upkeep import overdue

@@ -61,6 +61,8 @@ class Statements:
             f"SELECT SUM(CASE WHEN actor = %s THEN quantity END), SUM(quantity) FROM {HOLDS} h "
             f"WHERE {_OF} AND expires_at > {now}"
         )
+        #: How many holds are active.
+        self.active = f"SELECT COUNT(*) FROM {HOLDS} WHERE state = {HELD}"
         #: Sell all of it. Parameters: token. Rows, also of the next one: token, label, key,
         #: quantity.
         returning = "RETURNING token, field, key, quantity"
@@ -309,6 +311,10 @@ class SqlHolds:
         rows = self._session.run(self._sql.quantities, (actor, label, key), writes=False)
         ((own, total),) = rows
         return int(own or 0), int(total or 0)
+
+    def active(self) -> int:
+        """Return how many holds are active."""
+        return int(self._session.run(self._sql.active, (), writes=False)[0][0])
 
     def commit(self, token: str, quantity: int | None) -> Ended | None:
         """End a running hold of at least this quantity as sold."""

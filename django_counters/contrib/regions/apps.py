@@ -6,9 +6,10 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, S
 from typing import TYPE_CHECKING, Any
 
 from django.apps import AppConfig
+from django.db import connections
 from django.utils.translation import gettext_lazy as _
 
-from django_counters.features import Feature, Finding, Gauge, GaugeValue, Job, Reader
+from django_counters.features import Feature, Finding, Gauge, GaugeValue, Job, Leftover, Reader
 from django_counters.options import Option, is_integer
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class RegionsFeature(Feature):
 
     settings = ("COUNTERS_REGION", "COUNTERS_REGIONS", "COUNTERS_REGION_SECRETS")
     namespace_options = OPTIONS
+    tables = ("django_counters_counterregion",)
     panel = f"{_HERE}.admin.RegionsPanel"
     section = f"{_HERE}.admin.RegionsSection"
     commands = {"regions": f"{_HERE}.command"}
@@ -101,6 +103,14 @@ class RegionsFeature(Feature):
             Job("publish", 10, publish, _("let other regions copy what this one has counted")),
             Job("pull", 10, pull, _("copy what other regions have counted")),
         )
+
+    def leftovers(self, using: str) -> Iterator[Leftover]:
+        """Return the counters with increments that other regions can't copy."""
+        from django_counters.contrib.regions.sql import STATEMENTS, store_of
+
+        if connections[using].vendor in STATEMENTS and (rows := store_of(using).unpublished()):
+            remedy = "publish them with manage.py counters upkeep publish"
+            yield Leftover("counters with unpublished increments", rows, remedy)
 
     def findings(self, using: str) -> Iterator[Finding | GaugeValue]:
         """Return missing publications and copies, and their ages."""

@@ -117,6 +117,17 @@ class Statements:
             f"WHERE {_WITHIN} AND {_OWN_BY_KEY}) u GROUP BY key)"
         )
 
+    @cached_property
+    def unpublished(self) -> str:
+        """Count the counters of this region that have increments which it hasn't published."""
+        own = f"FROM {REGIONS} WHERE base IS NOT NULL"
+        return (
+            f"SELECT COUNT(*) FROM (SELECT key FROM (SELECT key, -value - base AS v {own} "
+            f"UNION ALL SELECT key, value FROM {COUNTER} UNION ALL SELECT key, value FROM {SHARDS} "
+            f"UNION ALL SELECT key, delta FROM {DELTAS} WHERE {self._in.waits}) u "
+            f"WHERE key IN (SELECT key {own}) GROUP BY key HAVING SUM(v) <> 0) n"
+        )
+
     #: The entries of whole versions after ``since``, up to the one that is ``most`` entries
     #: further, with the clock and the life of the same moment, which is looked up once for all of
     #: them. Rows: key, value, version, clock, life.
@@ -358,6 +369,10 @@ class SqlRegions:
         """Give entries whose value has changed their value and a version; how many."""
         params = {**of._asdict(), "low": low, "high": high, "version": version}
         return len(self._session.run(self._sql.publish, params))
+
+    def unpublished(self) -> int:
+        """How many published counters have increments that weren't published."""
+        return int(self._session.run(self._sql.unpublished, (), writes=False)[0][0])
 
     def page(self, of: Of, since: int) -> Page | None:
         """The next entries after a version; None where there are no more."""

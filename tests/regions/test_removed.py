@@ -1,0 +1,49 @@
+"""While the app is removed and its table is there, the check of the database names what it has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from django.core.checks import run_checks
+from django.test import modify_settings, override_settings
+
+from django_counters.models import Counter
+from tests.regions.regions import EU, US, _regional, exchange  # noqa: F401 - a fixture
+
+pytestmark = pytest.mark.django_db(databases=["default", "other"])
+APP = "django_counters.contrib.regions"
+ALONE = {"hits": {"STRATEGY": "sharded"}, "sales": {"STRATEGY": "ledger"}}
+
+
+@contextmanager
+def removed() -> Iterator[None]:
+    """A site that goes on without regions."""
+    with modify_settings(INSTALLED_APPS={"remove": APP}), override_settings(COUNTERS=ALONE):
+        yield
+
+
+def errors() -> list[str]:
+    with removed():
+        found = run_checks(databases=[EU.using])
+    return [one.msg for one in found if one.id == "counters.E063"]
+
+
+@pytest.mark.parametrize("key", ["likes:x", "hits:x", "sales:x"])
+def test_unpublished_increments_are_not_left_behind(key: str) -> None:
+    EU.count("plain:x")
+    EU.count(key, 2)
+    US.count(key, 3)
+    exchange(EU, US)
+    assert errors() == []
+    with removed():
+        Counter.objects.increment(key, using=EU.using)
+    assert errors() == [
+        f"{APP!r} isn't installed, and its tables still have counters with unpublished increments "
+        "(1). To do without it, publish them with manage.py counters upkeep publish, then run "
+        "manage.py migrate django_counters_regions zero."
+    ]
+    exchange(EU, US)
+    assert errors() == []
+    assert US.value(key) == 6
