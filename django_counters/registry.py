@@ -21,7 +21,6 @@ from django_counters.stores.redis.keys import Slots, space_of
 from django_counters.stores.sql import identity
 from django_counters.stores.sql.actors import SqlActors
 from django_counters.stores.sql.batches import SqlBatches
-from django_counters.stores.sql.corrections import SqlCorrections
 from django_counters.stores.sql.deltas import PlainDeltas, SqlDeltas
 from django_counters.stores.sql.dialects import Table, dialect_of
 from django_counters.stores.sql.identity import part_of
@@ -30,6 +29,7 @@ from django_counters.stores.sql.positions import SqlPositions
 from django_counters.stores.sql.session import Session
 from django_counters.stores.sql.tables import NAMED, records
 from django_counters.stores.sql.tokens import SqlTokens
+from django_counters.stores.sql.totals import SqlCorrections
 from django_counters.strategies.base import Outside, Strategy
 from django_counters.strategies.declaring import Recipe
 from django_counters.strategies.in_place import CACHED_AS_EXACT
@@ -130,7 +130,7 @@ class Registry:
 
     def outside(self, recipe: Recipe, table: Table, using: str) -> Outside | None:
         """The same, where its pending increments are not in the database."""
-        found = self.strategy(recipe, table, using) if recipe.can.outside else None
+        found = self.strategy(recipe, table, using) if recipe.declaration.can.outside else None
         return found if isinstance(found, Outside) else None
 
     def records(self, model: type[models.Model], name: str) -> Table:
@@ -161,11 +161,11 @@ class Registry:
         """The entries of a database."""
         return self._of.deltas.get(using) or self._of.deltas.setdefault(using, _deltas(using))
 
-    def corrections(self, table: Table, using: str, key_field: object) -> SqlCorrections:
+    def corrections(self, table: Table, using: str) -> SqlCorrections:
         """Corrects the totals of a table of a database."""
         found = self._of.corrections.get((table, using))
         if found is None:
-            made = SqlCorrections(table, using, key_field)
+            made = SqlCorrections(table, using)
             found = self._keep(self._of.corrections, (table, using), made)
         return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,17 +12,26 @@ from uuid import UUID
 from django.db import transaction
 
 from django_counters import exceptions as errors
-from django_counters.adjustments.models import CounterAdjustment
-from django_counters.adjustments.orders import Order, Person, order_of
+from django_counters.adjustments.models import (
+    CASE_LENGTH,
+    NAME_LENGTH,
+    REASON_LENGTH,
+    CounterAdjustment,
+)
 from django_counters.adjustments.sql import SqlAudit
-from django_counters.exceptions import ApprovalRequired, CounterError, CounterOverflow
+from django_counters.exceptions import (
+    ApprovalRequired,
+    CounterError,
+    CounterOverflow,
+    InvalidAdjustment,
+)
 from django_counters.measure import OCCURRENCE, SUM
 from django_counters.projections.top import with_ranks
 from django_counters.registry import registry
 from django_counters.signals import counter_adjusted
 from django_counters.stores.base import PendingParts
 from django_counters.stores.sql.cells import Part
-from django_counters.stores.sql.corrections import SqlCorrections
+from django_counters.stores.sql.totals import SqlCorrections
 from django_counters.strategies.base import Outside, Strategy
 from django_counters.strategies.periods import booked, in_period
 from django_counters.strategies.refusals import period_name, refusal, refuse_beyond_quotas
@@ -36,8 +46,11 @@ from django_counters.types import (
     Bounds,
     Cell,
     Delta,
+    check_delta,
+    check_integer,
     deltas_of,
     namespace_of,
+    steering,
 )
 from django_counters.write import pipeline
 from django_counters.write.acollector import AsyncCollector
@@ -49,6 +62,156 @@ from django_counters.write.pipeline import owed
 
 # The tables of numbers that writers of one counter add to at once.
 _NUMBERS = frozenset({"CounterCell", "CounterOccurrence"})
+
+LONGEST_REQUEST_ID = 128
+# Invisible letters and signs: fillers of Hangul, the empty pattern of Braille.
+_BLANK = frozenset("\u115f\u1160\u3164\uffa0\u2800")
+
+
+class Person(NamedTuple):
+    """Who adjusts: a user, or anything with a name."""
+
+    id: str
+    name: str
+
+    def is_same(self, other: Person) -> bool:
+        """Whether both are the same person, by id, which outlives a name, or by name."""
+        return self.name == other.name or bool(self.id and self.id == other.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What to change, and why. One of ``to`` and ``by`` is given.
+
+    ``last``: the number of the last adjustment that the person saw, zero for none. While it is
+    still the last one, ``by`` needs no expected value: increments meanwhile do not matter.
+    """
+
+    to: int | None
+    by: int | None
+    expected: int | None
+    reason: str
+    actor: Person
+    approver: Person | None
+    case: str
+    request_id: str
+    allow_below_floor: bool
+    last: int | None = None
+
+    @property
+    def how(self) -> str:
+        """Whether the amount is the new value, ``to``, or the change, ``by``."""
+        return "by" if self.to is None else "to"
+
+    @property
+    def amount(self) -> int:
+        """The new value, or the change."""
+        return self.by or 0 if self.to is None else self.to
+
+    def delta(self, before: int) -> int:
+        """By how much a value changes."""
+        return self.amount if self.to is None else self.to - before
+
+
+def order_of(
+    *,
+    to: object = None,
+    by: object = None,
+    expected: object = None,
+    reason: object,
+    actor: object,
+    approver: object = None,
+    case: object = "",
+    request_id: object = "",
+    allow_below_floor: bool = False,
+    last: int | None = None,
+) -> Order:
+    """A checked order.
+
+    Raises:
+        InvalidAdjustment: it does not say what to do, who asks, or why.
+        InvalidDelta: a number is invalid.
+    """
+    if (to is None) == (by is None):
+        raise InvalidAdjustment(problem="give either the new value (to) or the change (by)")
+    who = person_of(actor, "an actor")
+    second = None if approver is None else person_of(approver, "an approver")
+    if second and second.is_same(who):
+        raise InvalidAdjustment(
+            problem="an adjustment is approved by another person than its author"
+        )
+    return Order(
+        to=None if to is None else check_integer(to),
+        by=None if by is None else check_delta(by),
+        expected=None if expected is None else check_integer(expected),
+        reason=shown(reason, "a reason", REASON_LENGTH),
+        actor=who,
+        approver=second,
+        case=shown(case, "a case", CASE_LENGTH) if case else "",
+        request_id=text_of(request_id, "a request id", NAME_LENGTH) if request_id else "",
+        allow_below_floor=allow_below_floor,
+        last=None if by is None else last,
+    )
+
+
+def person_of(given: object, what: str) -> Person:
+    """A person, from a user or a name.
+
+    Raises:
+        InvalidAdjustment: it is neither, or an unsaved user.
+    """
+    if isinstance(given, Person):
+        return Person(given.id, text_of(given.name, what, NAME_LENGTH))
+    if hasattr(given, "get_username"):
+        user: Any = given
+        if user.pk is None:
+            raise InvalidAdjustment(problem=f"{what} is needed, and this user is not saved")
+        # The name of a custom user need not be a text.
+        return Person(str(user.pk), text_of(str(user.get_username()), what, NAME_LENGTH))
+    return Person("", text_of(given, what, NAME_LENGTH))
+
+
+def text_of(given: object, what: str, longest: int) -> str:
+    """A text that a database can keep, without surrounding white space.
+
+    Raises:
+        InvalidAdjustment: it is no text, or blank, or too long.
+    """
+    text = given.strip() if isinstance(given, str) else ""
+    if not text:
+        raise InvalidAdjustment(problem=f"{what} is needed, as a text that is not blank")
+    if len(text) > longest:
+        raise InvalidAdjustment(problem=f"{what} may have {longest} characters, not {len(text)}")
+    if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
+        raise InvalidAdjustment(problem=f"{what} has a character that no database keeps")
+    return text
+
+
+def shown(given: object, what: str, longest: int) -> str:
+    """A text that shows as it is on a page, in a terminal and in a spreadsheet."""
+    text = text_of(given, what, longest)
+    if character := steering(text):
+        problem = f"{what} has a character that steers how it is shown: {character!a}"
+        raise InvalidAdjustment(problem=problem)
+    if not any(_is_seen(character) for character in text):
+        raise InvalidAdjustment(problem=f"{what} is needed, as a text that can be seen")
+    return text
+
+
+def _is_seen(character: str) -> bool:
+    category = unicodedata.category(character)
+    # Characters without a meaning (yet) show as a box.
+    has_shape = category in ("Cn", "Co") or category[0] not in "CMZ"
+    return has_shape and character not in _BLANK
+
+
+def request_id_of(given: str) -> str:
+    """The ``X-Request-ID`` of a request, if it can be kept; else an empty text."""
+    name = given.strip()
+    return name if len(name) <= LONGEST_REQUEST_ID and name.isprintable() else ""
+
+
+# Previews.
 
 
 class QuotaEffect(NamedTuple):
@@ -120,7 +283,8 @@ def _foreseen_quotas(ref: Ref, delta: int) -> tuple[QuotaEffect, ...]:
     if ref.measure is None or not ref.measure.quotas:
         return ()
     quotas = Change(ref, 1).apart.quotas
-    used = corrections_of(ref, ref.using).used([(ref.key, quota.cell) for quota in quotas])
+    corrections = registry.corrections(ref.table, ref.using)
+    used = corrections.used([(ref.key, quota.cell) for quota in quotas])
     return tuple(
         QuotaEffect(period_name(quota), before, before + booked(delta, before), quota.most)
         for quota, before in zip(quotas, used, strict=True)
@@ -147,8 +311,8 @@ def settle_buffered(refs: Iterable[Ref], alias: str) -> None:
 @contextmanager
 def adjusting(ref: Ref, alias: str) -> Iterator[SqlAudit]:
     """A transaction, or a savepoint, in which nobody else adjusts."""
-    audit = SqlAudit(alias)
-    with corrections_of(ref, alias).correcting():
+    audit = registry.kept(SqlAudit, alias)
+    with registry.corrections(ref.table, alias).correcting():
         audit.alone()
         yield audit
 
@@ -189,7 +353,7 @@ def forget(key: object, using: str | None) -> int:
     """
     ref = named(key, using)
     settle_buffered([ref], ref.using)
-    corrections = registry.corrections(ref.table, ref.using, None)
+    corrections = registry.corrections(ref.table, ref.using)
     with corrections.correcting():
         value = _forgotten(ref, corrections)
         # A later rollup needs the row, and so do entries.
@@ -269,7 +433,7 @@ def _forget_waiting(ref: Ref, outside: Outside, waiting: PendingParts) -> None:
             if cell is not None:
                 sums[ref.text, cell] = sums.get((ref.text, cell), 0) - by
         taken = measures.with_admitted(deltas_of(with_ranks(sums, known)))
-        corrections_of(ref, ref.using).add_cells(taken)
+        registry.corrections(ref.table, ref.using).add_cells(taken)
 
     def forget_outside() -> None:
         outside.forget([ref.key])
@@ -283,7 +447,8 @@ def _forget_waiting(ref: Ref, outside: Outside, waiting: PendingParts) -> None:
 
 def settle(refs: Iterable[Ref], alias: str) -> None:
     """Apply what the caller has collected for the counters."""
-    pipeline.settle([ref.text for ref in refs if not ref.owner], alias)
+    if collector_of(alias) is not None:
+        pipeline.settle([ref.text for ref in refs if not ref.owner], alias)
 
 
 class Planned(NamedTuple):
@@ -293,6 +458,7 @@ class Planned(NamedTuple):
     order: Order
     before: int
     delta: int
+    enters: bool  # an entry of a ledger
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +487,7 @@ def correct_many(orders: Sequence[tuple[Ref, Order]], alias: str, audit: SqlAudi
     refused: dict[Ref, errors.CounterError] = {}
     for ref, order in orders:
         try:
-            plans.append(_planned(ref, order, met, alias, audit))
+            plans.append(_planned(ref, order, met, audit))
         except errors.CounterError as error:
             refused[ref] = error
     rows = _carried_out(plans, alias, audit) if plans else []
@@ -329,7 +495,7 @@ def correct_many(orders: Sequence[tuple[Ref, Order]], alias: str, audit: SqlAudi
     return Corrected(rows, refused, in_vain)
 
 
-def _planned(ref: Ref, order: Order, met: Met, alias: str, audit: SqlAudit) -> Planned:
+def _planned(ref: Ref, order: Order, met: Met, audit: SqlAudit) -> Planned:
     """The adjustment of a counter that is held, unless it is refused."""
     if ref.key not in met.values:
         raise errors.RecordMissing(key=ref.label)
@@ -337,28 +503,31 @@ def _planned(ref: Ref, order: Order, met: Met, alias: str, audit: SqlAudit) -> P
     delta = order.delta(before)
     refuse_stale(ref, order, before, audit)
     refuse(ref, order, before)
-    if not ref.recipe.can.entries:
-        corrections_of(ref, alias).check(ref.key, delta, met.total(ref))
-    return Planned(ref, order, before, delta)
+    enters = ref.recipe.can.entries
+    if not enters:
+        met.corrections.check(ref.key, delta, met.found[ref.key].total or 0)
+    return Planned(ref, order, before, delta, enters)
 
 
 def _carried_out(
     plans: Sequence[Planned], alias: str, audit: SqlAudit
 ) -> Sequence[CounterAdjustment]:
-    corrections, ledger = corrections_of(plans[0].ref, alias), registry.deltas(alias)
-    entered = [plan for plan in plans if plan.delta and plan.ref.recipe.can.entries]
-    credited = [plan for plan in plans if plan.delta and not plan.ref.recipe.can.entries]
+    corrections, ledger = registry.corrections(plans[0].ref.table, alias), registry.deltas(alias)
+    entered = [plan for plan in plans if plan.delta and plan.enters]
+    credited = [plan for plan in plans if plan.delta and not plan.enters]
     entries = ledger.adjust({plan.ref.text: plan.delta for plan in entered}) if entered else {}
     if credited:
         corrections.correct({plan.ref.key: plan.delta for plan in credited})
     # An adjustment counts in the period in which it is made, and has no tags.
     made = [Change(plan.ref, plan.delta).apart for plan in credited]
-    corrections.add_cells(in_period(made, corrections))
-    # A period may have begun since each was asked about, and have less room.
-    refuse_beyond_quotas(made, corrections, counted=True)
-    made = [Change(plan.ref, plan.delta).apart for plan in entered]
-    ledger.add_cells(in_period(made, corrections))
-    rows = audit.write(_columns(plan, entries.get(plan.ref.text)) for plan in plans)
+    if any(delta.effects for delta in made):
+        corrections.add_cells(in_period(made, corrections))
+        # A period may have begun since each was asked about, and have less room.
+        refuse_beyond_quotas(made, corrections, counted=True)
+    if entered:
+        made = [Change(plan.ref, plan.delta).apart for plan in entered]
+        ledger.add_cells(in_period(made, corrections))
+    rows = audit.write(_columns(plan, entries) for plan in plans)
     for strategy, keys in _outside([plan.ref for plan in plans], alias):
         _forget_after_commit(strategy, keys, alias)
     for row in rows:
@@ -367,18 +536,15 @@ def _carried_out(
 
 
 class Met(NamedTuple):
-    """Counters whose totals are held: their amounts and their exact values.
+    """Counters whose totals are held by ``corrections``: their amounts and their exact values.
 
     Missing records are in none of them. ``made``: the counters whose totals were created.
     """
 
+    corrections: SqlCorrections
     found: Mapping[Hashable, Amounts]
     values: Mapping[Hashable, int]
     made: frozenset[Hashable]
-
-    def total(self, ref: Ref) -> int:
-        """The total alone."""
-        return self.found[ref.key].total or 0
 
 
 def meet(refs: Sequence[Ref], alias: str) -> Met:
@@ -387,13 +553,14 @@ def meet(refs: Sequence[Ref], alias: str) -> Met:
     floors = [
         ref.key for ref in refs if ref.bounds.floor is not None and not ref.recipe.can.in_place
     ]
-    found, made = corrections_of(refs[0], alias).hold([one.key for one in refs], floors)
-    return Met(found, _exact(refs, found, alias), made)
+    corrections = registry.corrections(refs[0].table, alias)
+    found, made = corrections.hold([one.key for one in refs], floors)
+    return Met(corrections, found, _exact(refs, found, alias), made)
 
 
 def foreseen_values(refs: Sequence[Ref], alias: str) -> dict[Ref, int]:
     """The present exact values of existing counters of one table. Holds nothing."""
-    corrections = corrections_of(refs[0], alias)
+    corrections = registry.corrections(refs[0].table, alias)
     keys = [ref.key for ref in refs]
     # A missing record has no value; any other counter without a row is zero.
     found = dict.fromkeys(keys, Amounts(None, 0)) if corrections.inserts else {}
@@ -449,17 +616,18 @@ def _refuse_number(ref: Ref, order: Order, before: int, delta: int) -> None:
         raise errors.CounterOverflow(key=ref.label, low=low, high=high)
     if delta > 0 and ref.measure is not None and ref.measure.quotas:
         refuse_beyond_quotas(
-            [Change(ref, delta).apart], corrections_of(ref, ref.using), counted=False
+            [Change(ref, delta).apart], registry.corrections(ref.table, ref.using), counted=False
         )
 
 
-def _columns(plan: Planned, entry: UUID | None) -> dict[str, Any]:
+def _columns(plan: Planned, entries: Mapping[str, UUID]) -> dict[str, Any]:
     """The columns of an adjustment."""
-    ref, order, before, delta = plan
+    ref, order, before, delta, _ = plan
+    key = ref.text
     second = order.approver or Person("", "")
     return {
         "field": ref.owner,
-        "key": ref.text,
+        "key": key,
         "before": before,
         "after": before + delta,
         "delta": delta,
@@ -470,7 +638,7 @@ def _columns(plan: Planned, entry: UUID | None) -> dict[str, Any]:
         "approver_id": second.id,
         "approver_name": second.name,
         "request_id": order.request_id,
-        "entry": entry,
+        "entry": entries.get(key),
     }
 
 
@@ -503,8 +671,3 @@ def _outside(refs: Iterable[Ref], alias: str) -> Iterable[tuple[Outside, list[Ha
 def strategy_of(ref: Ref, alias: str) -> Strategy:
     """How a counter is read."""
     return registry.strategy(ref.recipe, ref.table, alias)
-
-
-def corrections_of(ref: Ref, alias: str) -> SqlCorrections:
-    """The store that changes its total."""
-    return registry.corrections(ref.table, alias, ref.key_field)

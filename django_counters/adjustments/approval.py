@@ -8,9 +8,18 @@ from uuid import UUID
 from django.db import IntegrityError, models, router
 
 from django_counters import clock
-from django_counters.adjustments.adjustment import adjusting, correct, foreseen, refuse_stale
+from django_counters.adjustments.adjustment import (
+    Order,
+    Person,
+    adjusting,
+    correct,
+    foreseen,
+    order_of,
+    person_of,
+    refuse_stale,
+    shown,
+)
 from django_counters.adjustments.models import REASON_LENGTH, AdjustmentRequest, CounterAdjustment
-from django_counters.adjustments.orders import Order, Person, order_of, person_of, shown
 from django_counters.adjustments.sql import SqlAudit
 from django_counters.exceptions import InvalidAdjustment, RequestDecided
 from django_counters.registry import registry

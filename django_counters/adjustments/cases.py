@@ -9,16 +9,17 @@ from typing import Any, NamedTuple, Required, TypedDict
 
 from django_counters.adjustments import STEP
 from django_counters.adjustments.adjustment import (
+    Order,
     adjusting,
     correct_many,
-    corrections_of,
     foreseen_values,
+    order_of,
     refuse,
     settle_buffered,
 )
-from django_counters.adjustments.orders import Order, order_of
 from django_counters.adjustments.sql import SqlAudit
 from django_counters.exceptions import CounterError, InvalidAdjustment, RecordMissing
+from django_counters.registry import registry
 from django_counters.write.change import Ref
 
 Asked = tuple[Ref, Order]
@@ -176,7 +177,7 @@ class _InVainError(Exception):
 def _adjust(group: Sequence[Asked], alias: str, report: AdjustedMany, audit: SqlAudit) -> None:
     """Adjust counters of one table. Refused ones leave nothing behind."""
     try:
-        with corrections_of(group[0][0], alias).all_or_nothing():
+        with registry.corrections(group[0][0].table, alias).all_or_nothing():
             done = correct_many(group, alias, audit)
             _refuse(done.refused, report)
             if done.in_vain:

@@ -25,10 +25,16 @@ from django.views.decorators.http import require_http_methods, require_POST
 from django_counters import clock
 from django_counters import exceptions as errors
 from django_counters.adjustments import approval
-from django_counters.adjustments.adjustment import Preview, adjust, preview
+from django_counters.adjustments.adjustment import (
+    Person,
+    Preview,
+    adjust,
+    person_of,
+    preview,
+    request_id_of,
+)
 from django_counters.adjustments.approval import ask
 from django_counters.adjustments.forms import BY, TO, AdjustForm, ApproveForm, RejectForm
-from django_counters.adjustments.orders import Person, person_of, request_id_of
 from django_counters.admin.export import ExportAdmin
 from django_counters.admin.readonly import (
     ChoiceFilter,

@@ -105,7 +105,8 @@ def is_gone(field: str, key: str) -> bool:
 
 def _where(subject: Ref) -> dict[str, Any]:
     # An inherited counter is in the row of the parent, under the key of the parent.
-    owner = "pk" if subject.key_field is None else subject.key_field.name
+    key_field: Any = subject.model and subject.model._meta.pk
+    owner = key_field.name if key_field else "pk"
     return {owner: subject.key}
 
 

@@ -37,7 +37,7 @@ def usage_of(ref: Ref) -> tuple[QuotaUsage, ...]:
     quotas = Change(ref, 1).apart.quotas
     if not quotas:
         return ()
-    sums = registry.corrections(ref.table, ref.using, ref.key_field).used(
+    sums = registry.corrections(ref.table, ref.using).used(
         [(ref.key, quota.cell) for quota in quotas]
     )
     return tuple(

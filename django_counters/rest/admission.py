@@ -61,7 +61,7 @@ def _made(keys: set[str], most: int, alias: str) -> bool:
     """
     namespace = namespace_of(next(iter(keys)))
     counted = created_key(namespace)
-    corrections = registry.corrections(NAMED, alias, None)
+    corrections = registry.corrections(NAMED, alias)
     with corrections.correcting("the admission"):
         held = corrections.hold([counted]).found[counted]
         absent = _absent(keys, alias)

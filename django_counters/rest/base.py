@@ -21,7 +21,7 @@ from rest_framework.views import APIView
 
 from django_counters import clock
 from django_counters.access import ANYONE, BEACON, Access
-from django_counters.adjustments.orders import request_id_of
+from django_counters.adjustments.adjustment import request_id_of
 from django_counters.features import charges
 from django_counters.projections.event import PLAIN, Event
 from django_counters.registry import registry

@@ -74,11 +74,6 @@ class Ref(NamedTuple):
         record = self.table.pending.record
         return record[0] if record else None
 
-    @property
-    def key_field(self) -> Any:
-        """The primary key field of its model; None for a named counter."""
-        return self.model._meta.pk if self.model else None
-
 
 class Change(NamedTuple):
     """By how much one counter changes, and how.

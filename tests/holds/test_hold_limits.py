@@ -31,7 +31,7 @@ from django_counters.exceptions import (
 from django_counters.fields import CounterField
 from django_counters.models import Counter
 from django_counters.registry import registry
-from django_counters.stores.sql.corrections import SqlCorrections
+from django_counters.stores.sql.totals import SqlCorrections
 from django_counters.testing import override_counters
 from django_counters.upkeep.forgetting import forget_actor
 from tests.concurrency.crowd import Threads

@@ -36,8 +36,8 @@ from django_counters.models import (
     SlottedCounter,
 )
 from django_counters.registry import registry
-from django_counters.stores.sql.corrections import SqlCorrections
 from django_counters.stores.sql.dialects import dialect_of
+from django_counters.stores.sql.totals import SqlCorrections
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from tests import machines

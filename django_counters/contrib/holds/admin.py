@@ -13,8 +13,8 @@ from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
+from django_counters.adjustments.adjustment import request_id_of
 from django_counters.adjustments.forms import AdjustForm
-from django_counters.adjustments.orders import request_id_of
 from django_counters.admin.adjusting import AdjustingMixin, form_url
 from django_counters.admin.readonly import address
 from django_counters.admin.refusals import said

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from django_counters import clock
-from django_counters.adjustments.adjustment import adjusting, correct, settle_buffered
+from django_counters.adjustments.adjustment import adjusting, correct, order_of, settle_buffered
 from django_counters.adjustments.models import CASE_LENGTH, CounterAdjustment
-from django_counters.adjustments.orders import order_of
 from django_counters.conf import EXACT, irreversible
 from django_counters.contrib.holds.errors import (
     HoldEnded,
@@ -556,7 +555,7 @@ def _extend(name: str, minutes: object, using: str) -> Hold:
     if ref is None or (limits.per_actor is None and limits.in_total is None):
         until = holds.extend(name, seconds)
     else:
-        corrections = registry.corrections(ref.table, using, ref.key_field)
+        corrections = registry.corrections(ref.table, using)
         with corrections.correcting("the hold"):
             until = holds.extend(name, seconds)
             if until is not None:
@@ -601,7 +600,7 @@ def expire_of(ref: Ref, limit: int = AT_ONCE) -> int:
     several = holds.waits_for_others
     if several and not holds.overdue(ref.owner, ref.text):
         return 0
-    corrections = registry.corrections(ref.table, ref.using, ref.key_field)
+    corrections = registry.corrections(ref.table, ref.using)
     with corrections.correcting("the hold"):
         # The total before the rows, so that two calls never wait for each other.
         if several and ref.key not in corrections.hold([ref.key]).found:
