@@ -18,17 +18,20 @@ its path.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
+from django.db import connections, transaction
 from django.utils.module_loading import import_string
 
 if TYPE_CHECKING:
@@ -39,6 +42,10 @@ if TYPE_CHECKING:
 
     from django_counters.options import Option
     from django_counters.projections.base import Projection
+
+
+logger = logging.getLogger("django_counters")
+_Result = TypeVar("_Result")
 
 
 # Data that hooks take and return.
@@ -256,7 +263,11 @@ class Section(Protocol):
 
 
 class Feature:
-    """What one app adds. It overrides what it needs; each method here adds nothing."""
+    """What one app adds. It overrides what it needs; each method here adds nothing.
+
+    An error in a job, `prune`, `drifts`, `findings` or `inquiries` doesn't stop other apps: it is
+    logged, and reported under the app's name. Other errors end what calls the method.
+    """
 
     # Options of namespaces and fields.
 
@@ -517,6 +528,29 @@ def installed() -> dict[str, Feature]:
 def features() -> list[Feature]:
     """Return the features of the installed apps, in the order of ``INSTALLED_APPS``."""
     return list(installed().values())
+
+
+def attempted(
+    using: str, hook: Callable[[Feature], _Result], failed: dict[str, str]
+) -> Iterator[_Result]:
+    """Call a hook of each installed feature: an error in one of them doesn't stop the others.
+
+    Args:
+        using: the database that it uses.
+        hook: the call.
+        failed: the text of each error is put there, under its app. Its traceback is logged.
+    """
+    for app, feature in installed().items():
+        # PostgreSQL refuses statements in a transaction in which one has failed.
+        held = connections[using].in_atomic_block
+        try:
+            with transaction.atomic(using) if held else nullcontext():
+                result = hook(feature)
+        except Exception as error:
+            logger.exception("%s failed in the database %s.", app, using)
+            failed[app] = f"{type(error).__name__}: {error}".strip()
+        else:
+            yield result
 
 
 @cache

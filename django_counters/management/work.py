@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -96,9 +96,14 @@ history = _counting(record_history, "recorded", "{} totals recorded")
 
 def prune(using: str) -> Done:
     """Delete expired rows."""
-    gone = prune_all(using)
+    gone, failed = prune_all(using)
     *some, last = (f"{number} {kind}" for kind, number in gone.items())
-    return Done(f"{', '.join(some)} and {last} forgotten", {"database": using, **gone})
+    text = f"{', '.join(some)} and {last} forgotten"
+    return Done(text, {"database": using, **gone}, _failures(failed))
+
+
+def _failures(failed: Mapping[str, str]) -> list[str]:
+    return [f"{app} failed: {error}" for app, error in failed.items()]
 
 
 def verify(using: str) -> Done:
@@ -115,5 +120,6 @@ def verified(using: str, **asked: Any) -> Done:
         text = f"{text}; {report.measures} kinds of counters compared with their actors"
     shown = [f"{d.key}: {d.actual}, not {d.expected}" for d in report.drifts[:MOST_SHOWN]]
     wrong = f"{len(drifts)} are not what they should be: {', '.join(shown)}"
+    problems = [*([wrong] if drifts else []), *_failures(report.failed)]
     data = {"database": using, **asdict(report), "drifts": drifts}
-    return Done(text, data, [wrong] if drifts else [])
+    return Done(text, data, problems)

@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 
 from django_counters import clock
 from django_counters.conf import problems
-from django_counters.features import Finding, Verdict, features, installed
+from django_counters.features import Finding, Verdict, installed
 from django_counters.metrics.facts import (
     LATE,
     RECENT,
@@ -23,6 +23,7 @@ from django_counters.metrics.facts import (
     Members,
     Redis,
     Unfolded,
+    added,
     gather,
 )
 from django_counters.tables import CounterIncident
@@ -66,8 +67,9 @@ def examine(using: str = DEFAULT_DB_ALIAS) -> list[Finding]:
     for away in found.away:
         raise away.error
     # Without its facts it is known that nothing works.
-    inquired = features() if found.added is not None else ()
-    return [*findings(found), *(told for one in inquired for told in one.inquiries(using))]
+    inquired = found.added is not None
+    asked = added(using, lambda feature, using: feature.inquiries(using)) if inquired else ()
+    return [*findings(found), *asked]
 
 
 def verdict(found: Iterable[Finding]) -> Verdict:

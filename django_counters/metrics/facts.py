@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cache, partial
-from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 from uuid import UUID
@@ -23,7 +22,7 @@ from django_counters import clock
 from django_counters.access import created_key
 from django_counters.adjustments.models import AdjustmentRequest, CounterAdjustment
 from django_counters.exceptions import CounterError, CounterUnavailable, OutcomeUnknown
-from django_counters.features import Finding, GaugeValue, features
+from django_counters.features import Feature, Finding, GaugeValue, attempted
 from django_counters.read.values import values_of
 from django_counters.registry import registry
 from django_counters.stores.redis.commands import Refused
@@ -53,6 +52,7 @@ PERIODS = (10, 60)
 MOST_ENTRIES = 100_000
 _DAY = timedelta(days=1)
 _T = TypeVar("_T")
+_F = TypeVar("_F", bound=Finding | GaugeValue)
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +285,28 @@ def attempt(part: str, using: str, read: Callable[[], _T]) -> _T | Away:
         return Away(part, reason_of(error), error)
 
 
+def added(using: str, hook: Callable[[Feature, str], Iterable[_F]]) -> Iterator[_F | Finding]:
+    """Yield what a hook of each feature returns; its error is a finding."""
+    failed: dict[str, str] = {}
+    for results in attempted(using, lambda feature: [*hook(feature, using)], failed):
+        yield from results
+    text = _("the app failed: %(error)s (the log has more)")
+    for app, error in failed.items():
+        yield Finding(app, "", 0, 0, text % {"error": error}, needed=True)
+
+
+def _findings_of(feature: Feature, using: str) -> Iterator[Finding | GaugeValue]:
+    """Yield the findings of a feature, and its gauges that a scrape expects."""
+    gauges = feature.gauges()
+    for finding in feature.findings(using):
+        if isinstance(finding, GaugeValue) and finding.gauge not in gauges:
+            undeclared = _("%(gauge)s is not among the gauges of its app, and not shown")
+            action = undeclared % {"gauge": finding.gauge.name}
+            yield Finding("metrics", "", 0, 0, action, needed=True)
+        else:
+            yield finding
+
+
 def _spread(using: str) -> tuple[Unfolded, ...]:
     """Return the shards and slots that wait for a rollup."""
     found = []
@@ -483,10 +505,7 @@ PARTS: Mapping[str, tuple[str, Callable[[str], Any]]] = MappingProxyType(
         "rooms": (_TO_DO, _rooms),
         "strangers": (_TO_DO, lambda using: tuple(strangers(using))),
         "guard": (_TO_DO, _guard),
-        "added": (
-            _TO_DO,
-            lambda using: tuple(chain.from_iterable(one.findings(using) for one in features())),
-        ),
+        "added": (_TO_DO, lambda using: tuple(added(using, _findings_of))),
         "requests": (gettext_noop("requests"), _requests),
         "landed": (gettext_noop("landed increments"), _landed),
         "entries": (gettext_noop("entries"), _entries),

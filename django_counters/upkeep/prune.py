@@ -7,7 +7,7 @@ from datetime import timedelta
 from django.db import DEFAULT_DB_ALIAS, router
 
 from django_counters import clock
-from django_counters.features import features
+from django_counters.features import attempted
 from django_counters.registry import registry
 from django_counters.stores.sql.batches import REMEMBERED
 from django_counters.tables import (
@@ -24,8 +24,9 @@ INCIDENTS_KEPT = timedelta(days=366)
 _BATCH = 1_000
 
 
-def prune_all(using: str = DEFAULT_DB_ALIAS) -> dict[str, int]:
-    """Delete all expired rows; how many of each kind there were."""
+def prune_all(using: str = DEFAULT_DB_ALIAS) -> tuple[dict[str, int], dict[str, str]]:
+    """Delete all expired rows. Return how many of each kind, and the errors of apps by app."""
+    failed: dict[str, str] = {}
     pruned = {
         "tokens": prune(using),
         "generations": prune_landed(using),
@@ -34,9 +35,9 @@ def prune_all(using: str = DEFAULT_DB_ALIAS) -> dict[str, int]:
         "cells": prune_cells(using),
         "incidents": prune_incidents(using),
     }
-    for feature in features():
-        pruned |= feature.prune(using)
-    return pruned
+    for rows in attempted(using, lambda feature: feature.prune(using), failed):
+        pruned |= rows
+    return pruned, failed
 
 
 def prune(using: str = DEFAULT_DB_ALIAS) -> int:
