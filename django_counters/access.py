@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from re import Pattern
 from typing import Any
@@ -136,8 +136,7 @@ def access_problems(declared: object) -> Iterator[str]:
     known = [name for name in Access.__dataclass_fields__ if name != "added"]
     for option in declared:
         if option not in (*known, *further):
-            listed = ", ".join((*known, *further))
-            yield f"API has an unknown option {option!r}. Known are: {listed}."
+            yield _unknown(option, (*known, *further))
     for action in (*ACTIONS, *further):
         yield from _rule_problems(action, declared.get(action))
     yield from _number_problems(declared)
@@ -146,6 +145,12 @@ def access_problems(declared: object) -> Iterator[str]:
     yield from _beacon_problems(declared)
     if declared.get("who") not in (None, ADDRESS):
         yield f"API: who is {ADDRESS!r} or None, not {declared['who']!r}."
+
+
+def _unknown(option: object, known: Iterable[str]) -> str:
+    if app := absent_app(lambda feature: option in feature.actions):
+        return f"API: {option} needs {app} in INSTALLED_APPS."
+    return f"API has an unknown option {option!r}. Known are: {', '.join(known)}."
 
 
 def _rule_problems(action: str, rule: object) -> Iterator[str]:
@@ -202,8 +207,8 @@ def _limit_problems(declared: Mapping[Any, Any]) -> Iterator[str]:
         yield "API: a burst is that of a 'limit'."
     yield from _network_problems(declared.get("network_limits"))
     wanted = [option for option in ("limit", "network_limits") if declared.get(option)]
-    if wanted and not any(feature.charge for feature in features()):
-        app = absent_app(lambda feature: feature.charge) or "an app for rates"
+    if wanted and not any(feature.keeps_rates for feature in features()):
+        app = absent_app(lambda feature: feature.keeps_rates) or "an app for rates"
         yield from (f"API: {option} needs {app} in INSTALLED_APPS." for option in wanted)
 
 

@@ -307,16 +307,25 @@ def _name_problems(name: object) -> Iterator[Problem]:
         yield Problem("E002", f"{name!r} cannot be a namespace: {reason}.")
 
 
-def _unknown_option(where: str, name: Any, known: tuple[str, ...]) -> Problem:
-    def has(feature: Feature) -> bool:
-        projected = (option for projection in feature.options for option in projection.options)
-        added = (*feature.namespace_options, *projected)
-        return name in (option.name.upper() for option in added)
-
-    if app := absent_app(has):
-        return Problem("E062", f"{where}: {name} needs {app} in INSTALLED_APPS.")
-    guess = did_you_mean(name, known)
+def _unknown_option(where: str, name: object, known: tuple[str, ...]) -> Problem:
+    small = str(name).lower()
+    if app := absent_option(small):
+        return Problem("E062", f"{where}: {small.upper()} needs {app} in INSTALLED_APPS.")
+    of_strategies = (option for one in strategies().values() for option in one.namespaces or ())
+    is_within = small in (option.name for option in of_strategies)
+    guess = f" Write {small!r} within OPTIONS." if is_within else did_you_mean(name, known)
     return Problem("E003", f"{where} has an unknown option {name!r}.{guess}")
+
+
+def absent_option(name: str, *, of_field: bool = False) -> str:
+    """Return which apps have to be installed for an option in small letters; empty if none has."""
+
+    def has(feature: Feature) -> bool:
+        options = [option for one in feature.options for option in one.options]
+        options += () if of_field else feature.namespace_options
+        return name in (option.name.lower() for option in options)
+
+    return absent_app(has)
 
 
 def _option_problems(where: str, declared: Mapping[Any, Any]) -> Iterator[Problem]:

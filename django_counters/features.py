@@ -465,12 +465,14 @@ class Feature:
     #: by a subclass of `rest.permissions.CounterPermission`.
     actions: Mapping[str, str] = MappingProxyType({})
 
-    #: The dotted path of a function ``charge(request, namespace, access, changes)`` that keeps the
-    #: rates ``limit``, ``burst`` and ``network_limits`` of ``API``. The API calls it with the
-    #: `Access` of a namespace and the number of its counters, before it changes them, outside of
-    #: transactions. It raises an exception of REST framework to refuse. Without an app that has
-    #: such a function, a check refuses these rates.
+    #: The dotted path of a function ``charge(request, namespace, access, changes)``. The API calls
+    #: it with the `Access` of a namespace and the number of its counters, before it changes them,
+    #: outside of transactions. It raises an exception of REST framework to refuse.
     charge: str = ""
+
+    #: Whether `charge` keeps the rates ``limit``, ``burst`` and ``network_limits`` of ``API``.
+    #: Without an app that does, a check refuses these rates.
+    keeps_rates: bool = False
 
     # Monitoring.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy as _
 from django_counters import clock
 from django_counters.access import UPKEEP
 from django_counters.exceptions import CounterError, InvalidConfiguration
-from django_counters.features import Done, Job, features
+from django_counters.features import Done, Job, absent_app, features
 from django_counters.options import did_you_mean
 from django_counters.tables.standing import COUNTERS
 
@@ -70,6 +70,13 @@ def _declared() -> Iterator[Job]:
         yield from one.jobs()
 
 
+def unknown(name: object, known: Iterable[str]) -> str:
+    """Return why there is no such job, and what to do."""
+    if app := absent_app(lambda feature: name in [job.name for job in feature.jobs()]):
+        return f"{name!r} needs {app} in INSTALLED_APPS."
+    return f"There is no job {name!r}.{did_you_mean(name, tuple(known))}"
+
+
 def upkeep_problems() -> Iterator[str]:
     """Say what is wrong with ``COUNTERS_UPKEEP``."""
     names, declared = [job.name for job in _declared()], getattr(settings, SETTING, {})
@@ -81,7 +88,7 @@ def upkeep_problems() -> Iterator[str]:
             yield f"{number} jobs are called {name!r}: rename those of your apps."
     for name, seconds in declared.items():
         if name not in names:
-            yield f"{SETTING} names an unknown job {name!r}.{did_you_mean(name, tuple(names))}"
+            yield f"{SETTING}: {unknown(name, names)}"
         elif seconds is not None and not (
             type(seconds) in (int, float) and 0 < seconds <= 366 * _DAY
         ):

@@ -28,6 +28,7 @@ WRONG: list[tuple[Any, str, str]] = [
     ({"a:b": {}}, "E002", "cannot be a namespace"),
     ({5: {}}, "E002", "cannot be a namespace"),
     ({"a b": {}}, "E002", "white space"),
+    ({"stock": {"max_age": 3}}, "E003", "Write 'max_age' within OPTIONS."),
     ({"stock": {"FLOR": 0}}, "E003", "Did you mean 'FLOOR'?"),
     ({"stock": {"BANANA": 0}}, "E003", "Known are: STRATEGY, FLOOR"),
     ({"stock": {"STRATEGY": "exakt"}}, "E004", "Did you mean 'exact'?"),

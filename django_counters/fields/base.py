@@ -6,10 +6,18 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from django.core.exceptions import ImproperlyConfigured
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import connections, models, router
 
-from django_counters.conf import COMMON, EXACT, field_options, field_strategies, measure_of
+from django_counters.conf import (
+    COMMON,
+    EXACT,
+    absent_option,
+    field_options,
+    field_strategies,
+    measure_of,
+)
 from django_counters.exceptions import (
     CounterError,
     InitialOutOfBounds,
@@ -65,7 +73,13 @@ class BaseCounterField(TotalField):
         self.bounds = Bounds(floor, value_ceiling(self.options.get("ceiling")))
         if "db_default" not in kwargs:
             kwargs.setdefault("default", 0)
-        super().__init__(*args, **kwargs)
+        try:
+            super().__init__(*args, **kwargs)
+        except TypeError as error:
+            for name in kwargs:
+                if app := absent_option(name, of_field=True):
+                    raise ImproperlyConfigured(f"{name} needs {app} in INSTALLED_APPS.") from error
+            raise
 
     def contribute_to_class(
         self,

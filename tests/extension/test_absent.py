@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 from django.core.checks import run_checks
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 from django.test import modify_settings, override_settings
 
 from django_counters import contrib
+from django_counters.fields import CounterField
 
 APPS = """
 from dataclasses import replace
@@ -25,6 +27,8 @@ TEMPER = Option("temper", None, "hot or None", "Its temper.")
 class Feature(Moods):
     settings = ("COUNTERS_ABSENT",)
     commands = {"absent": "tests.extension.command"}
+    actions = {"annoy": "absent.annoy_counter"}
+    keeps_rates = True
     options = (replace(Moods.options[0], name="tempers", options=(TEMPER,)),)
 
 
@@ -55,13 +59,38 @@ def test_its_setting_names_the_app() -> None:
         assert found_by_checks() == [("counters.E062", needs)]
 
 
-def test_its_option_names_the_app() -> None:
-    with override_settings(COUNTERS={"likes": {"TEMPER": "hot"}}):
+@pytest.mark.parametrize("option", ["TEMPER", "temper"])
+def test_its_option_names_the_app(option: str) -> None:
+    with override_settings(COUNTERS={"likes": {option: "hot"}}):
         [(code, message)] = found_by_checks()
     assert code == "counters.E062"
     assert message == (
         "COUNTERS['likes']: TEMPER needs 'django_counters.contrib.absent' in INSTALLED_APPS."
     )
+
+
+def test_its_option_of_a_field_names_the_app() -> None:
+    needs = r"^temper needs 'django_counters\.contrib\.absent' in INSTALLED_APPS\.$"
+    with pytest.raises(ImproperlyConfigured, match=needs):
+        CounterField(temper="hot")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'shared'"):
+        CounterField(shared=True)
+
+
+def test_its_action_of_the_api_names_the_app() -> None:
+    with override_settings(COUNTERS={"likes": {"API": {"annoy": "staff"}}}):
+        [(_, message)] = found_by_checks()
+    needs = "API: annoy needs 'django_counters.contrib.absent' in INSTALLED_APPS."
+    assert message == f"COUNTERS['likes']: {needs}"
+
+
+def test_its_job_names_the_app() -> None:
+    needs = "'cheer' needs 'django_counters.contrib.absent' in INSTALLED_APPS."
+    with modify_settings(INSTALLED_APPS={"remove": "tests.extension"}):
+        with override_settings(COUNTERS_UPKEEP={"cheer": 5}):
+            assert found_by_checks() == [("counters.E061", f"COUNTERS_UPKEEP: {needs}")]
+        with pytest.raises(CommandError, match=needs):
+            call_command("counters", "upkeep", "cheer")
 
 
 @pytest.mark.parametrize("arguments", [(), ("a",), ("--loop", "1", "a"), ("a", "--help")])

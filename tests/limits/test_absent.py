@@ -12,6 +12,7 @@ from django_counters.conf import problems
 from django_counters.exceptions import InvalidConfiguration
 from django_counters.rest.exposed import expose
 from django_counters.testing import override_counters
+from tests.extension.apps import Moods
 from tests.extension.models import Party
 
 APP = "django_counters.contrib.limits"
@@ -49,3 +50,13 @@ def test_an_import_names_the_app() -> None:
     done = subprocess.run(call, capture_output=True, text=True, check=False)
     *_, last = done.stderr.splitlines()
     assert last.endswith(f"ImproperlyConfigured: Add '{APP}' to INSTALLED_APPS.")
+
+
+def test_another_app_that_is_asked_before_changes_keeps_no_rates(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Moods, "charge", "tests.extension.work.charge")
+    declared = {"likes": {"API": {"increment": "authenticated", "limit": "9/min"}}}
+    with modify_settings(INSTALLED_APPS={"remove": APP}):
+        (problem,) = problems(declared)
+    assert problem.message == f"COUNTERS['likes']: API: limit {NEEDS}"

@@ -17,6 +17,7 @@ class LimitsFeature(Feature):
 
     settings = ("COUNTERS_LIMITS_WHEN_AWAY",)
     charge = f"{_FOLDER}.rest.charge_changes"
+    keeps_rates = True
     tallies = (
         Tally(
             "django_counters_limits_away_total",

@@ -31,7 +31,6 @@ from django_counters.features import Done, Job, absent, features
 from django_counters.intake.flush import flush
 from django_counters.management import examining, work
 from django_counters.management.looping import Wait, seconds, until_asked_to_end
-from django_counters.options import did_you_mean
 from django_counters.upkeep.forgetting import forget_actor
 from django_counters.upkeep.ledger import rebase
 
@@ -309,7 +308,7 @@ class Command(BaseCommand):
 
 def _known_job(name: str, known: Mapping[str, Job]) -> str:
     if name not in known:
-        raise CommandError(f"There is no job {name!r}.{did_you_mean(name, tuple(known))}")
+        raise CommandError(jobs.unknown(name, known))
     return name
 
 
