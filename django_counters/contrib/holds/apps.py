@@ -73,11 +73,14 @@ class Holds(Feature):
         return {"holds": forget_holder(actor, using, dry_run=dry_run)}
 
     def leftovers(self, using: str) -> Iterator[Leftover]:
-        """Return active holds, whose stock never comes back."""
+        """Return active holds, and holds that name an actor: ``forget()`` reaches neither."""
         from django_counters.contrib.holds.sql import SqlHolds
 
-        if active := SqlHolds(using).active():
+        active, named = SqlHolds(using).left()
+        if active:
             yield Leftover("open holds", active, "commit or release them")
+        if named:
+            yield Leftover("holds with an actor", named, "copy what you need of them")
 
     def drifts(self, using: str) -> Iterator[Drift]:
         from django_counters.contrib.holds.upkeep import overdue

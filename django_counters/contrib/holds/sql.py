@@ -61,8 +61,11 @@ class Statements:
             f"SELECT SUM(CASE WHEN actor = %s THEN quantity END), SUM(quantity) FROM {HOLDS} h "
             f"WHERE {_OF} AND expires_at > {now}"
         )
-        #: How many holds are active.
-        self.active = f"SELECT COUNT(*) FROM {HOLDS} WHERE state = {HELD}"
+        #: Rows: how many holds are active, and how many name an actor.
+        self.left = (
+            f"SELECT COUNT(CASE WHEN state = {HELD} THEN 1 END), "
+            f"COUNT(CASE WHEN actor <> '' THEN 1 END) FROM {HOLDS}"
+        )
         #: Sell all of it. Parameters: token. Rows, also of the next one: token, label, key,
         #: quantity.
         returning = "RETURNING token, field, key, quantity"
@@ -312,9 +315,10 @@ class SqlHolds:
         ((own, total),) = rows
         return int(own or 0), int(total or 0)
 
-    def active(self) -> int:
-        """Return how many holds are active."""
-        return int(self._session.run(self._sql.active, (), writes=False)[0][0])
+    def left(self) -> tuple[int, int]:
+        """Return how many holds are active, and how many name an actor."""
+        ((active, named),) = self._session.run(self._sql.left, (), writes=False)
+        return int(active), int(named)
 
     def commit(self, token: str, quantity: int | None) -> Ended | None:
         """End a running hold of at least this quantity as sold."""
