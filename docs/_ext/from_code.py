@@ -92,7 +92,7 @@ ACCESS = {
     "burst": (
         "integer above 0, below the number of the rate",
         "How many of `limit` there may be at once. `None`: as many as the rate has. "
-        "What [is admitted then](../how-to/limit-requests.md#what-is-admitted).",
+        "What [is admitted then](../limits.md#what-is-admitted).",
     ),
     "network_limits": (
         "dictionary, such as `{56: '120/min', 48: '600/min'}`",

@@ -24,7 +24,7 @@ _WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionD
 
 def documented() -> set[str]:
     """The docstrings of the objects that the reference is generated from, and of their members."""
-    pages = (text_of(page) for page in (DOCS / "reference").glob("*.md"))
+    pages = (text_of(page) for page in (*DOCS.glob("*.md"), *(DOCS / "reference").glob("*.md")))
     names = {name for page in pages for name in _DOCUMENTED.findall(page)}
     return {text for name in names for text in _docstrings(locate(name))}
 

@@ -51,7 +51,7 @@ QUESTIONS = [
         "how-to/count-unique-visitors": ("unique visitors", "how many unique visitors"),
         "how-to/count-over-time": ("views per day", "count per hour", "count over time"),
         "how-to/top-ten-of-the-week": ("top 10 this week", "top ten", "leaderboard"),
-        "how-to/limit-requests": ("rate limits", "rate limit", "limit requests"),
+        "limits": ("rate limits", "rate limit", "limit requests"),
         "how-to/correct-a-count": ("reset", "reset a counter"),
         "how-to/exact": ("delete", "delete a counter"),
         "questions": ("deleted and made again", "record deleted and made again", "tenants"),

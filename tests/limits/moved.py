@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from django_counters.contrib.limits.algorithms import Draw, Drawn
+from django_counters.contrib.limits.algorithms import Draw, LimitState
 from django_counters.contrib.limits.redis import TAKE, TAKE_LOGGED
 from django_counters.contrib.limits.sql import SqlLimits
 from django_counters.stores.sql.dialects import dialect_of
@@ -31,14 +31,14 @@ class Moved:
         self.now = 20_718 * 86_400 * SECOND
         self.digest, self.direct = secrets.token_bytes(32), direct
 
-    def in_database(self, draw: Draw) -> Drawn:
+    def in_database(self, draw: Draw) -> LimitState:
         told = copy(dialect_of("default"))
         told.microseconds = told.whole(str(self.now))
         store = SqlLimits("default")
         store._sql = type(store._sql)(told)
         return store.take(draw)
 
-    def in_redis(self, draw: Draw) -> Drawn:
+    def in_redis(self, draw: Draw) -> LimitState:
         whole = TAKE_LOGGED if draw.logged else TAKE
         script = whole.text.replace("redis.call('TIME')", "{ ARGV[4], ARGV[5] }")
         script = script.replace(TIMED[whole], "")
@@ -49,7 +49,7 @@ class Moved:
         numbers = (draw.cost, draw.full, draw.span, *divmod(self.now, SECOND))
         admitted, *told = self.direct.eval(script, 1, key, *numbers)
         self.direct.expire(key, 60)
-        return Drawn(admitted == 1, *told)
+        return LimitState(admitted == 1, *told)
 
 
 @contextmanager
@@ -59,7 +59,7 @@ def moved() -> Iterator[Moved]:
         yield Moved(direct)
 
 
-Kept = Callable[[Moved, Draw], Drawn]
+Kept = Callable[[Moved, Draw], LimitState]
 STORES = pytest.mark.parametrize(
     "kept", [Moved.in_redis, Moved.in_database], ids=["redis", "database"]
 )

@@ -98,7 +98,9 @@ def test_the_log_says_when_it_begins_and_ends(
             assert Limit(one.name, "3/day", cache="dead", timeout=10).take("ann")
     # The breaker of the server has lines of its own.
     begins, ends = (line for line in caplog.messages if not line.startswith("Redis "))
-    assert begins.startswith(f"The limit {one.name!r} cannot be kept, so none are admitted: ")
+    assert begins.startswith(
+        f"The store of the limit {one.name!r} is unavailable, so none are admitted: "
+    )
     assert ends == f"The store of the limit {one.name!r} answers again."
 
 

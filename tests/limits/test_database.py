@@ -7,7 +7,7 @@ import secrets
 import pytest
 from django.db import connection, transaction
 
-from django_counters.contrib.limits.algorithms import Draw, Drawn
+from django_counters.contrib.limits.algorithms import Draw, LimitState
 from django_counters.contrib.limits.limit import prune_limits
 from django_counters.contrib.limits.models import CounterLimit
 from django_counters.contrib.limits.sql import SqlLimits
@@ -18,7 +18,7 @@ from tests.stores.test_failures import beside, closed_database, wait_for_lock
 DAY = 86_400_000_000
 
 
-def take(digest: bytes, cost: int = DAY, using: str = "default") -> Drawn:
+def take(digest: bytes, cost: int = DAY, using: str = "default") -> LimitState:
     return SqlLimits(using).take(Draw(digest, cost, 10 * DAY))
 
 

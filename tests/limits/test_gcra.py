@@ -115,7 +115,7 @@ class TestOneAfterTheOther:
 
     @pytest.mark.parametrize("cost", [0, -1, 11])
     def test_a_cost_that_no_bucket_has(self, cache: str | None, cost: int) -> None:
-        with pytest.raises(ValueError, match="never has"):
+        with pytest.raises(ValueError, match="never admits more"):
             take(some_name(), cache=cache, cost=cost)
 
     def test_long_rates(self, cache: str | None) -> None:
@@ -285,7 +285,7 @@ def test_as_a_plain_bucket(kept: Kept, visited: tuple[Rate, list[tuple[int, int]
         plain.now = store.now
         for pause, cost in takes:
             store.now += pause
-            told = bucket.told(kept(store, bucket.draw(store.digest, cost)), cost)
+            told = bucket.result(kept(store, bucket.draw(store.digest, cost)), cost)
             admitted, held, short = plain.take(store.now, cost)
             more = (held + 1) * interval - plain.held
             assert told == Taken(admitted, held, short / SECOND, more / SECOND)

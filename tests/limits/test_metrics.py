@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from prometheus_client import REGISTRY
 
-from django_counters import metrics  # noqa: F401 - its import begins to count
+import django_counters.metrics.prometheus  # noqa: F401 - its import begins to count
 from django_counters.contrib.limits import Limit
 from django_counters.contrib.limits.limit import WhenAway
 from tests.limits.test_away import DEAD

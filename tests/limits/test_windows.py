@@ -18,7 +18,7 @@ Takes = list[tuple[int, int]]
 
 
 def take(kept: Kept, store: Moved, algorithm: Algorithm, cost: int = 1) -> Taken:
-    return algorithm.told(kept(store, algorithm.draw(store.digest, cost)), cost)
+    return algorithm.result(kept(store, algorithm.draw(store.digest, cost)), cost)
 
 
 def most_in_a_window(admitted: Iterable[tuple[int, int]], window: int) -> int:

@@ -1,11 +1,11 @@
-"""The algorithms of rate limits: the questions to a store, and the meaning of the answers. No I/O.
+"""The algorithms of rate limits: the requests to a store, and the results. No I/O.
 
-What each admits, of a limit of N in a time:
+A limit of N in a time admits:
 
 - ``gcra``: N at once, and one more after each N-th part of the time: up to 2N - 1 in some window of
   that time. With a burst of b, b at once, and N - b more in the time: at most N in any window.
-- ``fixed``: N in each window of a row of windows: up to 2N around the turn of two.
-- ``log``: N in any window. It keeps a moment for each one that was taken.
+- ``fixed``: N in each of consecutive windows: up to 2N around the turn of two.
+- ``log``: N in any window. It stores a moment for each admitted request.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from django_counters.rates import Rate, check_burst
 
 Name = Literal["gcra", "fixed", "log"]
 NAMES: tuple[Name, ...] = get_args(Name)
-#: The most that a log is for: each request reads and writes all of it.
+#: The longest log. Each request reads and writes all of it.
 LONGEST_LOG = 1000
 _SECOND = 1_000_000
 
 
 class Taken(NamedTuple):
-    """The answer of a limit. It is true where the request is admitted.
+    """The result of `Limit.take`. It is true if the request is admitted.
 
     Attributes:
-        allowed: whether what was asked was taken; otherwise nothing was.
+        allowed: whether the cost was taken; otherwise nothing was.
         remaining: how many more could be taken at once.
-        retry_after: seconds until as many could be taken; 0 if they were.
+        retry_after: seconds until the cost could be taken; 0 if it was.
         more: seconds until one more than ``remaining`` could be taken.
-        counted: False where the store was away: the request was not counted, and ``allowed`` is the
-            setting of the limit for that case.
+        counted: False if the store was unavailable. The request may not have been counted, and
+            ``allowed`` is the limit's ``when_away``.
     """
 
     allowed: bool
@@ -50,12 +50,12 @@ class Draw(NamedTuple):
     """The amount to take under a limit.
 
     Attributes:
-        digest: names what is kept: for which limit, and for whom.
+        digest: the digest of the limit and of the limited user, address or text.
         cost: how much to take, all or none.
-        full: how much there is at most.
-        span: microseconds. A bucket counts from the end of the present span on; from a log each
-            entry goes after so long.
-        logged: whether a log is kept of all that was taken, instead of a bucket.
+        full: the capacity.
+        span: microseconds. A bucket counts from the end of the present span on; an entry of a log
+            counts for so long.
+        logged: whether the store keeps a log instead of a bucket.
     """
 
     digest: bytes
@@ -65,14 +65,14 @@ class Draw(NamedTuple):
     logged: bool = False
 
 
-class Drawn(NamedTuple):
-    """The state that was found.
+class LimitState(NamedTuple):
+    """The state of a limit after a draw.
 
     Attributes:
-        admitted: whether there was enough, and it was taken.
-        used: how much is taken by now, of ``full``; of a bucket also less than nothing.
-        wait: microseconds; of a bucket until the end of the span, of a log until there is enough.
-        more: the same; of a log until its oldest entry goes.
+        admitted: whether enough was left, and was taken.
+        used: how much of ``full`` is taken now; for a bucket it can be negative.
+        wait: microseconds: for a bucket until the end of the span, for a log until enough is left.
+        more: the same; for a log until its oldest entry expires.
     """
 
     admitted: bool
@@ -82,87 +82,88 @@ class Drawn(NamedTuple):
 
 
 class LimitsStore(Protocol):
-    """Keeps what was taken under limits."""
+    """Stores the state of limits."""
 
-    def take(self, draw: Draw) -> Drawn:
-        """Take, if there is enough: one atomic step."""
+    def take(self, draw: Draw) -> LimitState:
+        """Take the cost if enough is left, in one atomic step."""
 
-    async def atake(self, draw: Draw) -> Drawn:
+    async def atake(self, draw: Draw) -> LimitState:
         """`take` for async code."""
 
 
 class Algorithm(Protocol):
-    """Knows how a limit is kept. ``capacity``: the most that can be taken at once."""
+    """An algorithm. ``capacity`` is the most that can be taken at once."""
 
     capacity: int
 
     def draw(self, digest: bytes, cost: int) -> Draw:
-        """What to ask of the store."""
+        """Return the request to the store."""
 
-    def told(self, found: Drawn, cost: int) -> Taken:
-        """What its answer means."""
+    def result(self, state: LimitState, cost: int) -> Taken:
+        """Return the result for the caller."""
 
 
 @dataclass(slots=True)
 class Gcra:
-    """A token bucket as one number: the moment at which it will be full again.
+    """A token bucket as one number: the moment when it will be full again.
 
-    Each token that is taken moves it by an interval, unless it would be further ahead than a full
-    bucket. Intervals are whole microseconds, rounded up.
+    Each taken token moves that moment by an interval, at most to the time that a full bucket needs
+    from now. Intervals are whole microseconds, rounded up.
     """
 
     capacity: int
     interval: int
 
     def draw(self, digest: bytes, cost: int) -> Draw:
-        """Amounts are microseconds."""
+        """Return a draw in microseconds."""
         return Draw(digest, cost * self.interval, self.capacity * self.interval)
 
-    def told(self, found: Drawn, cost: int) -> Taken:
-        """Tokens, of which there may be a part."""
+    def result(self, state: LimitState, cost: int) -> Taken:
+        """Return whole tokens: a bucket may also hold a part of one."""
         interval, full = self.interval, self.capacity * self.interval
-        left = min(max(full - max(found.used, 0), 0), full)
+        left = min(max(full - max(state.used, 0), 0), full)
         remaining = left // interval
-        # At least 1: a bucket that has refused had too little then, even if it has enough now.
-        wait = 0 if found.admitted else max(found.used + cost * interval - full, 1)
-        more = max(found.used + (remaining + 1) * interval - full, 1)
-        return Taken(found.admitted, remaining, wait / _SECOND, more / _SECOND)
+        # At least 1: a bucket that refused had too little then, even if it has enough now.
+        wait = 0 if state.admitted else max(state.used + cost * interval - full, 1)
+        more = max(state.used + (remaining + 1) * interval - full, 1)
+        return Taken(state.admitted, remaining, wait / _SECOND, more / _SECOND)
 
 
 @dataclass(slots=True)
 class Counted:
-    """So many in a window: a fixed one, or, where a log is kept, any."""
+    """A number in a fixed window, or, with a log, in any window."""
 
     capacity: int
     window: int
     logged: bool
 
     def draw(self, digest: bytes, cost: int) -> Draw:
-        """Amounts are numbers."""
+        """Return a draw in requests."""
         return Draw(digest, cost, self.capacity, self.window, self.logged)
 
-    def told(self, found: Drawn, cost: int) -> Taken:  # noqa: ARG002 - the store has counted
-        """Numbers."""
-        remaining = min(max(self.capacity - found.used, 0), self.capacity)
-        wait = 0 if found.admitted else max(found.wait, 1)
-        return Taken(found.admitted, remaining, wait / _SECOND, max(found.more, 1) / _SECOND)
+    def result(self, state: LimitState, cost: int) -> Taken:  # noqa: ARG002 - the store has counted
+        """Return the result."""
+        remaining = min(max(self.capacity - state.used, 0), self.capacity)
+        wait = 0 if state.admitted else max(state.wait, 1)
+        return Taken(state.admitted, remaining, wait / _SECOND, max(state.more, 1) / _SECOND)
 
 
 def algorithm_of(name: str, rate: Rate, burst: int | None) -> Algorithm:
-    """The algorithm of a name.
+    """Return the algorithm with a name.
 
     Raises:
-        ValueError: there is none, or it cannot keep the rate, or have the burst.
+        ValueError: the name is unknown, or the algorithm doesn't support the rate or the burst.
     """
     if name not in NAMES:
-        raise ValueError(f"There is no algorithm {name!r}.{did_you_mean(name, NAMES)}")
+        raise ValueError(f"algorithm can't be {name!r}.{did_you_mean(name, NAMES)}")
     window = ceil(rate.seconds * _SECOND)
     if name == "gcra":
         return _gcra(rate, burst)
     if burst is not None:
-        raise ValueError(f"A burst is for 'gcra', not for {name!r}.")
+        raise ValueError(f"burst needs algorithm='gcra', not {name!r}.")
     if name == "log" and rate.number > LONGEST_LOG:
-        raise ValueError(f"A log of {rate.number} is too long: up to {LONGEST_LOG}.")
+        problem = f"A log can't store {rate.number} requests. The most is {LONGEST_LOG}."
+        raise ValueError(problem)
     return Counted(rate.number, window, name == "log")
 
 

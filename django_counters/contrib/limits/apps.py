@@ -13,7 +13,7 @@ _FOLDER = __name__.rpartition(".")[0]
 
 
 class LimitsFeature(Feature):
-    """What the app adds to counters."""
+    """The setting, metric and API limits of the app."""
 
     settings = ("COUNTERS_LIMITS_WHEN_AWAY",)
     charge = f"{_FOLDER}.rest.charge_changes"
@@ -29,13 +29,13 @@ class LimitsFeature(Feature):
     )
 
     def prune(self, using: str) -> Mapping[str, int]:
-        """Delete the rows of limits of which nothing is taken any more."""
+        """Delete the rows of limits that are full again."""
         from django_counters.contrib.limits.limit import prune_limits
 
         return {"buckets": prune_limits(using)}
 
     def remembers(self) -> bool:
-        """Return whether a limit that was made keeps its state in Redis."""
+        """Return whether any limit of this process is in Redis."""
         from django_counters.contrib.limits.limit import are_in_redis
 
         return are_in_redis()

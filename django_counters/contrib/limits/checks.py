@@ -23,7 +23,7 @@ def register() -> None:
 def check_limits(
     app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
-    """E035: what limits do while their store is unavailable."""
+    """E035: ``COUNTERS_LIMITS_WHEN_AWAY`` has an unknown value."""
     return [
         Error(message, hint=HINTS[code], id=f"counters.{code}")
         for code, message in limit_problems()

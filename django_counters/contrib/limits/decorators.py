@@ -19,14 +19,14 @@ from django_counters.contrib.limits.limit import By, Limit, WhenAway
 
 View = TypeVar("View", bound=Callable[..., Any])
 Refusal = Callable[[HttpRequest, Taken], HttpResponseBase | Awaitable[HttpResponseBase]]
-# What Django looks for on a middleware: each is of the one middleware that has it.
+# Django looks for these attributes on a middleware. Each belongs to that middleware alone.
 _HOOKS = ("process_view", "process_exception", "process_template_response")
-# A view that has no name yet; no function is called so.
+# The name of a limit before its view is known. No function has this name.
 _NAMELESS = "<the view>"
 
 
 class Options(TypedDict, total=False):
-    """The options of a `Limit` beside its name and its rate."""
+    """The options of a `Limit`, without its name and rate."""
 
     burst: int | None
     by: By
@@ -48,26 +48,26 @@ def limited(
 ) -> Limited:
     """Limit the requests of a view, sync or async; or, named in ``MIDDLEWARE``, of the site.
 
-    A request beyond the limit is answered with 429. While the store is away and the limit then
-    refuses, the answer is 503. Both have Retry-After. The view is not called. Answers tell clients
-    of the nearest limit in RateLimit and RateLimit-Policy.
+    A request above the limit gets 429. If the store is unavailable and the limit then refuses, the
+    request gets 503. Both answers have Retry-After, and the view isn't called. The headers
+    RateLimit and RateLimit-Policy describe the nearest limit.
 
     Args:
-        rate: such as ``"100/min"``, or a `Limit`, which then has all of the options.
-        name: the name of the limit; the default is that of the view, with its module. Methods,
-            views that are made by functions, and middlewares need one.
+        rate: such as ``"100/min"``, or a `Limit` with all of the options.
+        name: the limit's name; the default is the view's module and function. Methods, views that
+            are made by functions, and middlewares need one.
         cost: how many of the limit each request takes.
-        refused: makes the answer to a request beyond the limit: a plain function, or an async one
-            for async views.
+        refused: makes the answer to a refused request: a plain function, or an async one for async
+            views.
         options: those of `Limit`.
 
     Raises:
-        ValueError: one of them is wrong, or the cost is more than the limit ever has.
-        ImproperlyConfigured: the view needs a name, or is not async where ``refused`` is.
+        ValueError: an argument is wrong, or the cost is more than a full limit has.
+        ImproperlyConfigured: the view needs a name, or isn't async though ``refused`` is.
     """
     if isinstance(rate, Limit):
         if name or options:
-            raise ValueError("A Limit has a name and options already.")
+            raise ValueError("Pass the name and the options to Limit(), not to limited().")
         limit = rate
     else:
         limit = Limit(name or _NAMELESS, rate, **options)
@@ -77,13 +77,13 @@ def limited(
 
 @dataclass(frozen=True)
 class Limited:
-    """What `limited` returns: called with a view, it returns the limited view."""
+    """The result of `limited`. Called with a view, it returns the limited view."""
 
     limit: Limit
     cost: int
     refused: Refusal | None
 
-    # What Django asks a middleware.
+    # Django reads these attributes of a middleware.
     sync_capable = True
     async_capable = True
 
@@ -91,13 +91,13 @@ class Limited:
         limit, is_async = self.limit, iscoroutinefunction(view)
         if iscoroutinefunction(self.refused) and not is_async:
             raise ImproperlyConfigured(
-                f"refused={self.refused!r} is async, and the limited view is not: {view!r}."
+                f"refused={self.refused!r} is async, but the limited view isn't: {view!r}."
             )
         if limit.name == _NAMELESS:
             limit = replace(limit, name=_name_of(view))
         wrapped: View = (self._async if is_async else self._sync)(limit, view)
         for hook in _HOOKS:
-            # wraps() has copied it from the middleware within, and Django would call it twice.
+            # wraps() copied it from the wrapped middleware, so Django would call it twice.
             vars(wrapped).pop(hook, None)
         return wrapped
 
@@ -135,12 +135,12 @@ class Limited:
         return limited_view
 
     def _made(self, request: HttpRequest, short: Taken) -> Any:
-        """The answer to a request that is refused, or what gives it when it is awaited."""
+        """Return the answer to a refused request, or an awaitable of it."""
         return (self.refused or refusal)(request, short)
 
 
 def _short(limit: Limit, request: HttpRequest, taken: Taken | None) -> Taken | None:
-    """The finding, where the request is refused for it."""
+    """Return the result if it refuses the request."""
     if taken is None:
         return None
     remember(request, limit, taken)
@@ -148,19 +148,19 @@ def _short(limit: Limit, request: HttpRequest, taken: Taken | None) -> Taken | N
 
 
 def refusal(request: HttpRequest, taken: Taken) -> HttpResponse:  # noqa: ARG001
-    """The answer to a request beyond a limit, where the limit has none of its own."""
+    """Return the default answer to a refused request."""
     if taken.counted:
-        status, says = 429, _("Too many requests. Try again later.")
+        status, text = 429, _("Too many requests. Try again later.")
     else:
-        status, says = 503, _("Requests cannot be limited at present, so none are admitted.")
+        status, text = 503, _("Requests can't be limited now, so none are admitted.")
     headers = {"Cache-Control": "no-store"}
-    return HttpResponse(f"{says}\n", "text/plain; charset=utf-8", status, headers=headers)
+    return HttpResponse(f"{text}\n", "text/plain; charset=utf-8", status, headers=headers)
 
 
 def _name_of(view: Any) -> str:
     name = getattr(view, "__qualname__", "<locals>")
     if not name.isidentifier():
         raise ImproperlyConfigured(
-            f"{view!r} has no name of its own, so its limit needs one: limited(..., name='search')."
+            f"The limit of {view!r} needs a name: limited(..., name='search')."
         )
     return f"{view.__module__}.{name}"

@@ -1,7 +1,7 @@
-"""What clients are told of limits: RateLimit-Policy, RateLimit and Retry-After.
+"""The headers of limits: RateLimit-Policy, RateLimit and Retry-After.
 
-They are those of draft-ietf-httpapi-ratelimit-headers-11. The draft still changes; only this file
-knows it.
+They follow draft-ietf-httpapi-ratelimit-headers-11. The draft still changes; no other file depends
+on it.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from django.utils.decorators import sync_and_async_middleware
 from django_counters.contrib.limits.algorithms import Taken
 from django_counters.contrib.limits.limit import Limit
 
-# A string of a structured field has no other characters.
+# The characters of a structured field's string that need no encoding.
 _PLAIN = "".join(set(string.printable) - set(string.whitespace) - set('"\\%'))
 _ATTRIBUTE = "_counters_limit"
 
 
-class Looked(NamedTuple):
+class LimitUse(NamedTuple):
     """A limit, and its state for a request."""
 
     limit: Limit
     taken: Taken
 
     def nearness(self) -> tuple[bool, float, float]:
-        """A sort key. First comes the limit that refuses, then the one with the least left."""
+        """Return a sort key: limits that refuse come first, then those with the least left."""
         limit, taken = self
         return taken.allowed, taken.remaining / limit.capacity, -taken.more
 
     def fields(self) -> Iterator[tuple[str, str]]:
-        """The headers."""
+        """Yield the headers."""
         limit, taken = self
         name = f'"{quote(limit.name, _PLAIN, errors="replace")}"'
         rate = limit.parsed
@@ -45,22 +45,21 @@ class Looked(NamedTuple):
 
 
 def remember(request: HttpRequest, limit: Limit, taken: Taken) -> None:
-    """Let the answer to a request tell of the nearest of its limits. Uncounted limits have no state
-    to tell.
+    """Keep the nearest limit of a request for the headers of its answer.
 
-    A request of REST framework has that of Django within.
+    A limit that wasn't counted has no headers. A request of REST framework wraps Django's.
     """
     if not taken.counted:
         return
-    plain, looked = getattr(request, "_request", request), Looked(limit, taken)
-    known: Looked | None = getattr(plain, _ATTRIBUTE, None)
-    nearest = looked if known is None else min(known, looked, key=Looked.nearness)
+    plain, use = getattr(request, "_request", request), LimitUse(limit, taken)
+    known: LimitUse | None = getattr(plain, _ATTRIBUTE, None)
+    nearest = use if known is None else min(known, use, key=LimitUse.nearness)
     setattr(plain, _ATTRIBUTE, nearest)
 
 
 def tell(request: HttpRequest, response: HttpResponseBase) -> None:
-    """Add the headers to a finished response, which says what caches may do with it."""
-    nearest: Looked | None = getattr(getattr(request, "_request", request), _ATTRIBUTE, None)
+    """Add the headers to a finished response, unless caches may share it."""
+    nearest: LimitUse | None = getattr(getattr(request, "_request", request), _ATTRIBUTE, None)
     if nearest is not None and not _is_shared(response):
         for name, value in nearest.fields():
             response.headers[name] = value
@@ -68,9 +67,9 @@ def tell(request: HttpRequest, response: HttpResponseBase) -> None:
 
 @sync_and_async_middleware
 def tell_limits(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
-    """A middleware that adds the headers of a limit to the answers that Django makes of errors.
+    """Middleware that adds the headers of a limit to answers that Django makes outside of the view.
 
-    They are made outside of the view: of `Http404`, of `PermissionDenied`, of any error.
+    Those are the answers to `Http404`, `PermissionDenied` and any other exception.
     """
 
     async def awaited(request: HttpRequest) -> HttpResponseBase:
@@ -87,12 +86,12 @@ def tell_limits(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpReq
 
 
 def tell_when(response: HttpResponseBase, taken: Taken) -> None:
-    """Add to a refusal when to come again."""
+    """Add Retry-After to a refusal."""
     response.headers["Retry-After"] = str(ceil(taken.retry_after))
 
 
 def _is_shared(response: HttpResponseBase) -> bool:
-    """Whether a cache may give the response to other clients, for whom the numbers are wrong."""
-    said = response.headers.get("Cache-Control", "").lower().split(",")
-    says = {directive.partition("=")[0].strip() for directive in said}
-    return bool(says & {"public", "max-age", "s-maxage"}) and not says & {"private", "no-store"}
+    """Return whether a cache may send the response to other clients, with wrong numbers."""
+    values = response.headers.get("Cache-Control", "").lower().split(",")
+    names = {directive.partition("=")[0].strip() for directive in values}
+    return bool(names & {"public", "max-age", "s-maxage"}) and not names & {"private", "no-store"}

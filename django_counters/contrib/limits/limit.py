@@ -22,8 +22,8 @@ from django.utils.asyncio import async_unsafe
 from django_counters.contrib.limits.algorithms import (
     Algorithm,
     Draw,
-    Drawn,
     LimitsStore,
+    LimitState,
     Name,
     Taken,
     algorithm_of,
@@ -49,7 +49,7 @@ from django_counters.stores.redis.addresses import (
 )
 
 if find_spec("redis"):
-    # If a child is forked while another thread imports it, that child waits forever.
+    # If a child is forked while another thread imports redis, that child waits forever.
     from django_counters.contrib.limits import redis  # noqa: F401
 
 logger = logging.getLogger("django_counters")
@@ -59,12 +59,12 @@ WHEN_AWAY: tuple[WhenAway, ...] = get_args(WhenAway)
 By = Literal["user", "address", "user_or_address"] | Callable[[HttpRequest], str | None]
 _BY = ("user", "address", "user_or_address")
 LONGEST_NAME = 200
-# Seconds after which to ask again, while it is not known when the store is back.
+# Seconds after which clients retry while the store is unavailable.
 _RETRY = 1.0
-# The names of limits whose store did not answer when it was asked last, as far as there is room.
+# The names of limits whose store didn't answer the last call; at most `_ROOM` of them.
 _away: set[str] = set()
 _ROOM = 1000
-# The caches of all limits that were made.
+# The caches of all limits.
 _cached: set[str] = set()
 #: Sent for each call that a limit could not count because its store was unavailable. Arguments:
 #: ``limit`` (its name), ``decision`` (``"admit"`` or ``"refuse"``).
@@ -73,35 +73,35 @@ limit_away = PlainSignal()
 
 @dataclass(frozen=True)
 class Limit:
-    """So many in a time, for each of those who are limited.
+    """A rate limit: so many calls in a time, for each user, address or text.
 
-    It holds under any number of concurrent calls, on all servers that share the store: each is one
-    atomic step there. Limits of the same name, rate, burst and algorithm are one limit. "Now" is
-    the clock of the store, in microseconds (of SQLite, milliseconds).
+    It holds under any number of concurrent calls, on all servers that share the store: each call is
+    one atomic step there. Limits with the same name, rate, burst and algorithm are one limit. "Now"
+    is the store's clock, in microseconds (SQLite: milliseconds).
 
-    In the database it is part of the caller's transaction, if there is one: a rollback gives back
-    the cost, and calls for the same one wait for the end of the transaction.
+    In the database a call is part of the caller's transaction, if there is one: a rollback gives
+    back the cost, and other calls for the same user, address or text wait for its end.
 
     Attributes:
-        name: 1 to 200 characters. Clients are told it.
+        name: 1 to 200 characters. Clients see it.
         rate: such as ``"100/min"``.
-        burst: with ``"gcra"``, how many at once: then no window of the time ever has more than the
-            rate says. Without it, that is as many as the rate has, and some window may have twice
-            as many, less one.
-        by: who is limited where a request is: ``"user"`` (no limit without a login), ``"address"``,
+        burst: how many at once, with ``"gcra"``. No window of the time then has more than the rate.
+            Without it, as many as the rate are admitted at once, and some window may have twice as
+            many, less one.
+        by: who is limited: ``"user"`` (no limit without a login), ``"address"``,
             ``"user_or_address"``, or a plain function of the request that returns a text, or None
             for no limit.
         algorithm: ``"gcra"``, ``"fixed"`` or ``"log"``.
         network: how many bits of an IPv6 address are one client: 16 to 64.
-        cache: the alias of ``CACHES`` whose Redis keeps it. The database does if that is None or
-            not a Redis.
-        using: the alias of the database; the default is that of the router.
+        cache: the alias of ``CACHES`` whose Redis keeps the limit. If it is None or isn't a Redis,
+            the database keeps it.
+        using: the alias of the database; by default the router chooses.
         timeout: seconds to wait for Redis: for the connection, and for the answer.
-        when_away: what happens while the store is away: ``"refuse"`` or ``"admit"``; the default is
-            that of ``COUNTERS_LIMITS_WHEN_AWAY``, which is ``"refuse"``.
+        when_away: ``"refuse"`` or ``"admit"`` calls while the store is unavailable; the default is
+            ``COUNTERS_LIMITS_WHEN_AWAY``, which is ``"refuse"``.
 
     Raises:
-        ValueError: one of them is wrong.
+        ValueError: an argument is wrong.
     """
 
     name: str
@@ -124,49 +124,50 @@ class Limit:
             raise ValueError(f"The limit {self.name!r:.80}: {problem}")
         rate = self.rate if isinstance(self.rate, Rate) else rate_of(self.rate)
         check_rate(rate)
-        told = (self.algorithm, rate.number, float(rate.seconds), self.burst, self.name)
+        identity = (self.algorithm, rate.number, float(rate.seconds), self.burst, self.name)
         object.__setattr__(self, "parsed", rate)
         object.__setattr__(self, "_algorithm", algorithm_of(self.algorithm, rate, self.burst))
-        object.__setattr__(self, "_start", repr(told).encode())
+        object.__setattr__(self, "_start", repr(identity).encode())
         if self.cache:
             _cached.add(self.cache)
 
     def _problems(self) -> Iterator[str]:
         name: object = self.name
         if not isinstance(name, str) or not 1 <= len(name) <= LONGEST_NAME:
-            yield f"a name is a text of 1 to {LONGEST_NAME} characters."
+            yield f"name must be a text of 1 to {LONGEST_NAME} characters."
         by: object = self.by
         if isinstance(by, str) and by not in _BY:
-            yield f"a limit cannot be by {by!r}.{did_you_mean(by, _BY)}"
+            yield f"by can't be {by!r}.{did_you_mean(by, _BY)}"
         elif not isinstance(by, str) and (not callable(by) or iscoroutinefunction(by)):
-            yield f"by is one of {', '.join(_BY)}, or a plain function, not {by!r}."
+            yield f"by must be one of {', '.join(_BY)}, or a plain function, not {by!r}."
         if not is_integer(self.network, 16, NETWORK_BITS):
-            yield f"a network has 16 to {NETWORK_BITS} bits, not {self.network!r}."
+            yield f"network must be 16 to {NETWORK_BITS} bits, not {self.network!r}."
         if not is_timeout(self.timeout):
-            yield f"the timeout {self.timeout!r} is not a number of seconds above 0."
+            yield f"timeout must be a number of seconds above 0, not {self.timeout!r}."
         if self.when_away not in (None, *WHEN_AWAY):
-            yield f"when_away is 'refuse' or 'admit', not {self.when_away!r}."
+            yield f"when_away must be 'refuse' or 'admit', not {self.when_away!r}."
 
     @property
     def capacity(self) -> int:
-        """The most that can be taken at once."""
+        """Return the most that can be taken at once."""
         return self._algorithm.capacity
 
     def check_cost(self, cost: int) -> None:
-        """Refuse what cannot be taken at once.
+        """Refuse a cost that a full limit doesn't have.
 
         Raises:
-            ValueError: it is no integer, less than 1, or more than a full limit has.
+            ValueError: it isn't an integer from 1 to `capacity`.
         """
         if not is_integer(cost, 1, self.capacity):
-            raise ValueError(f"The limit {self.name!r} ({self.rate}) never has {cost!r} at once.")
+            problem = f"cost must be an integer from 1 to {self.capacity}, not {cost!r}"
+            raise ValueError(f"{problem}: the limit {self.name!r} never admits more at once.")
 
     def of(self, request: HttpRequest) -> str | None:
-        """The one that a request is counted for; None without a limit.
+        """Return the user, address or text that a request counts for; None for no limit.
 
         Raises:
-            ImproperlyConfigured: it is by user, and no middleware has set the user of the request.
-            TypeError: the function of the limit returned something else than a text or None.
+            ImproperlyConfigured: the limit is by user, and no middleware has set ``request.user``.
+            TypeError: the function ``by`` didn't return a text or None.
         """
         if self.by == "address":
             return f"address:{address_of_client(request, self.network)}"
@@ -176,71 +177,72 @@ class Limit:
             return _user_in(request)
         who = self.by(request)
         if who is not None and not isinstance(who, str):
-            raise TypeError(f"The limit {self.name!r} is by a text or None, not by {who!r:.80}.")
+            raise TypeError(f"by of {self.name!r} must return a text or None, not {who!r:.80}.")
         return who
 
     async def aof(self, request: HttpRequest) -> str | None:
-        """`of` for async code, where asking for the user needs a thread."""
+        """`of` for async code: in a thread, because reading the user may query the database."""
         if self.by == "address":
             return self.of(request)
         return await sync_to_async(self.of)(request)
 
-    @async_unsafe("Limits have an async call, too: await atake() instead of take().")
+    @async_unsafe("take() can't run in async code. Await atake() instead.")
     def take(self, who: str | models.Model, cost: int = 1) -> Taken:
-        """Take ``cost`` for a user or address, all or none: one atomic step, in one round trip.
+        """Take ``cost`` for a user or address, all or none, in one atomic step and round trip.
+
+        If the store is unavailable, the result has ``counted=False``.
 
         Args:
-            who: any text, or a saved user. Only a digest of it is kept.
+            who: any text, or a saved user. Only a digest of it is stored.
             cost: how many to take.
 
         Raises:
-            ValueError: a full limit never has as many, or ``who`` is no text and no saved user.
-            InvalidConfiguration: the cache cannot keep it.
+            ValueError: ``cost`` is above `capacity`, or ``who`` isn't a text or a saved user.
+            InvalidConfiguration: the cache can't keep the limit.
         """
         draw = self._draw(who, cost)
         try:
-            found = store_of(self.cache, self.using, self.timeout).take(draw)
+            state = store_of(self.cache, self.using, self.timeout).take(draw)
         except CounterUnavailable as error:
-            return self._unasked(error)
-        return self._told(found, cost)
+            return self._uncounted(error)
+        return self._result(state, cost)
 
     async def atake(self, who: str | models.Model, cost: int = 1) -> Taken:
-        """`take` for async code: from the event loop where Redis keeps it, else in a thread."""
+        """`take` for async code: from the event loop with Redis, in a thread with the database."""
         draw = self._draw(who, cost)
         try:
-            found = await store_of(self.cache, self.using, self.timeout).atake(draw)
+            state = await store_of(self.cache, self.using, self.timeout).atake(draw)
         except CounterUnavailable as error:
-            return self._unasked(error)
-        return self._told(found, cost)
+            return self._uncounted(error)
+        return self._result(state, cost)
 
     def _draw(self, who: str | models.Model, cost: int) -> Draw:
         self.check_cost(cost)
         if isinstance(who, models.Model) and who.pk is not None:
             who = user_text(who)
         if not isinstance(who, str) or not who:
-            raise ValueError(f"{who!r:.80} is no text and no saved user.")
+            raise ValueError(f"who={who!r:.80} isn't a text or a saved user.")
         named = self._start + who.encode(errors="surrogatepass")
         return self._algorithm.draw(hashlib.sha256(named).digest(), cost)
 
-    def _told(self, found: Drawn, cost: int) -> Taken:
+    def _result(self, state: LimitState, cost: int) -> Taken:
         if self.name in _away:
             _away.discard(self.name)
             logger.warning("The store of the limit %r answers again.", self.name)
-        return self._algorithm.told(found, cost)
+        return self._algorithm.result(state, cost)
 
-    def _unasked(self, error: CounterUnavailable) -> Taken:
-        """The decision of the limit while its store is away. The log says when that begins and
-        ends."""
+    def _uncounted(self, error: CounterUnavailable) -> Taken:
+        """Return the decision while the store is unavailable. Logs when that begins and ends."""
         decided = self.when_away or when_away()
         limit_away.tell(Limit, limit=self.name, decision=decided)
         if self.name not in _away:
             if len(_away) >= _ROOM:
-                # Names may be made up at each request: the log then says again what it has said.
+                # A project may make up a name for each request. Its lines are then repeated.
                 _away.clear()
             _away.add(self.name)
-            says = "The limit %r cannot be kept, so %s: %s"
-            what = "all requests are admitted" if decided == "admit" else "none are admitted"
-            logger.error(says, self.name, what, error)
+            text = "The store of the limit %r is unavailable, so %s: %s"
+            decision = "all requests are admitted" if decided == "admit" else "none are admitted"
+            logger.error(text, self.name, decision, error)
         admits = decided == "admit"
         wait = 0.0 if admits else _RETRY
         return Taken(admits, 0, wait, wait, counted=False)
@@ -249,28 +251,27 @@ class Limit:
 def _user_in(request: HttpRequest) -> str | None:
     if not hasattr(request, "user"):
         raise ImproperlyConfigured(
-            "A limit by user needs the user of the request. Put the limit after "
-            "AuthenticationMiddleware."
+            "A limit by user needs request.user. Put the limit after AuthenticationMiddleware."
         )
     user = known_user(request)
     return None if user is None else user_text(user)
 
 
 def when_away() -> WhenAway:
-    """Return what limits without ``when_away`` do while their store is unavailable."""
-    found: WhenAway = getattr(settings, "COUNTERS_LIMITS_WHEN_AWAY", "refuse")
-    return found
+    """Return ``COUNTERS_LIMITS_WHEN_AWAY``: the default decision without a store."""
+    value: WhenAway = getattr(settings, "COUNTERS_LIMITS_WHEN_AWAY", "refuse")
+    return value
 
 
 def limit_problems() -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with the setting, each after the id of its check."""
-    found = when_away()
-    if found not in WHEN_AWAY:
-        yield "E035", f"COUNTERS_LIMITS_WHEN_AWAY is 'refuse' or 'admit', not {found!r}."
+    """Yield the id of the check and the problem of the setting."""
+    value = when_away()
+    if value not in WHEN_AWAY:
+        yield "E035", f"COUNTERS_LIMITS_WHEN_AWAY must be 'refuse' or 'admit', not {value!r}."
 
 
 def are_in_redis() -> bool:
-    """Return whether a limit that was made keeps its state in Redis."""
+    """Return whether any limit of this process is in Redis."""
     return any(cache not in settings.CACHES or not is_other_cache(cache) for cache in _cached)
 
 
@@ -278,10 +279,10 @@ def store_of(cache: str | None, using: str | None, timeout: float) -> LimitsStor
     """Return the Redis of an alias of ``CACHES``, or the database for None and other caches.
 
     Raises:
-        InvalidConfiguration: there is no such cache, or it cannot count in one atomic step.
+        InvalidConfiguration: the cache doesn't exist, or can't count in one atomic step.
     """
-    found = _in_redis(cache, timeout) if cache else None
-    return found or _in_database(using or router.db_for_write(CounterLimit))
+    store = _in_redis(cache, timeout) if cache else None
+    return store or _in_database(using or router.db_for_write(CounterLimit))
 
 
 _in_database = cache_results(SqlLimits)
@@ -308,5 +309,5 @@ def _forget(*, setting: str, **_: object) -> None:
 
 
 def prune_limits(using: str = DEFAULT_DB_ALIAS) -> int:
-    """Delete the rows of limits of which nothing is taken any more; return their number."""
+    """Delete the rows of limits that are full again; return their number."""
     return SqlLimits(using).prune() if router.allow_migrate_model(using, CounterLimit) else 0

@@ -14,10 +14,10 @@ needs("django_counters.contrib.limits")
 class CounterLimit(models.Model):
     """The use of a rate limit by one user or address, in the database.
 
-    The ``prune`` job deletes a row after ``arrival``, when nothing is taken any more: microseconds
-    since 1970. ``arrival`` has no index, which each request would update. ``moments`` is for logs:
-    pairs of a moment and the amount taken then. The names of the limit and of the user or address
-    aren't stored, only a digest of both.
+    ``arrival`` is the moment when the limit is full again, in microseconds since 1970. The
+    ``prune`` job then deletes the row. An index of it would be updated by each request.
+    ``moments`` is for logs: pairs of a moment and the amount taken then. The names of the limit and
+    of the user or address aren't stored, only a digest of both.
     """
 
     digest = DigestField(_("digest"), primary_key=True)

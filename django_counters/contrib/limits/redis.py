@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-from django_counters.contrib.limits.algorithms import Draw, Drawn
+from django_counters.contrib.limits.algorithms import Draw, LimitState
 from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
 from django_counters.stores.redis.aclient import aclient_of
 from django_counters.stores.redis.addresses import Address
@@ -24,33 +24,33 @@ TAKE_LOGGED = Script(_read("take_logged"))
 
 
 class RedisLimits:
-    """Takes from buckets and logs. Redis forgets them when nothing is taken from them any more."""
+    """Takes from buckets and logs. Redis expires them when they are full again."""
 
     def __init__(self, address: Address) -> None:
         self._client = client_of(address)
         self._aclient = aclient_of(address)
         self._prefix = address.prefix
 
-    def take(self, draw: Draw) -> Drawn:
-        """Take, if there is enough.
+    def take(self, draw: Draw) -> LimitState:
+        """Take the cost if enough is left.
 
         Raises:
-            CounterUnavailable: Redis is away or refuses, or the answer was lost. Something may have
-                been taken.
+            CounterUnavailable: Redis is unavailable or refuses, or the answer was lost. The cost
+                may have been taken.
         """
         try:
-            admitted, *told = self._client.run(self._command(draw))
+            admitted, *numbers = self._client.run(self._command(draw))
         except (Refused, OutcomeUnknown) as error:
             raise self._unavailable(error) from error
-        return Drawn(admitted == 1, *told)
+        return LimitState(admitted == 1, *numbers)
 
-    async def atake(self, draw: Draw) -> Drawn:
+    async def atake(self, draw: Draw) -> LimitState:
         """`take` from the event loop."""
         try:
-            admitted, *told = await self._aclient.run(self._command(draw))
+            admitted, *numbers = await self._aclient.run(self._command(draw))
         except (Refused, OutcomeUnknown) as error:
             raise self._unavailable(error) from error
-        return Drawn(admitted == 1, *told)
+        return LimitState(admitted == 1, *numbers)
 
     def _command(self, draw: Draw) -> Command:
         script = TAKE_LOGGED if draw.logged else TAKE

@@ -21,7 +21,7 @@ from django_counters.contrib.limits.limit import Limit
 from django_counters.principal import network_of, principal_of
 
 if TYPE_CHECKING:
-    # It imports the throttles of the settings, which may be this one.
+    # It imports the throttles of the settings, which may include this module's.
     from rest_framework.views import APIView
 
 # Seconds. A refusal in error is worse than a wait.
@@ -29,24 +29,24 @@ LIMIT_TIMEOUT = 0.5
 
 
 class ThrottleUnavailable(APIException):
-    """The store of the limits is away, so nothing is admitted."""
+    """The store of the limits is unavailable, so no request is admitted."""
 
     status_code = status.HTTP_503_SERVICE_UNAVAILABLE
-    default_detail = _("Requests cannot be limited at present, so none are admitted.")
+    default_detail = _("Requests can't be limited now, so none are admitted.")
     default_code = "throttle-unavailable"
     #: REST framework sends these seconds as Retry-After.
     wait = 1
 
 
 class LimitThrottle(BaseThrottle):
-    """Keeps a `Limit`, of which each request takes one.
+    """A throttle by a `Limit`, of which each request takes one.
 
     Throttles with the same limit share it. Two of them on one view take two for each request.
 
     Attributes:
-        limit: the limit; None for that of the scope.
-        scope: the name of a limit whose rate stands in ``DEFAULT_THROTTLE_RATES``, where None means
-            no limit. All else of it is the default.
+        limit: the limit; None for the scope's limit.
+        scope: the name of a limit with default options, whose rate is in
+            ``DEFAULT_THROTTLE_RATES``. The rate None means no limit.
     """
 
     limit: Limit | None = None
@@ -55,10 +55,10 @@ class LimitThrottle(BaseThrottle):
     _wait: float | None = None
 
     def allow_request(self, request: Request, view: APIView) -> bool:
-        """Take one, and return whether the request is admitted.
+        """Take one of the limit; return whether the request is admitted.
 
         Raises:
-            ThrottleUnavailable: the store is away, and the limit refuses then.
+            ThrottleUnavailable: the store is unavailable, and the limit then refuses.
             ImproperlyConfigured: the scope has no rate, or an invalid one.
         """
         limit = self.get_limit()
@@ -70,16 +70,16 @@ class LimitThrottle(BaseThrottle):
         return taken.allowed
 
     def wait(self) -> float | None:
-        """Seconds until the next request would be admitted."""
+        """Return the seconds until the next request would be admitted."""
         return self._wait
 
     def get_limit(self) -> Limit | None:
-        """The limit; None for no limit."""
+        """Return the limit; None for no limit."""
         if self.limit is not None:
             return self.limit
         rates = api_settings.DEFAULT_THROTTLE_RATES
         if self.scope not in rates:
-            problem = f"DEFAULT_THROTTLE_RATES has no rate for the scope {self.scope!r}."
+            problem = f"DEFAULT_THROTTLE_RATES has no rate for the scope {self.scope!r}. Add one."
             raise ImproperlyConfigured(problem)
         rate = rates[self.scope]
         try:
@@ -94,18 +94,18 @@ _limit_of_scope = cache(Limit)
 def charge(
     request: Request | HttpRequest, limit: Limit, cost: int = 1, *, who: str | None = None
 ) -> Taken | None:
-    """Take ``cost`` of a limit for a request, all or none; its view tells the client of the limit.
+    """Take ``cost`` of a limit for a request, all or none; its answer gets the limit's headers.
 
     Args:
-        who: who is limited, instead of whom the limit finds in the request.
+        who: the limited user, address or text; by default the limit's ``by`` chooses it.
 
     Returns:
-        What was taken; None where the limit is not for such a request.
+        The result; None if the limit doesn't apply to the request.
 
     Raises:
-        Throttled: there is too little left.
-        ThrottleUnavailable: the store is away, and the limit refuses then.
-        ValueError: the limit never has as many.
+        Throttled: too little is left.
+        ThrottleUnavailable: the store is unavailable, and the limit then refuses.
+        ValueError: ``cost`` is more than a full limit has.
     """
     who = who or limit.of(request)
     if who is None:
@@ -124,7 +124,7 @@ def _taken(
     if not (taken or taken.counted):
         raise ThrottleUnavailable
     remember(request, limit, taken)
-    # Views of other frameworks may call throttles, too.
+    # Views of other frameworks may also call throttles.
     if hasattr(view, "finalize_response") and "finalize_response" not in vars(view):
         _tell_at_the_end(request, view)
     return taken
@@ -146,8 +146,8 @@ def charge_changes(request: Request, namespace: str, access: Access, changes: in
     """Take changes from the ``limit`` and the ``network_limits`` of a namespace's ``API`` option.
 
     Raises:
-        ValidationError: a limit never has as many.
-        Throttled: there is too little left.
+        ValidationError: the changes are more than a full limit has.
+        Throttled: too little is left.
         ThrottleUnavailable: the store is unavailable.
     """
     name = namespace or "default"
@@ -162,10 +162,8 @@ def charge_changes(request: Request, namespace: str, access: Access, changes: in
             limits.append((network, _limit_of_namespace(f"{name}/{bits}", rate)))
     for whom, limit in limits:
         if changes > limit.capacity:
-            says = (
-                f"At most {limit.capacity} of {namespace} at once: more are never within the limit."
-            )
-            raise ValidationError({"counters": [says]})
+            most = f"A request can change at most {limit.capacity} counters of {namespace}."
+            raise ValidationError({"counters": [most]})
         # A limit of the project may have the same name.
         charge(request, limit, changes, who=f"api:{whom}")
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from asgiref.sync import sync_to_async
 from django.db import Error, connections
 
-from django_counters.contrib.limits.algorithms import Draw, Drawn
+from django_counters.contrib.limits.algorithms import Draw, LimitState
 from django_counters.exceptions import CounterUnavailable, OutcomeUnknown, ReadOnlyDatabase
 from django_counters.stores.sql.dialects import dialect_of
 from django_counters.stores.sql.dialects.mysql.taking import MADE, ROOM, delete_some
@@ -20,14 +20,13 @@ LIMITS = "django_counters_counterlimit"
 
 
 class Statements:
-    """Take from buckets and logs. Times are microseconds, "now" is the server's clock.
+    """The statements of buckets and logs. Times are microseconds, "now" is the server's clock.
 
-    Each takes by one statement, so that no transaction comes between the look and the change. A
-    transaction that waits for the row evaluates ``now`` when it has it, not before. Parameters by
-    name: ``digest``, ``cost``, ``full``, ``span``. Rows: how much is taken by now, the microseconds
-    until the end of the span or until there is enough, and those until there is more; none where
-    there was too little. ``take`` and ``take_logged`` change something, ``look`` and
-    ``look_logged`` say the same of the present state.
+    One statement reads and takes, so no transaction can come between. A transaction that waits for
+    the row evaluates ``now`` when it has locked the row, not before. Named parameters: ``digest``,
+    ``cost``, ``full``, ``span``. Rows: the taken amount, the microseconds until the end of the span
+    or until enough is left, and those until more is left; no row if too little was left. ``take``
+    and ``take_logged`` change the row; ``look`` and ``look_logged`` read the same columns.
     """
 
     def __init__(self, spelling: Spelling) -> None:
@@ -38,10 +37,10 @@ class Statements:
 
     @cached_property
     def take(self) -> str:
-        """Make a bucket, or move its arrival, unless it has too little left.
+        """Make a bucket, or move its arrival, unless too little is left.
 
-        An arrival that is further ahead than any can be is of a clock that was set back: the bucket
-        counts as nearly empty, or it would refuse until the clock is there again.
+        If the clock was set back, an arrival can be further ahead than a full bucket allows. Such a
+        bucket counts as nearly empty; otherwise it would refuse until the clock has caught up.
         """
         start = self._start
         strange = f"l.arrival > {start} + %(full)s + %(full)s"
@@ -66,9 +65,9 @@ class Statements:
 
     @cached_property
     def take_logged(self) -> str:
-        """Make a log, or add an entry, and forget those that are too old.
+        """Make a log, or add an entry; drop the entries that are too old.
 
-        So are those that are further ahead than the span: the clock was set back.
+        Drops entries further ahead than the span as well: the clock was set back.
         """
         now, entry, array = self._in.microseconds, self._entries("l.moments"), self._in.array
         return (
@@ -84,7 +83,7 @@ class Statements:
 
     @cached_property
     def look_logged(self) -> str:
-        """The amount in a log, and when enough of its entries are too old."""
+        """The amount in a log, and the time until enough of its entries are too old."""
         until = f"+ %(span)s - {self._in.microseconds}"
         moments = f"(SELECT moments FROM {LIMITS} WHERE digest = %(digest)s)"
         return (
@@ -94,7 +93,7 @@ class Statements:
         )
 
     def _entries(self, column: str) -> str:
-        """Those entries of a log that count."""
+        """Select the entries of a log that count."""
         now = self._in.microseconds
         return (
             f"SELECT a, b FROM {self._in.pairs(column)} "
@@ -103,9 +102,9 @@ class Statements:
 
     @cached_property
     def prune(self) -> str:
-        """Forget some limits of which nothing is taken any more, in the order of their digests.
+        """Delete some limits that are full again, in the order of their digests.
 
-        Parameters: the last digest of the page before, how many at most. Rows: digest.
+        Parameters: the previous page's last digest, the page size. Rows: digest.
         """
         full = f"WHERE digest > %s AND arrival <= {self._in.microseconds} ORDER BY digest LIMIT %s"
         return self._delete_some(full)
@@ -127,7 +126,7 @@ class InMysql(Statements):
 
     @cached_property
     def take(self) -> str:
-        """Make a bucket, or move its arrival, unless it has too little left."""
+        """Make a bucket, or move its arrival, unless too little is left."""
         start, arrival = self._start, f"{LIMITS}.arrival"
         strange = f"{arrival} > {start} + %(full)s + %(full)s"
         return (
@@ -141,21 +140,21 @@ class InMysql(Statements):
 
     @cached_property
     def take_logged(self) -> str:
-        """Make a log, or add an entry, and forget those that are too old."""
+        """Make a log, or add an entry; drop the entries that are too old."""
         now, pairs = self._in.microseconds, self._in.pairs("moments")
-        # The row is held from here on, whether it was there or not.
-        held = (
+        # Makes the row if needed, and locks it.
+        locked = (
             f"INSERT INTO {LIMITS} (digest, arrival, moments) VALUES (%(digest)s, 0, '[]') "
             f"ON DUPLICATE KEY UPDATE arrival = {LIMITS}.arrival"
         )
-        found = (
+        gathered = (
             "SELECT COALESCE(JSON_ARRAYAGG(JSON_ARRAY(u.a, u.b)), '[]'), COALESCE(SUM(u.b), 0) "
             f"INTO @djc_rows, @djc_used FROM {LIMITS} l, {self._in.pairs('l.moments')} "
             f"WHERE l.digest = %(digest)s AND {self._recent('u.a')} FOR UPDATE"
         )
         return Together(
-            f"{ROOM}{held}; {found}; UPDATE {LIMITS} SET arrival = {now} + %(span)s, moments = "
-            f"JSON_ARRAY_APPEND(@djc_rows, '$', JSON_ARRAY({now}, %(cost)s)) "
+            f"{ROOM}{locked}; {gathered}; UPDATE {LIMITS} SET arrival = {now} + %(span)s, "
+            f"moments = JSON_ARRAY_APPEND(@djc_rows, '$', JSON_ARRAY({now}, %(cost)s)) "
             f"WHERE digest = %(digest)s AND @djc_used + %(cost)s <= %(full)s; "
             f"SELECT (SELECT SUM(b) FROM {pairs}), 0, (SELECT MIN(a) FROM {pairs}) + %(span)s "
             f"- {now} {_OF} AND ROW_COUNT() > 0"
@@ -163,7 +162,7 @@ class InMysql(Statements):
 
     @cached_property
     def look_logged(self) -> str:
-        """What is in a log, and when enough of its entries are too old."""
+        """The amount in a log, and the time until enough of its entries are too old."""
         until = f"+ %(span)s - {self._in.microseconds}"
         entries = (
             f"SELECT u.a, u.b FROM {LIMITS} l, {self._in.pairs('l.moments')} "
@@ -181,7 +180,7 @@ class InMysql(Statements):
         return f"{moment} > {now} - %(span)s AND {moment} <= {now} + %(span)s"
 
     def _delete_some(self, which: str) -> str:
-        # Digits compare with a column of any collation.
+        # Digits compare correctly with a column of any collation.
         return delete_some(LIMITS, which, "digest", named_by={"digest": "VARCHAR(255)"})
 
 
@@ -203,15 +202,15 @@ class SqlLimits:
         self._session = Session(using)
         self._sql = statements(using)
 
-    def take(self, draw: Draw) -> Drawn:
-        """Take, if there is enough.
+    def take(self, draw: Draw) -> LimitState:
+        """Take the cost if enough is left.
 
-        Others who take from the same row are waited for; where the caller has a transaction, they
-        wait until it ends.
+        Waits for other transactions that have locked the row. In the caller's transaction the row
+        stays locked until it ends.
 
         Raises:
-            CounterUnavailable: the database is away or read-only, others held the row too long, or
-                the answer was lost. Something may have been taken.
+            CounterUnavailable: the database is unavailable or read-only, the row was locked for too
+                long, or the answer was lost. The cost may have been taken.
         """
         try:
             with self._apart():
@@ -223,12 +222,12 @@ class SqlLimits:
                 raise self._unavailable(error) from error
             raise
 
-    async def atake(self, draw: Draw) -> Drawn:
-        """`take` in a thread, as the rest of Django's async ORM."""
+    async def atake(self, draw: Draw) -> LimitState:
+        """`take` in a thread, like the rest of Django's async ORM."""
         return await sync_to_async(self.take)(draw)
 
     def prune(self) -> int:
-        """Forget what nothing is taken from any more; how many rows those were."""
+        """Delete the rows of limits that are full again; return their number."""
         gone, last = 0, b""
         while rows := self._session.run(self._sql.prune, (last, _PAGE)):
             gone += len(rows)
@@ -236,19 +235,19 @@ class SqlLimits:
         return gone
 
     def _apart(self) -> AbstractContextManager[None]:
-        """What keeps the caller's transaction usable after an error."""
+        """Return a savepoint in the caller's transaction, so that an error leaves it usable."""
         own = self._session.commits_at_once()
         return nullcontext() if own else self._session.all_or_nothing()
 
-    def _take(self, draw: Draw) -> Drawn:
+    def _take(self, draw: Draw) -> LimitState:
         sql, params = self._sql, draw._asdict()
         logged = params.pop("logged")
         taken = self._session.run(sql.take_logged if logged else sql.take, params)
         if taken:
-            return Drawn(True, *map(int, taken[0]))
-        found = self._session.run(sql.look_logged if logged else sql.look, params, writes=False)
-        # Where it is not there any more, there was enough for a moment.
-        return Drawn(False, *map(int, found[0])) if found else Drawn(False, 0, 0, 0)
+            return LimitState(True, *map(int, taken[0]))
+        rows = self._session.run(sql.look_logged if logged else sql.look, params, writes=False)
+        # Without a row the limit is full again since the refusal.
+        return LimitState(False, *map(int, rows[0])) if rows else LimitState(False, 0, 0, 0)
 
     def _unavailable(self, error: Exception) -> CounterUnavailable:
         reason = str(error).strip().partition("\n")[0].rstrip(".")

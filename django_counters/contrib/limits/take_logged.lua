@@ -1,9 +1,9 @@
--- Take, if a log has few enough entries of the last span. Times are microseconds.
+-- Take if a log has few enough entries of the last span. Times are microseconds.
 --
--- KEYS   the log: a moment for each one that was taken, the oldest first
--- ARGV   how many to take, how many a span may have, how long it is
--- Output { 1 or 0 where there are too many, how many there are, how long until there are few
---          enough, how long until the oldest goes }
+-- KEYS   the log: a moment for each admitted request, the oldest first
+-- ARGV   the cost, the capacity, the length of the span
+-- Output { 1, or 0 if the log has too many entries; their number; the time until it has few enough;
+--          the time until the oldest expires }
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
