@@ -31,14 +31,14 @@ from django_counters.projections.quotas import QUOTAS, value_ceiling
 from django_counters.projections.series import SERIES
 from django_counters.projections.top import TOP
 from django_counters.projections.uniques import UNIQUES
-from django_counters.strategies import cached, in_place, ledger, sharded, slotted
+from django_counters.strategies import cached, exact, ledger, sharded, slotted
 from django_counters.strategies.declaring import MAX_AGE, Declaration, Recipe
 from django_counters.tenants import has_tenants
 from django_counters.types import UNBOUNDED, Bounds, check_integer, why_no_key
 
 # A new strategy or projection is one file, and its name in one of these lines.
 STRATEGIES: tuple[Declaration, ...] = (
-    in_place.EXACT,
+    exact.EXACT,
     sharded.DECLARED,
     slotted.DECLARED,
     ledger.DECLARED,
@@ -46,7 +46,7 @@ STRATEGIES: tuple[Declaration, ...] = (
 )
 _OWN: tuple[Projection, ...] = (QUOTAS, SERIES, UNIQUES, ACTORS, TOP, OCCURRENCES)
 DEFAULT = "default"
-EXACT = in_place.EXACT.recipe()
+EXACT = exact.EXACT.recipe()
 # How often totals are recorded.
 HISTORIES: Mapping[str, str] = MappingProxyType({"1h": "hour", "1d": "day"})
 HISTORY_DAYS = 90

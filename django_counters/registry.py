@@ -32,7 +32,7 @@ from django_counters.stores.sql.tokens import SqlTokens
 from django_counters.stores.sql.totals import SqlCorrections
 from django_counters.strategies.base import Outside, Strategy
 from django_counters.strategies.declaring import Recipe
-from django_counters.strategies.in_place import CACHED_AS_EXACT
+from django_counters.strategies.exact import CACHED_AS_EXACT
 from django_counters.tenants import SETTING as TENANT
 from django_counters.tenants import named_callable, tenant
 

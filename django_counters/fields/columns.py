@@ -13,10 +13,9 @@ from django.core.exceptions import SynchronousOnlyOperation
 from django.db import models, router
 from django.db.models.signals import class_prepared, post_save, pre_save
 
-from django_counters.fields.actors import has_many
 from django_counters.fields.base import BaseCounterField
 from django_counters.fields.problems import problems
-from django_counters.fields.values import CounterOf, CounterValue, NotLoaded, note_raw
+from django_counters.fields.values import CounterOf, CounterValue, NotLoaded, has_many, note_raw
 from django_counters.projections.event import Who
 from django_counters.read.series import RecordSeries, series_of_all
 from django_counters.tables.total import TotalAttribute

@@ -14,7 +14,9 @@ from django.utils.asyncio import async_unsafe
 
 from django_counters import clock
 from django_counters.exceptions import (
+    Contention,
     CounterError,
+    CounterOverflow,
     CounterUnavailable,
     OutcomeUnknown,
     RecordMissing,
@@ -30,6 +32,7 @@ from django_counters.stores.base import (
     CellSearch,
     Found,
     LandedStore,
+    Lease,
     PendingField,
     PendingParts,
 )
@@ -37,13 +40,12 @@ from django_counters.stores.redis.addresses import TIMEOUT
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.incidents import record_unsent
 from django_counters.stores.sql.outbox import SqlLanded
-from django_counters.strategies import in_place, ledger
-from django_counters.strategies.asking import Asking, Seen
+from django_counters.strategies import exact, ledger
+from django_counters.strategies.asking import PAUSES, Asking, Seen
 from django_counters.strategies.base import Heard, Outside, Strategy
 from django_counters.strategies.declaring import MAX_AGE, Capabilities, Declaration, Shared
 from django_counters.strategies.ledger import Claimed
-from django_counters.strategies.raising import Raising
-from django_counters.strategies.steps import Steps, arun, run
+from django_counters.strategies.steps import Pause, Steps, arun, run
 from django_counters.tokens import refuse_beyond
 from django_counters.types import (
     Batch,
@@ -58,8 +60,60 @@ from django_counters.types import (
 )
 from django_counters.values import NewValues, Unknown, result_of
 
+# How old a known total may be, in milliseconds: a change in another way is missed for no longer.
+_AGE = int(MAX_AGE * 1000)
+
+
+class Raising:
+    """Adds the difference, so that it lands once, as any increment does.
+
+    Redis compares and adds in one step, with a total that is known there; else the database is
+    asked for it, and Redis takes it if nothing was flushed meanwhile.
+    """
+
+    def __init__(self, pending: CachedStore, landed: LandedStore, asking: Asking) -> None:
+        self._pending = pending
+        self._landed = landed
+        self._asking = asking
+
+    def check(self, peak: Peak, strategy: str) -> None:
+        """Refuse what cannot be promised, regardless of the value.
+
+        Raises:
+            UnsupportedBounds: it has a ceiling.
+            CounterOverflow: the number does not fit.
+        """
+        label = self._landed.label(peak.key)
+        if peak.bounds.ceiling is not None:
+            raise UnsupportedBounds(key=label, strategy=strategy)
+        low, high = self._landed.capacity
+        low, high = max(low, -LARGEST_SUM), min(high, LARGEST_SUM)
+        if not low <= peak.number <= high:
+            raise CounterOverflow(key=label, low=low, high=high)
+
+    def raised(self, counter: str, key: Hashable, number: int) -> Steps[Raised]:
+        """Raise one counter, if its value is smaller.
+
+        Raises:
+            Contention: something was flushed each time that its total was asked for.
+            RecordMissing: its record is gone.
+        """
+        told: tuple[Lease, int] | None = None
+        for pause in PAUSES:
+            found: Raised | Found = yield self._pending.maximum(counter, number, _AGE, told)
+            if isinstance(found, Raised):
+                return found
+            told = None
+            if found.asked:
+                # Another one asks just now, and leaves the total here.
+                yield Pause(pause)
+            else:
+                told = yield from self._asking.base(counter, key, found)
+        raise Contention(key=self._landed.label(key), attempts=len(PAUSES))
+
+
 # Where increments go while Redis cannot be reached.
-_DETOURS = {"ledger": ledger.DECLARED.recipe(), "exact": in_place.EXACT.recipe()}
+_DETOURS = {"ledger": ledger.DECLARED.recipe(), "exact": exact.EXACT.recipe()}
 
 # How old a known total may be where a change returns its new value. It concerns only changes of the
 # total in other ways: increments of this strategy are always part of the value.

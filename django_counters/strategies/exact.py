@@ -1,4 +1,4 @@
-"""The exact strategy: one row per counter, the total is the value."""
+"""The exact strategy, and cached counters as exact: one row per counter, the total is the value."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from django_counters.exceptions import (
     RecordMissing,
 )
 from django_counters.stores.base import NoRoom, TotalsStore
-from django_counters.strategies.base import Heard, Summed
+from django_counters.stores.sql.dialects import Table
+from django_counters.stores.sql.totals import SqlTotals
+from django_counters.strategies.base import Heard, Strategy, Summed
+from django_counters.strategies.declaring import Capabilities, Declaration, Shared
 from django_counters.strategies.periods import in_period
 from django_counters.strategies.refusals import quota_refusal, refusal, refuse_beyond_quotas
 from django_counters.types import INT8, Amounts, Batch, Claim, Delta, Peak, Raised, Taken
@@ -191,3 +194,31 @@ class CachedAsExact(Exact):
 
     name: ClassVar[str] = "cached as exact"
     consistencies: ClassVar[tuple[str, ...]] = ("exact", "cached")
+
+
+def _exact(table: Table, using: str, _: Shared) -> Strategy:
+    return Exact(SqlTotals(table, using))
+
+
+def _as_exact(table: Table, using: str, _: Shared) -> Strategy:
+    return CachedAsExact(SqlTotals(table, using))
+
+
+EXACT = Declaration(
+    Exact,
+    Capabilities(
+        in_place=True,
+        floors=True,
+        ceilings=True,
+        ranks=True,
+        once=True,
+        raises=True,
+    ),
+    _exact,
+    namespaces=(),
+    fields=(),
+)
+# It cannot be declared: it replaces cached counters where COUNTERS_CACHED_AS_EXACT is set.
+CACHED_AS_EXACT = Declaration(
+    CachedAsExact, Capabilities(in_place=True, cached=True, ranks=True, raises=True), _as_exact
+)

@@ -14,7 +14,7 @@ from django.test import Client, override_settings
 from django.urls import reverse
 
 from django_counters import clock
-from django_counters.admin.bars import TEXTURES
+from django_counters.admin.history import TEXTURES
 from django_counters.models import Counter
 from django_counters.read.chart import MOST_VALUES, charted, periods_of
 from django_counters.testing import override_counters

@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from django_counters.access import CREATED, Access
 from django_counters.models import Counter
 from django_counters.registry import registry
-from django_counters.rest.admission import admit
+from django_counters.rest.base import admit
 from django_counters.testing import assert_counts, override_counters
 from tests.concurrency.crowd import Threads, in_turns
 from tests.rest.conftest import API_TESTS, NAMED, NAMESPACES, OPEN, As, Client, problem

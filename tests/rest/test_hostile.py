@@ -21,7 +21,7 @@ from django_counters.access import Access
 from django_counters.exceptions import InvalidConfiguration, OutcomeUnknown, RetryTransaction
 from django_counters.models import Counter
 from django_counters.rest import expose
-from django_counters.rest.admission import Refusal, admit
+from django_counters.rest.base import Refusal, admit
 from django_counters.testing import assert_counts, override_counters
 from tests.concurrency.servers import be_patient, connected, execute, hurry
 from tests.rest.asking import assert_first, header

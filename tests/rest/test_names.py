@@ -16,7 +16,7 @@ from django_counters.metrics.doctor import examine
 from django_counters.metrics.samples import samples_of, scraping
 from django_counters.models import Counter
 from django_counters.registry import registry
-from django_counters.rest.admission import admit
+from django_counters.rest.base import admit
 from django_counters.testing import assert_counts, override_counters
 from tests.concurrency.crowd import Threads
 from tests.rest.conftest import OPEN, ORIGIN, As, Client, problem

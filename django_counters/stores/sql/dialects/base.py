@@ -3,22 +3,158 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any
+
+from django.db import InterfaceError, OperationalError
 
 from django_counters.stores.sql.dialects.actors import Actors
 from django_counters.stores.sql.dialects.cells import Cells
 from django_counters.stores.sql.dialects.claims import ClaimSql
-from django_counters.stores.sql.dialects.errors import Errors
 from django_counters.stores.sql.dialects.fold import Fold
 from django_counters.stores.sql.dialects.landing import Landing
 from django_counters.stores.sql.dialects.ledger import Ledger
 from django_counters.stores.sql.dialects.positions import Positions
 from django_counters.stores.sql.dialects.rights import Rights
-from django_counters.stores.sql.dialects.samples import Samples
 from django_counters.stores.sql.dialects.spelling import Spelling
 from django_counters.stores.sql.dialects.spread import Spread
-from django_counters.stores.sql.dialects.tables import Table
+from django_counters.stores.sql.dialects.tables import COUNTER, SAMPLES, Table
 from django_counters.stores.sql.dialects.totals import NamedTotals, Reads, Totals
+
+
+class Samples:
+    """Records totals. The parameters of both begin with those of a scope.
+
+    A scope is: all keys from ``low`` on and before ``high``, but none of the namespaces ``others``.
+    """
+
+    def __init__(self, spelling: Spelling) -> None:
+        self._in = spelling
+
+    @cached_property
+    def take(self) -> str:
+        """Record totals that differ from what was recorded last, in the order of their keys.
+
+        One statement: each total is what it was at one moment. Sorted by what no index has, so that
+        all is found before anything is written: the plan that is made for a small table would look
+        through it again and again while it grows. Parameters: the scope and ``moment`` by name. A
+        row for each.
+        """
+        moment = self._in.typed("%(moment)s", "timestamptz")
+        last = (
+            f"SELECT l.value FROM {SAMPLES} l WHERE l.key = c.key AND l.moment <= {moment} "
+            "ORDER BY l.moment DESC LIMIT 1"
+        )
+        due = (
+            f"SELECT c.key, c.value FROM {COUNTER} c "
+            f"WHERE {self._within('c.key')} AND COALESCE(c.value <> ({last}), true)"
+        )
+        return (
+            f"WITH due AS MATERIALIZED ({due}) INSERT INTO {SAMPLES} (key, moment, value) "
+            f"SELECT key, {moment}, value FROM due WHERE true ORDER BY key || '' "
+            "ON CONFLICT (key, moment) DO UPDATE SET value = EXCLUDED.value RETURNING 1"
+        )
+
+    @cached_property
+    def forget(self) -> str:
+        """Delete some of those before a moment. Parameters: as of ``take``, and ``limit``."""
+        return self._in.delete_some(
+            SAMPLES,
+            f"WHERE moment < %(moment)s AND {self._within(f'{SAMPLES}.key')} "
+            "ORDER BY moment LIMIT %(limit)s",
+        )
+
+    @cached_property
+    def forget_but_last(self) -> str:
+        """The same, but of each counter the last one before that moment stays."""
+        later = (
+            f"SELECT 1 FROM {SAMPLES} n WHERE n.key = {SAMPLES}.key "
+            f"AND n.moment > {SAMPLES}.moment AND n.moment < %(moment)s"
+        )
+        return self._in.delete_some(
+            SAMPLES,
+            f"WHERE moment < %(moment)s AND {self._within(f'{SAMPLES}.key')} AND EXISTS ({later}) "
+            "ORDER BY moment LIMIT %(limit)s",
+        )
+
+    def _within(self, key: str) -> str:
+        """The condition that a key is within a scope."""
+        other = f"{self._in.namespace(key)} {self._in.among('text', '%(others)s')}"
+        # Where there are no others, some databases cannot say that a key is not among them.
+        return f"{key} >= %(low)s AND {key} < %(high)s AND NOT COALESCE({other}, false)"
+
+
+class Errors:
+    """Tells errors by the code that came with them.
+
+    Attributes:
+        has_server: whether there is a server, so that a connection to it can be lost.
+        OVERFLOWED: how the codes of errors begin that say that a number did not fit; so do the
+            others.
+    """
+
+    has_server = True
+    OVERFLOWED: tuple[str, ...] = ()
+    TIMED_OUT: tuple[str, ...] = ()
+    BUSY: tuple[str, ...] = ()
+    READ_ONLY: tuple[str, ...] = ()
+    LOST: tuple[str, ...] = ()
+    CANCELLED: tuple[str, ...] = ()
+    UNSERIALIZABLE: tuple[str, ...] = ()
+
+    def code(self, error: Exception) -> str:
+        """The code of an error; empty where it has none."""
+        return str(getattr(error.__cause__, "sqlstate", None) or "")
+
+    def overflowed(self, error: Exception) -> bool:
+        """Whether a number did not fit into its column."""
+        return self.code(error).startswith(self.OVERFLOWED)
+
+    def timed_out(self, error: Exception) -> bool:
+        """Whether a statement waited too long for a lock."""
+        return self.code(error).startswith(self.TIMED_OUT)
+
+    def busy(self, error: Exception) -> bool:
+        """Whether others held what is needed, or it took too long."""
+        return self.code(error).startswith(self.BUSY)
+
+    def read_only(self, error: Exception) -> bool:
+        """Whether the database takes no changes."""
+        return self.code(error).startswith(self.READ_ONLY)
+
+    def refused_function(self, error: Exception) -> str:  # noqa: ARG002 - few have functions
+        """The function that the role may not execute; empty where it is another error."""
+        return ""
+
+    def lost(self, error: Exception) -> bool:
+        """Whether the connection ended before the answer, or with the server's last words."""
+        if not self.unexplained(error):
+            return self.code(error).startswith(self.LOST)
+        return isinstance(error, InterfaceError | OperationalError)
+
+    def cancelled(self, error: Exception) -> bool:
+        """Whether a person or a time limit ended the statement."""
+        return self.code(error).startswith(self.CANCELLED)
+
+    def unexplained(self, error: Exception) -> bool:
+        """Whether there is no reason from the server."""
+        return self.has_server and not self.code(error)
+
+    def unserializable(self, error: Exception) -> bool:
+        """Whether the transaction does not see what others have changed."""
+        return self.code(error).startswith(self.UNSERIALIZABLE)
+
+    def ended_transaction(self, error: Exception) -> bool:  # noqa: ARG002 - most keep it open
+        """Whether the server has taken back all of the transaction, and would begin another one."""
+        return False
+
+    def beyond_quotas(self, error: Exception) -> tuple[int, ...] | None:  # noqa: ARG002 - none asks
+        """What periods would have counted, if it was too much; else None."""
+        return None
+
+    def refused_by(self, error: Exception) -> str | None:  # noqa: ARG002 - there are no partitions
+        """The constraint that refused a row; empty where no partition takes it; else None."""
+        return None
 
 
 class Dialect(Spelling, Errors):

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
+from django_counters.measure import MEMBER, Kind
 from django_counters.stores.sql.dialects.base import Dialect
+from django_counters.stores.sql.dialects.cells import Cells, names
 from django_counters.stores.sql.dialects.fold import Fold
+from django_counters.stores.sql.dialects.landing import Landing
 from django_counters.stores.sql.dialects.mysql.absent import LACKS, NoLedger, absent
-from django_counters.stores.sql.dialects.mysql.cells import MysqlCells
 from django_counters.stores.sql.dialects.mysql.claims import MysqlClaims
 from django_counters.stores.sql.dialects.mysql.fitness import REDUCED, unfit
 from django_counters.stores.sql.dialects.mysql.fold import MysqlFold
-from django_counters.stores.sql.dialects.mysql.landing import MysqlLanding
 from django_counters.stores.sql.dialects.mysql.positions import MysqlPositions
 from django_counters.stores.sql.dialects.mysql.spread import MysqlRights, MysqlSpread
 from django_counters.stores.sql.dialects.mysql.taking import TEXT, delete_some
@@ -24,6 +26,40 @@ from django_counters.stores.sql.dialects.rights import Rights
 from django_counters.stores.sql.dialects.spread import Spread
 from django_counters.stores.sql.dialects.tables import Table
 from django_counters.stores.sql.dialects.totals import Totals
+
+
+class MysqlCells(Cells):
+    """Adds to cells, by a statement for each kind."""
+
+    def add(self, kind: Kind) -> str:
+        """Add rows of a kind."""
+        return self._insert(kind, ", ".join(f"u.{letter}" for letter in kind.columns))
+
+    @cached_property
+    def take_members(self) -> str:
+        """Delete some members that nobody holds, and give them."""
+        columns = names(MEMBER.columns)
+        order = ", ".join(f"`{name}`" for name in columns)
+        return self._in.delete_some(MEMBER.table, f"ORDER BY {order} LIMIT %s", ", ".join(columns))
+
+    def _insert(self, kind: Kind, columns: str) -> str:
+        quoted = [f"`{name}`" for name in names(kind.columns)]
+        # The number that is added is the last one.
+        same = quoted[-1 if kind.adds else 0]
+        again = f"{same} = {kind.table}.{same}" + (f" + VALUES({same})" if kind.adds else "")
+        return (
+            f"INSERT INTO {kind.table} ({', '.join(quoted)}) SELECT {columns} "
+            f"FROM {self.given(kind)} ON DUPLICATE KEY UPDATE {again}"
+        )
+
+
+class MysqlLanding(Landing):
+    """The statements that bring generations of increments into the totals."""
+
+    may_ask = "SELECT true"
+    # A copy that was put back elsewhere has another host, port or folder.
+    whole = part = "SELECT CONCAT_WS(' ', @@hostname, @@port, @@datadir, DATABASE())"
+
 
 _TYPES = {
     "text": TEXT,

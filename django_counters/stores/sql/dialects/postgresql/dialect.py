@@ -7,6 +7,7 @@ from typing import Any
 
 from django_counters.stores.sql.dialects.base import Dialect
 from django_counters.stores.sql.dialects.fold import Fold
+from django_counters.stores.sql.dialects.landing import BATCHES, Landing
 from django_counters.stores.sql.dialects.postgresql.actors import PostgresActors
 from django_counters.stores.sql.dialects.postgresql.cells import PostgresCells
 from django_counters.stores.sql.dialects.postgresql.claims import PostgresClaims
@@ -15,7 +16,6 @@ from django_counters.stores.sql.dialects.postgresql.functions import (
     install,
     refused_function,
 )
-from django_counters.stores.sql.dialects.postgresql.landing import PostgresLanding
 from django_counters.stores.sql.dialects.postgresql.ledger import PostgresLedger
 from django_counters.stores.sql.dialects.postgresql.rights import ShardRights, SlotRights
 from django_counters.stores.sql.dialects.postgresql.totals import (
@@ -31,6 +31,30 @@ from django_counters.stores.sql.dialects.rights import Rights
 from django_counters.stores.sql.dialects.spread import Spread
 from django_counters.stores.sql.dialects.tables import HORIZON, Table
 from django_counters.stores.sql.dialects.totals import Reads, Totals
+
+# A tenant may have a schema of its own.
+_PLACE = (
+    "concat_ws(' ', (SELECT oid FROM pg_database WHERE datname = current_database()), "
+    f"(SELECT relnamespace::regnamespace FROM pg_class WHERE oid = '{BATCHES}'::regclass))"
+)
+
+
+class PostgresLanding(Landing):
+    """The statements that bring generations of increments into the totals."""
+
+    # What Redis is told to forget has to be on the disk.
+    settings = (
+        "SELECT set_config('synchronous_commit', 'on', true), "
+        "set_config('lock_timeout', %s, true), set_config('statement_timeout', %s, true)"
+    )
+    settled = (
+        "SELECT pg_current_xact_id_if_assigned() IS NULL "
+        "AND current_setting('transaction_isolation') = 'read committed'"
+    )
+    may_ask = "SELECT has_function_privilege('pg_control_system()', 'EXECUTE')"
+    # A server that takes over from another by replication has the same number.
+    whole = f"SELECT concat_ws(' ', system_identifier, {_PLACE}) FROM pg_control_system()"
+    part = f"SELECT {_PLACE}"
 
 
 class PostgreSQL(Dialect):

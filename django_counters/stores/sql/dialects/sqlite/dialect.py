@@ -5,16 +5,59 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
 from django_counters.stores.sql.dialects.base import Dialect
+from django_counters.stores.sql.dialects.landing import BATCHES, Landing
 from django_counters.stores.sql.dialects.sqlite.claims import SqliteClaims
-from django_counters.stores.sql.dialects.sqlite.landing import SqliteLanding
 from django_counters.stores.sql.dialects.sqlite.ledger import NOW, SqliteLedger
-from django_counters.stores.sql.dialects.sqlite.totals import SqliteTotals
 from django_counters.stores.sql.dialects.tables import Table
-from django_counters.stores.sql.dialects.totals import Totals
+from django_counters.stores.sql.dialects.totals import NamedTotals, Totals
+
+
+class SqliteTotals(NamedTotals):
+    """Changes totals, and makes those that are missing."""
+
+    @cached_property
+    def add_many(self) -> str:
+        """Insert or add many.
+
+        SQLite turns an integer that overflows into a float without a word. The sum is therefore
+        NULL where it would leave the range, and the column refuses NULL, which takes the statement
+        back.
+        """
+        table, value = self._table, self._table.value
+        present, by = f"t.{value}", f"EXCLUDED.{value}"
+        outside = self._in.from_outside("u.k", "u.d")
+        # The name of the table is known in RETURNING, its alias in the rest.
+        whole = f"{present} + {by} + {self._waiting(f't.{table.key}')}"
+        fits = f"{self._in.fits(present, by)} AND TYPEOF({whole}) = 'integer'"
+        return (
+            f"INSERT INTO {table.name} AS t ({table.key}, {value}, {table.touched}, "
+            f"{table.outside}) SELECT u.k, u.d, {self._in.now}, {outside} "
+            f"FROM {self._in.rows(k='text', d='bigint')} "
+            f"WHERE true ON CONFLICT ({table.key}) DO UPDATE SET "
+            f"{value} = CASE WHEN {fits} THEN {present} + {by} END, "
+            f"{table.outside} = t.{table.outside} + {by}, "
+            f"{table.touched} = EXCLUDED.{table.touched} RETURNING {table.key}, "
+            f"{value} + {self._waiting(f'{table.name}.{table.key}')}"
+        )
+
+    def _waiting(self, key: str) -> str:
+        """The amount that waits for a counter, in shards and in the ledger."""
+        pending, (owner,) = self._table.pending, self._table.pending.owner
+        shards = f"SELECT SUM(w.{pending.value}) FROM {pending.name} w WHERE w.{owner} = {key}"
+        return f"COALESCE(({shards}), 0) + COALESCE(({self._in.tail_of(key)}), 0)"
+
+
+class SqliteLanding(Landing):
+    """The statements that bring generations of increments into the totals."""
+
+    # A reader that becomes a writer is refused where another transaction has written meanwhile.
+    # This changes no row, but a transaction that executes it is the writer.
+    begin = f"UPDATE {BATCHES} SET slot = slot WHERE generation = ''"
 
 
 class SQLite(Dialect):
