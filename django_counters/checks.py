@@ -38,6 +38,7 @@ def register() -> None:
     register_check(check_setting)
     register_check(check_upkeep)
     register_check(check_apps)
+    register_check(check_routers)
     register_check(check_tenants)
     register_check(check_caches, Tags.caches)
     register_check(check_caches_in_use, Tags.caches, deploy=True)
@@ -78,6 +79,32 @@ def check_apps(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any) ->
         for name in feature.settings
         if hasattr(settings, name)
     ]
+
+
+def check_routers(
+    app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """E064 and W025: whether routers keep the rows of apps beside their counters."""
+    return [
+        (Warning if code == "W025" else Error)(message, hint=HINTS[code], id=f"counters.{code}")
+        for code, message in _misrouted()
+    ]
+
+
+def _misrouted() -> Iterator[tuple[str, str]]:
+    """Yield E064 for each table that a database with counters lacks, W025 for other databases."""
+    homes = [alias for alias in connections if router.allow_migrate_model(alias, Counter)]
+    tables = {table for feature in features() for table in feature.tables}
+    for model in apps.get_models():
+        if model._meta.db_table not in tables:
+            continue
+        label = model._meta.label
+        home, written = router.db_for_write(Counter), router.db_for_write(model)
+        for alias in homes:
+            if not router.allow_migrate_model(alias, model):
+                yield "E064", f"Routers allow counters in {alias!r}, and {label} not there."
+        if written != home:
+            yield "W025", f"Routers write counters to {home!r}, and {label} to {written!r}."
 
 
 def check_caches(

@@ -428,7 +428,8 @@ class Feature:
         """
         return {}
 
-    #: The tables that `leftovers` reads. They are in the database of their counters.
+    #: The tables with rows about counters. They have to be in the database of their counters: a
+    #: check compares what routers say of both.
     tables: Sequence[str] = ()
 
     def leftovers(self, using: str) -> Iterator[Leftover]:  # noqa: ARG002

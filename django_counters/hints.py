@@ -75,6 +75,8 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "manage.py counters upkeep --list names them.",
         "E062": "Add the app to INSTALLED_APPS and run manage.py migrate, or remove the setting.",
         "E063": "Add the app to INSTALLED_APPS again: nothing else looks after these rows.",
+        "E064": "Treat all labels that begin with django_counters alike in allow_migrate: write "
+        'app_label.startswith("django_counters") in place of app_label == "django_counters".',
         "E047": "Name counter fields of the model, without decimal places, in counter_fields.",
         "W010": "Remove the index, or silence this warning where the counter seldom changes.",
         "W011": "Run manage.py counters upkeep partitions, as the owner of the table, every hour.",
@@ -89,6 +91,9 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "records.",
         "W023": "Use redis+cluster://host:6379, or a cache whose client is a RedisCluster.",
         "W019": "Read what each database promises, then silence this warning, or use PostgreSQL.",
+        "W025": "Treat all labels that begin with django_counters alike in db_for_read and "
+        'db_for_write: write app_label.startswith("django_counters") in place of app_label == '
+        '"django_counters".',
         "W020": "Set TIME_ZONE back, or count under a new namespace or field name.",
     }
 )
