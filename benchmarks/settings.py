@@ -21,6 +21,7 @@ INSTALLED_APPS = [
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django_counters",
+    "django_counters.contrib.buffers",
     "django_counters.contrib.holds",
     "django_counters.contrib.limits",
     "django_counters.contrib.streams",

@@ -77,7 +77,6 @@ if TYPE_CHECKING:
     from django_counters.values import LedgerPage as LedgerPage
     from django_counters.values import Result as Result
     from django_counters.values import Unknown as Unknown
-    from django_counters.write.handle import Handle as Handle
 
 __version__ = "0.1.0"
 
@@ -101,7 +100,6 @@ _HOMES = {
     "DecimalCounterField": "decimals",
     "Explanation": "read.history",
     "HistoryNotKept": "exceptions",
-    "Handle": "write.handle",
     "InitialOutOfBounds": "exceptions",
     "InsufficientCount": "exceptions",
     "IntegerCounterField": "fields",

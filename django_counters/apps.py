@@ -37,10 +37,6 @@ class CountersConfig(AppConfig):
 
         checks.register()
         import_first()
-        if _has_buffers():
-            from django_counters.write.ending import land_before_the_end
-
-            land_before_the_end()
         setting_changed.connect(registry.forget_policies)
         setting_changed.connect(forget_recipes)
         pre_migrate.connect(guard_columns, sender=self)
@@ -65,13 +61,6 @@ def import_first() -> None:
     for name in names:
         # By their names: most need an extra.
         import_module(name)
-
-
-def _has_buffers() -> bool:
-    """Whether a buffer is declared, rightly or not."""
-    named = getattr(settings, "COUNTERS", None)
-    declared = named.values() if isinstance(named, Mapping) else ()
-    return any(one.get("BUFFER") is not None for one in declared if isinstance(one, Mapping))
 
 
 def _needs_redis() -> bool:

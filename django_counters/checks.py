@@ -198,14 +198,14 @@ def check_tenants(
 
 
 def _remembered() -> bool:
-    """Return whether a cached or buffered counter, or one with periods or actors, is declared."""
+    """Return whether a counter is declared that a process or Redis remembers something of."""
     if any(problems(getattr(settings, "COUNTERS", None))):
         return False
     declared: list[Any] = list(policies(getattr(settings, "COUNTERS", None)).values())
     fields = (field for model in apps.get_models() for field in model._meta.local_fields)
     declared += [field for field in fields if isinstance(field, CounterField)]
     return any(
-        one.recipe.can.outside or one.measure or getattr(one, "buffer", None) for one in declared
+        one.recipe.can.outside or one.measure or getattr(one, "intake", None) for one in declared
     )
 
 

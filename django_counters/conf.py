@@ -19,7 +19,6 @@ from django_counters.access import (
     access_of,
     access_problems,
 )
-from django_counters.buffering import Buffering, buffering_of, buffering_problems
 from django_counters.exceptions import InvalidConfiguration, InvalidDelta
 from django_counters.features import Feature, Reader, absent_app, features
 from django_counters.measure import Measure
@@ -32,8 +31,8 @@ from django_counters.projections.series import SERIES
 from django_counters.projections.top import TOP
 from django_counters.projections.uniques import UNIQUES
 from django_counters.strategies import cached, exact, ledger, sharded, slotted
+from django_counters.strategies.base import Intake
 from django_counters.strategies.declaring import MAX_AGE, Declaration, Recipe
-from django_counters.tenants import has_tenants
 from django_counters.types import UNBOUNDED, Bounds, check_integer, why_no_key
 
 # A new strategy or projection is one file, and its name in one of these lines.
@@ -96,16 +95,6 @@ _OF_NAMESPACES = (
         code="E025",
     ),
     Option(
-        "BUFFER",
-        None,
-        "None or a dictionary with `'seconds'`, `'most'`, `'directory'` and `'to'`",
-        "Increments wait [in a buffer of their process](../how-to/buffer.md) and are landed "
-        "together: after so many seconds (1), or when so many different counters wait (10,000). "
-        "Files in a `'directory'` keep them where the process is killed. With `'to'` they are "
-        "[published](../how-to/publish-to-a-stream.md) under that name.",
-        code="E040",
-    ),
-    Option(
         "API",
         None,
         "dictionary of [who may what](#api), or None",
@@ -128,8 +117,8 @@ class Policy:
     ``approve_above``: by how much one person alone may adjust a counter; None: by any amount.
     ``history``: the period of its recorded totals; empty where none are recorded.
     ``history_days``: for how long those are kept. ``access``: who may reach the counters over
-    HTTP. ``measure``: the measure beside the total; None where none is declared. ``buffer``: how
-    increments wait in their process; None where they do not. ``spread``: what makes their reader
+    HTTP. ``measure``: the measure beside the total; None where none is declared. ``intake``: what
+    takes changes before they are counted; None if nothing does. ``spread``: what makes their reader
     if other databases count them, too; None if this one counts alone.
     """
 
@@ -141,7 +130,7 @@ class Policy:
     history_days: int = HISTORY_DAYS
     access: Access = CLOSED
     measure: Measure | None = None
-    buffer: Buffering | None = None
+    intake: Intake | None = None
     spread: Callable[[Any, str], Reader] | None = None
 
     @property
@@ -240,7 +229,7 @@ def _policy(name: str, declared: Mapping[str, Any]) -> Policy:
         history_days=declared.get("HISTORY_DAYS", HISTORY_DAYS),
         access=access_of(declared.get("API")),
         measure=measure_of(name, options),
-        buffer=buffering_of(declared.get("BUFFER")),
+        intake=next(filter(None, (one.intake(options) for one in features())), None),
         spread=next(filter(None, (one.spread(options) for one in features())), None),
     )
 
@@ -341,12 +330,6 @@ def _option_problems(where: str, declared: Mapping[Any, Any]) -> Iterator[Proble
         yield Problem("E004", f"{where} has an unknown strategy {strategy!r}.{guess}")
     for code, message in _value_problems(declared):
         yield Problem(code, f"{where}: {message}")
-    if declared.get("BUFFER") is not None and has_tenants():
-        message = (
-            "BUFFER can't be used with COUNTERS_TENANT, because the thread that flushes buffers "
-            "serves no tenant. Remove BUFFER; STRATEGY 'cached' is quick as well."
-        )
-        yield Problem("E040", f"{where}: {message}")
 
 
 def _value_problems(declared: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:
@@ -425,24 +408,6 @@ def _strategy_problems(
         yield Problem(code, f"{where}: {message}")
     if strategy.can.entries and declared.get("HISTORY") is not None:
         yield Problem("E025", f"{where}: HISTORY is not for {name}: entries are a history already.")
-    for message in buffering_problems(
-        declared.get("BUFFER"),
-        name,
-        entries=strategy.can.entries,
-        outside=strategy.can.outside,
-        against=_unmerged(declared),
-    ):
-        yield Problem("E040", f"{where}: {message}")
-
-
-def _unmerged(declared: Mapping[Any, Any]) -> Iterator[str]:
-    """The declared options that need each change by itself."""
-    of_projections = (
-        option.name for one in projections() if not one.merges for option in one.options
-    )
-    for name in ("FLOOR", *map(str.upper, of_projections)):
-        if declared.get(name) is not None:
-            yield name
 
 
 def _foreign_options(

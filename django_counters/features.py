@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from django_counters.options import Option
     from django_counters.projections.base import Projection
+    from django_counters.strategies.base import Intake
 
 
 logger = logging.getLogger("django_counters")
@@ -265,7 +266,7 @@ class Section(Protocol):
 class Feature:
     """What one app adds. It overrides what it needs; each method here adds nothing.
 
-    An error in a job, `prune`, `drifts`, `findings` or `inquiries` doesn't stop other apps: it is
+    An error in a job, `prune`, `drifts`, `inquiries` or findings doesn't stop other apps: it is
     logged, and reported under the app's name. Other errors end what calls the method.
     """
 
@@ -332,13 +333,29 @@ class Feature:
         return ()
 
     def outlets(self) -> Mapping[str, Callable[[Any, str], Any]]:
-        """Return where buffers can send their pages, by the name in ``BUFFER = {"to": name}``.
+        """Return where pages of merged increments can be sent, by the name of each.
 
         Each value takes a `Recipe` and the alias of a database, and returns a
-        `write.landing.Lander`. Called by the check of ``BUFFER``, and outside of transactions
-        when a process makes a buffer.
+        `write.landing.Lander`. Called by checks, and outside of transactions.
         """
         return {}
+
+    def intake(self, options: Mapping[str, Any]) -> Intake | None:  # noqa: ARG002
+        """Return what takes the changes of a namespace with these options before they are counted.
+
+        None if nothing does. Called whenever ``COUNTERS`` is parsed. The first app that returns an
+        intake has the namespace.
+        """
+        return None
+
+    def end_process(self) -> None:
+        """Finish what this process keeps. Called when a process of a Celery worker ends.
+
+        Such a process ends without calling functions of `atexit`.
+        """
+
+    def clear(self) -> None:
+        """Drop what this process keeps. Called before and after each test."""
 
     def landing(self, using: str) -> Hashable:  # noqa: ARG002
         """Return what has to stay the same while cached counters land in a database.
@@ -488,6 +505,13 @@ class Feature:
         """
         return iter(())
 
+    def local_findings(self, using: str) -> Iterator[Finding | GaugeValue]:  # noqa: ARG002
+        """Return findings and values of `gauges` that need no database.
+
+        Called as `findings` is, even if the database is unavailable.
+        """
+        return iter(())
+
     def inquiries(self, using: str) -> Iterator[Finding]:  # noqa: ARG002
         """Return more findings, for which other servers are asked. Called by ``counters doctor``.
 
@@ -500,7 +524,7 @@ class Feature:
         return ()
 
     def gauges(self) -> Sequence[Gauge]:
-        """Return the metrics whose values `findings` returns. Called on each scrape."""
+        """Return the metrics whose values the findings return. Called on each scrape."""
         return ()
 
     # Commands.
@@ -629,16 +653,6 @@ def exported(
 # What the core calls: the declarations of all installed features together.
 
 
-def outlets() -> dict[str, Callable[[Any, str], Any]]:
-    """Return where buffers can send their pages: `Feature.outlets` of all installed apps."""
-    return {name: make for feature in features() for name, make in feature.outlets().items()}
-
-
-def landings(using: str) -> list[Hashable]:
-    """Return what has to stay the same while cached counters land: `Feature.landing` of all."""
-    return [feature.landing(using) for feature in features()]
-
-
 def forgetting() -> list[Feature]:
     """Return the features that have something to forget."""
     return [feature for feature in features() if type(feature).forget is not Feature.forget]
@@ -656,15 +670,6 @@ def sections(
     present = panels()
     pairs = ((panel, panel.context(request, each)) for each in counters for panel in present)
     return [(panel.template, context) for panel, context in pairs if context is not None]
-
-
-def overview_sections(request: HttpRequest, using: str) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return template and context of each section that apps add to the overview."""
-    present: list[Section] = [
-        import_string(feature.section)() for feature in features() if feature.section
-    ]
-    pairs = ((section, section.context(request, using)) for section in present)
-    return [(section.template, context) for section, context in pairs if context is not None]
 
 
 def rest_modules() -> list[Any]:

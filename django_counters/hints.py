@@ -65,7 +65,6 @@ HINTS: Mapping[str, str] = MappingProxyType(
         '{"month": 10_000}.',
         "E038": "places is an integer from 1 to 18, of a field without once and without a ceiling "
         "of periods.",
-        "E040": "Write BUFFER as the message says, or remove what it cannot stand beside.",
         "E044": "Change the declaration, or the database's OPTIONS or server, as the message says.",
         "E045": 'Declare per=["day"] on the field, or remove the Sparkline from list_display.',
         "E060": "Set COUNTERS_TENANT to the dotted path of a callable that returns the tenant, and "

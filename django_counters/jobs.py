@@ -28,13 +28,6 @@ _DAY = 86_400.0
 _AHEAD = 60_000
 # In their order: increments that arrive are folded by the same run.
 JOBS = (
-    Job(
-        "buffers",
-        60,
-        f"{_WORK}buffers",
-        _("flush files of buffers whose processes have ended"),
-        local=True,
-    ),
     Job("flush", 10, f"{_WORK}flush", _("flush increments from Redis into the totals")),
     Job("rollup", 60, f"{_WORK}rollup", _("fold shards, slots and entries into the totals")),
     Job("partitions", 3600, f"{_WORK}partitions", _("make, seal and drop partitions")),
@@ -64,10 +57,10 @@ def jobs() -> dict[str, Job]:
     return {job.name: job._replace(every=every.get(job.name, job.every)) for job in present}
 
 
-def _declared() -> Iterator[Job]:
-    yield from JOBS
-    for one in features():
-        yield from one.jobs()
+def _declared() -> list[Job]:
+    found = [*JOBS, *(job for one in features() for job in one.jobs())]
+    # Those of the machine first: increments that arrive are folded by the same run.
+    return sorted(found, key=lambda job: not job.local)
 
 
 def unknown(name: object, known: Iterable[str]) -> str:

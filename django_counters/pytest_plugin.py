@@ -27,8 +27,9 @@ def override_counters() -> Iterator[Callable[..., None]]:
 def isolated_counters() -> Iterator[None]:
     """Each test counts in a part of Redis of its own, which is deleted at its end.
 
-    So cached and buffered counters start at zero, in each test and each run. A fixture of the same
-    name in a ``conftest.py`` replaces this one, such as for tests that share counts with a worker.
+    So cached counters, and what apps keep in a process, start at zero, in each test and each run.
+    A fixture of the same name in a ``conftest.py`` replaces this one, such as for tests that share
+    counts with a worker.
     """
     django = sys.modules.get("django.apps")  # not imported for a project that does not use it
     if not (django and django.apps.ready and django.apps.is_installed("django_counters")):

@@ -18,11 +18,12 @@ ROLLUP = "django_counters.rollup"
 
 
 @worker_process_shutdown.connect
-def land_buffers(**_: object) -> None:
-    """Land what waits in the buffers of a process of a worker, which ends without `atexit`."""
-    from django_counters.write.ending import end
+def end_process(**_: object) -> None:
+    """Finish what a process of a worker keeps: it ends without calling functions of `atexit`."""
+    from django_counters.features import features
 
-    end()
+    for one in features():
+        one.end_process()
 
 
 # A schedule is put together in settings, before there are models: the work is imported late.

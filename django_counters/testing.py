@@ -10,11 +10,11 @@ from django.conf import settings
 from django.db import connections
 from django.test import override_settings
 
+from django_counters.features import features
 from django_counters.models import Counter
 from django_counters.registry import registry
 from django_counters.stores.sql import identity
 from django_counters.upkeep.sources import PATIENCE, declared
-from django_counters.write.buffers import buffers
 
 
 class override_counters(override_settings):  # noqa: N801
@@ -45,9 +45,10 @@ class override_counters(override_settings):  # noqa: N801
 def isolated_counters() -> Iterator[None]:
     """Give cached counters a part of Redis of their own, for a block or as a decorator.
 
-    Rolling back a test doesn't reach Redis or a buffer: without this, the next test finds its
-    increments. At the end the part is deleted, including pending increments. Processes that the
-    block forks count in the same part; others, such as a worker, stay where they are.
+    Rolling back a test doesn't reach Redis, or what an app keeps in this process: without this, the
+    next test finds its increments. At the end the part is deleted, including pending increments.
+    Processes that the block forks count in the same part; others, such as a worker, stay where they
+    are.
 
     With pytest each test has a part of its own already: see the fixture of this name.
 
@@ -68,16 +69,21 @@ def isolated_counters() -> Iterator[None]:
 def apart() -> Iterator[None]:
     """As `isolated_counters`; connects to Redis at the end only if the block did so."""
     with identity.apart():
-        buffers.clear()
+        _clear()
         registry.forget_strategies()
         try:
             yield
         finally:
-            buffers.clear()
+            _clear()
             try:
                 registry.clear_apart()
             finally:
                 registry.forget_strategies()
+
+
+def _clear() -> None:
+    for one in features():
+        one.clear()
 
 
 def assert_counts(expected: Mapping[str, int], *, using: str | None = None) -> None:

@@ -63,7 +63,6 @@ class Unknown(str):
 
     __slots__ = ("key", "reason", "replayed")
 
-    BUFFERED: ClassVar = "it waits in the buffer of this process"
     COLLECTED: ClassVar = "it is applied when the collector ends"
     COMMIT: ClassVar = "it is counted when the transaction commits"
     DATABASE: ClassVar = "it is counted, but the database could not be asked for the total"

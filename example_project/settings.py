@@ -75,6 +75,7 @@ INSTALLED_APPS = [
     "drf_spectacular",
     "drf_spectacular_sidecar",
     "django_counters",
+    "django_counters.contrib.buffers",
     "django_counters.contrib.holds",
     "django_counters.contrib.limits",
     "django_counters.contrib.streams",

@@ -52,6 +52,10 @@ TABLE = {
     "bootstrap": Row(NOWHERE, "starts servers of its own"),
     "browser": Row(NOWHERE, "one browser, one site"),
     "browser/test_axe.py": Row(("pair", "newest"), "pages of the admin are in Django's"),
+    "buffers": Row(("dialect", "server", "newest"), "pages of merged changes, landed in SQL"),
+    "buffers/test_directories.py": Row(("newest",), "files and threads are Python's"),
+    "buffers/test_interrupts.py": Row(("newest",), "files and threads are Python's"),
+    "buffers/test_threads.py": Row(("newest",), "files and threads are Python's"),
     "concurrency": Row(("server",), "locks and snapshots are the server's"),
     "concurrency/test_flash_sale.py": Row(("mariadb", "server"), "locks of InnoDB, too"),
     "concurrency/test_ledger.py": Row(("mariadb", "server"), "locks of InnoDB, too"),
@@ -105,9 +109,6 @@ TABLE = {
     ),
     "workers": Row(NOWHERE, "Celery and web servers; slow to start"),
     "write": Row(("dialect", "server", "newest"), "changes of each kind, down to their SQL"),
-    "write/test_buffer_directories.py": Row(("newest",), "files and threads are Python's"),
-    "write/test_buffer_interrupts.py": Row(("newest",), "files and threads are Python's"),
-    "write/test_thread.py": Row(("newest",), "files and threads are Python's"),
 }
 
 

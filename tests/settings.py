@@ -51,6 +51,7 @@ INSTALLED_APPS = [
     "drf_spectacular",
     "rest_framework",
     "django_counters",
+    "django_counters.contrib.buffers",
     "django_counters.contrib.holds",
     "django_counters.contrib.limits",
     "django_counters.contrib.streams",

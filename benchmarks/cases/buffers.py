@@ -10,7 +10,7 @@ from itertools import count
 
 from benchmarks.harness import Pair, Work, adds_up, loops
 from benchmarks.inspection import increment, value
-from django_counters.models import Counter
+from django_counters.contrib import buffers
 
 SLICE = 20_000  # calls of one slice; nothing of them leaves the process
 CALLS = 500
@@ -33,20 +33,20 @@ class _Locked:
 def handle() -> Iterator[Pair]:
     """A handle, and a lock around a dictionary."""
     key = f"buffered:{next(_numbers)}"
-    mine, theirs = Counter.objects.handle(key), _Locked()
+    mine, theirs = buffers.handle(key), _Locked()
     stored = adds_up(value(key), lambda: theirs.sums.get(key, 0))
     yield loops(mine.increment, partial(theirs.increment, key), stored, SLICE)
-    Counter.objects.flush_buffers()
+    buffers.flush()
 
 
 @contextmanager
 def filed() -> Iterator[Pair]:
     """A handle whose buffer has a file, and one whose buffer is in memory."""
     mine, theirs = f"filed:{next(_numbers)}", f"buffered:{next(_numbers)}"
-    handles = Counter.objects.handle(mine), Counter.objects.handle(theirs)
+    handles = buffers.handle(mine), buffers.handle(theirs)
     stored = adds_up(value(mine), value(theirs))
     yield loops(handles[0].increment, handles[1].increment, stored, SLICE)
-    Counter.objects.flush_buffers()
+    buffers.flush()
 
 
 @contextmanager
@@ -55,7 +55,7 @@ def buffered() -> Iterator[Pair]:
     mine, theirs = f"buffered:{next(_numbers)}", f"views:buffered{next(_numbers)}"
     stored = adds_up(value(mine), value(theirs))
     yield loops(partial(increment, mine), partial(increment, theirs), stored, CALLS)
-    Counter.objects.flush_buffers()
+    buffers.flush()
 
 
 CASES: Mapping[str, Work] = {

@@ -295,14 +295,14 @@ def adjust(ref: Ref, *, token: str | UUID | Token | None = None, **asked: Any) -
     """Adjust one counter; see `CounterManager.adjust`."""
     order, alias = order_of(**asked), ref.using
     given = None if token is None else check_token(token)
-    settle_buffered([ref], alias)
+    settle_async([ref], alias)
     with adjusting(ref, alias) as audit:
         if given is None:
             return correct(ref, order, alias, audit)
         return _correct_once(ref, order, alias, audit, given)
 
 
-def settle_buffered(refs: Iterable[Ref], alias: str) -> None:
+def settle_async(refs: Iterable[Ref], alias: str) -> None:
     """Apply what asynchronous code has collected. It commits at once, as that code does."""
     if isinstance(collector_of(alias), AsyncCollector):
         settle(refs, alias)
@@ -352,7 +352,7 @@ def forget(key: object, using: str | None) -> int:
     sums are zero after a rollup and a flush.
     """
     ref = named(key, using)
-    settle_buffered([ref], ref.using)
+    settle_async([ref], ref.using)
     corrections = registry.corrections(ref.table, ref.using)
     with corrections.correcting():
         value = _forgotten(ref, corrections)

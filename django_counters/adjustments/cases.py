@@ -15,7 +15,7 @@ from django_counters.adjustments.adjustment import (
     foreseen_values,
     order_of,
     refuse,
-    settle_buffered,
+    settle_async,
 )
 from django_counters.adjustments.sql import SqlAudit
 from django_counters.exceptions import CounterError, InvalidAdjustment, RecordMissing
@@ -132,7 +132,7 @@ def adjust_many(
             for group in _rest(page, report, SqlAudit(alias)):
                 _foresee(group, alias, report)
         else:
-            settle_buffered([ref for ref, _ in page], alias)
+            settle_async([ref for ref, _ in page], alias)
             with adjusting(page[0][0], alias) as audit:
                 for group in _rest(page, report, audit):
                     _adjust(group, alias, report, audit)

@@ -18,6 +18,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 from django.utils import timezone
 from django.utils.decorators import method_decorator
+from django.utils.module_loading import import_string
 from django.utils.timesince import timesince
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
@@ -26,7 +27,7 @@ from django.views.decorators.http import require_safe
 from django_counters import clock
 from django_counters.admin.readonly import ReadOnlyAdmin, list_url
 from django_counters.exceptions import InvalidConfiguration
-from django_counters.features import Finding, overview_sections
+from django_counters.features import Finding, Section, features
 from django_counters.fields.columns import counter_fields
 from django_counters.measure import Measure
 from django_counters.metrics.doctor import facts_of, to_do
@@ -79,7 +80,7 @@ class OverviewMixin(ReadOnlyAdmin):
             **self.admin_site.each_context(request),
             **_shown(_in_local_time(facts_of(using, *PARTS))),
             "tops": _tops(using),
-            "sections": overview_sections(request, using),
+            "sections": _sections(request, using),
             "title": _("Overview"),
             "opts": self.opts,
             "databases": databases(),
@@ -202,3 +203,12 @@ def age_text(lag: timedelta | None) -> str:
         return ngettext("%(seconds)d second", "%(seconds)d seconds", seconds) % {"seconds": seconds}
     now = clock.now()
     return timesince(now - lag, now)
+
+
+def _sections(request: HttpRequest, using: str) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return template and context of each section that apps add to the overview."""
+    present: list[Section] = [
+        import_string(feature.section)() for feature in features() if feature.section
+    ]
+    pairs = ((section, section.context(request, using)) for section in present)
+    return [(section.template, context) for section, context in pairs if context is not None]

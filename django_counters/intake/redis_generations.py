@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from django_counters.features import landings
+from django_counters.features import features
 from django_counters.intake.land import Landing, Sums, sums_of
 from django_counters.intake.landed import Landed
 from django_counters.registry import registry
@@ -171,7 +171,7 @@ class Generations:
         self._step = step
         self._batches = registry.batches(using)
         # Before anything is read.
-        self._began = landings(using)
+        self._began = _landings(using)
         self._landing = Landing(using, pending.name)
 
     def flush(self, largest: int) -> Iterator[Landed]:
@@ -222,7 +222,7 @@ class Generations:
         parcels = list(part.held.values())
         with self._landing.begun(parcels):
             # A pooler may go on with a server that was put back.
-            if landings(self._using) != self._began:
+            if _landings(self._using) != self._began:
                 raise Busy
             told, lost = write(judgement, self._pending, self._using)
             landed = self._landing.land(parcels, part.sums)
@@ -315,3 +315,8 @@ def _groups(sealed: Sequence[Sealed], largest: int) -> Iterator[list[Sealed]]:
         group.append(one)
     if group:
         yield group
+
+
+def _landings(using: str) -> list[Hashable]:
+    """Return what has to stay the same while cached counters land: `Feature.landing` of all."""
+    return [feature.landing(using) for feature in features()]

@@ -14,7 +14,6 @@ from django_counters.upkeep.prune import prune_all
 from django_counters.upkeep.recording import record_history
 from django_counters.upkeep.rollup import rollup as fold
 from django_counters.upkeep.verify import verify as compare
-from django_counters.write.adopting import adopt
 
 MOST_SHOWN = 20
 
@@ -40,16 +39,6 @@ def flushed(using: str, report: Flushed) -> Done:
         shown = ", ".join(report.incidents[:MOST_SHOWN])
         problems.append(f"{len(report.incidents)} incidents: {shown}")
     return Done("; ".join(filter(None, parts)), {"database": using, **asdict(report)}, problems)
-
-
-def buffers(using: str) -> Done:
-    """Flush the files of buffers on this machine whose processes have ended."""
-    report = adopt(using)
-    left = {**report.strange, **report.failed}
-    shown = [f"{path}: {problem}" for path, problem in left.items()][:MOST_SHOWN]
-    problems = [f"{len(left)} files are left: {'; '.join(shown)}"] if left else []
-    data = {"database": using, **report._asdict()}
-    return Done(f"{report.files} files landed", data, problems)
 
 
 def rollup(using: str) -> Done:

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 
-from django_counters.managers.buffers import BufferManager
+from django_counters.managers.maxima import MaximumManager
 from django_counters.managers.rows import Row
 from django_counters.projections.event import (
     PLAIN,
@@ -27,12 +27,11 @@ from django_counters.tokens import Token, check_token, optional_token
 from django_counters.types import UNBOUNDED, Reading, bounds_of_call, check_integer
 from django_counters.values import CountedMany, Result
 from django_counters.write import pipeline
-from django_counters.write.buffered import abuffered
 from django_counters.write.change import Change, named
 from django_counters.write.native import is_native
 
 
-class CounterManager(BufferManager[Row]):
+class CounterManager(MaximumManager[Row]):
     """Counts by key. Every change joins the caller's transaction and rolls back with it.
 
     ``using`` names a database; without it the manager's own (``db_manager``) is used, else the
@@ -246,9 +245,10 @@ class CounterManager(BufferManager[Row]):
         ref = named(key, database)
         change = Change(ref, delta, bounds, shard_key, once, immediately, True, event)
         if delta and bounds is UNBOUNDED:
-            waits = abuffered(change)
-            if waits is not None:
-                return waits
+            if ref.intake is not None and once is None and not immediately:
+                waits = ref.intake.akeep(change)
+                if waits is not None:
+                    return waits
             if is_native([key], database, writes=True):
                 return await pipeline.achange(change)
         return await sync_to_async(pipeline.change)(change)

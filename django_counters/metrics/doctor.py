@@ -5,14 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
-from itertools import starmap
 
 from django.apps import apps
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, router
 from django.utils.translation import gettext as _
 
-from django_counters import clock
 from django_counters.conf import problems
 from django_counters.features import Finding, Verdict, installed
 from django_counters.metrics.facts import (
@@ -25,6 +23,7 @@ from django_counters.metrics.facts import (
     Unfolded,
     added,
     gather,
+    local_findings,
 )
 from django_counters.tables import CounterIncident
 from django_counters.tables.standing import COUNTERS
@@ -32,10 +31,6 @@ from django_counters.upkeep.ledger import State
 from django_counters.upkeep.partitions import ledgers, too_few
 from django_counters.upkeep.places import Stranger
 from django_counters.upkeep.sources import Source
-from django_counters.write.adopting import left
-from django_counters.write.buffer import Waiting
-from django_counters.write.buffers import Of, buffers
-from django_counters.write.mapped import Found
 
 # The facts that findings are about.
 NEEDED = (
@@ -106,9 +101,7 @@ def findings(found: Facts) -> Iterator[Finding]:
         yield from _of_ledger(found.ledger)
     for redis in found.redises or ():
         yield from _of_redis(redis)
-    held = [one for one in buffers.waiting(found.using) if one[1].entries]
-    yield from starmap(_of_buffer, held)
-    yield from _of_files(found.using)
+    yield from (one for one in local_findings(found.using) if isinstance(one, Finding))
     yield from map(_of_incidents, found.incidents or ())
     full = _("full: %(created)d counters were created over HTTP, as %(option)s says")
     for room in found.rooms or ():
@@ -240,47 +233,6 @@ def _waiting(redis: Redis, generations: int) -> Finding:
         *(redis.name, "cached", generations, redis.counters, never if redis.is_late else ""),
         needed=redis.is_late,
         lag=round(redis.lag.total_seconds() if redis.lag else 0.0, 3),
-        command=command,
-    )
-
-
-def _of_buffer(of: Of, waits: Waiting) -> Finding:
-    """The amount that waits in a buffer of this process. Others know of their own."""
-    late = waits.age > LATE.total_seconds()
-    told = {"minutes": LATE // timedelta(minutes=1)}
-    never = _("it could not be landed for %(minutes)d minutes: the log says why") % told
-    subject, strategy = "buffer of this process", of.recipe.strategy
-    lag, action = round(waits.age, 3), never if late else ""
-    return Finding(subject, strategy, 0, waits.entries, action, needed=late, lag=lag)
-
-
-def _of_files(using: str) -> Iterator[Finding]:
-    """Files of buffers on this machine whose processes have ended, and those without a file."""
-    for of, buffer in buffers.those_of(using):
-        if buffer.files is not None and buffer.files.failing:
-            none = _("it has no file, and is lost if the process is killed: the log says why")
-            yield _wrong("buffer of this process", of.recipe.strategy, none)
-    waits: dict[str, list[Found]] = {}
-    for one in left(using):
-        if one.found is None or one.problem:
-            yield _wrong(str(one.path), "", _("it cannot be landed: %(why)s"), why=one.problem)
-        else:
-            waits.setdefault(one.found.head.origin.strategy, []).append(one.found)
-    for strategy, files in waits.items():
-        yield _of_left(strategy, files)
-
-
-def _of_left(strategy: str, files: list[Found]) -> Finding:
-    """Files that wait until a process adopts them."""
-    age = max(clock.utc() - one.head.made for one in files)
-    command = f"{_COMMAND} upkeep buffers" if age > LATE else ""
-    told = {"minutes": LATE // timedelta(minutes=1), "command": command}
-    never = _("nothing has landed for %(minutes)d minutes: does %(command)s run?") % told
-    return Finding(
-        *("files of buffers", strategy, len(files), sum(len(one.entries) for one in files)),
-        never if command else "",
-        needed=bool(command),
-        lag=round(age.total_seconds(), 3),
         command=command,
     )
 

@@ -33,7 +33,6 @@ from django_counters.tokens import milliseconds_of, mint, moment_of
 from django_counters.upkeep.ledger import State, state
 from django_counters.upkeep.places import Stranger, places, strangers
 from django_counters.upkeep.sources import Source, known
-from django_counters.write.adopting import standing
 
 if TYPE_CHECKING:
     from django_counters.stores.redis.pending import RedisPending
@@ -135,20 +134,6 @@ class Redis:
         return self.source.name
 
 
-class Filed(NamedTuple):
-    """The amount that waits for one database, of processes that live and of those that have ended.
-
-    Attributes:
-        files: how many there are.
-        sums: how many counters wait, each once for each file that it is in.
-        lag: the age of the oldest file; None where there is none.
-    """
-
-    files: int
-    sums: int
-    lag: timedelta | None
-
-
 @dataclass(frozen=True, slots=True)
 class Incidents:
     """Recent incidents of one kind: how many, and when the last one was."""
@@ -198,7 +183,6 @@ class Facts:
         members: the actors who wait to be put into sets.
         ledger: the state of the ledger.
         redises: the state of each Redis.
-        filed: the amount that waits in files of buffers on this machine.
         incidents: the recent incidents, by kind.
         requests: how many adjustments wait for a second person.
         rooms: how many counters were created over HTTP.
@@ -216,7 +200,6 @@ class Facts:
     members: tuple[Members, ...] | None = None
     ledger: State | None = None
     redises: tuple[Redis, ...] | None = None
-    filed: Filed | None = None
     incidents: tuple[Incidents, ...] | None = None
     requests: int | None = None
     rooms: tuple[Room, ...] | None = None
@@ -295,10 +278,21 @@ def added(using: str, hook: Callable[[Feature, str], Iterable[_F]]) -> Iterator[
         yield Finding(app, "", 0, 0, text % {"error": error}, needed=True)
 
 
+def local_findings(using: str) -> Iterator[Finding | GaugeValue]:
+    """Yield the findings and gauges of features that need no database."""
+    return added(using, lambda feature, using: _expected(feature, feature.local_findings(using)))
+
+
 def _findings_of(feature: Feature, using: str) -> Iterator[Finding | GaugeValue]:
+    return _expected(feature, feature.findings(using))
+
+
+def _expected(
+    feature: Feature, findings: Iterable[Finding | GaugeValue]
+) -> Iterator[Finding | GaugeValue]:
     """Yield the findings of a feature, and its gauges that a scrape expects."""
     gauges = feature.gauges()
-    for finding in feature.findings(using):
+    for finding in findings:
         if isinstance(finding, GaugeValue) and finding.gauge not in gauges:
             undeclared = _("%(gauge)s is not among the gauges of its app, and not shown")
             action = undeclared % {"gauge": finding.gauge.name}
@@ -405,14 +399,6 @@ def reason_of(error: Exception) -> str:
     return text.strip().partition("\n")[0].rstrip(".")
 
 
-def filed(using: str) -> Filed:
-    """What all files of buffers hold that this machine sees. Memory alone is not seen."""
-    found = list(standing(using))
-    made = min((one.head.made for one in found), default=None)
-    lag = None if made is None else max(clock.utc() - made, timedelta(0))
-    return Filed(len(found), sum(len(one.entries) for one in found), lag)
-
-
 def _incidents(using: str) -> tuple[Incidents, ...]:
     """Return the recent incidents of each kind."""
     if not router.allow_migrate_model(using, CounterIncident):
@@ -500,7 +486,6 @@ PARTS: Mapping[str, tuple[str, Callable[[str], Any]]] = MappingProxyType(
         "members": (gettext_noop("members"), _members),
         "ledger": (gettext_noop("ledger"), state),
         "redises": (gettext_noop("Redis"), _redises),
-        "filed": (gettext_noop("files of buffers"), filed),
         "incidents": (gettext_noop("incidents"), _incidents),
         "rooms": (_TO_DO, _rooms),
         "strangers": (_TO_DO, lambda using: tuple(strangers(using))),

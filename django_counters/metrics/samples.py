@@ -15,12 +15,18 @@ from django.db import connections
 
 from django_counters.features import Gauge, GaugeValue, features, tallies
 from django_counters.metrics.doctor import NEEDED, to_do
-from django_counters.metrics.facts import Away, Facts, Redis, attempt, gather, growing
+from django_counters.metrics.facts import (
+    Away,
+    Facts,
+    Redis,
+    attempt,
+    gather,
+    growing,
+    local_findings,
+)
 from django_counters.stores.redis.breaker import STATES
 from django_counters.tables import CounterIncident
 from django_counters.tenants import acting_for, tenant
-from django_counters.write.adopting import directories, left
-from django_counters.write.buffers import buffers
 
 logger = logging.getLogger("django_counters")
 PARTS = ("database", "pending", "ledger", "incidents", "requests", "rooms", "redis", "findings")
@@ -158,20 +164,6 @@ FINDINGS = _gauge(
     "django_counters_findings",
     "How many findings of `counters doctor` need an action.",
 )
-BUFFERED = _gauge(
-    "django_counters_buffered_amount",
-    "How much waits in buffers of the process that was scraped, up and down together.",
-    "strategy",
-)
-BUFFER_AGE = _gauge(
-    "django_counters_buffer_age_seconds",
-    "For how long something waits there at most; 0 where nothing does.",
-    "strategy",
-)
-LEFT_FILES = _gauge(
-    "django_counters_left_files",
-    "How many files of buffers wait on this machine whose processes have ended.",
-)
 STATE = (
     *(UP, GATHER_SECONDS, PENDING_COUNTERS, PENDING_ROWS, PENDING_GENERATIONS),
     *(
@@ -179,7 +171,7 @@ STATE = (
         FLUSH_LAG,
     ),
     *(FENCED, PARTITIONS, REDIS_UP, BREAKER, INCIDENTS, REQUESTS, CREATED, MOST_CREATED),
-    *(FINDINGS, BUFFERED, BUFFER_AGE, LEFT_FILES),
+    FINDINGS,
 )
 
 
@@ -332,7 +324,6 @@ def samples_of(scrape: Scrape) -> Iterator[Sample]:
         yield Sample(MOST_CREATED, (using, room.namespace), room.most)
     if scrape.needed is not None:
         yield Sample(FINDINGS, (using,), scrape.needed)
-    yield from _buffers(using)
     yield from _waits(found)
     yield from _ledger(found)
     yield from _incidents(found)
@@ -347,19 +338,6 @@ def _up(scrape: Scrape) -> tuple[bool, ...]:
     answered = redises is not None and all(one.generations is not None for one in redises)
     known = (part is not None for part in parts)
     return bool(found.has_counters), *known, answered, scrape.needed is not None
-
-
-def _buffers(using: str) -> Iterator[Sample]:
-    amounts: Counter[str] = Counter()
-    ages: dict[str, float] = {}
-    for of, waits in buffers.waiting(using):
-        amounts[of.recipe.strategy] += waits.amount
-        ages[of.recipe.strategy] = max(ages.get(of.recipe.strategy, 0.0), waits.age)
-    for strategy, age in ages.items():
-        yield Sample(BUFFERED, (using, strategy), amounts[strategy])
-        yield Sample(BUFFER_AGE, (using, strategy), age)
-    if directories():
-        yield Sample(LEFT_FILES, (using,), sum(1 for _ in left(using)))
 
 
 def _waits(found: Facts) -> Iterator[Sample]:
@@ -399,7 +377,7 @@ def _incidents(found: Facts) -> Iterator[Sample]:
 
 
 def _added(found: Facts) -> Iterator[Sample]:
-    for one in found.added or ():
+    for one in (*local_findings(found.using), *(found.added or ())):
         if isinstance(one, GaugeValue):
             yield Sample(declared_for(one.gauge), (found.using, *one.labels), one.value)
 

@@ -23,7 +23,7 @@ class Projection:
         in_namespaces, in_fields: the ids of the checks that say it.
         against: says which strategies and bounds cannot stand beside them; takes them as arguments,
             the name of a strategy, what it can do, and the bounds.
-        merges: whether the sum of several changes says as much as they do, so that a buffer can
+        merges: whether the sum of several changes says as much as they do, so that an app can
             merge them.
         spread: why other databases can't count such counters, too.
         irreversible: why a quantity that was counted can't be taken back later, if they are

@@ -18,11 +18,9 @@ from django_counters.exceptions import (
 from django_counters.features import Reader
 from django_counters.registry import registry
 from django_counters.stores.sql.tables import NAMED
-from django_counters.strategies.base import Outside
+from django_counters.strategies.base import Intake, Outside, Pending
 from django_counters.tables.standing import COUNTERS
 from django_counters.types import Reading, check_key
-from django_counters.write.buffered import ATTEMPTS, Before
-from django_counters.write.buffers import buffers
 from django_counters.write.collector import collector_of
 from django_counters.write.pipeline import outside
 
@@ -39,6 +37,8 @@ class ReadOptions(TypedDict, total=False):
 
 
 _YEAR = 366 * 86_400
+# What an intake has is landed once in an interval, and a read that meets that is repeated.
+ATTEMPTS = 20
 
 
 def value_of(
@@ -52,7 +52,7 @@ def value_of(
     if consistency != "exact":
         return values_of([name], using, consistency, max_age)[name]
     policy = registry.policy(name)
-    if policy.buffer is not None:
+    if policy.intake is not None:
         return values_of([name], using)[name]
     value = _readable(policy, using).value(name)
     collector = collector_of(COUNTERS.reading(using))
@@ -75,7 +75,7 @@ def values_of(
             found.update(strategy.values(group, age))
         return found
 
-    found = with_buffers(names, using, read_some)
+    found = with_pending(names, using, read_some)
     return with_owed(names, found, COUNTERS.reading(using))
 
 
@@ -86,25 +86,40 @@ def check_keys(keys: Iterable[object]) -> list[str]:
     return list(dict.fromkeys(check_key(key) for key in keys))
 
 
-def with_buffers(
+def with_pending(
     names: Sequence[str],
     using: str | None,
     read_some: Callable[[Sequence[str]], Values],
 ) -> Values:
-    """Read values, with what waits in the buffers of this process."""
-    if not buffers.are_there:
-        return read_some(names)
+    """Read values, with what the intakes of this process have of them."""
     found: Values = {}
     left = names
     for _ in range(ATTEMPTS):
-        before = Before(left, COUNTERS.writing(using))
+        before = _pending(left, using)
         found.update(read_some(left))
-        waits, left = before.after()
-        for key, by in waits.items():
-            found[key] = found.get(key, 0) + by
+        left = []
+        for one in before:
+            waits, again = one.after()
+            for key, by in waits.items():
+                found[key] = found.get(key, 0) + by
+            left.extend(again)
         if not left:
             return found
     raise Contention(key=left[0], attempts=ATTEMPTS)
+
+
+def _pending(names: Iterable[str], using: str | None) -> list[Pending]:
+    """Return what the intakes of this process have of counters, before their values are read."""
+    if all(policy.intake is None for policy in registry.policies().values()):
+        return []
+    groups: dict[Intake, list[str]] = {}
+    for name in names:
+        intake = registry.policy(name).intake
+        if intake is not None:
+            groups.setdefault(intake, []).append(name)
+    alias = COUNTERS.writing(using)
+    found = (intake.pending(keys, alias) for intake, keys in groups.items())
+    return [one for one in found if one is not None]
 
 
 def with_owed(names: Iterable[str], found: Mapping[Hashable, int], alias: str) -> dict[str, int]:
@@ -164,7 +179,7 @@ def read(
         readings.append(strategy.read(name, consistency, age))
         return {name: 0}
 
-    waits = with_buffers([name], using, read_it)[name]
+    waits = with_pending([name], using, read_it)[name]
     reading = readings[-1]
     collector = collector_of(COUNTERS.reading(using))
     owed = waits + (collector.owed(name) if collector else 0)
@@ -183,7 +198,7 @@ def _readable(policy: Policy, using: str | None) -> Reader:
 
 def reading_alias(policy: Policy, using: str | None) -> str:
     """Where to read. A replica lags: landed increments would be in neither place."""
-    waits = policy.recipe.can.outside or policy.buffer is not None
+    waits = policy.recipe.can.outside or policy.intake is not None
     return using or (COUNTERS.writing() if waits else COUNTERS.reading())
 
 

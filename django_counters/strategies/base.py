@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from django_counters import clock
 from django_counters.exceptions import RecordMissing, UnsupportedConsistency
@@ -157,3 +157,48 @@ class Summed:
             as_of=as_of,
             consistency=consistency,
         )
+
+
+class Pending(Protocol):
+    """What an `Intake` has of some counters, from before their values are read."""
+
+    def after(self) -> tuple[Mapping[str, int], Collection[str]]:
+        """Return what to add to the values that were read; and the counters to read again."""
+
+
+class Intake(Protocol):
+    """Takes the changes of the counters of a namespace before they are counted.
+
+    A ``change`` is a `write.change.Change`. Its result is the `Unknown` of an intake that takes it.
+    An intake is hashable. A change of a namespace without an intake tests one attribute more.
+    """
+
+    @property
+    def reason(self) -> str:
+        """Why no process knows the values of these counters: maxima and holds are refused."""
+
+    @property
+    def to(self) -> str | None:
+        """The name of the outlet that the changes are published to; None: they are counted here."""
+
+    def keep(self, change: Any) -> Unknown | None:
+        """Take a change by another amount than zero; None if it has to be counted now.
+
+        Called in any thread and transaction. The change may have a token, bounds, and
+        ``immediately``.
+        """
+
+    def keep_delta(self, ref: Any, delta: Delta) -> Unknown | None:
+        """As `keep`, for the `Ref` and the `Delta` of one of many changes."""
+
+    def akeep(self, change: Any) -> Unknown | None:
+        """As `keep`, in an event loop and without waiting; None calls `keep` in a thread.
+
+        The change has no token and no bounds, and isn't made ``immediately``.
+        """
+
+    def pending(self, keys: Collection[str], using: str) -> Pending | None:
+        """Return what it has of counters of the namespace; None if it has nothing at all.
+
+        Called before each read of their values.
+        """

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 from django.db import models, router
 
-from django_counters.buffering import Buffering
 from django_counters.exceptions import UnsupportedBounds
 from django_counters.measure import Measure
 from django_counters.projections.actors import claim_of, refuse_uncounted
@@ -17,6 +16,7 @@ from django_counters.registry import registry
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.tables import NAMED
 from django_counters.strategies import sharded
+from django_counters.strategies.base import Intake
 from django_counters.strategies.declaring import Recipe
 from django_counters.tables.standing import COUNTERS
 from django_counters.tokens import Token
@@ -36,7 +36,7 @@ class Ref(NamedTuple):
         using: the database that it is written in.
         approve_above: by how much one person alone may adjust it; None: by any amount.
         measure: the measure; None where none is declared.
-        buffer: how increments wait in this process; None where they do not.
+        intake: what takes changes before they are counted; None if nothing does.
     """
 
     table: Table
@@ -46,7 +46,7 @@ class Ref(NamedTuple):
     using: str
     approve_above: int | None = None
     measure: Measure | None = None
-    buffer: Buffering | None = None
+    intake: Intake | None = None
 
     @property
     def owner(self) -> str:
@@ -180,7 +180,7 @@ def is_spread(ref: Ref) -> bool:
 def in_shards(key: object, using: str | None) -> Ref:
     """The counter with a key, to be changed in its shards, with any strategy of its namespace."""
     ref = named(key, using)
-    return ref if ref.recipe.can.shards else ref._replace(recipe=_SHARDED, buffer=None)
+    return ref if ref.recipe.can.shards else ref._replace(recipe=_SHARDED, intake=None)
 
 
 def named(key: object, using: str | None = None, recipe: Recipe | None = None) -> Ref:
@@ -196,5 +196,5 @@ def named(key: object, using: str | None = None, recipe: Recipe | None = None) -
     found = recipe or policy.recipe
     limit, measure = policy.approve_above, policy.measure
     # A call that names a recipe wants no detour.
-    buffer = policy.buffer if recipe is None else None
-    return Ref(NAMED, name, found, policy.bounds, alias, limit, measure, buffer)
+    intake = policy.intake if recipe is None else None
+    return Ref(NAMED, name, found, policy.bounds, alias, limit, measure, intake)

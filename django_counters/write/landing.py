@@ -1,30 +1,87 @@
-"""How the pages of buffers are landed, each of them once, however often that is tried."""
+"""Pages of increments, and what lands each of them once, however often that is tried."""
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import ClassVar
-from uuid import UUID
 
-from django_counters.exceptions import (
-    CounterOverflow,
-)
 from django_counters.registry import registry
-from django_counters.stores.base import Move
-from django_counters.stores.sql.batches import OLDEST
-from django_counters.stores.sql.incidents import record
-from django_counters.stores.sql.partitions import Busy
-from django_counters.stores.sql.positions import Moved
 from django_counters.stores.sql.tables import NAMED
 from django_counters.strategies.base import Strategy
 from django_counters.strategies.declaring import Recipe
-from django_counters.tables import CounterIncident
-from django_counters.tokens import moment_of
-from django_counters.types import INT8, Batch, Delta
-from django_counters.values import NewValues
-from django_counters.write.page import Page, deltas_in
-from django_counters.write.telling import applied, tell
+from django_counters.types import Batch, Cell, Delta, Effect, deltas_of, sums_of
+from django_counters.write.telling import applied
 
+#: The source of the positions of histories of pages, and of their incidents.
 SOURCE = "buffer"
+#: A counter; with the cells that it adds as much to, where it is counted by period.
+Entry = str | tuple[str, tuple[Cell, ...]]
+Entries = dict[Entry, int]
+#: After so long without a landing a new history begins: the position of one that did not move for
+#: 30 days may be forgotten.
+STILL = timedelta(days=1)
+
+
+def key_of(entry: Entry) -> str:
+    """Return the counter."""
+    return entry if isinstance(entry, str) else entry[0]
+
+
+def delta_of(entry: Entry, by: int) -> Delta:
+    """A change of the counter by an amount, and of its cells."""
+    if isinstance(entry, str):
+        return Delta(entry, by)
+    key, cells = entry
+    return Delta(key, by, effects=tuple(Effect(cell, by) for cell in cells))
+
+
+def deltas_in(entries: Entries) -> tuple[Delta, ...]:
+    """One delta for each counter, always in the same order; none for sums of zero."""
+    sums: dict[tuple[str, Cell | None], int] = {}
+    for entry, by in entries.items():
+        key = key_of(entry)
+        for cell, part in sums_of(delta_of(entry, by)):
+            sums[key, cell] = sums.get((key, cell), 0) + part
+    found = deltas_of({where: by for where, by in sums.items() if by})
+    return tuple(sorted(found, key=lambda delta: str(delta.key)))
+
+
+class Page:
+    """A part of what was merged, which lands in one step.
+
+    Attributes:
+        entries: how much is added.
+        incarnation: the history that it is in: of one process.
+        number: its place there. Later pages have higher numbers.
+        made: when its file was made; None where it is in memory alone.
+        id: that of its message, if it is published; empty before it is sent for the first time.
+        sent: whether it was sent, and may be counted: from then on it has one id.
+        landed: whether it is known to be counted.
+    """
+
+    __slots__ = (
+        "entries",
+        "id",
+        "incarnation",
+        "landed",
+        "made",
+        "number",
+        "sent",
+    )
+
+    def __init__(self, incarnation: str, number: int, made: datetime | None = None) -> None:
+        self.entries: Entries = {}
+        self.incarnation = incarnation
+        self.number = number
+        self.made = made
+        self.id = ""
+        self.sent = False
+        self.landed = False
+
+    @property
+    def name(self) -> str:
+        """Its name in incidents."""
+        return f"{self.incarnation} {self.number}"
 
 
 class Lander:
@@ -43,10 +100,10 @@ class Lander:
         self.begin()
 
     def begin(self) -> None:
-        """Have landed nothing: in a new process, and if a buffer forgets what it had."""
+        """Have landed nothing: in a new process, and after all was forgotten."""
 
     def land(self, page: Page) -> None:
-        """Count a page, unless it was counted. Those of one buffer come in their order.
+        """Count a page, unless it was counted. Those of one history come in their order.
 
         Raises:
             OutcomeUnknown: land the same page again.
@@ -59,7 +116,7 @@ class Lander:
         raise NotImplementedError
 
     def apply(self, delta: Delta) -> None:
-        """Count what no buffer takes."""
+        """Count what is in no page."""
         applied(self._strategy(), Batch((delta,)), self.using)
 
     def _strategy(self) -> Strategy:
@@ -69,93 +126,3 @@ class Lander:
         """How far a history is; empty if nothing of it is counted, or that is forgotten."""
         found = registry.positions(self.using).among(SOURCE, [incarnation])
         return found[incarnation].position if found else ""
-
-
-class InDatabase(Lander):
-    """Lands where the database has all: the history of the buffer moves in the transaction.
-
-    So a page is landed once, by the process that knows of it: its process, or one that has found
-    its file.
-    """
-
-    size = 1_000
-
-    def __init__(self, recipe: Recipe, using: str) -> None:
-        super().__init__(recipe, using)
-        # How far the last history is, as far as it is known here.
-        self._reached = ("", "")
-
-    def land(self, page: Page) -> None:
-        """Count a page and move the history of its buffer, in one transaction."""
-        deltas = deltas_in(page.entries)
-        before = self._before(page)
-        if before and int(before) >= page.number:
-            return
-        self._reached = ("", "")
-        if not before and self._is_forgotten(page):
-            self._quarantine("expired", deltas, page)
-            return
-        move = Move(SOURCE, page.incarnation, before, str(page.number))
-        try:
-            with registry.batches(self.using).landing():
-                registry.positions(self.using).move([move])
-                values = self._applied(deltas, page)
-        except Moved as moved:
-            # By a process that has found its file. The next attempt asks how far that one is.
-            raise Busy(str(moved)) from moved
-        self._reached = page.incarnation, str(page.number)
-        if values:
-            counted = tuple(delta for delta in deltas if delta.key in values)
-            tell(self._strategy(), Batch(counted), values, self.using)
-
-    def _before(self, page: Page) -> str:
-        """How far the history of a page is; empty where nothing of it has landed."""
-        incarnation, position = self._reached
-        return position if incarnation == page.incarnation else self._position(page.incarnation)
-
-    def _is_forgotten(self, page: Page) -> bool:
-        """Whether it is so old that the position of its history is forgotten."""
-        made = page.made or moment_of(UUID(page.incarnation))
-        return made < registry.batches(self.using).now() - OLDEST
-
-    def _quarantine(self, reason: str, deltas: tuple[Delta, ...], page: Page) -> None:
-        detail = {"reason": reason, "amounts": _amounts(deltas), "generations": [page.name]}
-        record(CounterIncident.Kind.QUARANTINED, SOURCE, detail, self.using)
-
-    def _applied(self, deltas: tuple[Delta, ...], page: Page) -> NewValues:
-        """Apply all that fits; one that does not keeps no other from landing."""
-        if not deltas:
-            return {}
-        strategy = self._strategy()
-        try:
-            _check_range(deltas)
-            with strategy.all_or_nothing():
-                return strategy.apply(Batch(deltas))
-        except CounterOverflow:
-            if len(deltas) > 1:
-                first, second = _halves(deltas)
-                return {**self._applied(first, page), **self._applied(second, page)}
-        self._quarantine("overflow", deltas, page)
-        return {}
-
-    def has_landed(self, page: Page) -> bool:
-        """Whether its history is as far as that."""
-        return int(self._position(page.incarnation) or 0) >= page.number
-
-
-def _check_range(deltas: tuple[Delta, ...]) -> None:
-    """Refuse sums that are none of 64 bits: each change was, and their sums were not checked
-    since."""
-    low, high = INT8
-    for delta in deltas:
-        if not low <= delta.by <= high:
-            raise CounterOverflow(key=str(delta.key), low=low, high=high)
-
-
-def _halves(deltas: tuple[Delta, ...]) -> tuple[tuple[Delta, ...], tuple[Delta, ...]]:
-    middle = len(deltas) // 2
-    return deltas[:middle], deltas[middle:]
-
-
-def _amounts(deltas: tuple[Delta, ...]) -> dict[str, int]:
-    return {str(delta.key): delta.by for delta in deltas}

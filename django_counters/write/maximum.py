@@ -37,9 +37,8 @@ def _refuse(ref: Ref) -> None:
     if not ref.recipe.can.raises:
         reason = f"{ref.strategy} counters cannot promise it"
         raise UnsupportedMaximum(key=ref.label, reason=reason)
-    if ref.buffer is not None:
-        reason = "its value is not known while increments wait in the buffers of processes"
-        raise UnsupportedMaximum(key=ref.label, reason=reason)
+    if ref.intake is not None:
+        raise UnsupportedMaximum(key=ref.label, reason=ref.intake.reason)
     if is_spread(ref):
         raise UnsupportedMaximum(key=ref.label, reason="other databases count it, too")
     if ref.measure is not None and ref.measure.once is not None:

@@ -44,7 +44,6 @@ from django_counters.types import (
 from django_counters.values import Counted, CountedMany, NewValues, Result, Unknown, result_of
 from django_counters.write.acollector import AsyncCollector
 from django_counters.write.actors import change_of_actor
-from django_counters.write.buffered import buffered, keep
 from django_counters.write.change import Change, Ref, check_event, named
 from django_counters.write.collector import Collector, acollecting, collecting, collector_of
 from django_counters.write.once import Call, once
@@ -54,7 +53,7 @@ from django_counters.write.telling import aapplied, applied, tell
 def change(asked: Change) -> Result:
     """Make one change, in the caller's transaction where its strategy joins one."""
     ref = asked.ref
-    if asked.immediately and not ref.recipe.can.cached and ref.buffer is None:
+    if asked.immediately and not ref.recipe.can.cached and ref.intake is None:
         what = ref.owner or ref.text
         raise UnsupportedOption(option="immediately", key=what, strategy=ref.recipe.strategy)
     if not asked.by:
@@ -62,7 +61,7 @@ def change(asked: Change) -> Result:
         return result_of(_present(ref)) if asked.token is None else _change_once(asked, asked.token)
     if ref.measure is not None and ref.measure.once is not None:
         return change_of_actor(asked)
-    waits = None if ref.buffer is None else buffered(asked)
+    waits = None if ref.intake is None else ref.intake.keep(asked)
     if waits is not None:
         return waits
     if asked.token is not None:
@@ -82,7 +81,7 @@ def change(asked: Change) -> Result:
 
 def _present(ref: Ref) -> int | Unknown:
     """The value that a change by zero leaves, where the database alone knows it."""
-    if ref.buffer is not None or ref.recipe.can.outside:
+    if ref.intake is not None or ref.recipe.can.outside:
         return Unknown(ref.text, Unknown.UNCHANGED)
     return _stored(ref) + owed(ref, ref.using)
 
@@ -179,7 +178,7 @@ def change_many(
         check_event(ref, event)
     if token is not None:
         return _change_many_once(batch, idle, check_token(token), event.text, alias)
-    rest = tuple(delta for delta in batch if registry.policy(str(delta.key)).buffer is None)
+    rest = tuple(delta for delta in batch if registry.policy(str(delta.key)).intake is None)
     # What may be refused comes first.
     values = _made(rest, alias) if rest else {}
     if len(rest) < len(batch):
@@ -196,11 +195,12 @@ def _made(deltas: tuple[Delta, ...], using: str) -> dict[str, int | Unknown]:
 def _kept(
     batch: Sequence[Delta], made: Mapping[str, int | Unknown], using: str
 ) -> dict[str, int | Unknown]:
-    """Put all that was not made into buffers; changes without a place there are made, too."""
+    """Give all that was not made to intakes; changes that they don't take are made as well."""
     found, past = dict(made), list[Delta]()
     for delta in batch:
         if str(delta.key) not in made:
-            waits = keep(named(delta.key, using), delta)
+            ref = named(delta.key, using)
+            waits = ref.intake.keep_delta(ref, delta) if ref.intake is not None else None
             if waits is None:
                 past.append(delta)
             else:

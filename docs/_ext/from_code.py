@@ -31,6 +31,7 @@ SIGNAL = re.compile(r"^((?:#:.*\n)+)(\w+) = \w*Signal\(", re.MULTILINE)
 OF_SETTING, OF_FIELDS = "the `COUNTERS` setting", "counter fields"
 SUBJECTS = {
     "conf.py": OF_SETTING,
+    "apps.py": OF_SETTING,
     "checks.py": "databases",
     "columns.py": "lists of the admin",
     "decimals.py": OF_FIELDS,

@@ -14,7 +14,7 @@ from django.urls import URLPattern
 
 import django_counters
 from django_counters import exceptions
-from django_counters.features import features
+from django_counters.features import installed
 from django_counters.hints import HINTS
 from django_counters.management.commands.counters import Command
 from django_counters.rest.urls import urlpatterns
@@ -39,6 +39,8 @@ def test_each_check_has_a_heading_and_a_hint_that_needs_no_page() -> None:
     # Whoever installs the package has no pages.
     paths = (path.parent.name for path in PACKAGE.glob("contrib/*/checks.py"))
     added = [import_module(f"django_counters.contrib.{name}.checks").HINTS for name in paths]
+    own = (one for name, one in installed().items() if name.startswith(PACKAGE.name))
+    added += [one.hints() for one in own]
     hints = {code: hint for one in (HINTS, *added) for code, hint in one.items()}
     assert sorted(hints) == sorted(codes)
     assert not re.search(r"\.html|\.md|documentation|reference", " ".join(hints.values()))
@@ -75,7 +77,7 @@ def test_the_page_of_the_command_has_each_sub_command_with_its_options() -> None
     # The page names them once, for all.
     of_django = {a.option_strings[-1] for a in parser._actions if a.option_strings}
     # Those of an app of the tests are on no page.
-    paths = {name: path for one in features() for name, path in one.commands.items()}
+    paths = {name: path for one in installed().values() for name, path in one.commands.items()}
     shown = {
         name: sub
         for name, sub in subs.choices.items()

@@ -4,17 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.apps import AppConfig
 
 from django_counters.exceptions import LandingRefused
-from django_counters.features import Drift, Feature, Finding, Gauge, GaugeValue, Job, Reader, Tally
+from django_counters.features import (
+    Drift,
+    Feature,
+    Finding,
+    Gauge,
+    GaugeValue,
+    Job,
+    Reader,
+    Tally,
+)
 from django_counters.options import Option
 from django_counters.projections.base import Projection
 
+if TYPE_CHECKING:
+    from django_counters.strategies.base import Intake
+
 MOODS = ("calm", "loud")
 SAD = Gauge("moods_sad_counters", "How many counters are sad.", ("text",))
+QUEUED = Gauge("moods_queued", "How much waits in this process.")
 SHOUT = """
 CREATE FUNCTION django_counters_shout(words text) RETURNS text LANGUAGE sql
 AS $$ SELECT upper(words) $$
@@ -44,6 +57,7 @@ class Moods(Feature):
         Option(
             "SHARED", False, "True or False", "Others count it, too.", lambda one: one in (0, 1)
         ),
+        Option("QUEUED", False, "True or False", "It waits.", lambda one: one in (0, 1)),
     )
     section = "tests.extension.admin.MoodSection"
     #: What may land, and which databases belong to others.
@@ -77,6 +91,28 @@ class Moods(Feature):
         from tests.extension.work import doubled
 
         return doubled if options.get("shared") else None
+
+    def intake(self, options: Mapping[str, Any]) -> Intake | None:
+        from tests.extension.queued import Queue
+
+        return Queue() if options["queued"] else None
+
+    def end_process(self) -> None:
+        from tests.extension.queued import send
+
+        send()
+
+    def clear(self) -> None:
+        from tests.extension.queued import waiting
+
+        waiting.clear()
+
+    def local_findings(self, using: str) -> Iterator[Finding | GaugeValue]:
+        from tests.extension.queued import waiting
+
+        if waiting:
+            yield Finding("queue", "", 0, len(waiting), warns=True)
+            yield GaugeValue(QUEUED, (), sum(waiting.values()))
 
     def landing(self, using: str) -> Hashable:
         if self.lands is None:
@@ -136,7 +172,7 @@ class Moods(Feature):
             yield GaugeValue(SAD, ("sad",), sad)
 
     def gauges(self) -> Sequence[Gauge]:
-        return [SAD]
+        return [SAD, QUEUED]
 
 
 class MoodsConfig(AppConfig):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from django_counters.write.landing import Lander
-from django_counters.write.page import Page, deltas_in
+from django_counters.write.landing import Lander, Page, deltas_in
 
 entries: list[tuple[str, int]] = []
 

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
+from celery.signals import worker_process_shutdown
 from django.contrib.auth.models import Permission, User
 from django.core.checks import run_checks
 from django.core.exceptions import ImproperlyConfigured
@@ -18,8 +20,11 @@ from django.urls import reverse
 from prometheus_client import REGISTRY
 
 import django_counters
+import django_counters.tasks  # its handlers of signals
 from django_counters.checks import check_setting
 from django_counters.conf import problems
+from django_counters.contrib import buffers, holds
+from django_counters.contrib.holds.errors import UnsupportedHold
 from django_counters.exceptions import (
     InvalidConfiguration,
     UnsupportedBounds,
@@ -28,18 +33,20 @@ from django_counters.exceptions import (
 )
 from django_counters.features import features
 from django_counters.intake.flush import flush
-from django_counters.metrics.doctor import facts_of, findings
-from django_counters.metrics.facts import PARTS
-from django_counters.metrics.samples import Sample, samples_of, scraping
+from django_counters.metrics.doctor import examine, facts_of, findings
+from django_counters.metrics.facts import PARTS, Facts
+from django_counters.metrics.samples import Sample, Scrape, samples_of, scraping
 from django_counters.models import Counter
 from django_counters.registry import registry
 from django_counters.stores.sql.dialects import dialect_of
 from django_counters.tables.standing import databases
-from django_counters.testing import override_counters
+from django_counters.testing import apart, override_counters
+from django_counters.values import Result, Unknown
 from tests.admin.reading import html_of
 from tests.extension import diary
 from tests.extension.apps import SHOUT, Moods, MoodsConfig
 from tests.extension.models import Mood, Party
+from tests.extension.queued import WAITS, waiting
 
 pytestmark = pytest.mark.django_db
 OPEN: dict[str, Any] = {"API": {"read": "anyone"}}
@@ -204,10 +211,52 @@ def test_a_buffer_publishes_to_its_outlet() -> None:
     to = {"seconds": 3600, "to": "diary"}
     with override_counters(parties={"BUFFER": to}):
         Counter.objects.increment("parties:a", 2)
-        Counter.objects.flush_buffers()
+        buffers.flush()
     assert (diary.entries, Counter.objects.value("parties:a")) == ([("parties:a", 2)], 0)
     (problem,) = problems({"parties": {"BUFFER": {"to": "dairy"}}})
     assert problem.message.endswith("not 'dairy'; there are: 'diary'. Did you mean 'diary'?")
+
+
+def reason_of(result: Result) -> str:
+    assert isinstance(result, Unknown)
+    return result.reason
+
+
+@pytest.mark.django_db(transaction=True)
+def test_its_intake_keeps_changes_until_the_process_ends() -> None:
+    # Other apps, which end as well, begin anew after it.
+    with apart(), override_counters(parties={"QUEUED": True}):
+        assert reason_of(Counter.objects.increment("parties:a", 2)) == WAITS
+        found = Counter.objects.increment_many({"parties:a": 3, "parties:b": 500, "guests:a": 1})
+        assert (reason_of(found["parties:a"]), found["parties:b"], found["guests:a"]) == (
+            *(WAITS, 500),
+            1,
+        )
+        assert reason_of(async_to_sync(Counter.objects.aincrement)("parties:a", 1)) == WAITS
+        assert Counter.objects.increment("parties:a", 700) == 700
+        assert Counter.objects.increment("parties:a", 4, immediately=True) == 704
+        assert Counter.objects.value("parties:a") == 710
+        keys = ["parties:a", "parties:b", "guests:a"]
+        assert list(Counter.objects.values_of(keys).values()) == [710, 500, 1]
+        assert Counter.objects.read("parties:a").value == 710
+        assert Counter.objects.get(key="parties:a").value == 704
+        with pytest.raises(UnsupportedMaximum, match="others don't see the queue"):
+            Counter.objects.maximum("parties:a", 1)
+        with pytest.raises(UnsupportedHold, match="others don't see the queue"):
+            holds.hold("parties:a", 1, minutes=1)
+        worker_process_shutdown.send(None)
+        assert Counter.objects.get(key="parties:a").value == 710
+
+
+def test_what_its_intake_keeps_is_reported_without_a_database() -> None:
+    with override_counters(parties={"QUEUED": True}):
+        Counter.objects.increment("parties:a", 2)
+    assert ("queue", 1) in [(one.subject, one.counters) for one in examine()]
+    unasked = Scrape(Facts("default"))
+    values = {one.metric.name: one.value for one in samples_of(unasked)}
+    assert values["moods_queued"] == 2
+    with apart():
+        assert waiting == {}
 
 
 def test_verify_fails_where_something_of_it_is_wrong() -> None:

@@ -12,11 +12,11 @@ import pytest
 import redis
 from django.test import override_settings
 
+from django_counters.contrib.buffers.process import buffers as present
 from django_counters.contrib.streams.declared import streams
 from django_counters.contrib.streams.redis_consumer import RedisConsumer
 from django_counters.testing import override_counters
-from django_counters.write.buffers import buffers
-from tests.write.buffering import LATER
+from tests.buffers.buffering import LATER
 
 
 class Clicks:
@@ -79,10 +79,10 @@ def buffers_that_publish(inner: str) -> Iterator[None]:
     full = {**declared, "BUFFER": {**to, "most": 1}}
     seen = {**declared, "PER": ["day"], "TAGS": {"country": 10}}
     many = {**seen, "TAGS": {"number": 100}}
-    buffers.clear()
+    present.clear()
     with override_counters(hits=declared, seen=seen, many=many, full=full):
         yield
-    buffers.clear()
+    present.clear()
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from django_counters.contrib import buffers
 from django_counters.contrib.streams.publication import signer
 from django_counters.contrib.streams.redis import PUBLISHED
 from django_counters.models import Counter
@@ -14,7 +15,7 @@ from tests.streams.conftest import Clicks
 
 def publish(by: int = 1, key: str = "hits:home") -> None:
     Counter.objects.increment(key, by)
-    Counter.objects.flush_buffers()
+    buffers.flush()
 
 
 def published(clicks: Clicks) -> list[dict[str, Any]]:

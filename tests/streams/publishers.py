@@ -14,6 +14,7 @@ from uuid import UUID
 from django.db import connections
 from django.test import override_settings
 
+from django_counters.contrib import buffers
 from django_counters.contrib.streams.publishing import Outlet, outlet_to
 from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
 from django_counters.models import Counter
@@ -74,7 +75,7 @@ def _publish(chance: random.Random, pages: int, key: str) -> int:
         Counter.objects.increment("chaos:all")
         while True:
             with suppress(OutcomeUnknown, CounterUnavailable):
-                Counter.objects.flush_buffers()
+                buffers.flush()
                 break
             if chance.random() < 0.5:
                 # What comes meanwhile is in a later page.

@@ -15,9 +15,9 @@ from django_counters.contrib.streams.redis import PUBLISHED
 from django_counters.models import Counter, CounterIncident
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
+from tests.buffers.buffering import LATER, landed
 from tests.streams.conftest import Clicks
 from tests.streams.published import again, publish, published
-from tests.write.buffering import LATER, landed
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -9,6 +9,8 @@ import pytest
 from django.db.models import F
 
 from django_counters import clock
+from django_counters.contrib.buffers import pages
+from django_counters.contrib.buffers.process import buffers as present
 from django_counters.contrib.streams.consuming import Consumed
 from django_counters.exceptions import CounterUnavailable
 from django_counters.models import Counter, CounterIncident, CounterPosition
@@ -16,12 +18,10 @@ from django_counters.stores.sql.positions import SqlPositions
 from django_counters.tokens import mint
 from django_counters.types import INT8
 from django_counters.upkeep.prune import prune_histories
-from django_counters.write import page
-from django_counters.write.buffers import buffers
+from tests.buffers.buffering import landed
 from tests.stores.test_failures import beside
 from tests.streams.conftest import Clicks
 from tests.streams.published import again, publish, published, reached
-from tests.write.buffering import landed
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("publishing")]
 
@@ -165,7 +165,7 @@ def test_what_no_buffer_has_published(clicks: Clicks, changed: dict[str, object]
 
 
 def test_amounts_that_no_counter_can_take_are_put_aside(clicks: Clicks, monkeypatch: Any) -> None:
-    monkeypatch.setattr(page, "LARGE", 2**64)
+    monkeypatch.setattr(pages, "LARGE", 2**64)
     largest = INT8[1]
     for country, by in (("de", largest), ("de", largest), ("fr", -largest), ("fr", -largest)):
         Counter.objects.increment("seen:a", by, tags={"country": country})
@@ -185,7 +185,7 @@ def test_histories_that_are_still_are_forgotten(clicks: Clicks) -> None:
     assert prune_histories() == 0
     move_back(timedelta(days=29))
     assert prune_histories() == 0
-    buffers.clear()
+    present.clear()
     publish()
     clicks.consumer().turn()
     move_back(timedelta(days=2))

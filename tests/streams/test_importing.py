@@ -17,6 +17,7 @@ settings.configure(
         "django.contrib.auth",
         "django.contrib.contenttypes",
         "django_counters",
+        "django_counters.contrib.buffers",
         "django_counters.contrib.streams",
     ],
     DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},

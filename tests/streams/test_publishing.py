@@ -11,14 +11,15 @@ from django.db import transaction
 from django.test import override_settings
 
 from django_counters import clock
+from django_counters.contrib import buffers
+from django_counters.contrib.buffers.process import buffers as present
 from django_counters.contrib.streams.publishing import Publisher
 from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
 from django_counters.models import Counter, CounterCell, CounterIncident
-from django_counters.write.buffers import buffers
+from tests.buffers.buffering import landed
 from tests.stores.redis.proxy import Proxy, proxied
 from tests.streams.conftest import Clicks
 from tests.streams.published import numbers, publish, published, reached
-from tests.write.buffering import landed
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("publishing")]
 
@@ -39,7 +40,7 @@ def test_sums_are_counted_by_the_consumer(clicks: Clicks, inner: str) -> None:
     Counter.objects.increment("hits:home", 4)
     Counter.objects.increment("hits:about")
     assert (landed(), Counter.objects.value("hits:home")) == (0, 7)
-    assert Counter.objects.flush_buffers() == 2
+    assert buffers.flush() == 2
     # In the stream, and in nobody's value.
     assert Counter.objects.value("hits:home") == 0
     Counter.objects.increment("hits:home")
@@ -82,7 +83,7 @@ def test_a_lost_answer_is_no_second_count(clicks: Clicks, network: Proxy, fault:
         # Nobody knows whether it is there, so it is still ours.
         assert Counter.objects.value("hits:home") == 7 * (2 * turn - 1)
         Counter.objects.increment("hits:home", 7)
-        Counter.objects.flush_buffers()
+        buffers.flush()
         done = clicks.consumer().turn()
         assert landed() == Counter.objects.value("hits:home") == 14 * turn
         assert (done.messages, done.repeats) == (3, 1)
@@ -97,7 +98,7 @@ def test_a_lost_answer_of_what_is_counted_by_now(clicks: Clicks, network: Proxy)
     assert clicks.consumer().turn().messages == 1
     # It is in the total, so it is not added once more.
     assert landed() == Counter.objects.value("hits:home") == 7
-    Counter.objects.flush_buffers()
+    buffers.flush()
     done = clicks.consumer().turn()
     assert landed() == Counter.objects.value("hits:home") == 7
     assert (done.messages, done.repeats) == (1, 1)
@@ -129,7 +130,7 @@ def test_what_was_refused_for_long_is_not_old(clicks: Clicks, monkeypatch: Any) 
         publish()
     clicks.client.delete(*clicks.parts)
     monkeypatch.setattr(clock, "utc", lambda: now)
-    Counter.objects.flush_buffers()
+    buffers.flush()
     assert clicks.consumer().turn().messages == 1
     assert landed() == 1
 
@@ -138,7 +139,7 @@ def test_pages_of_a_buffer_come_in_their_order(clicks: Clicks) -> None:
     many = {f"hits:{number}": number + 1 for number in range(1_700)}
     for _ in range(2):
         Counter.objects.increment_many(many)
-        Counter.objects.flush_buffers()
+        buffers.flush()
     assert numbers(clicks) == list(range(1, 9))
     assert sorted(clicks.client.exists(part) for part in clicks.parts) == [0, 1]
     assert clicks.consumer().turn().messages == 8
@@ -160,7 +161,7 @@ def test_periods_and_tags_are_those_of_the_increment(clicks: Clicks) -> None:
     for country in ("de", "de", "fr"):
         Counter.objects.increment("seen:a", tags={"country": country})
     Counter.objects.increment("seen:a", 5, at=clock.utc() - timedelta(days=3))
-    Counter.objects.flush_buffers()
+    buffers.flush()
     assert not CounterCell.objects.exists()
     assert clicks.consumer().turn().messages == 1
     assert (landed("seen:a"), Counter.objects.value("seen:a")) == (8, 8)
@@ -172,7 +173,7 @@ def test_periods_and_tags_are_those_of_the_increment(clicks: Clicks) -> None:
 def test_what_comes_to_nothing_is_no_message(clicks: Clicks) -> None:
     Counter.objects.increment("hits:home")
     Counter.objects.decrement("hits:home")
-    Counter.objects.flush_buffers()
+    buffers.flush()
     publish()
     assert numbers(clicks) == [1]
 
@@ -183,13 +184,13 @@ def test_it_is_published_after_the_commit(clicks: Clicks) -> None:
         with pytest.raises(ZeroDivisionError), transaction.atomic():
             Counter.objects.increment("hits:home", 100)
             raise ZeroDivisionError
-        buffers.flush()
+        present.flush()
         assert published(clicks) == []
-    Counter.objects.flush_buffers()
+    buffers.flush()
     with pytest.raises(ZeroDivisionError), transaction.atomic():
         Counter.objects.increment("hits:home", 100)
         raise ZeroDivisionError
-    Counter.objects.flush_buffers()
+    buffers.flush()
     clicks.consumer().turn()
     assert landed() == 2
 
@@ -201,7 +202,7 @@ def test_a_full_one_that_cannot_be_published_counts_at_once(clicks: Clicks) -> N
     Counter.objects.increment("full:b")
     assert Counter.objects.increment("full:c") == landed("full:c") == 1
     clicks.client.delete(*clicks.parts)
-    Counter.objects.flush_buffers()
+    buffers.flush()
     clicks.consumer().turn()
     assert [landed(f"full:{name}") for name in "abc"] == [1, 1, 1]
 
@@ -209,7 +210,7 @@ def test_a_full_one_that_cannot_be_published_counts_at_once(clicks: Clicks) -> N
 def test_a_new_process_begins_a_new_history(clicks: Clicks) -> None:
     publish()
     Counter.objects.increment("hits:home", 100)
-    buffers.begin_in_child()
+    present.begin_in_child()
     publish(10)
     publish(10)
     assert sorted(numbers(clicks)) == [1, 1, 2]
@@ -266,7 +267,7 @@ def test_one_counter_with_many_tags_is_several_messages(clicks: Clicks, monkeypa
     monkeypatch.setattr(Publisher, "size", 5)
     for number in range(40):
         Counter.objects.increment("many:a", tags={"number": str(number)})
-    Counter.objects.flush_buffers()
+    buffers.flush()
     found = published(clicks)
     assert len(found) > 4
     assert sum(one["sums"]["many:a"] for one in found) == 40

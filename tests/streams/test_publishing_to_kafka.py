@@ -13,19 +13,20 @@ import pytest
 from django.test import override_settings
 
 from django_counters import clock
+from django_counters.contrib import buffers
+from django_counters.contrib.buffers.process import buffers as present
 from django_counters.contrib.streams import publishing
 from django_counters.exceptions import CounterUnavailable, InvalidConfiguration, OutcomeUnknown
 from django_counters.models import Counter, CounterCell, CounterIncident
 from django_counters.testing import assert_counts
 from django_counters.tokens import mint
-from django_counters.write.buffers import buffers
 
 pytest.importorskip("confluent_kafka", reason="confluent-kafka cannot be installed here")
 from django_counters.contrib.streams import kafka_outlet as outlet
 from django_counters.contrib.streams.kafka import PUBLISHED
+from tests.buffers.buffering import landed
 from tests.streams.published import publish, reached
 from tests.streams.topics import until
-from tests.write.buffering import landed
 
 if TYPE_CHECKING:
     from tests.streams.topics import Topic
@@ -59,7 +60,7 @@ def test_sums_are_counted_by_the_consumer(topic: Topic, inner: str) -> None:
     Counter.objects.increment("hits:home", 4)
     Counter.objects.increment("hits:about")
     assert (landed(), Counter.objects.value("hits:home")) == (0, 7)
-    assert Counter.objects.flush_buffers() == 2
+    assert buffers.flush() == 2
     # In the topic, and in nobody's value.
     assert Counter.objects.value("hits:home") == 0
     done = topic.counted()
@@ -96,7 +97,7 @@ def test_a_lost_answer_is_no_second_count(topic: Topic) -> None:
     # Nobody knows whether it is there, so it is still ours.
     assert Counter.objects.value("hits:home") == 7
     Counter.objects.increment("hits:home", 7)
-    Counter.objects.flush_buffers()
+    buffers.flush()
     assert numbers(topic) == [1, 2, 2, 3]
     done = topic.counted()
     assert (done.messages, done.repeats) == (4, 1)
@@ -113,7 +114,7 @@ def test_a_lost_answer_of_what_is_counted_by_now(topic: Topic) -> None:
     assert topic.counted().messages == 2
     # It is in the total, so it is not added once more.
     assert landed() == Counter.objects.value("hits:home") == 8
-    Counter.objects.flush_buffers()
+    buffers.flush()
     done = topic.counted()
     assert landed() == Counter.objects.value("hits:home") == 8
     assert (done.messages, done.repeats) == (1, 1)
@@ -167,7 +168,7 @@ def test_pages_of_a_buffer_come_in_their_order(topic: Topic) -> None:
     many = {f"hits:{number}": number + 1 for number in range(1_700)}
     for _ in range(2):
         Counter.objects.increment_many(many)
-        Counter.objects.flush_buffers()
+        buffers.flush()
     assert numbers(topic) == list(range(1, 9))
     assert len(parts(topic)) == 1
     assert topic.counted().messages == 8
@@ -179,7 +180,7 @@ def test_pages_of_a_buffer_come_in_their_order(topic: Topic) -> None:
 def test_histories_are_in_all_partitions(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(4):
         monkeypatch.setattr(publishing, "mint", lambda at, by=number: beside(at, by))
-        buffers.begin_in_child()
+        present.begin_in_child()
         publish()
     assert [part for part, _ in topic.published()] == [0, 0, 1, 1]
     topic.counted()
@@ -206,7 +207,7 @@ def test_a_history_stays_in_its_partition(topic: Topic, monkeypatch: pytest.Monk
     topic.make()
     publish()
     assert [(part, one["number"]) for part, one in topic.published()] == [(1, 2), (1, 3)]
-    buffers.begin_in_child()
+    present.begin_in_child()
     publish()
     assert parts(topic) == {0, 1}
 
@@ -230,7 +231,7 @@ def test_periods_and_tags_are_those_of_the_increment(topic: Topic) -> None:
     for country in ("de", "de", "fr"):
         Counter.objects.increment("seen:a", tags={"country": country})
     Counter.objects.increment("seen:a", 5, at=clock.utc() - timedelta(days=3))
-    Counter.objects.flush_buffers()
+    buffers.flush()
     assert topic.counted().messages == 1
     cells = CounterCell.objects.filter(key="seen:a")
     assert sorted((cell.tags, cell.value) for cell in cells) == [("", 5), ("de", 2), ("fr", 1)]

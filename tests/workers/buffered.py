@@ -21,11 +21,12 @@ django.setup()
 
 from django.db import connection, transaction  # noqa: E402
 
+from django_counters.contrib import buffers  # noqa: E402
+from django_counters.contrib.buffers import pages, process  # noqa: E402
+from django_counters.contrib.buffers.process import buffers as present  # noqa: E402
 from django_counters.models import Counter  # noqa: E402
-from django_counters.write import ending, landing  # noqa: E402
-from django_counters.write.buffers import buffers  # noqa: E402
 
-HIT = Counter.objects.handle("hits:home")
+HIT = buffers.handle("hits:home")
 MANY = 100
 
 
@@ -63,8 +64,8 @@ def terminated() -> None:
 
 def hanging() -> None:
     """What is to be landed finds a database that does not answer."""
-    ending.ENDING = 0.2
-    landing.InDatabase.land = lambda *_: threading.Event().wait()  # type: ignore[assignment, method-assign]
+    process.ENDING = 0.2
+    pages.InDatabase.land = lambda *_: threading.Event().wait()  # type: ignore[assignment, method-assign]
     terminated()
 
 
@@ -96,7 +97,7 @@ def fork() -> None:
 def fork_after_landing() -> None:
     """Children of one that has landed something, and a child of a child; all end as scripts do."""
     count()
-    Counter.objects.flush_buffers()
+    buffers.flush()
     for _ in range(2):
         child = os.fork()
         count()
@@ -110,14 +111,14 @@ def fork_after_landing() -> None:
 def fork_in_landing() -> None:
     """A child that is forked while the thread lands something is whole."""
     begun, go = threading.Event(), threading.Event()
-    land = landing.InDatabase.land
+    land = pages.InDatabase.land
 
     def slowly(self: Any, *arguments: Any) -> None:
         begun.set()
         go.wait(30)
         land(self, *arguments)
 
-    landing.InDatabase.land = slowly  # type: ignore[method-assign, assignment]
+    pages.InDatabase.land = slowly  # type: ignore[method-assign, assignment]
     Counter.objects.increment("soon:a", MANY)
     begun.wait(30)
     threading.Timer(0.2, go.set).start()
@@ -129,7 +130,7 @@ def fork_in_landing() -> None:
         return
     # It is landed by a thread of the child: nothing else is left to do it.
     until = time.monotonic() + 30
-    while any(waits.entries for _, waits in buffers.waiting("default")):
+    while any(waits.entries for _, waits in present.waiting("default")):
         if time.monotonic() > until:
             os._exit(1)
         time.sleep(0.01)

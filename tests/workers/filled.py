@@ -25,6 +25,7 @@ def main() -> None:
 
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.workers.settings")
     django.setup()
+    from django_counters.contrib import buffers
     from django_counters.models import Counter
 
     Path(root, "ballast").write_bytes(bytes(120 << 10))
@@ -40,7 +41,7 @@ def main() -> None:
                     print(error)
         for number in range(MANY):
             Counter.objects.increment(f"hits:{number}-{'x' * 150}")
-        print(turn, Counter.objects.flush_buffers())
+        print(turn, buffers.flush())
 
 
 if __name__ == "__main__":

@@ -22,26 +22,28 @@ import django
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.workers.settings")
 django.setup()
 
+from django_counters.contrib import buffers  # noqa: E402
+from django_counters.contrib.buffers import adopting, pages, process  # noqa: E402
+from django_counters.contrib.buffers import files as writing  # noqa: E402
+from django_counters.contrib.buffers.buffer import Buffer  # noqa: E402
 from django_counters.models import Counter  # noqa: E402
-from django_counters.write import adopter, adopting, homes, landing, mapped  # noqa: E402
-from django_counters.write.buffer import Buffer  # noqa: E402
 
 BOOK = Struct("=QQ")
 AT_ONCE = 4
 # Living processes adopt all the time.
-adopter.ADOPTING = 0.1
+process.ADOPTING = 0.1
 # What a process may be in the middle of, and whether it has done it.
 POINTS: tuple[tuple[Any, str, bool], ...] = (
-    (homes.Home, "__init__", True),
-    (mapped.File, "_grow", True),
-    (mapped.File, "__init__", True),
-    (mapped.File, "write", True),
-    (mapped.File, "forget", False),
-    (mapped.File, "forget", True),
+    (writing.Home, "__init__", True),
+    (writing.File, "_grow", True),
+    (writing.File, "__init__", True),
+    (writing.File, "write", True),
+    (writing.File, "forget", False),
+    (writing.File, "forget", True),
     (Buffer, "_land_parted", False),
     (Buffer, "_land_parted", True),
-    (landing.InDatabase, "land", False),
-    (landing.InDatabase, "land", True),
+    (pages.InDatabase, "land", False),
+    (pages.InDatabase, "land", True),
     (adopting, "_land", False),
     (adopting, "_land", True),
     (adopting, "_tidy", True),
@@ -68,7 +70,7 @@ def deadly(owner: Any, name: str, *, done: bool, after: int) -> None:
 def count(book: Path, rest: float) -> None:
     """Count until the end comes, in a handle and by the manager."""
     number = os.open(book, os.O_WRONLY | os.O_CREAT, 0o600)
-    handle = Counter.objects.handle(f"hits:{book.name}")
+    handle = buffers.handle(f"hits:{book.name}")
     begun = 0
     while True:
         begun += 1
@@ -94,7 +96,7 @@ def live(folder: Path, name: str, chance: random.Random) -> None:
     if not inherits:
         count(folder / name, rest)
     parent = os.open(folder / f"{name}p", os.O_WRONLY | os.O_CREAT, 0o600)
-    handle = Counter.objects.handle(f"hits:{name}p")
+    handle = buffers.handle(f"hits:{name}p")
     os.pwrite(parent, BOOK.pack(100, 0), 0)
     for done_ in range(1, 101):
         handle.increment()

@@ -10,7 +10,12 @@ from tests.settings import CACHES, DATABASES
 DATABASES["default"]["NAME"] = os.environ["WORKERS_DATABASE"]
 CACHES["default"]["KEY_PREFIX"] = os.environ["WORKERS_PREFIX"]
 # No more than they need: a third of the time in which each of them starts.
-INSTALLED_APPS = ["django.contrib.contenttypes", "django.contrib.auth", "django_counters"]
+INSTALLED_APPS = [
+    "django.contrib.contenttypes",
+    "django.contrib.auth",
+    "django_counters",
+    "django_counters.contrib.buffers",
+]
 COUNTERS: dict[str, dict[str, object]] = {
     "views": {"STRATEGY": "cached", "OPTIONS": {"timeout": 10}},
     # It lands when a process ends, and by the thread.

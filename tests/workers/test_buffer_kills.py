@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import pytest
 
+from django_counters.contrib.buffers.adopting import adopt
 from django_counters.models import Counter, CounterIncident
 from django_counters.testing import override_counters
-from django_counters.write.adopting import adopt
 from tests.stores.redis.counting import eventually
 from tests.workers.filled import MANY as FILLED
 from tests.workers.filled import NO_DISK

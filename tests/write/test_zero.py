@@ -14,7 +14,7 @@ from django.db import transaction
 from django.test import override_settings
 
 from django_counters.clock import utc
-from django_counters.contrib import holds
+from django_counters.contrib import buffers, holds
 from django_counters.exceptions import CounterError, InvalidDelta, RecordMissing, TokenConflict
 from django_counters.models import (
     Counter,
@@ -206,7 +206,7 @@ def test_a_cached_counter() -> None:
 def test_a_buffer() -> None:
     with nothing_happens():
         assert isinstance(Counter.objects.increment("memory:a", 0), Unknown)
-        handle = Counter.objects.handle("memory:a")
+        handle = buffers.handle("memory:a")
         handle.increment(0)
         handle.decrement(0)
     assert Counter.objects.value("memory:a") == 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from django_counters import clock
-from django_counters.adjustments.adjustment import adjusting, correct, order_of, settle_buffered
+from django_counters.adjustments.adjustment import adjusting, correct, order_of, settle_async
 from django_counters.adjustments.models import CASE_LENGTH, CounterAdjustment
 from django_counters.conf import EXACT, irreversible
 from django_counters.contrib.holds.errors import (
@@ -275,8 +275,8 @@ def check_holds(ref: Ref) -> None:
     reason = ""
     if not can_hold(ref.recipe.can):
         reason = f"{ref.strategy} counters can't promise a quantity"
-    elif ref.buffer is not None:
-        reason = "other processes may have increments of it in their buffers"
+    elif ref.intake is not None:
+        reason = ref.intake.reason
     elif is_spread(ref):
         reason = "other databases also count it"
     elif not is_whole(ref):
@@ -470,7 +470,7 @@ def release(
     # As code spells it: a token may have characters that a case may not.
     case = f"hold {hold.token!a}"[:CASE_LENGTH]
     order = order_of(by=hold.quantity, case=case, reason=reason, actor=actor, request_id=request_id)
-    settle_buffered([ref], hold.using)
+    settle_async([ref], hold.using)
     with adjusting(ref, hold.using) as audit:
         if store(hold.using).release(hold.token) is None:
             state = find(hold.token, using=hold.using).state

@@ -176,7 +176,7 @@ class Page:
 
     def _publishes(self, policy: Policy) -> bool:
         """Return whether a namespace's counters are published to this stream."""
-        return policy.buffer is not None and policy.buffer.to == self._stream
+        return policy.intake is not None and policy.intake.to == self._stream
 
     def _add_published(self, published: Publication) -> None:
         sums, cells = self._sums, self._cells

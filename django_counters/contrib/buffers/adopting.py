@@ -13,13 +13,11 @@ from typing import NamedTuple
 from django.db import connections
 
 from django_counters.conf import strategies
+from django_counters.contrib.buffers.files import Foreign, Found, Origin, Unreadable, entered, read
+from django_counters.contrib.buffers.pages import InDatabase, Place, Sealed
 from django_counters.registry import registry
 from django_counters.stores.sql.identity import part_of
 from django_counters.strategies.declaring import Recipe
-from django_counters.write.homes import entered
-from django_counters.write.landing import InDatabase
-from django_counters.write.mapped import Foreign, Found, Origin, Unreadable, read
-from django_counters.write.page import Place, Sealed
 
 logger = logging.getLogger("django_counters")
 # The names of directories that are ours, with a dot before they are locked, and of files.
@@ -60,8 +58,8 @@ class Left(NamedTuple):
 
 def directories() -> list[str]:
     """The directories that namespaces declare."""
-    declared = (policy.buffer for policy in registry.policies().values())
-    return sorted({one.directory for one in declared if one and one.directory})
+    declared = (policy.options.get("buffer") for policy in registry.policies().values())
+    return sorted({one["directory"] for one in declared if one and one.get("directory")})
 
 
 def adopt(using: str | None = None) -> Adopted:
@@ -87,18 +85,6 @@ def left(using: str) -> Iterator[Left]:
         for one in files:
             if one.found is None or one.problem or one.found.head.origin.using == using:
                 yield one
-
-
-def standing(using: str) -> Iterator[Found]:
-    """What all files hold for one database, those of living processes too, at this moment."""
-    for root in directories():
-        # What cannot be read is told by those who land it.
-        with suppress(OSError):
-            for home in _homes(root):
-                with suppress(OSError):
-                    for one in _files(home):
-                        if one.found and not one.problem and one.found.head.origin.using == using:
-                            yield one.found
 
 
 def _homes(root: str) -> list[Path]:

@@ -11,17 +11,18 @@ import pytest
 from django.db import transaction
 
 from django_counters import clock
+from django_counters.contrib import buffers
+from django_counters.contrib.buffers import buffer as module
+from django_counters.contrib.buffers import pages
+from django_counters.contrib.buffers.buffer import Buffer
+from django_counters.contrib.buffers.pages import Place
+from django_counters.contrib.buffers.process import buffers as present
+from django_counters.contrib.buffers.process import end
 from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
 from django_counters.models import Counter, CounterIncident
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
-from django_counters.write import buffer as module
-from django_counters.write import landing
-from django_counters.write.buffer import Buffer
-from django_counters.write.buffers import buffers
-from django_counters.write.ending import end
-from django_counters.write.page import Place
-from tests.write.buffering import LATER, landed
+from tests.buffers.buffering import LATER, landed
 
 pytestmark = [pytest.mark.django_db(transaction=True)]
 
@@ -33,17 +34,17 @@ def inner(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(autouse=True)
 def _hits(inner: str) -> Iterator[None]:
-    buffers.clear()
+    present.clear()
     hits = {"STRATEGY": inner, "BUFFER": LATER}
     full = {"STRATEGY": inner, "BUFFER": {**LATER, "most": 1}}
     with override_counters(hits=hits, full=full):
         yield
-    buffers.clear()
+    present.clear()
 
 
 @pytest.fixture
 def lander() -> Any:
-    return landing.InDatabase
+    return pages.InDatabase
 
 
 def away(*_: Any) -> Any:
@@ -52,7 +53,7 @@ def away(*_: Any) -> Any:
 
 def buffer_of(key: str) -> Buffer:
     Counter.objects.increment(key)
-    (found,) = [one for _, one in buffers.those_of() if key in one.entries]
+    (found,) = [one for _, one in present.those_of() if key in one.entries]
     return found
 
 
@@ -67,10 +68,10 @@ def test_a_lost_answer_then_an_outage(lander: Any, monkeypatch: Any) -> None:
     for broken, error in ((lose, OutcomeUnknown), (away, CounterUnavailable)):
         monkeypatch.setattr(lander, "land", broken)
         with pytest.raises(error):
-            Counter.objects.flush_buffers()
+            buffers.flush()
         assert Counter.objects.value("hits:home") == 7
     monkeypatch.setattr(lander, "land", land)
-    Counter.objects.flush_buffers()
+    buffers.flush()
     assert landed() == Counter.objects.value("hits:home") == 7
 
 
@@ -80,7 +81,7 @@ def test_a_page_whose_history_is_forgotten_is_put_aside() -> None:
     found = buffer_of("hits:home")
     old = Place(mint(clock.utc() - timedelta(days=29)).hex, 1)
     found.interval = replace(found.interval, place=old)
-    Counter.objects.flush_buffers()
+    buffers.flush()
     assert landed() == 0
     (incident,) = CounterIncident.objects.all()
     assert (incident.detail["reason"], incident.detail["amounts"]) == ("expired", {"hits:home": 1})
@@ -96,7 +97,7 @@ def test_the_end_says_what_may_be_counted(lander: Any, monkeypatch: Any, caplog:
     monkeypatch.setattr(lander, "land", lose)
     Counter.objects.increment("hits:home", 7)
     with pytest.raises(OutcomeUnknown):
-        Counter.objects.flush_buffers()
+        buffers.flush()
     Counter.objects.increment("hits:home", 5)
     with caplog.at_level("ERROR", "django_counters"):
         end()
@@ -129,10 +130,10 @@ def test_a_seal_that_is_interrupted(monkeypatch: Any) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(module, "Sealed", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            Counter.objects.flush_buffers()
+            buffers.flush()
     Counter.objects.increment("hits:home", 5)
     assert Counter.objects.value("hits:home") == 12
-    assert Counter.objects.flush_buffers() == 2
+    assert buffers.flush() == 2
     assert landed() == Counter.objects.value("hits:home") == 12
 
 

@@ -10,13 +10,14 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.db import transaction
 
+from django_counters.contrib import buffers
+from django_counters.contrib.buffers.counting import Handle
+from django_counters.contrib.buffers.process import buffers as present
 from django_counters.exceptions import CounterUnavailable
 from django_counters.models import Counter, CounterIncident
 from django_counters.registry import registry
 from django_counters.testing import override_counters
-from django_counters.write.buffers import buffers
-from django_counters.write.handle import Handle
-from tests.write.buffering import LATER, landed
+from tests.buffers.buffering import LATER, landed
 
 pytestmark = [pytest.mark.django_db(transaction=True)]
 
@@ -24,15 +25,15 @@ pytestmark = [pytest.mark.django_db(transaction=True)]
 @pytest.fixture(autouse=True)
 def _hits() -> Iterator[None]:
     hits = {"BUFFER": LATER}
-    buffers.clear()
+    present.clear()
     with override_counters(hits=hits, seen={**hits, "PER": ["hour", "day"]}):
         yield
-    buffers.clear()
+    present.clear()
 
 
 @pytest.fixture
 def handle() -> Handle:
-    return Counter.objects.handle("hits:home")
+    return buffers.handle("hits:home")
 
 
 def test_synchronous_code_waits_with_a_transaction(handle: Handle) -> None:
@@ -73,14 +74,14 @@ def test_what_nobody_hears_of_is_an_incident(handle: Handle, monkeypatch: Any) -
     def away(*_: Any) -> None:
         raise CounterUnavailable(using="default", reason="it is away")
 
-    monkeypatch.setattr("django_counters.write.handle.change", away)
+    monkeypatch.setattr("django_counters.contrib.buffers.counting.change", away)
     async_to_sync(work)()
     (incident,) = CounterIncident.objects.filter(kind="lost")
     assert incident.detail["amounts"] == {"hits:home": 7}
 
 
 def test_its_periods_are_asked_for_once() -> None:
-    handle = Counter.objects.handle("seen:a")
+    handle = buffers.handle("seen:a")
 
     async def work() -> None:
         for _ in range(2):
@@ -88,5 +89,5 @@ def test_its_periods_are_asked_for_once() -> None:
 
     registry.forget_strategies()
     asyncio.run(work())
-    Counter.objects.flush_buffers()
+    buffers.flush()
     assert landed("seen:a") == 2

@@ -15,6 +15,14 @@ from django.core.management import CommandError, call_command
 from django.db import connections
 
 from django_counters import clock
+from django_counters.contrib import buffers
+from django_counters.contrib.buffers import buffer as module
+from django_counters.contrib.buffers import files as writing
+from django_counters.contrib.buffers import pages, process
+from django_counters.contrib.buffers.adopting import _land, adopt, left
+from django_counters.contrib.buffers.files import read
+from django_counters.contrib.buffers.pages import Place, Sealed, entry_in, text_of
+from django_counters.contrib.buffers.process import buffers as present
 from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
 from django_counters.metrics.doctor import examine
 from django_counters.metrics.samples import samples_of, scraping
@@ -22,16 +30,11 @@ from django_counters.models import Counter, CounterIncident, CounterPosition
 from django_counters.stores.sql.partitions import Busy
 from django_counters.testing import override_counters
 from django_counters.types import Cell
-from django_counters.write import adopter, landing, mapped
-from django_counters.write import buffer as module
-from django_counters.write.adopting import _land, adopt
-from django_counters.write.buffers import buffers
-from django_counters.write.mapped import read
-from django_counters.write.page import STILL, Entries, Entry, Place, Sealed, entry_in, text_of
+from django_counters.write.landing import STILL, Entries, Entry
+from tests.buffers.buffering import landed
+from tests.buffers.filing import _inner, _root, die, files, forked  # noqa: F401 - fixtures
 from tests.concurrency.servers import others
 from tests.stores.redis.counting import eventually
-from tests.write.buffering import landed
-from tests.write.filing import _inner, _root, die, files, forked  # noqa: F401 - fixtures
 
 # Of eight counters in four pages.
 NUMBERS = [3, 1, 3, 1, 2, 0, 2, 0]
@@ -39,7 +42,7 @@ pytestmark = [pytest.mark.django_db(transaction=True)]
 
 
 def test_it_waits_in_a_file_until_it_is_landed(root: Path) -> None:
-    handle = Counter.objects.handle("hits:home")
+    handle = buffers.handle("hits:home")
     for _ in range(3):
         handle.increment()
     Counter.objects.increment("hits:home", 4)
@@ -47,7 +50,7 @@ def test_it_waits_in_a_file_until_it_is_landed(root: Path) -> None:
     (file,) = files(root)
     assert read(file).entries == {"hits:home": 7, "hits:about": -2}
     assert Counter.objects.value("hits:home") == 7
-    assert Counter.objects.flush_buffers() == 2
+    assert buffers.flush() == 2
     assert (landed(), landed("hits:about"), files(root)) == (7, -2, [])
     handle.increment()
     handle.increment()
@@ -79,7 +82,7 @@ def test_cells_of_periods_and_tags(root: Path, inner: str) -> None:
         Counter.objects.increment("seen:a", tags={"country": country})
     Counter.objects.increment("seen:a", 2, at=clock.utc() - timedelta(days=3))
     (file,) = files(root)
-    (buffer,) = [one for _, one in buffers.those_of() if one.entries]
+    (buffer,) = [one for _, one in present.those_of() if one.entries]
     assert read(file).entries == buffer.entries
     die()
     assert adopt().files == 1
@@ -116,9 +119,9 @@ class TestTwice:
     def test_it_has_landed_and_its_file_is_there(
         self, root: Path, inner: str, monkeypatch: Any
     ) -> None:
-        monkeypatch.setattr(mapped.File, "forget", mapped.File.close)
+        monkeypatch.setattr(writing.File, "forget", writing.File.close)
         Counter.objects.increment("hits:home", 7)
-        Counter.objects.flush_buffers()
+        buffers.flush()
         assert (landed(), len(files(root))) == (7, 1)
         die()
         assert adopt().files == 1
@@ -126,7 +129,7 @@ class TestTwice:
 
     def test_the_adopter_was_faster(self, root: Path, inner: str, monkeypatch: Any) -> None:
         """The owner was stopped before he landed it, and somebody took him for dead."""
-        made, turns = landing.InDatabase, list[int]()
+        made, turns = pages.InDatabase, list[int]()
         land = made.land
 
         def stopped(self: Any, page: Any) -> None:
@@ -145,20 +148,20 @@ class TestTwice:
         monkeypatch.setattr(made, "land", stopped)
         Counter.objects.increment("hits:home", 7)
         Counter.objects.increment("hits:b", 2)
-        Counter.objects.flush_buffers()
+        buffers.flush()
         assert turns == [1, 1]
         assert (landed(), landed("hits:b")) == (7, 2)
 
     def test_the_owner_was_faster(self, root: Path, inner: str, monkeypatch: Any) -> None:
         """Between the look of the adopter at the position and his landing."""
-        made, turns = landing.InDatabase, list[int]()
+        made, turns = pages.InDatabase, list[int]()
         before = made._before
 
         def overtaken(self: Any, page: Any) -> str:
             found: str = before(self, page)
             if not turns:
                 turns.append(1)
-                Counter.objects.flush_buffers()
+                buffers.flush()
             return found
 
         Counter.objects.increment("hits:home", 7)
@@ -171,7 +174,7 @@ class TestTwice:
         assert (turns, landed()) == ([1], 7)
 
     def test_a_lost_answer(self, root: Path, inner: str, monkeypatch: Any) -> None:
-        made = landing.InDatabase
+        made = pages.InDatabase
         land = made.land
 
         def lose(self: Any, page: Any) -> None:
@@ -182,7 +185,7 @@ class TestTwice:
         with monkeypatch.context() as patch:
             patch.setattr(made, "land", lose)
             with pytest.raises(OutcomeUnknown):
-                Counter.objects.flush_buffers()
+                buffers.flush()
             assert Counter.objects.value("hits:home") == 7
         die()
         assert adopt().files == 1
@@ -190,7 +193,7 @@ class TestTwice:
 
     def test_many_pages(self, root: Path, inner: str, monkeypatch: Any) -> None:
         """Each page has a number of its own, and somebody who lands the rest lands no other."""
-        made = landing.InDatabase
+        made = pages.InDatabase
         monkeypatch.setattr(made, "size", 2)
         land, turns = made.land, list[int]()
 
@@ -206,7 +209,7 @@ class TestTwice:
         with monkeypatch.context() as patch:
             patch.setattr(made, "land", away)
             with pytest.raises(CounterUnavailable):
-                Counter.objects.flush_buffers()
+                buffers.flush()
         some = sum(landed(key) for key in keys)
         assert 0 < some < 40
         die()
@@ -219,7 +222,7 @@ class TestForks:
     """A child begins anew. It ends without a word, as if it were killed."""
 
     def test_it_writes_into_a_file_of_its_own(self, root: Path) -> None:
-        handle = Counter.objects.handle("hits:home")
+        handle = buffers.handle("hits:home")
         for _ in range(5):
             handle.increment()
         with forked() as child:
@@ -229,7 +232,7 @@ class TestForks:
         assert sorted(read(file).entries["hits:home"] for file in files(root)) == [3, 5]
         assert adopt().files == 1
         assert (landed(), Counter.objects.value("hits:home")) == (3, 8)
-        Counter.objects.flush_buffers()
+        buffers.flush()
         assert landed() == 8
 
     def test_it_holds_no_lock_of_its_parent(self, root: Path) -> None:
@@ -246,7 +249,7 @@ class TestForks:
         with forked() as child:
             if child is None:
                 # An exception there ends it with another status.
-                assert not [buffer for _, buffer in buffers.those_of() if buffer.entries]
+                assert not [buffer for _, buffer in present.those_of() if buffer.entries]
                 open_ = [
                     os.path.realpath(f"/proc/self/fd/{n}") for n in os.listdir("/proc/self/fd")
                 ]
@@ -280,6 +283,7 @@ def test_the_command_and_what_tells_of_files(root: Path, inner: str, capsys: Any
         Counter.objects.increment(f"hits:{number}", 5)
     die()
     (found,) = [one for one in examine() if one.subject == "files of buffers"]
+    assert list(left("other")) == []
     assert (found.strategy, found.rows, found.counters, found.needed) == (inner, 1, 3, False)
     *_, scrape = scraping("default")
     told = [one.value for one in samples_of(scrape) if one.metric.name.endswith("left_files")]
@@ -301,10 +305,10 @@ def test_a_living_process_adopts(root: Path, monkeypatch: Any) -> None:
     connected = others()
     Counter.objects.increment("hits:home", 7)
     die()
-    monkeypatch.setattr(adopter, "adopt", adopt)
-    buffers._adopter._at = 0.0
+    monkeypatch.setattr(process, "adopt", adopt)
+    present._adopter._at = 0.0
     dice = random.getstate()
-    buffers._adopter.worker.wake()
+    present._adopter.worker.wake()
     Counter.objects.increment("hits:other")
     # Nothing of it is in the buffer of this process.
     assert eventually(lambda: Counter.objects.value("hits:home") == 7, 60)
@@ -331,7 +335,7 @@ def test_it_is_read_while_it_is_landed(root: Path) -> None:
     done = [0]
     reader = threading.Thread(target=look)
     reader.start()
-    handle = Counter.objects.handle("hits:home")
+    handle = buffers.handle("hits:home")
     landings = 0
     until = time.monotonic() + 60
     while (landings < 60 or len(reads) < 60) and time.monotonic() < until:
@@ -339,7 +343,7 @@ def test_it_is_read_while_it_is_landed(root: Path) -> None:
             begun[0] += 1
             handle.increment()
             done[0] += 1
-        landings += bool(Counter.objects.flush_buffers())
+        landings += bool(buffers.flush())
     over.set()
     reader.join()
     assert not wrong
@@ -356,7 +360,7 @@ def test_a_buffer_that_was_still_begins_a_new_history(
         Counter.objects.increment("hits:home")
         (file,) = files(root)
         homes.add(file.parent)
-        Counter.objects.flush_buffers()
+        buffers.flush()
     assert landed() == 3
     assert [home for home in homes if home.exists()] == [file.parent]
     assert CounterPosition.objects.filter(source="buffer").count() == len(homes) == 2

@@ -1,35 +1,89 @@
-"""All buffers of this process, and the threads that land them."""
+"""All buffers of this process, the threads that land them, and the end of the process."""
 
 from __future__ import annotations
 
+import _thread
+import atexit
 import logging
+import multiprocessing
+import multiprocessing.util
 import os
+import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import NamedTuple, Protocol
+from random import SystemRandom
+from types import FrameType
+from typing import Any, NamedTuple, Protocol
 
 # The threads must import nothing: a child that is forked meanwhile would wait for it for ever.
 import encodings.idna  # noqa: F401  # isort: skip
 from django.db import connections
 
-from django_counters.buffering import Buffering
-from django_counters.features import outlets
+from django_counters.contrib.buffers import files
+from django_counters.contrib.buffers.adopting import adopt
+from django_counters.contrib.buffers.buffer import Buffer, Waiting, lands_here
+from django_counters.contrib.buffers.options import Buffering, outlets
+from django_counters.contrib.buffers.pages import InDatabase
+from django_counters.contrib.buffers.threads import Worker, begin_thread, call_in_workers
 from django_counters.strategies.declaring import Recipe
-from django_counters.write import homes
-from django_counters.write.adopter import Adopter
-from django_counters.write.buffer import Buffer, Waiting
 from django_counters.write.change import Ref
-from django_counters.write.files import files_of
-from django_counters.write.landing import InDatabase, Lander
-from django_counters.write.thread import Worker
-from django_counters.write.uwsgi import call_in_workers
+from django_counters.write.landing import Lander
 
 logger = logging.getLogger("django_counters")
+# Seconds: how often a process looks for files of ended processes.
+ADOPTING = 30.0
+# The numbers of `random` belong to the code that seeds it: this thread takes none of them.
+_dice = SystemRandom()
 # Seconds: how long a fork or a signal waits for a landing.
 PATIENCE = 5.0
+# Seconds: how long the default of SIGTERM waits. Orchestrators wait for 30, and then kill.
+ENDING = 20.0
+
+
+# Landing
+
+
+class Adopter:
+    """Looks now and then for files of processes that have ended. One that hangs holds up no other.
+
+    Attributes:
+        lock: held while it lands something: no child is forked in the middle of it.
+    """
+
+    def __init__(self) -> None:
+        # Files of which the log has told.
+        self._strange: frozenset[str] = frozenset()
+        self.worker = Worker("django_counters-adopting", lambda: self._at, self._adopt)
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin anew, in a child."""
+        self.lock = threading.RLock()
+        self._at = 0.0
+        self.worker.begin()
+
+    def _adopt(self) -> None:
+        # Not all processes of a machine at once.
+        self._at = time.monotonic() + ADOPTING * _dice.uniform(0.5, 1.5)
+        try:
+            with self.lock:
+                report = adopt()
+        except Exception:
+            # Any error: the next attempt may do better.
+            logger.exception("Counters: files of buffers cannot be adopted.")
+            return
+        finally:
+            # Nothing is left to do for a long time.
+            connections.close_all()
+        for path, problem in report.strange.items():
+            if path not in self._strange:
+                logger.error("Counters: %s is left alone: %s", path, problem)
+        self._strange = frozenset(report.strange)
+        for path, problem in report.failed.items():
+            logger.warning("Counters: %s cannot be landed yet: %s", path, problem)
 
 
 class Locked(Protocol):
@@ -80,19 +134,18 @@ class Buffers:
         """Whether anything was ever counted in one."""
         return bool(self._all)
 
-    def of(self, ref: Ref) -> Buffer:
+    def of(self, ref: Ref, buffering: Buffering) -> Buffer:
         """The buffer in front of a counter that declares one."""
-        assert ref.buffer, "it declares a buffer"
-        of = Of(ref.recipe, ref.buffer, ref.using, ref.measure is not None)
+        of = Of(ref.recipe, buffering, ref.using, ref.measure is not None)
         found = self._all.get(of)
         return found or self._made(of)
 
     def _made(self, of: Of) -> Buffer:
         to = of.buffering.to
         lander: Lander = (outlets()[to] if to else InDatabase)(of.recipe, of.using)
-        files = files_of(of.recipe, of.buffering, of.using)
+        kept = files.files_of(of.recipe, of.buffering, of.using)
         wake = partial(self._wake, of)
-        made = Buffer(of.buffering, lander, wake, measured=of.measured, files=files)
+        made = Buffer(of.buffering, lander, wake, measured=of.measured, files=kept)
         found = self._all.setdefault(of, made)
         # A process that closes them says so first, so one that it has not found learns it here.
         found.closed = found.closed or self.closed
@@ -167,7 +220,7 @@ class Buffers:
         landing: list[Locked] = [buffer.landing for _, buffer in self.those_of()]
         held = self._held[threading.get_ident()] = []
         # Opening a directory waits for no lock, so that one is the last.
-        for lock in (self._adopter.lock, *landing, homes.opening):
+        for lock in (self._adopter.lock, *landing, files.opening):
             if not lock.acquire(timeout=max(0.0, until - time.monotonic())):
                 continue
             # At once: a process that is interrupted before the next one lets go of this one.
@@ -181,7 +234,7 @@ class Buffers:
     def begin_in_child(self) -> None:
         """Begin anew: the parent counts what it has, and its thread is not here."""
         self._held = {}
-        homes.begin_in_child()
+        files.begin_in_child()
         self._begin()
         self._adopter.begin()
         for worker in list(self._workers.values()):
@@ -215,3 +268,111 @@ if hasattr(os, "register_at_fork"):
         after_in_child=buffers.begin_in_child,
     )
 call_in_workers(buffers.begin_in_child)
+
+
+# The end of the process
+
+
+def land_before_the_end() -> None:
+    """Land what waits at the end of this process, and of each of its children. Called once.
+
+    Of SIGTERM, too: the handler that is there is called, within seconds, when all is landed, and
+    without one the process ends then as it would. What counts meanwhile counts without a buffer.
+    """
+    atexit.register(end)
+    # A child of multiprocessing ends without what is registered there.
+    multiprocessing.util.register_after_fork(buffers, _end_as_child)
+    if multiprocessing.parent_process() is not None:
+        # This is one, which was made without a fork, or by a forkserver, and begins here.
+        _end_as_child(buffers)
+    if threading.current_thread() is not threading.main_thread():
+        return
+    present = signal.getsignal(signal.SIGTERM)
+    if present is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _terminated)
+    elif callable(present):
+        # A server may let the default end the process afterwards, so nothing comes later.
+        signal.signal(signal.SIGTERM, partial(_asked_to_end, present))
+
+
+def end() -> None:
+    """Take nothing more, and land what is left; what cannot be landed is lost, and logged.
+
+    Increments in a file wait there for another process.
+    """
+    with own_connections():
+        buffers.close()
+        _tell_of_the_rest()
+
+
+def _tell_of_the_rest() -> None:
+    for of, buffer in buffers.those_of():
+        if buffer.is_kept:
+            if amounts := buffer.amounts():
+                text = "Counters: left in files at the end of a process: %s %s"
+                logger.warning(text, of.using, amounts)
+            continue
+        for word, sent in (("lost", False), ("perhaps lost", True)):
+            if amounts := buffer.amounts(sent=sent):
+                text = "Counter incident: %s at the end of a process: %s %s"
+                logger.error(text, word, of.using, amounts)
+
+
+def _end_as_child(_: object) -> None:
+    multiprocessing.util.Finalize(None, end, exitpriority=0)
+
+
+def _terminated(number: int, _: FrameType | None) -> None:
+    signal.signal(number, signal.SIG_DFL)
+    if not _begin(_land_and_end, number) and _end_here():
+        os.kill(os.getpid(), number)
+
+
+def _asked_to_end(present: Callable[..., Any], number: int, frame: FrameType | None) -> None:
+    landed = _thread.allocate_lock()
+    landed.acquire()
+    if not _begin(_land_and_say, landed):
+        _end_here()
+    elif not lands_here():
+        landed.acquire(timeout=PATIENCE)
+    present(number, frame)
+
+
+def _end_here() -> bool:
+    """End in the thread that a signal comes in, on connections of its own, if no other can start.
+
+    False if the process is ending already, and lands what is pending.
+    """
+    if buffers.closed or lands_here():
+        return False
+    end()
+    return True
+
+
+def _land_and_say(landed: _thread.LockType) -> None:
+    try:
+        buffers.close()
+    finally:
+        landed.release()
+
+
+def _begin(work: Callable[..., object], *arguments: object) -> bool:
+    """Work in a thread: the one that a signal comes in may hold what the work waits for."""
+    try:
+        begin_thread(work, *arguments)
+    except RuntimeError:
+        logger.debug("Counters: no thread can be started to land what is pending.")
+        return False
+    return True
+
+
+def _land_and_end(number: int) -> None:
+    """Land what waits, and end by a signal: also where nothing can be landed in time."""
+    landed = _thread.allocate_lock()
+    landed.acquire()
+    try:
+        if _begin(_land_and_say, landed):
+            landed.acquire(timeout=ENDING)
+        _tell_of_the_rest()
+    finally:
+        os.kill(os.getpid(), number)

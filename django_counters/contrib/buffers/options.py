@@ -1,13 +1,14 @@
-"""The declaration of the buffer in front of its counters. Keeps no state."""
+"""The declaration of a buffer in front of the counters of a namespace. Keeps no state."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from os.path import isabs
 from typing import Any, NamedTuple
 
-from django_counters.features import Feature, absent_app, outlets
-from django_counters.options import did_you_mean, is_integer, seconds
+from django_counters.features import Feature, absent_app, features
+from django_counters.options import Option, did_you_mean, is_integer, seconds
+from django_counters.tenants import has_tenants
 
 SECONDS, MOST = 1.0, 10_000
 LARGEST = 1_000_000
@@ -33,44 +34,61 @@ class Buffering(NamedTuple):
     directory: str | None = None
 
 
-def buffering_of(declared: Mapping[str, Any] | None) -> Buffering | None:
-    """The declaration, if there is one."""
-    return None if declared is None else Buffering(**declared)
+OPTION = Option(
+    "BUFFER",
+    None,
+    "None or a dictionary with `'seconds'`, `'most'`, `'directory'` and `'to'`",
+    "Increments wait [in a buffer of their process](../how-to/buffer.md) and are landed "
+    "together: after so many seconds (1), or when so many different counters wait (10,000). "
+    "Files in a `'directory'` keep them where the process is killed. With `'to'` they are "
+    "[published](../how-to/publish-to-a-stream.md) under that name.",
+    code="E040",
+)
 
 
-def buffering_problems(
-    declared: object,
-    strategy: str,
-    *,
-    entries: bool,
-    outside: bool,
-    against: Iterable[str],
-) -> Iterator[str]:
-    """Say what is wrong with a declaration, and what cannot stand beside it.
+def outlets() -> dict[str, Callable[[Any, str], Any]]:
+    """Return where pages can be sent: `Feature.outlets` of all installed apps."""
+    return {name: make for feature in features() for name, make in feature.outlets().items()}
 
-    Args:
-        declared: the value of ``BUFFER``.
-        strategy: the name of the strategy.
-        entries: whether that keeps each change.
-        outside: whether increments wait outside of the database there.
-        against: what is declared that a sum of several changes cannot say.
-    """
-    if declared is None:
+
+def buffering_problems(declared: Mapping[Any, Any]) -> Iterator[str]:
+    """Return what is wrong with the ``BUFFER`` of a namespace, and what can't stand beside it."""
+    buffer = declared.get("BUFFER")
+    if buffer is None:
         return
-    if not isinstance(declared, Mapping):
-        yield f"BUFFER is a dictionary, such as {{'seconds': 1}}, or None, not {declared!r}."
-        return
-    yield from _value_problems(declared)
-    yield from _destination_problems(declared)
-    if entries:
-        yield f"BUFFER merges changes, and {strategy} keeps each of them."
-    if outside:
+    if has_tenants():
         yield (
-            f"BUFFER cannot stand in front of {strategy}: Redis merges its changes already. "
+            "BUFFER can't be used with COUNTERS_TENANT, because the thread that flushes buffers "
+            "serves no tenant. Remove BUFFER; STRATEGY 'cached' is quick as well."
+        )
+    if not isinstance(buffer, Mapping):
+        yield f"BUFFER is a dictionary, such as {{'seconds': 1}}, or None, not {buffer!r}."
+        return
+    yield from _value_problems(buffer)
+    yield from _destination_problems(buffer)
+    yield from _strategy_problems(declared)
+
+
+def _strategy_problems(declared: Mapping[Any, Any]) -> Iterator[str]:
+    from django_counters.conf import projections, strategies
+
+    known, name = strategies(), declared.get("STRATEGY", "exact")
+    if name not in tuple(known):
+        return
+    if known[name].can.entries:
+        yield f"BUFFER merges changes, and {name} keeps each of them."
+    if known[name].can.outside:
+        yield (
+            f"BUFFER cannot stand in front of {name}: Redis merges its changes already. "
             "Remove BUFFER, or set STRATEGY to 'exact' or 'sharded'."
         )
-    for name in against:
-        yield f"BUFFER cannot stand beside {name}: only its own process knows a pending change."
+    # These need each change by itself.
+    unmerged = (option.name for one in projections() if not one.merges for option in one.options)
+    for option in ("FLOOR", *map(str.upper, unmerged)):
+        if declared.get(option) is not None:
+            yield (
+                f"BUFFER cannot stand beside {option}: only its own process knows a pending change."
+            )
 
 
 def _value_problems(declared: Mapping[Any, Any]) -> Iterator[str]:

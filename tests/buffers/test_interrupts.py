@@ -20,12 +20,13 @@ import pytest
 from django.db import connections
 
 from django_counters import write
+from django_counters.contrib import buffers
+from django_counters.contrib.buffers.buffer import Buffer
+from django_counters.contrib.buffers.process import buffers as present
+from django_counters.contrib.buffers.threads import Worker
 from django_counters.models import Counter, CounterIncident
 from django_counters.testing import override_counters
-from django_counters.write.buffer import Buffer
-from django_counters.write.buffers import buffers
-from django_counters.write.thread import Worker
-from tests.write.buffering import LATER, landed
+from tests.buffers.buffering import LATER, landed
 
 pytestmark = [
     pytest.mark.rare,
@@ -33,7 +34,7 @@ pytestmark = [
     # Python drops what a generator raises while it is thrown away, and tells of it.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-HERE = str(Path(write.__file__).parent)
+HERE = (*buffers.__path__, *write.__path__)
 
 
 @pytest.fixture(autouse=True, params=["memory", "files"])
@@ -42,10 +43,10 @@ def _declared(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[None]:
     wait: dict[str, Any] = dict(LATER)
     if request.param == "files":
         wait["directory"] = str(tmp_path)
-    buffers.clear()
+    present.clear()
     with override_counters(hits={"BUFFER": wait}, full={"BUFFER": {**wait, "most": 1}}):
         yield
-    buffers.clear()
+    present.clear()
 
 
 class Moments:
@@ -88,14 +89,14 @@ def landing_threads() -> int:
 
 def buffer_of(key: str) -> Buffer:
     Counter.objects.increment(key)
-    (found,) = [one for _, one in buffers.those_of() if key in one.entries]
+    (found,) = [one for _, one in present.those_of() if key in one.entries]
     return found
 
 
 @pytest.fixture
 def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread finds nothing that is due: SQLite in memory lets nobody count beside it."""
-    monkeypatch.setattr(buffers, "_landing_in", lambda _: [])
+    monkeypatch.setattr(present, "_landing_in", lambda _: [])
 
 
 @pytest.mark.usefixtures("_alone")
@@ -128,7 +129,7 @@ def test_what_is_committed_is_kept_whoever_is_interrupted(space: str) -> None:
                 found.put({(key, None): 1 for key in keys})
         except KeyboardInterrupt:
             pass
-        Counter.objects.flush_buffers()
+        buffers.flush()
         for one in CounterIncident.objects.all():
             # That one was being counted by itself: it may be counted, or not.
             assert (one.kind, len(one.detail["amounts"])) == ("unknown", 1)
@@ -152,10 +153,10 @@ def test_whoever_is_disturbed_by_one_that_counts(monkeypatch: Any) -> None:
         try:
             for number in count(1):
                 # Its thread is started, too.
-                monkeypatch.setattr(buffers, "_workers", {})
+                monkeypatch.setattr(present, "_workers", {})
                 with disturbed(number, act) as moments:
                     Counter.objects.increment("hits:home")
-                    buffers.flush()
+                    present.flush()
                 done[0] += 1
                 if moments.left > 0:
                     break
@@ -174,7 +175,7 @@ def test_whoever_is_disturbed_by_one_that_counts(monkeypatch: Any) -> None:
         before = done[0]
         thread.join(30)
     assert ended == [True], "it waits for itself"
-    buffers.flush()
+    present.flush()
     assert landed() == done[0]
     assert landing_threads() == threads
 

@@ -16,18 +16,19 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.db import connection, connections, transaction
 
+from django_counters.contrib import buffers
+from django_counters.contrib.buffers import pages, threads
+from django_counters.contrib.buffers.buffer import Buffer
+from django_counters.contrib.buffers.process import buffers as present
+from django_counters.contrib.buffers.threads import Worker
 from django_counters.exceptions import CounterUnavailable
 from django_counters.models import Counter, CounterIncident
 from django_counters.signals import batch_applied, incident_recorded
 from django_counters.testing import override_counters
 from django_counters.types import INT8
 from django_counters.values import Unknown
-from django_counters.write import landing, page, thread
-from django_counters.write.buffer import Buffer
-from django_counters.write.buffers import buffers
-from django_counters.write.thread import Worker
+from tests.buffers.buffering import LATER, landed
 from tests.stores.redis.counting import eventually
-from tests.write.buffering import LATER, landed
 
 pytestmark = [pytest.mark.django_db(transaction=True)]
 Land = Callable[..., None]
@@ -35,7 +36,7 @@ Land = Callable[..., None]
 
 @pytest.fixture(autouse=True)
 def _declared() -> Iterator[None]:
-    buffers.clear()
+    present.clear()
     with override_counters(
         hits={"BUFFER": LATER},
         other={"BUFFER": {**LATER, "most": 100}},
@@ -44,13 +45,13 @@ def _declared() -> Iterator[None]:
         right={"BUFFER": {**LATER, "most": 3}},
     ):
         yield
-    buffers.clear()
+    present.clear()
 
 
 @pytest.fixture
 def land() -> Land:
     """What lands in a database, as it is."""
-    return landing.InDatabase.land
+    return pages.InDatabase.land
 
 
 def in_threads(*work: Callable[[], object]) -> None:
@@ -70,7 +71,7 @@ def in_threads(*work: Callable[[], object]) -> None:
         one.join(max(0.0, until - time.monotonic()))
     if any(one.is_alive() for one in crowd):
         # They hold their buffers for ever.
-        buffers.begin_in_child()
+        present.begin_in_child()
         pytest.fail("they wait for each other")
 
 
@@ -78,9 +79,9 @@ class TestTheEnd:
     def test_a_buffer_that_comes_later_takes_nothing(self) -> None:
         with override_counters(late={"BUFFER": {**LATER, "most": 77}}):
             Counter.objects.increment("hits:home")
-            buffers.close()
+            present.close()
             assert Counter.objects.increment("late:home", 3) == 3
-            Counter.objects.handle("late:home").increment()
+            buffers.handle("late:home").increment()
             assert (landed("late:home"), landed()) == (4, 1)
 
     def test_an_error_that_nobody_has_foreseen_stops_no_other(
@@ -93,8 +94,8 @@ class TestTheEnd:
 
         Counter.objects.increment("hits:home")
         Counter.objects.increment("other:home", 5)
-        monkeypatch.setattr(landing.InDatabase, "land", strange)
-        buffers.close()
+        monkeypatch.setattr(pages.InDatabase, "land", strange)
+        present.close()
         assert (landed("other:home"), landed()) == (5, 0)
         assert "ZeroDivisionError" in caplog.text
 
@@ -102,8 +103,8 @@ class TestTheEnd:
 class TestThreads:
     def test_none_can_be_started(self, monkeypatch: Any, caplog: Any) -> None:
         """All counts at once, and waits again when one can be."""
-        monkeypatch.setattr(buffers, "_workers", {})
-        handle = Counter.objects.handle("hits:home")
+        monkeypatch.setattr(present, "_workers", {})
+        handle = buffers.handle("hits:home")
         before = threading.stack_size(1 << 46)
         try:
             for turn in range(1, 4):
@@ -115,7 +116,7 @@ class TestThreads:
         assert len([one for one in caplog.records if "no thread lands" in one.message]) == 1
         assert isinstance(Counter.objects.increment("hits:home"), Unknown)
         assert landed() == 6
-        (worker,) = buffers._workers.values()
+        (worker,) = present._workers.values()
         assert eventually(worker._running.locked, 30), "nobody lands it"
 
     @pytest.mark.many_writers
@@ -140,13 +141,13 @@ class TestThreads:
                 raise ZeroDivisionError
 
         raises, log = Raises(), logging.getLogger("django_counters")
-        monkeypatch.setattr(landing.InDatabase, "land", fail)
-        monkeypatch.setattr(thread, "PAUSE", 0.05, raising=False)
+        monkeypatch.setattr(pages.InDatabase, "land", fail)
+        monkeypatch.setattr(threads, "PAUSE", 0.05, raising=False)
         log.addFilter(raises)
         try:
             with override_counters(soon={"BUFFER": {"seconds": 0.05}}):
                 Counter.objects.increment("soon:home", 5)
-                (buffer,) = [one for _, one in buffers.those_of() if one.entries]
+                (buffer,) = [one for _, one in present.those_of() if one.entries]
                 assert eventually(lambda: not buffer.amounts(), 30), "no thread lands it"
                 assert landed("soon:home") == 5
         finally:
@@ -164,12 +165,12 @@ class TestThreads:
             land(self, page)
 
         with override_counters(soon={"BUFFER": {"seconds": 0.05}}):
-            monkeypatch.setattr(landing.InDatabase, "land", hang)
+            monkeypatch.setattr(pages.InDatabase, "land", hang)
             Counter.objects.increment("soon:home")
             try:
                 assert begun.wait(30)
                 Counter.objects.increment("soon:home", using="other")
-                waits = [one for _, one in buffers.those_of("other")]
+                waits = [one for _, one in present.those_of("other")]
                 assert eventually(lambda: not any(one.amounts() for one in waits), 30)
                 assert not go.is_set()
             finally:
@@ -205,7 +206,7 @@ class TestFull:
         Counter.objects.increment("full:a")
         before = signal.signal(signal.SIGALRM, count)
         with monkeypatch.context() as patch:
-            patch.setattr(landing.InDatabase, "land", away)
+            patch.setattr(pages.InDatabase, "land", away)
             signal.setitimer(signal.ITIMER_REAL, 0.3, 3)
             try:
                 with connection.cursor() as cursor:
@@ -219,7 +220,7 @@ class TestFull:
                 signal.signal(signal.SIGALRM, before)
         assert True in kept.values()
         assert lands or False in kept.values()
-        Counter.objects.flush_buffers()
+        buffers.flush()
         assert {key: landed(key) for key in keys} == {key: int(kept[key]) for key in keys}
 
     @pytest.mark.many_writers
@@ -239,7 +240,7 @@ class TestFull:
             go.wait(30)
             raise CounterUnavailable(using="default", reason="away")
 
-        monkeypatch.setattr(landing.InDatabase, "land", away)
+        monkeypatch.setattr(pages.InDatabase, "land", away)
         monkeypatch.setattr(Buffer, "_is_due", asks)
         Counter.objects.increment("full:a")
         Counter.objects.increment("full:a")
@@ -271,12 +272,12 @@ class TestFull:
                 await Counter.objects.aincrement(f"other:{turn}-{number}")
             await sync_to_async(connections.close_all)()
 
-        monkeypatch.setattr(landing.InDatabase, "land", away)
+        monkeypatch.setattr(pages.InDatabase, "land", away)
         for turn in range(3):
             asyncio.run(work(turn))
             with pytest.raises(CounterUnavailable):
-                Counter.objects.flush_buffers()
-        (waits,) = [waits for _, waits in buffers.waiting("default") if waits.entries]
+                buffers.flush()
+        (waits,) = [waits for _, waits in present.waiting("default") if waits.entries]
         assert waits.entries == 300
 
     @pytest.mark.parametrize("error", [ZeroDivisionError, RuntimeError])
@@ -286,7 +287,7 @@ class TestFull:
         def strange(*_: Any) -> None:
             raise error
 
-        monkeypatch.setattr(landing.InDatabase, "land", strange)
+        monkeypatch.setattr(pages.InDatabase, "land", strange)
         Counter.objects.increment("full:z")
         with transaction.atomic():
             for name in "abc":
@@ -300,7 +301,7 @@ class TestFull:
         def strange(*_: Any) -> None:
             raise ZeroDivisionError
 
-        monkeypatch.setattr(landing.InDatabase, "land", strange)
+        monkeypatch.setattr(pages.InDatabase, "land", strange)
         # No other thread tries first.
         monkeypatch.setattr(Worker, "wake", lambda _: True)
         for name in "zab":
@@ -324,20 +325,20 @@ class TestFull:
 
         for key in keys:
             Counter.objects.increment(key)
-        pair = [one for _, one in buffers.those_of() if one.entries]
+        pair = [one for _, one in present.those_of() if one.entries]
         assert len(pair) == 2
         batch_applied.connect(fill)
         try:
             in_threads(*[one.flush for one in pair])
         finally:
             batch_applied.disconnect(fill)
-        Counter.objects.flush_buffers()
+        buffers.flush()
         filled = [f"{name}:{number}" for name in ("left", "right") for number in range(5)]
         assert {landed(key) for key in (*keys, *filled)} == {1}
 
 
 def test_who_hears_of_an_incident_stops_no_landing(monkeypatch: Any) -> None:
-    monkeypatch.setattr(page, "LARGE", 2**64)
+    monkeypatch.setattr(pages, "LARGE", 2**64)
 
     def listen(**_: object) -> None:
         raise ZeroDivisionError
@@ -347,7 +348,7 @@ def test_who_hears_of_an_incident_stops_no_landing(monkeypatch: Any) -> None:
     Counter.objects.increment("hits:other")
     incident_recorded.connect(listen)
     try:
-        Counter.objects.flush_buffers()
+        buffers.flush()
     finally:
         incident_recorded.disconnect(listen)
     assert (landed(), landed("hits:other")) == (0, 1)
@@ -362,11 +363,11 @@ def test_who_is_interrupted_before_a_fork_holds_nothing_up(monkeypatch: Any) -> 
 
     Counter.objects.increment("hits:home")
     Counter.objects.increment("other:home")
-    first, second = (one for _, one in buffers.those_of() if one.entries)
+    first, second = (one for _, one in present.those_of() if one.entries)
     with monkeypatch.context() as patch:
         patch.setattr(second, "landing", Interrupted())
         with pytest.raises(KeyboardInterrupt):
-            buffers.before_fork()
-        buffers.after_fork()
+            present.before_fork()
+        present.after_fork()
     in_threads(first.flush)
     assert not first.entries

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from django_counters.contrib.buffers import process
+from django_counters.contrib.buffers.adopting import Adopted
+from django_counters.contrib.buffers.process import buffers as present
 from django_counters.testing import override_counters
-from django_counters.write import adopter
-from django_counters.write.adopting import Adopted
-from django_counters.write.buffers import buffers
-from tests.write.buffering import LATER
+from tests.buffers.buffering import LATER
 
 
 @pytest.fixture(name="inner", params=["exact", "sharded"])
@@ -25,13 +25,13 @@ def _inner(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(name="root", autouse=True)
 def _root(inner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The directory of the buffers. The thread adopts nothing by itself within a test."""
-    monkeypatch.setattr(adopter, "adopt", lambda: Adopted(0, {}, {}))
+    monkeypatch.setattr(process, "adopt", lambda: Adopted(0, {}, {}))
     found = tmp_path / "counters"
     hits = {"STRATEGY": inner, "BUFFER": {**LATER, "directory": str(found)}}
-    buffers.clear()
+    present.clear()
     with override_counters(hits=hits, seen={**hits, "PER": ["hour"], "TAGS": {"country": 10}}):
         yield found
-    buffers.clear()
+    present.clear()
 
 
 def files(root: Path) -> list[Path]:
@@ -41,7 +41,7 @@ def files(root: Path) -> list[Path]:
 
 def die() -> None:
     """As if the process were killed: the system closes what it had, and its files are there."""
-    for _, buffer in buffers.those_of():
+    for _, buffer in present.those_of():
         home = buffer.files._home if buffer.files else None
         buffer.begin()
         if home:

@@ -1,8 +1,9 @@
-"""A thread that works when something is due, and sleeps until then."""
+"""Threads that work when something is due, event loops, and what uWSGI does otherwise."""
 
 from __future__ import annotations
 
 import _thread
+import asyncio
 import logging
 import signal
 import sys
@@ -10,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
+from typing import Any
 
 logger = logging.getLogger("django_counters")
 # Seconds: how long it sleeps if nothing is due, and after an error.
@@ -114,3 +116,53 @@ class Worker:
         """For how many seconds nothing is due."""
         moment = self._due()
         return IDLE if moment is None else max(0.0, moment - time.monotonic())
+
+
+def in_event_loop() -> bool:
+    """Whether to wait here would keep all others of an event loop waiting."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+# uWSGI forks without telling Python, and may run no threads.
+
+
+def lets_wait() -> bool:
+    """Whether something may wait in this process, for a thread or for its end.
+
+    Not where there are no threads. And not in the process that uWSGI forks workers from: each of
+    them would have a copy of it, and that process ends without what is registered for its end.
+    """
+    # There within uWSGI alone, and not to be had by others.
+    server: Any = sys.modules.get("uwsgi")
+    if server is None:
+        return True
+    if not {"enable-threads", "threads"} & set(map(_text, server.opt)):
+        logger.warning("Counters: no buffer in uWSGI without --enable-threads: all counts at once.")
+        return False
+    return bool(server.worker_id())
+
+
+def call_in_workers(call: Callable[[], object]) -> None:
+    """Call a function in each worker when it begins.
+
+    Where another process takes the hook away, nothing waits there: see `lets_wait`.
+    """
+    server: Any = sys.modules.get("uwsgi")
+    if server is None:
+        return
+    before = getattr(server, "post_fork_hook", None)
+
+    def begin() -> None:
+        call()
+        if before is not None:
+            before()
+
+    server.post_fork_hook = begin
+
+
+def _text(name: str | bytes) -> str:
+    return name if isinstance(name, str) else name.decode()

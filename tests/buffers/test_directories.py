@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from django_counters import clock
+from django_counters.contrib import buffers
+from django_counters.contrib.buffers import files as writing
+from django_counters.contrib.buffers.adopting import adopt, left
+from django_counters.contrib.buffers.files import File, Foreign, Head, Home, Origin, entered, read
+from django_counters.contrib.buffers.process import buffers as present
 from django_counters.models import Counter
-from django_counters.write import mapped
-from django_counters.write.adopting import adopt, left, standing
-from django_counters.write.buffers import buffers
-from django_counters.write.homes import Home, entered
-from django_counters.write.mapped import File, Foreign, Head, Origin, read
-from tests.write.buffering import landed
-from tests.write.filing import _inner, _root, die, files  # noqa: F401 - fixtures
+from tests.buffers.buffering import landed
+from tests.buffers.filing import _inner, _root, die, files  # noqa: F401 - fixtures
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -73,8 +73,8 @@ class TestOneOwner:
     ) -> None:
         """One comes while the other asks for the time, in any of the moments in which it does."""
         Counter.objects.increment("hits:home")
-        (buffer,) = [one for _, one in buffers.those_of() if one.entries]
-        Counter.objects.flush_buffers()
+        (buffer,) = [one for _, one in present.those_of() if one.entries]
+        buffers.flush()
         buffer._landed_at -= timedelta(days=2)
         utc, turns = clock.utc, iter(range(1, 100))
 
@@ -92,14 +92,14 @@ class TestOneOwner:
         keys = "hits:home", "hits:other", "hits:late"
         expected = dict(zip(keys, (2, int(next(turns) > moment), 1), strict=True))
         assert Counter.objects.values_of(keys) == expected
-        Counter.objects.flush_buffers()
+        buffers.flush()
         assert {key: landed(key) for key in keys} == expected
 
     def test_whoever_is_late_takes_no_lock_from_a_later_history(self, root: Path) -> None:
         Counter.objects.increment("hits:home")
-        (made,) = [one.files for _, one in buffers.those_of() if one.files and one.entries]
+        (made,) = [one.files for _, one in present.those_of() if one.files and one.entries]
         (first,) = files(root)
-        Counter.objects.flush_buffers()
+        buffers.flush()
         assert made.made("f" * 32, 1)
         assert made.made(first.parent.name, 2) is None
         with entered(root / ("f" * 32)) as is_ours:
@@ -187,7 +187,6 @@ class TestStrangers:
         strange |= {str(root / ("0" * 31 + end)) for end in "23"}
         assert {str(one.path) for one in left("default") if one.problem} == strange
         assert len(list(left("default"))) == len(strange) + 1
-        assert [one.entries for one in standing("default")] == [{"hits:home": 7}]
         report = adopt()
         assert (report.files, set(report.strange), report.failed) == (1, strange, {})
         assert landed() == 7
@@ -197,7 +196,6 @@ class TestStrangers:
     def test_the_directory_itself_is_none(self, root: Path) -> None:
         root.write_text("mine")
         assert [one.path for one in left("default")] == [root]
-        assert list(standing("default")) == []
         assert list(adopt().strange) == [str(root)]
 
     def test_nobody_tells_of_what_another_user_has(
@@ -278,7 +276,7 @@ class TestOneFile:
     def test_a_system_that_takes_no_room_without_writing(
         self, root: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(mapped, "_CAN_GROW", False)
+        monkeypatch.setattr(writing, "_CAN_GROW", False)
         file = self.made(root)
         assert file._room == file._most // 8
         named = self.filled(file, 2000)

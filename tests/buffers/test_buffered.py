@@ -16,7 +16,11 @@ from asgiref.sync import async_to_sync, sync_to_async
 from django.db import connections, transaction
 
 from django_counters import clock
-from django_counters.contrib import holds
+from django_counters.contrib import buffers, holds
+from django_counters.contrib.buffers import pages
+from django_counters.contrib.buffers.buffer import Waiting
+from django_counters.contrib.buffers.counting import BUFFERED
+from django_counters.contrib.buffers.process import buffers as present
 from django_counters.contrib.holds.errors import UnsupportedHold
 from django_counters.exceptions import (
     CounterOverflow,
@@ -37,10 +41,7 @@ from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from django_counters.types import INT8
 from django_counters.values import Result, Unknown
-from django_counters.write import landing, page
-from django_counters.write.buffer import Waiting
-from django_counters.write.buffers import buffers
-from tests.write.buffering import LATER, landed
+from tests.buffers.buffering import LATER, landed
 
 pytestmark = [pytest.mark.django_db(transaction=True)]
 INNER = ("exact", "sharded")
@@ -55,10 +56,10 @@ def inner(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(autouse=True)
 def _hits(inner: str) -> Iterator[None]:
     hits = {"STRATEGY": inner, "BUFFER": LATER}
-    buffers.clear()
+    present.clear()
     with override_counters(hits=hits, plain={}):
         yield
-    buffers.clear()
+    present.clear()
 
 
 def reason(result: Result) -> str:
@@ -67,13 +68,13 @@ def reason(result: Result) -> str:
 
 
 def test_it_waits_and_lands_as_a_sum() -> None:
-    assert reason(Counter.objects.increment("hits:home")) == Unknown.BUFFERED
+    assert reason(Counter.objects.increment("hits:home")) == BUFFERED
     Counter.objects.increment("hits:home", 4)
     Counter.objects.decrement("hits:home", 2)
     assert (landed(), Counter.objects.value("hits:home")) == (0, 3)
-    assert Counter.objects.flush_buffers() == 1
+    assert buffers.flush() == 1
     assert (landed(), Counter.objects.value("hits:home")) == (3, 3)
-    assert Counter.objects.flush_buffers() == 0
+    assert buffers.flush() == 0
 
 
 def test_many_at_once() -> None:
@@ -85,13 +86,13 @@ def test_many_at_once() -> None:
         "hits:c": 3,
     }
     assert landed("hits:a") == 0
-    Counter.objects.flush_buffers()
+    buffers.flush()
     assert (landed("hits:a"), landed("hits:c")) == (1, 3)
 
 
 def test_read_tells_what_waits() -> None:
     Counter.objects.increment("hits:home", 2)
-    Counter.objects.flush_buffers()
+    buffers.flush()
     Counter.objects.increment("hits:home", 3)
     reading = Counter.objects.read("hits:home")
     assert reading.value == 5
@@ -101,7 +102,7 @@ def test_read_tells_what_waits() -> None:
 def test_what_comes_to_nothing_makes_no_counter(inner: str) -> None:
     Counter.objects.increment("hits:home")
     Counter.objects.decrement("hits:home")
-    Counter.objects.flush_buffers()
+    buffers.flush()
     assert not Counter.objects.filter(key="hits:home").exists()
 
 
@@ -114,7 +115,7 @@ class TestTransactions:
         assert (landed(), Counter.objects.value("hits:home")) == (0, 2)
 
     def test_a_rollback_drops_it(self) -> None:
-        handle = Counter.objects.handle("hits:home")
+        handle = buffers.handle("hits:home")
         # Known to the buffer: that is the short way.
         handle.increment(100)
         with pytest.raises(ZeroDivisionError), transaction.atomic():
@@ -126,14 +127,14 @@ class TestTransactions:
                 handle.increment()
                 raise ZeroDivisionError
             handle.increment(10)
-        Counter.objects.flush_buffers()
+        buffers.flush()
         assert Counter.objects.value("hits:home") == 110
 
     def test_nothing_is_landed_in_a_transaction(self) -> None:
         Counter.objects.increment("hits:home")
         with transaction.atomic(), pytest.raises(RuntimeError):
-            Counter.objects.flush_buffers()
-        Counter.objects.flush_buffers()
+            buffers.flush()
+        buffers.flush()
         assert landed() == 1
 
 
@@ -163,13 +164,13 @@ class TestPast:
 
 class TestHandle:
     def test_it_counts(self) -> None:
-        handle = Counter.objects.handle("hits:home")
+        handle = buffers.handle("hits:home")
         for _ in range(10):
             handle.increment()
         handle.increment(5)
         handle.decrement(2)
         assert (landed(), Counter.objects.value("hits:home")) == (0, 13)
-        Counter.objects.flush_buffers()
+        buffers.flush()
         handle.increment()
         assert (landed(), Counter.objects.value("hits:home")) == (13, 14)
         assert repr(handle) == "<handle: hits:home>"
@@ -177,15 +178,15 @@ class TestHandle:
     @pytest.mark.parametrize("by", [False, True, 1.5, "1", 2**63])
     def test_what_is_no_amount(self, by: Any) -> None:
         with pytest.raises(InvalidDelta):
-            Counter.objects.handle("hits:home").increment(by)
+            buffers.handle("hits:home").increment(by)
 
     def test_it_needs_a_buffer(self) -> None:
         with pytest.raises(InvalidConfiguration, match="declares no BUFFER"):
-            Counter.objects.handle("plain:home")
+            buffers.handle("plain:home")
 
     @pytest.mark.rare
     def test_threads(self) -> None:
-        handle = Counter.objects.handle("hits:home")
+        handle = buffers.handle("hits:home")
 
         def work() -> None:
             for _ in range(5_000):
@@ -195,33 +196,33 @@ class TestHandle:
         for one in crowd:
             one.start()
         while any(one.is_alive() for one in crowd):
-            Counter.objects.flush_buffers()
+            buffers.flush()
         for one in crowd:
             one.join()
-        Counter.objects.flush_buffers()
+        buffers.flush()
         assert landed() == 20_000
 
 
 def test_async() -> None:
-    handle = Counter.objects.handle("hits:home")
+    handle = buffers.handle("hits:home")
 
     async def work() -> None:
         results = [await Counter.objects.aincrement("hits:home") for _ in range(3)]
-        assert {reason(result) for result in results} == {Unknown.BUFFERED}
+        assert {reason(result) for result in results} == {BUFFERED}
         handle.increment()
         assert await Counter.objects.avalue("hits:home") == 4
         await sync_to_async(connections.close_all)()
 
     asyncio.run(work())
     assert landed() == 0
-    Counter.objects.flush_buffers()
+    buffers.flush()
     assert landed() == 4
 
 
 class TestLanding:
     def test_a_lost_answer_is_no_second_count(self, inner: str, monkeypatch: Any) -> None:
         """The same page is sent again, under the same id."""
-        made = landing.InDatabase
+        made = pages.InDatabase
         land, ids = made.land, list[str]()
 
         def lose(self: Any, page: Any) -> None:
@@ -233,18 +234,18 @@ class TestLanding:
         monkeypatch.setattr(made, "land", lose)
         for _ in range(2):
             with pytest.raises(OutcomeUnknown):
-                Counter.objects.flush_buffers()
+                buffers.flush()
             # It has landed, and the buffer does not know it yet.
             Counter.objects.increment("hits:home")
             assert landed() == 7
         assert Counter.objects.value("hits:home") == 9
         monkeypatch.setattr(made, "land", land)
-        Counter.objects.flush_buffers()
+        buffers.flush()
         assert (landed(), Counter.objects.value("hits:home")) == (9, 9)
         assert len(set(ids)) == 1
 
     def test_what_is_refused_lands_later(self, inner: str, monkeypatch: Any) -> None:
-        made = landing.InDatabase
+        made = pages.InDatabase
         land = made.land
 
         def refuse(*_: Any) -> None:
@@ -253,11 +254,11 @@ class TestLanding:
         Counter.objects.increment("hits:home", 7)
         monkeypatch.setattr(made, "land", refuse)
         with pytest.raises(CounterUnavailable):
-            Counter.objects.flush_buffers()
+            buffers.flush()
         Counter.objects.increment("hits:home")
         assert Counter.objects.value("hits:home") == 8
         monkeypatch.setattr(made, "land", land)
-        Counter.objects.flush_buffers()
+        buffers.flush()
         assert (landed(), Counter.objects.value("hits:home")) == (8, 8)
 
     def test_a_read_meets_a_landing(self, inner: str, monkeypatch: Any) -> None:
@@ -268,7 +269,7 @@ class TestLanding:
 
         def meet(self: Any, *arguments: Any) -> Any:
             if not turns:
-                turns.append(Counter.objects.flush_buffers())
+                turns.append(buffers.flush())
             return values(self, *arguments)
 
         monkeypatch.setattr(strategy, "values", meet)
@@ -284,7 +285,7 @@ class TestLanding:
         def meet(self: Any, *arguments: Any) -> Any:
             found = values(self, *arguments)
             if not turns:
-                turns.append(Counter.objects.flush_buffers())
+                turns.append(buffers.flush())
             return found
 
         monkeypatch.setattr(strategy, "values", meet)
@@ -293,7 +294,7 @@ class TestLanding:
 
     @pytest.mark.parametrize("inner", ["exact"], indirect=True)
     def test_a_huge_amount_takes_no_other_along(self) -> None:
-        handle = Counter.objects.handle("hits:home")
+        handle = buffers.handle("hits:home")
         assert Counter.objects.increment("hits:home", 2**62) == 2**62
         for turn in range(3):
             Counter.objects.increment("hits:home")
@@ -305,16 +306,16 @@ class TestLanding:
                 async_to_sync(Counter.objects.aincrement)("hits:home", 2**62)
             with transaction.atomic(), pytest.raises(CounterOverflow):
                 Counter.objects.increment("hits:home", 2**62)
-            Counter.objects.flush_buffers()
+            buffers.flush()
             assert landed() == 2**62 + 2 * (turn + 1)
         assert not CounterIncident.objects.exists()
 
     def test_one_that_does_not_fit_stops_no_other(self, inner: str, monkeypatch: Any) -> None:
-        monkeypatch.setattr(page, "LARGE", 2**64)
+        monkeypatch.setattr(pages, "LARGE", 2**64)
         Counter.objects.increment("hits:home", INT8[1])
         Counter.objects.increment("hits:home", INT8[1])
         Counter.objects.increment_many({"hits:a": 1, "hits:b": 2, "hits:c": 3})
-        Counter.objects.flush_buffers()
+        buffers.flush()
         found = Counter.objects.values_of(["hits:home", "hits:a", "hits:b", "hits:c"])
         assert found == {"hits:home": 0, "hits:a": 1, "hits:b": 2, "hits:c": 3}
         (incident,) = CounterIncident.objects.all()
@@ -323,7 +324,7 @@ class TestLanding:
     def test_a_buffer_has_one_position(self, inner: str) -> None:
         for _ in range(5):
             Counter.objects.increment("hits:home")
-            Counter.objects.flush_buffers()
+            buffers.flush()
         assert CounterPosition.objects.filter(source="buffer").count() == 1
 
     def test_a_landing_whose_listener_counts(self) -> None:
@@ -331,13 +332,13 @@ class TestLanding:
         def listen(**_: object) -> None:
             if Counter.objects.value("hits:home") < 3:
                 Counter.objects.increment("hits:home")
-                Counter.objects.flush_buffers()
+                buffers.flush()
 
         batch_applied.connect(listen)
         try:
             Counter.objects.increment("hits:home")
             for _ in range(4):
-                Counter.objects.flush_buffers()
+                buffers.flush()
         finally:
             batch_applied.disconnect(listen)
         assert landed() == 3
@@ -357,7 +358,7 @@ class TestRoom:
         self, inner: str, monkeypatch: Any
     ) -> None:
         full = {"STRATEGY": inner, "BUFFER": {**LATER, "most": 1}}
-        made = landing.InDatabase
+        made = pages.InDatabase
 
         def refuse(*_: Any) -> None:
             raise CounterUnavailable(using="default", reason="it is away")
@@ -382,18 +383,18 @@ class TestRoom:
 
             asyncio.run(work())
             # What the thread is landing: SQLite in memory lets nobody read beside it.
-            Counter.objects.flush_buffers()
+            buffers.flush()
             keys = [f"full:{number}" for number in range(8)]
             assert set(Counter.objects.values_of(keys).values()) == {1}
 
     @pytest.mark.parametrize("inner", ["exact"], indirect=True)
     def test_many_keys_leave_the_memory_as_it_was(self, monkeypatch: Any) -> None:
-        monkeypatch.setattr(landing.InDatabase, "land", lambda *_: None)
+        monkeypatch.setattr(pages.InDatabase, "land", lambda *_: None)
 
         def turn(keys: int) -> int:
             for key in range(keys):
                 Counter.objects.increment(f"hits:{keys}-{key}")
-            Counter.objects.flush_buffers()
+            buffers.flush()
             gc.collect()
             return tracemalloc.get_traced_memory()[0]
 
@@ -431,13 +432,13 @@ class TestSeries:
             yield
 
     def test_cells_land_with_their_totals(self, inner: str) -> None:
-        handle = Counter.objects.handle("seen:a")
+        handle = buffers.handle("seen:a")
         for country in ("de", "de", "fr"):
             Counter.objects.increment("seen:a", tags={"country": country})
         Counter.objects.increment("seen:a", 2, at=clock.utc() - timedelta(days=3))
         handle.increment()
         assert (landed("seen:a"), Counter.objects.value("seen:a")) == (0, 6)
-        Counter.objects.flush_buffers()
+        buffers.flush()
         assert (landed("seen:a"), Counter.objects.value("seen:a")) == (6, 6)
         days = CounterCell.objects.filter(key="seen:a", period=CounterCell.Period.DAY)
         sums: Tally[str] = Tally()
@@ -465,13 +466,13 @@ def test_the_doctor_and_metrics_tell_what_waits(inner: str) -> None:
     )
     assert (amount.labels, amount.value) == (("default", inner), 5)
     assert age.value > 0
-    Counter.objects.flush_buffers()
-    assert {waits for _, waits in buffers.waiting("default")} == {Waiting(0, 0, 0.0)}
+    buffers.flush()
+    assert {waits for _, waits in present.waiting("default")} == {Waiting(0, 0, 0.0)}
 
 
 @pytest.mark.rare
 def test_no_child_is_forked_in_a_landing(inner: str, monkeypatch: Any) -> None:
-    made = landing.InDatabase
+    made = pages.InDatabase
     land, begun, ended = made.land, threading.Event(), threading.Event()
 
     def slowly(*arguments: Any) -> None:
@@ -482,7 +483,7 @@ def test_no_child_is_forked_in_a_landing(inner: str, monkeypatch: Any) -> None:
         ended.set()
 
     def work() -> None:
-        Counter.objects.flush_buffers()
+        buffers.flush()
         connections.close_all()
 
     monkeypatch.setattr(made, "land", slowly)
@@ -490,10 +491,10 @@ def test_no_child_is_forked_in_a_landing(inner: str, monkeypatch: Any) -> None:
     lander = threading.Thread(target=work)
     lander.start()
     assert begun.wait(30)
-    buffers.before_fork()
+    present.before_fork()
     try:
         assert ended.is_set()
     finally:
-        buffers.after_fork()
+        present.after_fork()
         lander.join()
     assert landed() == 1

@@ -6,31 +6,71 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from django.db import Error
 
 from django_counters import clock
-from django_counters.buffering import Buffering
+from django_counters.contrib.buffers.files import HIGH, LOW, File, Files
+from django_counters.contrib.buffers.options import Buffering
+from django_counters.contrib.buffers.pages import Place, Sealed, entry_of
+from django_counters.contrib.buffers.threads import in_event_loop, lets_wait
 from django_counters.exceptions import CounterError, OutcomeUnknown
 from django_counters.stores.sql.block import interrupts_statement
 from django_counters.stores.sql.incidents import record_unsent
 from django_counters.stores.sql.partitions import Busy
 from django_counters.tokens import mint
 from django_counters.types import Delta, Sums, deltas_of
-from django_counters.write.files import Files
-from django_counters.write.interval import NOTHING, Interval
-from django_counters.write.landing import SOURCE, Lander
-from django_counters.write.mapped import HIGH, LOW
-from django_counters.write.native import in_event_loop
-from django_counters.write.page import STILL, Entries, Entry, Page, Place, Sealed, entry_of, key_of
-from django_counters.write.uwsgi import lets_wait
+from django_counters.write.landing import SOURCE, STILL, Entries, Entry, Lander, Page, key_of
 
 logger = logging.getLogger("django_counters")
 # Seconds: how long an attempt waits after one that failed, at most.
 AGAIN = 10.0
 # The errors that may end a landing. Nothing is lost by it.
 FAILED = (CounterError, Busy, Error, RuntimeError)
+
+
+# Its attributes are read for each increment: those of a tuple take longer.
+@dataclass(frozen=True, slots=True, eq=False)
+class Interval:
+    """Increments that are sealed together, so that they have one place in the history.
+
+    Attributes:
+        place: that place. Nothing that is begun later has a lower number.
+        file: the file with a copy of the entries; None where they are in memory alone.
+        cells: the words of the file; None where there is none.
+        entries: how much came of each counter.
+        cell_of: which of the words is the amount of an entry.
+        since: since when it takes something.
+    """
+
+    place: Place
+    file: File | None = None
+    cells: memoryview[int] | None = None
+    entries: Entries = field(default_factory=dict)
+    cell_of: dict[Entry, int] = field(default_factory=dict)
+    since: float = field(default_factory=time.monotonic)
+
+    @classmethod
+    def begun(cls, place: Place, file: File | None) -> Interval:
+        """An empty one, with a file or without."""
+        if file is None:
+            return cls(place)
+        return cls(place._replace(made=file.head.made), file, file.cells)
+
+    def has_room(self, most: int) -> bool:
+        """Whether one more entry may come, where there may be so many."""
+        return len(self.entries) < most and not (self.file and self.file.is_full)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether all of it is in a file."""
+        return self.file is not None or not self.entries
+
+
+#: The state before the first increment. Nothing is ever added to it.
+NOTHING = Interval(Place("", 0))
 
 
 class Held(NamedTuple):

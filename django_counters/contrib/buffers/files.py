@@ -1,31 +1,45 @@
-"""A file that holds what a buffer has, for the case that its process is killed.
+"""The write-ahead files of buffers, for the case that their process is killed.
 
-It is a copy in shared memory, which the system keeps when the process is gone. To write an amount
+Each buffer has a directory, which its process locks as long as it lives. A file there is a copy of
+an interval in shared memory, which the system keeps when the process is gone. To write an amount
 into it is no call of the system. A record is a name and a number beside it::
 
     words of the record | amount | check of the name, its length | name
 
 All but the amount is written once, before the amount is. A process that reads the file later finds
 each name whole, or does not find it; and one that is not whole has counted nothing.
+
+A child inherits what is open, and with it the locks of its parent. It closes them, or no process
+could tell later that its parent has ended.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
+import logging
 import mmap
 import os
 import threading
 import zlib
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from stat import S_ISREG
 from struct import Struct
 from typing import NamedTuple
+from uuid import uuid4
 
+from django_counters import clock
+from django_counters.contrib.buffers.options import Buffering
+from django_counters.contrib.buffers.pages import entry_in, text_of
+from django_counters.stores.sql.identity import part_of
+from django_counters.strategies.declaring import Recipe
 from django_counters.types import INT8, check_key
-from django_counters.write.page import Entries, Entry, entry_in, key_of, text_of
+from django_counters.write.landing import Entries, Entry, key_of
 
+logger = logging.getLogger("django_counters")
 LOW, HIGH = INT8
 MAGIC, VERSION = b"djcountr", 1
 # Magic, version, length of what follows, incarnation, number, when it was made in milliseconds.
@@ -39,6 +53,110 @@ _STEP, _LEAST, _EACH = 1 << 16, 1 << 20, 256
 _CAN_GROW = hasattr(os, "posix_fallocate")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+#: Held while something is opened that a child has to close: no child may be forked in between.
+opening = threading.RLock()
+# The directories locked by this process.
+_locked: set[int] = set()
+# How often a process that tidies up may come in the very moment in which a directory is made.
+_PATIENCE = 20
+
+
+# Directories
+
+
+class Home:
+    """A directory that no other process reads, because this process has locked it.
+
+    Attributes:
+        path: where it is.
+    """
+
+    def __init__(self, path: Path, number: int) -> None:
+        self.path = path
+        self._number = number
+
+    @classmethod
+    def made(cls, root: str, name: str) -> Home:
+        """A new one. No process sees it before it is locked.
+
+        Raises:
+            OSError: it cannot be made, or a process that tidies up was faster.
+        """
+        os.makedirs(root, exist_ok=True)
+        # Another name each time: a process that tidies up may have the former one for as long as it
+        # likes.
+        hidden, path = Path(root, f".{uuid4().hex}"), Path(root, name)
+        hidden.mkdir(0o700)
+        number = _lock(hidden)
+        if number is None:
+            raise FileNotFoundError(f"{hidden} has been taken by a process that tidies up")
+        home = cls(path, number)
+        try:
+            hidden.rename(path)
+        except OSError:
+            home.release()
+            raise
+        return home
+
+    def leave(self) -> None:
+        """Remove it, unless something is left in it, and let go of the lock."""
+        with suppress(OSError):
+            self.path.rmdir()
+        self.release()
+
+    def release(self) -> None:
+        """Let go of the lock: a process that comes next may land what is here."""
+        with opening:
+            if self._number in _locked:
+                _locked.discard(self._number)
+                os.close(self._number)
+
+
+@contextmanager
+def entered(path: Path) -> Iterator[bool]:
+    """A block that has the directory of a process that has ended; False where it lives.
+
+    Raises:
+        OSError: it cannot be entered.
+    """
+    number = _lock(path)
+    try:
+        yield number is not None
+    finally:
+        if number is not None:
+            Home(path, number).release()
+
+
+def _lock(path: Path) -> int | None:
+    """Open and lock a directory; None where another process has the lock."""
+    with opening:
+        number = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # It may have been removed meanwhile, and made anew by a process that has locked that.
+            if not os.path.samestat(os.fstat(number), os.stat(path)):
+                raise BlockingIOError(f"{path} is another one by now")
+        except BlockingIOError:
+            os.close(number)
+            return None
+        except BaseException:
+            os.close(number)
+            raise
+        _locked.add(number)
+        return number
+
+
+def begin_in_child() -> None:
+    """Close what was inherited: the locks of the parent are its own."""
+    global opening  # noqa: PLW0603
+    opening = threading.RLock()
+    for number in _locked:
+        with suppress(OSError):
+            os.close(number)
+    _locked.clear()
+
+
+# Files
 
 
 class Unreadable(Exception):
@@ -319,3 +437,103 @@ def _allocate(number: int, at: int, length: int) -> None:
 def _whole(size: int) -> int:
     """Up to the end of a step, so that pages of memory are whole."""
     return -(-size // _STEP) * _STEP
+
+
+# The files of one buffer
+
+
+class Files:
+    """Makes files in the directory of a buffer, one after the other.
+
+    Args:
+        root: the directory that is declared.
+        origin: for whom they count.
+        most: how many entries one is made for, about.
+    """
+
+    def __init__(self, root: str, origin: Origin, most: int) -> None:
+        self._root = root
+        self._origin = origin
+        self._most = most
+        self._home: Home | None = None
+        self._open: set[File] = set()
+        self.begin()
+
+    def begin(self) -> None:
+        """Have none. In a child: those of its parent are the parent's."""
+        for file in self._open:
+            file.close()
+        # A process that is interrupted while it holds the lock may take it again.
+        self._lock = threading.RLock()
+        self._open.clear()
+        self._home = None
+        # The history before the present one.
+        self._before = ""
+        self.failing = False
+
+    def clear(self) -> None:
+        """Remove all: for tests."""
+        for file in list(self._open):
+            self.forget(file)
+        self.leave()
+
+    def made(self, incarnation: str, number: int) -> File | None:
+        """A new file; None where there can be none, which is logged once until there can be."""
+        head = Head.of(incarnation, number, clock.utc(), self._origin)
+        try:
+            file = self._made(head)
+        except OSError as error:
+            if not self.failing:
+                text = "Counters: a buffer has no file, and would be lost with its process: %s"
+                logger.warning(text, error)
+            self.failing = True
+            return None
+        self.failing = False
+        self._open.add(file)
+        return file
+
+    def forget(self, file: File) -> None:
+        """Remove a file that has landed. One that cannot be removed is found to have landed."""
+        self._open.discard(file)
+        try:
+            file.forget()
+        except OSError:
+            logger.exception("Counters: a file that has landed is not removed.")
+
+    def leave(self) -> None:
+        """Remove what is empty, and let go of the rest: a process that comes next may land it."""
+        home, self._home = self._home, None
+        if home is not None:
+            home.leave()
+
+    def _made(self, head: Head) -> File:
+        name = f"{head.number:016d}"
+        # Two threads that make a directory at once would take it from each other.
+        with self._lock:
+            for _ in range(_PATIENCE):
+                try:
+                    return File(self._home_of(head.incarnation).path / name, head, self._most)
+                except FileNotFoundError:
+                    # A process has removed the directory, or just tidies up.
+                    self.leave()
+            return File(self._home_of(head.incarnation).path / name, head, self._most)
+
+    def _home_of(self, incarnation: str) -> Home:
+        home = self._home
+        if incarnation == self._before:
+            # A later history has begun, and needs the lock that is held for it.
+            raise BlockingIOError(f"{incarnation} has ended")
+        if home is None or home.path.name != incarnation:
+            made = Home.made(self._root, incarnation)
+            self._before = home.path.name if home else ""
+            self.leave()
+            home = self._home = made
+        return home
+
+
+def files_of(recipe: Recipe, buffering: Buffering, using: str) -> Files | None:
+    """Where a buffer has its files; None where it declares no directory."""
+    if buffering.directory is None:
+        return None
+    origin = Origin(using, part_of(using), recipe.strategy, dict(recipe.options))
+    return Files(buffering.directory, origin, 2 * buffering.most)

@@ -1,0 +1,212 @@
+"""Pages of a buffer: nothing is added to them any more, and each lands in the database once."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import NamedTuple
+from uuid import UUID
+
+from django_counters.exceptions import CounterOverflow
+from django_counters.registry import registry
+from django_counters.stores.base import Move
+from django_counters.stores.sql.batches import OLDEST
+from django_counters.stores.sql.incidents import record
+from django_counters.stores.sql.partitions import Busy
+from django_counters.stores.sql.positions import Moved
+from django_counters.strategies.declaring import Recipe
+from django_counters.tables import CounterIncident
+from django_counters.tokens import moment_of
+from django_counters.types import INT8, Batch, Cell, Delta
+from django_counters.values import NewValues
+from django_counters.write.landing import SOURCE, Entries, Entry, Lander, Page, deltas_in
+from django_counters.write.telling import tell
+
+#: An amount that is so large is counted by itself: a sum that does not fit would take others along.
+LARGE = 2**32
+# More than anything sealed has pages: they have numbers of their own.
+_PAGES = 1_000_000
+
+
+def entry_of(delta: Delta) -> Entry | None:
+    """The key under which a change is merged; None if it is too large, or adds other amounts to its
+    cells."""
+    if not is_mergeable(delta.by):
+        return None
+    if not delta.effects:
+        return str(delta.key)
+    if any(effect.by != delta.by for effect in delta.effects):
+        return None
+    return str(delta.key), tuple(effect.cell for effect in delta.effects)
+
+
+def is_mergeable(by: int) -> bool:
+    """Whether an amount is small enough to be merged with others."""
+    return -LARGE < by < LARGE
+
+
+def text_of(entry: Entry) -> str:
+    """The entry as a text, which is the same in every process. A key has no white space."""
+    if isinstance(entry, str):
+        return entry
+    key, cells = entry
+    return json.dumps(
+        [key, [[*cell[:2], int(cell.start.timestamp()), *cell[3:]] for cell in cells]]
+    )
+
+
+def entry_in(text: str) -> Entry:
+    """The entry of a text.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if " " not in text:
+        return text
+    key, cells = json.loads(text)
+    return key, tuple(
+        Cell(measure, period, datetime.fromtimestamp(start, UTC), tags, member, kind)
+        for measure, period, start, tags, member, kind in cells
+    )
+
+
+class Place(NamedTuple):
+    """Where something sealed is among all that its buffer seals.
+
+    Attributes:
+        incarnation: the history of one buffer in one process.
+        number: the place in it, from 1 on.
+        made: when its file was made; None where it is in memory alone.
+    """
+
+    incarnation: str
+    number: int
+    made: datetime | None = None
+
+
+class Sealed:
+    """The increments of a buffer in one interval, in pages.
+
+    All processes make the same pages of the same amounts.
+
+    Args:
+        entries: the increments.
+        place: where it is among all that is sealed.
+        size: how many entries a page has, about.
+    """
+
+    def __init__(self, entries: Entries, place: Place, size: int) -> None:
+        self.entries = entries
+        # Sums of zero are not found in a file.
+        some = sum(1 for by in entries.values() if by)
+        first, number = place.number * _PAGES, max(1, -(-some // size))
+        self._pages = tuple(
+            Page(place.incarnation, first + index, place.made) for index in range(number)
+        )
+        for entry, by in entries.items():
+            self.page(entry).entries[entry] = by
+
+    def page(self, entry: Entry) -> Page:
+        """The page of an entry."""
+        # A counter may have more cells than one page should.
+        text = entry if isinstance(entry, str) else repr(entry)
+        return self._pages[zlib.crc32(text.encode()) % len(self._pages)]
+
+    def __iter__(self) -> Iterator[Page]:
+        """The pages that are not known to be counted."""
+        return (page for page in self._pages if page.entries and not page.landed)
+
+
+# Landing in the database
+
+
+class InDatabase(Lander):
+    """Lands where the database has all: the history of the buffer moves in the transaction.
+
+    So a page is landed once, by the process that knows of it: its process, or one that has found
+    its file.
+    """
+
+    size = 1_000
+
+    def __init__(self, recipe: Recipe, using: str) -> None:
+        super().__init__(recipe, using)
+        # How far the last history is, as far as it is known here.
+        self._reached = ("", "")
+
+    def land(self, page: Page) -> None:
+        """Count a page and move the history of its buffer, in one transaction."""
+        deltas = deltas_in(page.entries)
+        before = self._before(page)
+        if before and int(before) >= page.number:
+            return
+        self._reached = ("", "")
+        if not before and self._is_forgotten(page):
+            self._quarantine("expired", deltas, page)
+            return
+        move = Move(SOURCE, page.incarnation, before, str(page.number))
+        try:
+            with registry.batches(self.using).landing():
+                registry.positions(self.using).move([move])
+                values = self._applied(deltas, page)
+        except Moved as moved:
+            # By a process that has found its file. The next attempt asks how far that one is.
+            raise Busy(str(moved)) from moved
+        self._reached = page.incarnation, str(page.number)
+        if values:
+            counted = tuple(delta for delta in deltas if delta.key in values)
+            tell(self._strategy(), Batch(counted), values, self.using)
+
+    def _before(self, page: Page) -> str:
+        """How far the history of a page is; empty where nothing of it has landed."""
+        incarnation, position = self._reached
+        return position if incarnation == page.incarnation else self._position(page.incarnation)
+
+    def _is_forgotten(self, page: Page) -> bool:
+        """Whether it is so old that the position of its history is forgotten."""
+        made = page.made or moment_of(UUID(page.incarnation))
+        return made < registry.batches(self.using).now() - OLDEST
+
+    def _quarantine(self, reason: str, deltas: tuple[Delta, ...], page: Page) -> None:
+        detail = {"reason": reason, "amounts": _amounts(deltas), "generations": [page.name]}
+        record(CounterIncident.Kind.QUARANTINED, SOURCE, detail, self.using)
+
+    def _applied(self, deltas: tuple[Delta, ...], page: Page) -> NewValues:
+        """Apply all that fits; one that does not keeps no other from landing."""
+        if not deltas:
+            return {}
+        strategy = self._strategy()
+        try:
+            _check_range(deltas)
+            with strategy.all_or_nothing():
+                return strategy.apply(Batch(deltas))
+        except CounterOverflow:
+            if len(deltas) > 1:
+                first, second = _halves(deltas)
+                return {**self._applied(first, page), **self._applied(second, page)}
+        self._quarantine("overflow", deltas, page)
+        return {}
+
+    def has_landed(self, page: Page) -> bool:
+        """Whether its history is as far as that."""
+        return int(self._position(page.incarnation) or 0) >= page.number
+
+
+def _check_range(deltas: tuple[Delta, ...]) -> None:
+    """Refuse sums that are none of 64 bits: each change was, and their sums were not checked
+    since."""
+    low, high = INT8
+    for delta in deltas:
+        if not low <= delta.by <= high:
+            raise CounterOverflow(key=str(delta.key), low=low, high=high)
+
+
+def _halves(deltas: tuple[Delta, ...]) -> tuple[tuple[Delta, ...], tuple[Delta, ...]]:
+    middle = len(deltas) // 2
+    return deltas[:middle], deltas[middle:]
+
+
+def _amounts(deltas: tuple[Delta, ...]) -> dict[str, int]:
+    return {str(delta.key): delta.by for delta in deltas}
