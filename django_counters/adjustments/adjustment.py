@@ -33,6 +33,7 @@ from django_counters.stores.base import PendingParts
 from django_counters.stores.sql.cells import Part
 from django_counters.stores.sql.totals import SqlCorrections
 from django_counters.strategies.base import Outside, Strategy
+from django_counters.strategies.declaring import Capabilities
 from django_counters.strategies.periods import booked, in_period
 from django_counters.strategies.refusals import period_name, refusal, refuse_beyond_quotas
 from django_counters.tables.standing import COUNTERS
@@ -458,7 +459,7 @@ class Planned(NamedTuple):
     order: Order
     before: int
     delta: int
-    enters: bool  # an entry of a ledger
+    can: Capabilities
 
 
 @dataclass(frozen=True, slots=True)
@@ -490,7 +491,7 @@ def correct_many(orders: Sequence[tuple[Ref, Order]], alias: str, audit: SqlAudi
             plans.append(_planned(ref, order, met, audit))
         except errors.CounterError as error:
             refused[ref] = error
-    rows = _carried_out(plans, alias, audit) if plans else []
+    rows = _carried_out(plans, met.corrections, alias, audit) if plans else []
     in_vain = any(ref.key in met.made for ref in refused)
     return Corrected(rows, refused, in_vain)
 
@@ -503,19 +504,21 @@ def _planned(ref: Ref, order: Order, met: Met, audit: SqlAudit) -> Planned:
     delta = order.delta(before)
     refuse_stale(ref, order, before, audit)
     refuse(ref, order, before)
-    enters = ref.recipe.can.entries
-    if not enters:
+    can = ref.recipe.can
+    if not can.entries:
         met.corrections.check(ref.key, delta, met.found[ref.key].total or 0)
-    return Planned(ref, order, before, delta, enters)
+    return Planned(ref, order, before, delta, can)
 
 
 def _carried_out(
-    plans: Sequence[Planned], alias: str, audit: SqlAudit
+    plans: Sequence[Planned], corrections: SqlCorrections, alias: str, audit: SqlAudit
 ) -> Sequence[CounterAdjustment]:
-    corrections, ledger = registry.corrections(plans[0].ref.table, alias), registry.deltas(alias)
-    entered = [plan for plan in plans if plan.delta and plan.enters]
-    credited = [plan for plan in plans if plan.delta and not plan.enters]
-    entries = ledger.adjust({plan.ref.text: plan.delta for plan in entered}) if entered else {}
+    entered = [plan for plan in plans if plan.delta and plan.can.entries]
+    credited = [plan for plan in plans if plan.delta and not plan.can.entries]
+    entries: Mapping[str, UUID] = {}
+    if entered:
+        ledger = registry.deltas(alias)
+        entries = ledger.adjust({plan.ref.text: plan.delta for plan in entered})
     if credited:
         corrections.correct({plan.ref.key: plan.delta for plan in credited})
     # An adjustment counts in the period in which it is made, and has no tags.
@@ -527,8 +530,8 @@ def _carried_out(
     if entered:
         made = [Change(plan.ref, plan.delta).apart for plan in entered]
         ledger.add_cells(in_period(made, corrections))
-    rows = audit.write(_columns(plan, entries) for plan in plans)
-    for strategy, keys in _outside([plan.ref for plan in plans], alias):
+    rows = audit.write([_columns(plan, entries) for plan in plans])
+    for strategy, keys in _outside([plan.ref for plan in plans if plan.can.outside], alias):
         _forget_after_commit(strategy, keys, alias)
     for row in rows:
         _tell_after_commit(row, alias)
@@ -550,10 +553,10 @@ class Met(NamedTuple):
 def meet(refs: Sequence[Ref], alias: str) -> Met:
     """Hold the totals of counters of one table until the transaction ends, and read them."""
     settle(refs, alias)
+    corrections = registry.corrections(refs[0].table, alias)
     floors = [
         ref.key for ref in refs if ref.bounds.floor is not None and not ref.recipe.can.in_place
     ]
-    corrections = registry.corrections(refs[0].table, alias)
     found, made = corrections.hold([one.key for one in refs], floors)
     return Met(corrections, found, _exact(refs, found, alias), made)
 
