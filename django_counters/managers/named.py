@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from datetime import datetime
-from typing import Unpack
+from datetime import datetime, tzinfo
+from typing import TYPE_CHECKING, Unpack
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
 
-from django_counters.managers.maxima import MaximumManager
-from django_counters.managers.rows import Row
+from django_counters.adjustments import STEP, ResetOptions
+from django_counters.adjustments.models import CounterAdjustment
+from django_counters.managers.rows import Row, RowsManager
 from django_counters.projections.event import (
     PLAIN,
     CountOptions,
@@ -21,17 +22,29 @@ from django_counters.projections.event import (
     Who,
     event_of,
 )
-from django_counters.read import values
-from django_counters.read.values import ReadOptions
+from django_counters.read import actors, history, series, values
+from django_counters.read.actors import Actor
+from django_counters.read.history import Explanation
+from django_counters.read.points import Bucket
+from django_counters.read.quotas import QuotaUsage, usage_of
+from django_counters.read.series import Series
+from django_counters.read.values import ReadOptions, check_keys
+from django_counters.registry import registry
+from django_counters.tables.standing import COUNTERS
 from django_counters.tokens import Token, check_token, optional_token
-from django_counters.types import UNBOUNDED, Reading, bounds_of_call, check_integer
+from django_counters.twins import alters_data, twin
+from django_counters.types import UNBOUNDED, Reading, bounds_of_call, check_integer, check_key
 from django_counters.values import CountedMany, Result
-from django_counters.write import pipeline
+from django_counters.write import maximum, pipeline
+from django_counters.write.actors import Toggled, toggle
 from django_counters.write.change import Change, named
 from django_counters.write.native import is_native
 
+if TYPE_CHECKING:
+    from django_counters.adjustments.cases import AdjustedMany, Progress
 
-class CounterManager(MaximumManager[Row]):
+
+class CounterManager(RowsManager[Row]):
     """Counts by key. Every change joins the caller's transaction and rolls back with it.
 
     ``using`` names a database; without it the manager's own (``db_manager``) is used, else the
@@ -153,6 +166,36 @@ class CounterManager(MaximumManager[Row]):
     ) -> CountedMany:
         """Subtract from many counters, all or none (a cart); see `increment_many`."""
         return self.increment_many(pipeline.negated(deltas), **options)
+
+    @alters_data
+    def maximum(self, key: str, number: int, *, using: str | None = None) -> Result:
+        """Set a counter to ``number`` if its value is smaller, in one atomic step.
+
+        Repeated, it changes nothing, so it needs no token; of several calls the largest number
+        counts, in any order. A counter that was never counted is zero. Where the namespace is exact
+        it is part of the caller's transaction, and where the value is large enough nothing is
+        written and no row is held. Where it is cached, it adds the difference in Redis, within a
+        transaction when that commits. A total that was changed in another way than by counting may
+        be missed for 5 seconds. While Redis is away it is refused, with each ``ON_REDIS_DOWN``:
+        repeat it later. Signals hear what was added, if anything was. In a block of `collect` it is
+        made at once, after what is owed to the counter.
+
+        Returns:
+            The value afterwards: ``number``, or what was larger. `Unknown` of a cached counter in
+            a transaction.
+
+        Raises:
+            InvalidDelta: the number is no integer of 64 bits.
+            UnsupportedMaximum: the namespace is ``sharded`` or a ``ledger``, is counted by period,
+                or counts once for each actor.
+            CeilingExceeded: it is above the ceiling, and the value is smaller.
+            CounterOverflow: the namespace is cached, and a number is 2**53 or more.
+            Contention: the total of a cached counter changed again and again meanwhile.
+            InvalidKey, CounterUnavailable, ReadOnlyDatabase, OutcomeUnknown: as for `increment`.
+        """
+        return maximum.maximum(named(key, using or self._db), number)
+
+    amaximum = twin(maximum)
 
     def value(self, key: str, **options: Unpack[ReadOptions]) -> int:
         """The value of a counter; zero if it was never counted. See `values_of`.
@@ -302,3 +345,324 @@ class CounterManager(MaximumManager[Row]):
         if is_native([key], using, writes=False):
             return await values.aread(key, **options)
         return await sync_to_async(self.read)(key, **options)
+
+    # Who has counted, where the namespace declares ``ONCE``.
+
+    def toggle(self, key: str, who: Who, *, using: str | None = None) -> Toggled:
+        """Count an actor that does not count yet, else take the count back.
+
+        ``has, result = Counter.objects.toggle("likes:post:5", user)``. Two at the same time are
+        one after the other: each of them has an effect.
+
+        Raises:
+            UnsupportedActors: the namespace declares no ``ONCE``.
+            InvalidDelta: with a cool-down nothing is taken back.
+            InvalidActor, and those of `increment`.
+        """
+        return toggle(named(key, using or self._db), Event(who=who))
+
+    def has(self, key: str, who: Who, *, using: str | None = None) -> bool:
+        """Whether an actor counts: with a cool-down, whether it is not over yet."""
+        return bool(self.has_many([key], who, using=using))
+
+    def has_many(self, keys: Iterable[str], who: Who, *, using: str | None = None) -> set[str]:
+        """The keys among these that an actor has counted, in one query for each namespace.
+
+        Raises:
+            UnsupportedActors: a namespace declares no ``ONCE``.
+            InvalidActor: this is no actor.
+        """
+        alias = COUNTERS.reading(using or self._db)
+        found: set[str] = set()
+        groups: dict[object, list[str]] = {}
+        for key in check_keys(keys):
+            groups.setdefault(registry.policy(key).measure, []).append(key)
+        for group in groups.values():
+            measure = registry.policy(group[0]).measure
+            asked: dict[str, object] = {key: key for key in group}
+            found |= set(map(str, actors.has_many(measure, asked, who, alias, group[0])))
+        return found
+
+    def actors(
+        self,
+        key: str,
+        *,
+        limit: int = 20,
+        before: str | None = None,
+        using: str | None = None,
+    ) -> list[Actor]:
+        """The actors that have counted, the last one first: ``[Actor(who, at)]``.
+
+        ``before``: the ``cursor`` of the last one of the page before.
+
+        Raises:
+            UnsupportedActors: the namespace declares no ``ONCE``.
+            InvalidMoment: ``before`` is no cursor.
+            ValueError: ``limit`` is no integer from 1 to 1,000.
+        """
+        measure, alias = (
+            registry.policy(check_key(key)).measure,
+            COUNTERS.reading(using or self._db),
+        )
+        return actors.actors(measure, key, limit, before, alias, key)
+
+    atoggle = twin(toggle)
+    ahas = twin(has)
+    ahas_many = twin(has_many)
+    aactors = twin(actors)
+
+    # What was counted when.
+
+    def series(
+        self,
+        key: str | Iterable[str] | None = None,
+        *,
+        namespace: str | None = None,
+        using: str | None = None,
+    ) -> Series:
+        """The counts over time and by tag, of a counter or of several of one namespace.
+
+        The namespace declares ``PER``, is a ledger, or has a ``HISTORY``; the last two have no
+        tags. Of all counters of a namespace that declares periods: ``namespace="views"``. See
+        `Series`.
+
+        Raises:
+            InvalidKey: a key is none, or there is none; or both are given.
+            UnsupportedSeries: the keys are of several namespaces; or that has no periods.
+        """
+        return series.series(key, using or self._db, namespace)
+
+    def history(
+        self,
+        key: str,
+        by: str = "hour",
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        tz: tzinfo | None = None,
+        using: str | None = None,
+    ) -> list[Bucket]:
+        """How a counter changed, period by period; periods in which nothing was counted are zero.
+
+        A shorthand of `series`: of its periods where the namespace declares ``PER``, else of its
+        entries or of its recorded totals.
+        ``by`` is a minute, hour, day, week or month, as the clocks of ``tz`` show them, so a day
+        may have 23 or 25 hours. Where it is not given, periods begin as they are stored. Those of a
+        ledger begin as in the current time zone. The first period is the one that ``since`` falls
+        into, the last one begins before ``until`` (now). Entries stand at the time of their token.
+
+        Raises:
+            UnsupportedSeries: nothing tells when the counter changed; it says which option does.
+            HistoryNotKept: that time is not known; it says from when on it is.
+            InvalidPeriod: no such period, more than 10,000 of them, or the stored ones begin
+                elsewhere.
+        """
+        return series.history(key, by, since, until, tz, using or self._db)
+
+    def value_at(self, key: str, moment: datetime, *, using: str | None = None) -> int:
+        """The value that a counter of the ledger had at a moment.
+
+        It is what the value is now, without the entries whose token is later than the moment. What
+        did not come through the ledger counts as if it had always been there.
+
+        Raises:
+            UnsupportedHistory: the namespace is no ledger, and the counter has no entry.
+            HistoryNotKept: entries since then are dropped.
+        """
+        return history.value_at(key, moment, using or self._db)
+
+    def quotas(self, key: str, *, using: str | None = None) -> tuple[QuotaUsage, ...]:
+        """How much of each quota of a counter is used in the present period, the shortest first.
+
+        The namespace declares them: ``"CEILING": {"month": 10_000}``; none, where it does not. One
+        statement. It is for people to look at: who counts is refused with `QuotaExceeded`.
+
+        Raises:
+            InvalidKey: it is no key.
+            CounterUnavailable: the database is away.
+        """
+        return usage_of(named(key, using or self._db))
+
+    def explain(  # type: ignore[override]
+        self, key: str, *, last: int = 10, using: str | None = None
+    ) -> Explanation:
+        """The parts of a value, which sum to it, and the last entries, in one statement.
+
+        Django's own ``explain()``, of a query, is that of a queryset: ``objects.all().explain()``.
+        """
+        return history.explain(key, last, using or self._db)
+
+    ahistory = twin(history)
+    avalue_at = twin(value_at)
+    aquotas = twin(quotas)
+
+    async def aexplain(  # type: ignore[override]
+        self, key: str, *, last: int = 10, using: str | None = None
+    ) -> Explanation:
+        """`explain` for async code."""
+        return await sync_to_async(self.explain)(key, last=last, using=using)
+
+    # Corrections, which are kept with who made them and why.
+
+    @alters_data
+    def adjust(
+        self,
+        key: str,
+        *,
+        to: int | None = None,
+        by: int | None = None,
+        expected: int | None = None,
+        reason: str,
+        actor: object,
+        approver: object = None,
+        case: str = "",
+        request_id: str = "",
+        token: str | UUID | Token | None = None,
+        allow_below_floor: bool = False,
+        using: str | None = None,
+    ) -> CounterAdjustment:
+        """Set a counter right, and keep for ever what it was, who did it and why.
+
+        Either ``to`` gives the new value or ``by`` the change. In one transaction (the caller's, if
+        there is one) the exact value is read, the difference is added to the total, and an
+        immutable `CounterAdjustment` is written. In a ledger the difference is an entry of its own
+        kind. Increments are never removed: those that others make meanwhile come on top, and those
+        that wait in shards, in the ledger or in Redis are part of the value and stay there.
+
+        Adjustments of all counters come one after the other, so each one meets the value that the
+        one before has left. Another one waits until this transaction ends: adjust in short
+        transactions, and before counting in the same one.
+
+        Args:
+            key: the counter.
+            to: the new value.
+            by: the change.
+            expected: the value that the decision was made on; another one is refused.
+            reason: why, for readers of the audit. Up to 1,000 characters.
+            actor: a user, or the name of a script or job. Kept as a text.
+            approver: who else has agreed, where ``APPROVE_ABOVE`` asks for a second person.
+            case: a reference, such as the number of a ticket.
+            request_id: which request of a client it was.
+            token: adjust once, however often the call is repeated: a UUIDv7 or any text, for 48
+                hours, as for increments. A repeated call returns the first adjustment; its
+                ``replayed`` is true.
+            allow_below_floor: whether the value may end below the floor of the namespace.
+            using: the database.
+
+        Raises:
+            ValueChanged: the value is not the expected one; the error has it.
+            ApprovalRequired: it is more than one person alone may do, and it is not approved.
+            InsufficientCount, CeilingExceeded, CounterOverflow: the value may not become that.
+            InvalidAdjustment: the reason or the actor is missing, or both or none of ``to`` and
+                ``by`` are given, or the approver is the actor.
+            InvalidKey, InvalidDelta, InvalidToken, TokenConflict, TokenExpired: as `increment`.
+            CounterUnavailable: the database, or the Redis of a cached counter, cannot be asked.
+            RetryTransaction: under REPEATABLE READ, another transaction has counted or adjusted
+                since.
+            OutcomeUnknown: the answer was lost, outside a transaction: counted or not.
+        """
+        from django_counters.adjustments.adjustment import adjust
+
+        return adjust(
+            named(key, using or self._db),
+            to=to,
+            by=by,
+            expected=expected,
+            reason=reason,
+            actor=actor,
+            approver=approver,
+            case=case,
+            request_id=request_id,
+            token=token,
+            allow_below_floor=allow_below_floor,
+        )
+
+    @alters_data
+    def reset(self, key: str, **options: Unpack[ResetOptions]) -> CounterAdjustment:
+        """Set a counter to zero, and keep for ever what it was, who did it and why.
+
+        As ``adjust(key, to=0)``, with its arguments, its errors and its promises. ``before`` of the
+        adjustment is the value until then, and ``-delta`` the same number; increments that others
+        make meanwhile come on top. A counter that is zero already gets a row, too, with a ``delta``
+        of zero. A ceiling below zero refuses, and so does a floor above it unless
+        ``allow_below_floor``.
+        """
+        return self.adjust(key, to=0, **options)
+
+    @alters_data
+    def adjust_many(
+        self,
+        *,
+        to: Mapping[str, int] | None = None,
+        by: Mapping[str, int] | None = None,
+        reason: str,
+        actor: object,
+        case: str,
+        approver: object = None,
+        request_id: str = "",
+        allow_below_floor: bool = False,
+        dry_run: bool = False,
+        step: int = STEP,
+        progress: Progress | None = None,
+        using: str | None = None,
+    ) -> AdjustedMany:
+        """Adjust many counters for one reason, ``step`` of them in a transaction.
+
+        Each is adjusted at most once for a ``case``: the same call goes on where it was
+        interrupted, also in another process. A counter that is refused (by its floor, by
+        ``APPROVE_ABOVE``, because the case has adjusted it by another number) is reported, and the
+        others go on.
+
+        Args:
+            to: the new value of each counter.
+            by: or the change of each.
+            dry_run: say what would be done, and do nothing.
+            step: how many counters a transaction adjusts.
+            progress: called with the report so far, after each transaction.
+
+        Raises:
+            InvalidAdjustment, InvalidKey, InvalidDelta: something is wrong with what is asked;
+                nothing was changed.
+            CounterUnavailable, OutcomeUnknown, RetryTransaction: the adjustments made until then
+                stay. Repeat the call.
+        """
+        from django_counters.adjustments.cases import adjust_many, given
+
+        return adjust_many(
+            given(to, by, lambda key: named(key, using or self._db)),
+            "by" if to is None else "to",
+            reason=reason,
+            actor=actor,
+            case=case,
+            approver=approver,
+            request_id=request_id,
+            allow_below_floor=allow_below_floor,
+            dry_run=dry_run,
+            step=step,
+            progress=progress,
+        )
+
+    @alters_data
+    def forget(self, key: str, *, using: str | None = None) -> int:
+        """Set a counter to zero, as if it had never been counted, and return its last value.
+
+        Right for every strategy, in one transaction (the caller's, if there is one). Pending
+        increments, periods, ranks, distinct actors, actors, occurrences, recorded totals and
+        rows of other apps go with it. Concurrent increments stay. The row goes, unless something is
+        still to be folded into it. Entries of a ledger, tokens and adjustments are kept. It checks
+        no bounds, and doesn't record who did it: people adjust, with ``to=0``.
+
+        Raises:
+            InvalidKey: the key is none.
+            CounterUnavailable: the database, or the Redis of a cached counter, cannot be asked.
+            RetryTransaction: under REPEATABLE READ, another transaction has counted since.
+            OutcomeUnknown: the connection was lost, outside a transaction, before the answer.
+        """
+        from django_counters.adjustments.adjustment import forget
+
+        return forget(key, using or self._db)
+
+    aforget = twin(forget)
+    aadjust = twin(adjust)
+    areset = twin(reset)
+    aadjust_many = twin(adjust_many)

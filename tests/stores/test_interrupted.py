@@ -14,8 +14,7 @@ from django.db import DataError, OperationalError, connection, connections, tran
 from django_counters.exceptions import CounterError, OutcomeUnknown
 from django_counters.models import Counter
 from django_counters.stores.sql.batches import SqlBatches
-from django_counters.stores.sql.block import Block
-from django_counters.stores.sql.session import Session
+from django_counters.stores.sql.session import Block, Session
 from django_counters.testing import assert_counts
 from tests.stores.test_failures import (
     CANCELLED,

@@ -24,14 +24,14 @@ from django_counters.exceptions import CounterUnavailable, InvalidConfiguration,
 from django_counters.measure import Measure
 from django_counters.projections.event import PLAIN
 from django_counters.registry import registry
-from django_counters.stores.sql.block import (
+from django_counters.stores.sql.incidents import record_unsent
+from django_counters.stores.sql.outbox import SqlLanded
+from django_counters.stores.sql.session import (
     commits_at_once,
     interrupts_statement,
     is_of_a_test_case,
     refuse_transaction,
 )
-from django_counters.stores.sql.incidents import record_unsent
-from django_counters.stores.sql.outbox import SqlLanded
 from django_counters.stores.sql.tables import NAMED
 from django_counters.twins import alters_data, twin
 from django_counters.types import UNBOUNDED, Delta, check_integer, namespace_of, sums_of

@@ -16,14 +16,13 @@ from django_counters.exceptions import (
 )
 from django_counters.sketches import Sketch
 from django_counters.stores.base import Parcel, Refusal, Seen
-from django_counters.stores.sql.block import Block
 from django_counters.stores.sql.cells import SqlCells
 from django_counters.stores.sql.claims import Claims
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.dialects.claims import BATCHES_LANDED, SOURCES_SEEN
 from django_counters.stores.sql.partitions import Busy
 from django_counters.stores.sql.records import RecordKeys
-from django_counters.stores.sql.session import Session
+from django_counters.stores.sql.session import Block, Session
 from django_counters.stores.sql.tables import NAMED
 from django_counters.stores.sql.totals import SqlTotals, hex_of
 from django_counters.stores.sql.uniques import Place, SqlUniques

@@ -12,7 +12,7 @@ from django.db import Error, transaction
 from django_counters import clock
 from django_counters.exceptions import OutcomeUnknown
 from django_counters.signals import incident_recorded
-from django_counters.stores.sql.block import is_of_a_test_case
+from django_counters.stores.sql.session import is_of_a_test_case
 from django_counters.tables import CounterIncident
 from django_counters.tenants import for_this_tenant
 

@@ -13,8 +13,7 @@ from django.utils import timezone
 
 from django_counters import clock
 from django_counters.measure import OTHER, SEPARATOR, Measure
-from django_counters.stores.sql.block import commits_at_once, is_of_a_test_case
-from django_counters.stores.sql.session import Session
+from django_counters.stores.sql.session import Session, commits_at_once, is_of_a_test_case
 from django_counters.tables import CounterMeasure, CounterTag
 from django_counters.tables.standing import ENTRIES
 from django_counters.tenants import acting_for, tenant

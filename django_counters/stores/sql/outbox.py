@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db import connections, transaction
 
-from django_counters.stores.sql.block import is_of_a_test_case
+from django_counters.stores.sql.session import is_of_a_test_case
 from django_counters.stores.sql.totals import SqlReads
 from django_counters.tenants import acting_for, for_this_tenant, tenant
 from django_counters.types import Cell, Sums, merged
