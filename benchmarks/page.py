@@ -22,11 +22,9 @@ you is in [performance](../explanation/performance.md), what a unit costs in
   with.
 - A **ratio** is the median of the rounds. With ≥ or no target it compares rates (2 is twice as
   fast), with ≤ costs.
-- A **target** was set before it was measured. Some were set for another machine and are set anew:
-  decisions [11](../decisions/0011-targets-that-are-missed.md),
-  [14](../decisions/0014-targets-of-the-ledger-that-are-missed.md) and
-  [18](../decisions/0018-targets-of-cached-counters-that-are-missed.md) say which, and why. A row
-  without one is only shown. **Within noise** means that some rounds reach it and others do not.
+- A **target** was set before it was measured. Some were set for another machine and reset on
+  2026-11-22. A row without a target is only shown. **Within noise** means that some rounds reach
+  it and others do not.
 - **First in 2 ms**: the transaction counts, then stays open for 2 ms. **Last in 2 ms**: it stays
   open for 2 ms, and counts at its end. Tail, fold and seal are in the
   [glossary](../reference/glossary.md).

@@ -40,8 +40,8 @@ extensions = [
     "sphinx.ext.napoleon",
     "from_code",
 ]
-# Pictures are linked to but are no pages.
-exclude_patterns = ["_build", "_ext", "images"]
+# Pictures are linked to but are no pages. The reasons in "why" are for maintainers.
+exclude_patterns = ["_build", "_ext", "images", "why"]
 
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3

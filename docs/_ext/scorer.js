@@ -2,7 +2,7 @@
 // The numbers are those of Sphinx; the function is ours.
 var Scorer = {
   score: ([docname, , , , score, , kind]) => {
-    if (/^(decisions|benchmarks|changelog)/.test(docname)) return score - 15;
+    if (/^(benchmarks|changelog)/.test(docname)) return score - 15;
     // Below pages that have the word in their title, above those that mention it.
     return kind === "object" ? score - 15 : score;
   },

@@ -17,7 +17,7 @@ from tests.concurrency.work import MIXED
 from tests.testapp.models import Song
 
 WRITERS, ROLLERS, READERS = 8, 2, 2
-# A snapshot of MariaDB may have a change without one that was committed before: decision 55.
+# MariaDB's snapshot may have a change without one committed before: docs/why/databases.md.
 _FORGIVEN = {"postgresql": 0, "sqlite": 0, "mysql": 1}
 
 

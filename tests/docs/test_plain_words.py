@@ -15,8 +15,8 @@ MOST = Plainness(markers=2, long_sentences=0)
 IN_CODE = Plainness(markers=1, long_sentences=0)
 # Markers in 1,000 words, over docstrings and comments of all files.
 EXPLAINED = 2
-# Decisions and benchmarks are records of their day.
-RECORDS = (DOCS / "decisions", DOCS / "benchmarks")
+# Benchmarks are records of their day.
+RECORDS = (DOCS / "benchmarks",)
 READ = [
     page
     for page in PAGES
