@@ -63,6 +63,7 @@ from django_counters.models import Counter
 
 call_command("check")
 call_command("migrate", verbosity=0)
+call_command("check", databases=["default"])
 call_command("makemigrations", "--check", "--dry-run")
 assert Counter.objects.increment("a") == 1
 Counter.objects.adjust("a", by=2, reason="counted by hand", actor="a clerk")

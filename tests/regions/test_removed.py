@@ -35,15 +35,18 @@ def test_unpublished_increments_are_not_left_behind(key: str) -> None:
     EU.count("plain:x")
     EU.count(key, 2)
     US.count(key, 3)
+    US.count(f"{key}y")
     exchange(EU, US)
     assert errors() == []
     with removed():
         Counter.objects.increment(key, using=EU.using)
+        Counter.objects.increment(f"{key}y", using=EU.using)
+        Counter.objects.increment("plain:x", using=EU.using)
     assert errors() == [
         f"{APP!r} isn't installed, and its tables still have counters with unpublished increments "
-        "(1). To do without it, publish them with manage.py counters upkeep publish, then run "
+        "(2). To do without it, publish them with manage.py counters upkeep publish, then run "
         "manage.py migrate django_counters_regions zero."
     ]
     exchange(EU, US)
     assert errors() == []
-    assert US.value(key) == 6
+    assert (US.value(key), US.value(f"{key}y")) == (6, 2)

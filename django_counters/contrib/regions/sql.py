@@ -119,13 +119,16 @@ class Statements:
 
     @cached_property
     def unpublished(self) -> str:
-        """Count the counters of this region that have increments which it hasn't published."""
-        own = f"FROM {REGIONS} WHERE base IS NOT NULL"
+        """Count the counters of this region that have increments which it hasn't published.
+
+        Of those that any region has published. Where another one has counted, base is NULL and
+        adds nothing.
+        """
         return (
-            f"SELECT COUNT(*) FROM (SELECT key FROM (SELECT key, -value - base AS v {own} "
+            f"SELECT COUNT(*) FROM (SELECT key FROM (SELECT key, -value - base AS v FROM {REGIONS} "
             f"UNION ALL SELECT key, value FROM {COUNTER} UNION ALL SELECT key, value FROM {SHARDS} "
             f"UNION ALL SELECT key, delta FROM {DELTAS} WHERE {self._in.waits}) u "
-            f"WHERE key IN (SELECT key {own}) GROUP BY key HAVING SUM(v) <> 0) n"
+            f"WHERE key IN (SELECT key FROM {REGIONS}) GROUP BY key HAVING SUM(v) <> 0) n"
         )
 
     #: The entries of whole versions after ``since``, up to the one that is ``most`` entries
@@ -371,7 +374,7 @@ class SqlRegions:
         return len(self._session.run(self._sql.publish, params))
 
     def unpublished(self) -> int:
-        """How many published counters have increments that weren't published."""
+        """Return how many counters have increments that weren't published."""
         return int(self._session.run(self._sql.unpublished, (), writes=False)[0][0])
 
     def page(self, of: Of, since: int) -> Page | None:
