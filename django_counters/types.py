@@ -269,20 +269,6 @@ def check_key(key: object) -> str:
     return str.__str__(key)
 
 
-# They change the direction of the following text.
-_TURNS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-
-
-def steering(text: str) -> str:
-    """The first character that steers how a text is shown: of a terminal, or by its direction."""
-    for character in text:
-        if character in _TURNS:
-            return character
-        if unicodedata.category(character) in ("Cc", "Cs") and character not in "\t\n\r":
-            return character
-    return ""
-
-
 def why_no_key(key: object) -> str | None:
     """Say what is wrong with ``key``; None if it is one."""
     if not isinstance(key, str):

@@ -51,13 +51,11 @@ from django_counters.types import (
     check_integer,
     deltas_of,
     namespace_of,
-    steering,
 )
 from django_counters.write import pipeline
-from django_counters.write.acollector import AsyncCollector
 from django_counters.write.belongings import DELETED, forget_added, forget_rows
 from django_counters.write.change import Change, Ref, named
-from django_counters.write.collector import collector_of
+from django_counters.write.collector import AsyncCollector, collector_of
 from django_counters.write.once import Call, once
 from django_counters.write.pipeline import owed
 
@@ -186,6 +184,20 @@ def text_of(given: object, what: str, longest: int) -> str:
     if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
         raise InvalidAdjustment(problem=f"{what} has a character that no database keeps")
     return text
+
+
+# They change the direction of the following text.
+_TURNS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+def steering(text: str) -> str:
+    """The first character that steers how a text is shown: of a terminal, or by its direction."""
+    for character in text:
+        if character in _TURNS:
+            return character
+        if unicodedata.category(character) in ("Cc", "Cs") and character not in "\t\n\r":
+            return character
+    return ""
 
 
 def shown(given: object, what: str, longest: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from django_counters.stores.sql.incidents import record
+from django_counters.stores.sql.batches import record
 from django_counters.tables import CounterIncident
 
 _T = TypeVar("_T")

@@ -14,8 +14,7 @@ from django_counters.intake.land import Landing, Sums, sums_of
 from django_counters.intake.landed import Landed
 from django_counters.registry import registry
 from django_counters.stores.base import Parcel, Seen
-from django_counters.stores.sql.batches import SqlBatches
-from django_counters.stores.sql.incidents import record
+from django_counters.stores.sql.batches import SqlBatches, record
 from django_counters.stores.sql.partitions import Busy
 from django_counters.tables import CounterIncident
 

@@ -37,8 +37,8 @@ from django_counters.stores.base import (
     PendingParts,
 )
 from django_counters.stores.redis.addresses import TIMEOUT
+from django_counters.stores.sql.batches import record_unsent
 from django_counters.stores.sql.dialects import Table
-from django_counters.stores.sql.incidents import record_unsent
 from django_counters.stores.sql.outbox import SqlLanded
 from django_counters.strategies import exact, ledger
 from django_counters.strategies.asking import PAUSES, Asking, Seen

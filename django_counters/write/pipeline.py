@@ -42,10 +42,15 @@ from django_counters.types import (
     sums_of,
 )
 from django_counters.values import Counted, CountedMany, NewValues, Result, Unknown, result_of
-from django_counters.write.acollector import AsyncCollector
 from django_counters.write.actors import change_of_actor
 from django_counters.write.change import Change, Ref, check_event, named
-from django_counters.write.collector import Collector, acollecting, collecting, collector_of
+from django_counters.write.collector import (
+    AsyncCollector,
+    Collector,
+    acollecting,
+    collecting,
+    collector_of,
+)
 from django_counters.write.once import Call, once
 from django_counters.write.telling import aapplied, applied, tell
 

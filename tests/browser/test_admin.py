@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from django_counters.intake.flush import flush
 from django_counters.models import Counter, CounterIncident, CounterShard
-from django_counters.stores.sql.incidents import record
+from django_counters.stores.sql.batches import record
 from django_counters.testing import override_counters
 from tests.browser.conftest import PASSWORD
 from tests.browser.watching import picture

@@ -26,7 +26,7 @@ from django_counters.metrics.doctor import examine
 from django_counters.metrics.facts import weaknesses
 from django_counters.models import Counter, CounterIncident, CounterSource
 from django_counters.stores.redis import keys
-from django_counters.stores.sql.incidents import record
+from django_counters.stores.sql.batches import record
 from django_counters.stores.sql.partitions import SqlPartitions
 from django_counters.testing import override_counters
 from django_counters.upkeep.partitions import partitions_ahead

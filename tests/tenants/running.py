@@ -42,7 +42,7 @@ def deferred() -> dict[str, Any]:
     from django_counters.models import Counter, CounterDelta, CounterMeasure, CounterTag
     from django_counters.registry import registry
     from django_counters.signals import counter_adjusted, incident_recorded
-    from django_counters.stores.sql.incidents import record
+    from django_counters.stores.sql.batches import record
 
     heard = []
     for signal in (counter_adjusted, incident_recorded):

@@ -24,7 +24,7 @@ from django_counters.exceptions import CounterUnavailable, InvalidConfiguration,
 from django_counters.measure import Measure
 from django_counters.projections.event import PLAIN
 from django_counters.registry import registry
-from django_counters.stores.sql.incidents import record_unsent
+from django_counters.stores.sql.batches import record_unsent
 from django_counters.stores.sql.outbox import SqlLanded
 from django_counters.stores.sql.session import (
     commits_at_once,

@@ -12,8 +12,7 @@ from uuid import UUID
 from django_counters.exceptions import CounterOverflow
 from django_counters.registry import registry
 from django_counters.stores.base import Move
-from django_counters.stores.sql.batches import OLDEST
-from django_counters.stores.sql.incidents import record
+from django_counters.stores.sql.batches import OLDEST, record
 from django_counters.stores.sql.partitions import Busy
 from django_counters.stores.sql.positions import Moved
 from django_counters.strategies.declaring import Recipe

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from django_counters import clock
-from django_counters.adjustments.adjustment import adjusting, correct, order_of, settle_async
+from django_counters.adjustments.adjustment import (
+    adjusting,
+    correct,
+    order_of,
+    settle_async,
+    steering,
+)
 from django_counters.adjustments.models import CASE_LENGTH, CounterAdjustment
 from django_counters.conf import EXACT, irreversible
 from django_counters.contrib.holds.errors import (
@@ -38,7 +44,7 @@ from django_counters.strategies.base import Strategy
 from django_counters.tables.standing import COUNTERS
 from django_counters.tokens import Token, check_token, mint
 from django_counters.twins import alters_data, twin
-from django_counters.types import UNBOUNDED, Batch, Bounds, Delta, check_delta, steering
+from django_counters.types import UNBOUNDED, Batch, Bounds, Delta, check_delta
 from django_counters.write.change import Change, Ref, is_spread
 from django_counters.write.pipeline import owed, settle
 from django_counters.write.records import declared_options, is_whole, ref_of, ref_to

@@ -13,6 +13,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from django_counters.adjustments.adjustment import steering
 from django_counters.contrib.holds import errors
 from django_counters.contrib.holds.holding import Hold, find, hold
 from django_counters.contrib.holds.models import NAME_LENGTH
@@ -27,7 +28,6 @@ from django_counters.rest.problems import Kind
 from django_counters.rest.targets import Target
 from django_counters.rest.values import Amount, Text, Value, WholeNumber, Word
 from django_counters.tokens import TOKEN_LENGTH, Token
-from django_counters.types import steering
 
 PROBLEMS: Mapping[type[Exception], Kind] = {
     errors.HoldMissing: Kind(404, "not-found", (), "You have no hold with this token."),

@@ -31,7 +31,7 @@ from django_counters.contrib.streams.pages import Page
 from django_counters.exceptions import CounterUnavailable, InvalidConfiguration
 from django_counters.intake.landed import Landed, PageOverflow
 from django_counters.stores.base import Move
-from django_counters.stores.sql.incidents import record
+from django_counters.stores.sql.batches import record
 from django_counters.stores.sql.partitions import Busy
 from django_counters.stores.sql.positions import Moved, Position
 from django_counters.tables import CounterIncident

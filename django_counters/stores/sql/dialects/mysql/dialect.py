@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 from uuid import UUID
+
+from django.db import Error
 
 from django_counters.measure import MEMBER, Kind
 from django_counters.stores.sql.dialects.base import Dialect
@@ -16,16 +18,146 @@ from django_counters.stores.sql.dialects.fold import Fold
 from django_counters.stores.sql.dialects.landing import Landing
 from django_counters.stores.sql.dialects.mysql.absent import LACKS, NoLedger, absent
 from django_counters.stores.sql.dialects.mysql.claims import MysqlClaims
-from django_counters.stores.sql.dialects.mysql.fitness import REDUCED, unfit
 from django_counters.stores.sql.dialects.mysql.fold import MysqlFold
-from django_counters.stores.sql.dialects.mysql.positions import MysqlPositions
 from django_counters.stores.sql.dialects.mysql.spread import MysqlRights, MysqlSpread
-from django_counters.stores.sql.dialects.mysql.taking import TEXT, delete_some
+from django_counters.stores.sql.dialects.mysql.taking import FOUND, ROOM, TEXT, delete_some
 from django_counters.stores.sql.dialects.mysql.totals import totals
+from django_counters.stores.sql.dialects.mysql.waiting import BY_KEY
+from django_counters.stores.sql.dialects.positions import POSITIONS, Positions
 from django_counters.stores.sql.dialects.rights import Rights
+from django_counters.stores.sql.dialects.spelling import Spelling, Together
 from django_counters.stores.sql.dialects.spread import Spread
 from django_counters.stores.sql.dialects.tables import Table
 from django_counters.stores.sql.dialects.totals import Totals
+
+#: What the statements need: SKIP LOCKED, JSON_TABLE and collations that compare bytes.
+OLDEST_MYSQL, OLDEST_MARIADB = (8, 0, 19), (10, 6)
+REDUCED = (
+    "TRUNCATE, and whoever may drop triggers, passes the guard of adjustments.",
+    "A shard belongs to a connection: two connections may have one, and wait for each other.",
+    "Where a transaction makes the total of a batch, and is rolled back while several wait to make "
+    "the same, these end in a deadlock; on MySQL so does any new total or shard.",
+    "A read beside a rollup may miss for a moment what is just rolled up, on a server under load.",
+    "Landings and adjustments, and on MySQL rollups, wait for what others hold as long as "
+    "innodb_lock_wait_timeout says.",
+)
+
+
+def unfit(connection: Any) -> Iterator[str]:
+    """What keeps counters from being right on a connection, as sentences."""
+    connection.ensure_connection()
+    version = tuple(connection.mysql_version)
+    oldest = OLDEST_MARIADB if connection.mysql_is_mariadb else OLDEST_MYSQL
+    if version < oldest:
+        yield f"Counters need version {_dotted(oldest)} or newer; this is {_dotted(version)}."
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT @@sql_mode, @@default_storage_engine, @@innodb_rollback_on_timeout")
+        modes, engine, takes_back = cursor.fetchone()
+        # Its name depends on the server.
+        cursor.execute(
+            "SHOW VARIABLES WHERE Variable_name IN ('tx_isolation', 'transaction_isolation')"
+        )
+        levels = {level for _, level in cursor.fetchall()}
+    if levels != {"READ-COMMITTED"}:
+        yield (
+            "Counters need isolation_level 'read committed' in OPTIONS; "
+            f"this is {', '.join(sorted(levels))}."
+        )
+    if not {"STRICT_TRANS_TABLES", "STRICT_ALL_TABLES"} & set(modes.split(",")):
+        yield "Counters need STRICT_TRANS_TABLES in sql_mode: what does not fit would be cut off."
+    if engine != "InnoDB":
+        yield f"Counters need tables of InnoDB; new ones are of {engine}."
+    if takes_back:
+        yield (
+            "Counters need innodb_rollback_on_timeout off: a lock that is not given in time would "
+            "take back what came before it."
+        )
+    if not _takes_several(connection):
+        yield "Counters need a driver that sends several statements in one text."
+
+
+def _takes_several(connection: Any) -> bool:
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1; SELECT 2")
+            return bool(cursor.nextset())
+    except Error:
+        return False
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
+
+
+_INTO = f"INSERT INTO {POSITIONS} (source, part, position, timeline, moved_at)"
+_ONE = "source = %s AND part = %s"
+
+
+class MysqlPositions(Positions):
+    """Reads, holds and moves rows of positions."""
+
+    def __init__(self, spelling: Spelling) -> None:
+        super().__init__(spelling)
+        now = spelling.clock
+        # Looked at first: to insert a row that is there would wait for whoever holds it.
+        self.make = (
+            "SET @djc_source = %s, @djc_part = %s; "
+            f"SELECT COUNT(*) INTO @djc_there FROM {POSITIONS} "
+            "WHERE source = @djc_source AND part = @djc_part; "
+            f"{_INTO} SELECT @djc_source, @djc_part, '', '', {now} FROM DUAL "
+            f"WHERE @djc_there = 0 ON DUPLICATE KEY UPDATE source = {POSITIONS}.source; {FOUND}"
+        )
+        given = spelling.rows(
+            source="text", part="text", before="text", after="text", line="text"
+        ).replace("%s", "@djc_rows")
+        there = "p.source = u.source AND p.part = u.part"
+        moves = (
+            f"{_exact('p.position')} = {_exact('u.`before`')} "
+            f"AND {_exact('p.timeline')} IN ('', {_exact('u.line')})"
+        )
+        # A row that is to begin is made at its place, and then is moved from there like others.
+        self.move = Together(
+            f"{ROOM}SET @djc_rows = %s; "
+            f"{_INTO} SELECT u.source, u.part, '', u.line, {now} FROM {given} "
+            f"WHERE u.`before` = '' ORDER BY u.source, u.part "
+            f"ON DUPLICATE KEY UPDATE source = {POSITIONS}.source; "
+            "SELECT JSON_ARRAYAGG(JSON_ARRAY(p.source, p.part, u.`after`, u.line)) INTO @djc_moved "
+            f"FROM {given} STRAIGHT_JOIN {POSITIONS} p {BY_KEY} ON {there} "
+            f"WHERE {moves} FOR UPDATE; "
+            f"UPDATE {self._moved()} STRAIGHT_JOIN {POSITIONS} p {BY_KEY} ON {there} "
+            f"SET p.position = u.`after`, p.timeline = u.line, p.moved_at = {now}; "
+            f"SELECT u.source, u.part FROM {self._moved()}"
+        )
+        self.put = (
+            f"{_INTO} VALUES (%s, %s, %s, %s, {now}) ON DUPLICATE KEY UPDATE "
+            "position = VALUES(position), timeline = VALUES(timeline), moved_at = VALUES(moved_at)"
+            "; SELECT 1"
+        )
+        self.label = (
+            "SET @djc_line = %s, @djc_source = %s, @djc_part = %s; "
+            f"UPDATE {POSITIONS} SET timeline = @djc_line "
+            "WHERE source = @djc_source AND part = @djc_part; "
+            f"SELECT position FROM {POSITIONS} WHERE source = @djc_source AND part = @djc_part"
+        )
+        self.relabel = (
+            f"UPDATE {POSITIONS} SET timeline = %s WHERE {_ONE} AND {_exact('timeline')} "
+            f"IN ({_exact('%s')}, {_exact('%s')}); {FOUND}"
+        )
+        self.touch = (
+            f"{_INTO} VALUES (%s, %s, '', '', {now}) "
+            f"ON DUPLICATE KEY UPDATE moved_at = VALUES(moved_at); SELECT 1"
+        )
+
+    @staticmethod
+    def _moved() -> str:
+        columns = ("source", "part", "`after`", "line")
+        each = (f"{name} {TEXT} PATH '$[{n}]'" for n, name in enumerate(columns))
+        return f"JSON_TABLE(@djc_moved, '$[*]' COLUMNS ({', '.join(each)})) AS u"
+
+
+def _exact(text: str) -> str:
+    """A text as bytes: the collation of the database may take different ones for equal."""
+    return f"CAST(CONVERT({text} USING utf8mb4) AS BINARY)"
 
 
 class MysqlCells(Cells):
